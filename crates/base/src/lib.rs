@@ -1,0 +1,17 @@
+//! What everything else is counted in: time, rates, bytes, sequence numbers, byte ranges and seeded randomness.
+//!
+//! Units are types. Time is an integer number of nanoseconds, so that two machines that replay the same
+//! scenario agree to the last bit.
+#![forbid(unsafe_code)]
+
+mod random;
+mod ranges;
+mod sequence;
+mod time;
+mod units;
+
+pub use random::RandomStream;
+pub use ranges::{ByteRange, RangeSet};
+pub use sequence::Sequence;
+pub use time::{Span, Time};
+pub use units::{Bitrate, ParseUnitError, Probability, format_bytes, parse_bytes};

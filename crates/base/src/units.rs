@@ -1,0 +1,248 @@
+//! Rates, probabilities and the way people write units.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Span;
+
+/// A rate in bits per second. 1 Mbit/s is 1,000,000 bit/s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bitrate(u64);
+
+impl Bitrate {
+    /// Nothing at all.
+    pub const ZERO: Self = Self(0);
+    /// Above every link: "no limit".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `bps` bits per second.
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// `mbps` million bits per second.
+    pub const fn from_mbps(mbps: u64) -> Self {
+        Self(mbps * 1_000_000)
+    }
+
+    /// `gbps` thousand million bits per second.
+    pub const fn from_gbps(gbps: u64) -> Self {
+        Self(gbps * 1_000_000_000)
+    }
+
+    /// The rate at which `bytes` bytes pass in `span`; zero if `span` is zero.
+    pub fn of(bytes: u64, span: Span) -> Self {
+        if span == Span::ZERO {
+            return Self::ZERO;
+        }
+        let bits = u128::from(bytes) * 8 * 1_000_000_000;
+        Self(u64::try_from(bits / u128::from(span.as_nanos())).unwrap_or(u64::MAX))
+    }
+
+    /// Bits per second.
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// Bits per second as a floating-point number, for control laws.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// The rate of `bps` bits per second, rounded; negative and not-a-number become zero, too large becomes [`Bitrate::MAX`].
+    pub fn from_f64(bps: f64) -> Self {
+        Self(bps.round() as u64)
+    }
+
+    /// This rate times a factor that is not negative.
+    #[must_use]
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Self::from_f64(self.0 as f64 * factor)
+    }
+
+    /// How many whole bytes pass in `span`.
+    pub fn bytes_in(self, span: Span) -> u64 {
+        let bits = u128::from(self.0) * u128::from(span.as_nanos()) / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    /// How long `bytes` bytes take, rounded up to the nanosecond; [`Span::MAX`] at rate zero.
+    pub fn time_for(self, bytes: u64) -> Span {
+        if self.0 == 0 {
+            return Span::MAX;
+        }
+        let nanos = (u128::from(bytes) * 8 * 1_000_000_000).div_ceil(u128::from(self.0));
+        Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// This rate plus `other`, at most [`Bitrate::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Bitrate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            u64::MAX => write!(f, "no limit"),
+            n if n < 1_000 => write!(f, "{n} bit/s"),
+            n if n < 1_000_000 => write!(f, "{:.1} kbit/s", n as f64 / 1e3),
+            n if n < 1_000_000_000 => write!(f, "{:.1} Mbit/s", n as f64 / 1e6),
+            n => write!(f, "{:.2} Gbit/s", n as f64 / 1e9),
+        }
+    }
+}
+
+/// Why a rate, a size or a probability could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseUnitError(String);
+
+impl fmt::Display for ParseUnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseUnitError {}
+
+/// Splits `text` into a number that is not negative and what stands behind it.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    Some((number, text[end..].trim_start()))
+}
+
+impl FromStr for Bitrate {
+    type Err = ParseUnitError;
+
+    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `1000000`: decimal multiples of bits per second.
+    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        let wrong = || {
+            ParseUnitError(format!(
+                "'{text}' is not a rate: write bits per second with k, M, G or T behind, like 850M or 2.5G"
+            ))
+        };
+        let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+        let unit = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
+        let unit = unit.strip_suffix("bits").or(unit.strip_suffix("bit")).or(unit.strip_suffix('b')).unwrap_or(unit);
+        let factor = match unit {
+            "" => 1.0,
+            "k" | "K" => 1e3,
+            "M" | "m" => 1e6,
+            "G" | "g" => 1e9,
+            "T" | "t" => 1e12,
+            _ => return Err(wrong()),
+        };
+        let bps = number * factor;
+        if !(1.0..=1e16).contains(&bps) {
+            return Err(ParseUnitError(format!("'{text}' is out of range: a rate is from 1 bit/s to 10000T")));
+        }
+        Ok(Self::from_f64(bps))
+    }
+}
+
+/// Reads a size in bytes: `4096`, `64k` (1,000s), `1MiB` or `1Mi` (1,024s), `2GB`.
+///
+/// # Errors
+/// When the text is no number with a known unit, or is above 2^63.
+pub fn parse_bytes(text: &str) -> Result<u64, ParseUnitError> {
+    let wrong = || {
+        ParseUnitError(format!(
+            "'{text}' is not a size: write bytes with k, M, G, T or Ki, Mi, Gi, Ti behind, like 1500 or 64Mi"
+        ))
+    };
+    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+    let unit = unit.strip_suffix('B').unwrap_or(unit);
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "ki" | "Ki" => 1024.0,
+        "Mi" => 1024.0 * 1024.0,
+        "Gi" => 1024.0 * 1024.0 * 1024.0,
+        "Ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * factor;
+    if bytes > (1u64 << 63) as f64 {
+        return Err(wrong());
+    }
+    Ok(bytes.round() as u64)
+}
+
+/// Bytes for a person: `1.50 GB`, decimal multiples.
+pub fn format_bytes(bytes: u64) -> String {
+    match bytes {
+        n if n < 1_000 => format!("{n} B"),
+        n if n < 1_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        n if n < 1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        n if n < 1_000_000_000_000 => format!("{:.2} GB", n as f64 / 1e9),
+        n => format!("{:.2} TB", n as f64 / 1e12),
+    }
+}
+
+/// A number in `[0, 1]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0.0);
+
+    /// The probability `p`, or `None` outside `[0, 1]`.
+    pub fn new(p: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&p).then_some(Self(p))
+    }
+
+    /// `part / whole`; zero if `whole` is zero; at most one.
+    pub fn ratio(part: u64, whole: u64) -> Self {
+        if whole == 0 { Self(0.0) } else { Self((part as f64 / whole as f64).min(1.0)) }
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitrate_reads_what_people_write() {
+        for (text, bps) in [
+            ("850M", 850_000_000),
+            ("1.5G", 1_500_000_000),
+            ("10Gbit/s", 10_000_000_000),
+            ("64kbit", 64_000),
+            ("12", 12),
+            ("9 Mbps", 9_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Bitrate::from_bps(bps)), "{text}");
+        }
+        for text in ["", "fast", "-5M", "1X", "0", "1e9", "99999999T"] {
+            assert!(text.parse::<Bitrate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bitrate_time_and_bytes_are_inverse() {
+        let rate = Bitrate::from_gbps(1);
+        assert_eq!(rate.time_for(1500), Span::from_micros(12));
+        assert_eq!(rate.bytes_in(Span::from_micros(12)), 1500);
+        assert_eq!(Bitrate::of(1500, Span::from_micros(12)), rate);
+    }
+
+    #[test]
+    fn parse_bytes_knows_both_thousands() {
+        assert_eq!(parse_bytes("64k"), Ok(64_000));
+        assert_eq!(parse_bytes("1MiB"), Ok(1 << 20));
+        assert_eq!(parse_bytes("1500"), Ok(1500));
+        assert!(parse_bytes("lots").is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! What a user can ask of an endpoint.
+
+use std::net::SocketAddr;
+
+use inhaul_base::{Bitrate, ByteRange, RangeSet};
+
+use crate::{FlowId, ObjectId};
+
+/// Limits of one flow that its user sets. `None`: no limit is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// What the application wants at most (R_app), headers included.
+    pub application_rate: Option<Bitrate>,
+    /// What the link to this peer can carry (C_i), when it is known.
+    pub link_rate: Option<Bitrate>,
+}
+
+/// A receiver's new flow: see [`Command::Join`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinFlow {
+    /// The new flow's name.
+    pub flow: FlowId,
+    /// What it fetches; known from a [`Command::Fetch`].
+    pub object: ObjectId,
+    /// Where the sender's datagram socket is. `None`: it will open the path itself (it connected to us).
+    pub peer: Option<SocketAddr>,
+    /// Largest IP packet that the path is believed to carry, in bytes.
+    pub mtu: u16,
+    /// Random number that datagrams of this flow must carry. Unguessable, unique in the endpoint.
+    pub key: u32,
+    /// Limits of the flow.
+    pub limits: FlowLimits,
+}
+
+/// A sender's new flow: see [`Command::Offer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferFlow {
+    /// The new flow's name.
+    pub flow: FlowId,
+    /// Size of the object, in bytes.
+    pub size: u64,
+    /// Where the receiver's datagram socket is. `None`: it will open the path itself (it connected to us).
+    pub peer: Option<SocketAddr>,
+    /// Largest IP packet that the path is believed to carry, in bytes.
+    pub mtu: u16,
+    /// Random number by which the receiver's first datagram is known. Unguessable, unique in the endpoint.
+    pub token: u64,
+}
+
+/// What a user asks of an endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Receiver: an object is wanted, except for the ranges that are held already.
+    Fetch {
+        /// Its name.
+        object: ObjectId,
+        /// Its size in bytes.
+        size: u64,
+        /// What is held already.
+        held: RangeSet,
+    },
+    /// Receiver: a control stream to a sender of the object is up; fetch over it.
+    Join(JoinFlow),
+    /// Sender: a control stream to a receiver is up; serve the object over it.
+    Offer(OfferFlow),
+    /// The flow's control stream has ended, or the user gives the flow up.
+    Disconnect {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Receiver: bytes that were placed turned out to be wrong; fetch them again, from another flow than `suspect` if there is one.
+    Refetch {
+        /// The object.
+        object: ObjectId,
+        /// The wrong bytes.
+        range: ByteRange,
+        /// The flow that delivered them.
+        suspect: Option<FlowId>,
+    },
+    /// Receiver: the rate that all flows together may take (C_r) has changed. `None`: find it out.
+    LimitReceive(Option<Bitrate>),
+    /// Sender: the rate that all flows together may send (R_send) has changed. `None`: no limit.
+    LimitSend(Option<Bitrate>),
+}
+
+/// Why a command was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// A sender was told to receive, or the other way round.
+    #[error("this endpoint does not play that role")]
+    WrongRole,
+    /// The flow is not known.
+    #[error("flow {} is not known", .0.0)]
+    UnknownFlow(FlowId),
+    /// The object is not known.
+    #[error("object {} is not known", .0.0)]
+    UnknownObject(ObjectId),
+    /// The flow exists already.
+    #[error("flow {} exists already", .0.0)]
+    FlowExists(FlowId),
+    /// The object exists already.
+    #[error("object {} exists already", .0.0)]
+    ObjectExists(ObjectId),
+    /// The flow's key or token is in use.
+    #[error("that key is in use by another flow")]
+    KeyInUse,
+    /// The MTU leaves no room for data.
+    #[error("an MTU of {0} bytes leaves no room for data: at least 576 is needed")]
+    MtuTooSmall(u16),
+    /// A range ends beyond its object.
+    #[error("the range {0} ends beyond the object")]
+    OutOfRange(ByteRange),
+}

@@ -1,0 +1,114 @@
+//! The state machine's face.
+
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
+
+use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
+
+/// A flow of an endpoint: one peer, one direction, one object. Chosen by whoever commands the endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// What a receiver fetches: bytes 0 to its size, from one flow or from several that offer the same bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// Why an endpoint wants to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The pacer allows the next datagram.
+    Pace,
+    /// A probe of the path is due.
+    Probe,
+    /// Data that should have come may be lost.
+    Loss,
+    /// A control interval ends.
+    Control,
+    /// A peer has been silent for too long.
+    Silence,
+}
+
+/// What the next datagrams of a flow will look like if nothing is lost or reordered: lets an engine receive bodies
+/// straight into their place. A wrong guess costs a copy, never correctness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Length of each head, in bytes.
+    pub head_len: usize,
+    /// Length of each body but the last, in bytes.
+    pub body_len: usize,
+    /// Where the bodies belong: none of it has been placed, and nothing else will be placed in it before it.
+    pub range: ByteRange,
+}
+
+/// How a flow is doing. Counters run from the flow's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowStats {
+    /// Bytes of the object that this flow was the first to deliver.
+    pub placed_bytes: u64,
+    /// Bytes received with all headers from IP up.
+    pub wire_bytes: u64,
+    /// Data packets received.
+    pub received_packets: u64,
+    /// Data packets found lost.
+    pub lost_packets: u64,
+    /// Bytes of the object that were asked for a second time or more.
+    pub retransmitted_bytes: u64,
+    /// Bytes that arrived though they were held already.
+    pub duplicate_bytes: u64,
+    /// Smoothed round-trip time; zero until measured.
+    pub rtt: Span,
+    /// Rate at which data came in lately, headers included.
+    pub received_rate: Bitrate,
+    /// Rate that the flow may have (its scheduler's target).
+    pub target_rate: Bitrate,
+    /// Rate that the sender has been asked for.
+    pub requested_rate: Bitrate,
+    /// Bytes asked for that have not come yet.
+    pub outstanding_bytes: u64,
+    /// Standing queue on the path, as time; zero when unknown.
+    pub queue_delay: Span,
+}
+
+/// A protocol's state machine for one host, with all its flows.
+///
+/// **The driving rule.** Change one thing, then [`drain`](crate::drain): call exactly one of the `handle_*` methods or
+/// [`command`](Endpoint::command), then take events and transmissions until there are none, and sleep until the deadline
+/// that [`poll_timeout`](Endpoint::poll_timeout) names or until something comes in. `now` never goes backwards.
+///
+/// Calls are per batch, not per datagram, so the trait is used as an object.
+pub trait Endpoint {
+    /// Datagrams came in. For each body that belongs somewhere, a [`Place`] is appended to `places`, naming messages by
+    /// their index in `batch`. Malformed, foreign and repeated datagrams are counted and otherwise ignored.
+    fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>);
+
+    /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
+    fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
+
+    /// A deadline may have passed. Calling it early or for nothing is harmless.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// The user wants something.
+    ///
+    /// # Errors
+    /// When the command does not fit the endpoint's role or names something unknown; the endpoint is unchanged then.
+    fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError>;
+
+    /// Appends what may leave at `now`, until `out` has no room; leaves `out` as it is when nothing may.
+    fn poll_transmit(&mut self, now: Time, out: &mut TxBatch);
+
+    /// The next thing that the user or the control stream must hear of.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// When [`handle_timeout`](Endpoint::handle_timeout) or [`poll_transmit`](Endpoint::poll_transmit) is next due, and why.
+    fn poll_timeout(&self) -> Option<(Time, Reason)>;
+
+    /// What the flow's next datagrams should look like, when the protocol can tell.
+    fn expected(&self, _flow: FlowId) -> Option<Expected> {
+        None
+    }
+
+    /// How the flow is doing; `None` when it is not known (any more).
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
+
+    /// Bytes of memory that the endpoint's state takes, about. Bounded by its configuration whatever the peers do.
+    fn memory_bytes(&self) -> usize;
+}

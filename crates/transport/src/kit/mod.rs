@@ -1,0 +1,11 @@
+//! Parts that protocols share.
+
+mod max_min;
+mod pacer;
+mod rtt;
+mod windowed_min;
+
+pub use max_min::max_min;
+pub use pacer::Pacer;
+pub use rtt::RttEstimator;
+pub use windowed_min::WindowedMin;

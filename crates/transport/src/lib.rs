@@ -1,0 +1,24 @@
+//! The contract between protocols and whatever carries them: the simulator, the socket engine, the tests.
+//!
+//! A protocol is a state machine, an [`Endpoint`]. It does no I/O, sees no clock and draws no randomness of its own:
+//! time, seeds, datagrams and control messages are handed in; transmissions, events and the next deadline come out.
+//! It handles byte *ranges*, not bytes: a transmission is a header and the range of the object that follows it, a
+//! [`Place`] says where the body of a datagram that came in belongs. Whoever drives the endpoint moves the bytes.
+//!
+//! [`drain`] is the one loop that drives an endpoint. [`kit`] holds the parts that protocols share.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod command;
+mod endpoint;
+mod event;
+pub mod kit;
+mod protocol;
+mod pump;
+
+pub use batch::{Place, RxMessage, Transmit, TxBatch, TxDatagram};
+pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
+pub use endpoint::{Endpoint, Expected, FlowId, FlowStats, ObjectId, Reason};
+pub use event::{Event, FlowError};
+pub use protocol::{Channels, EndpointConfig, Parameter, Protocol, Role, SetupError};
+pub use pump::{Host, drain};

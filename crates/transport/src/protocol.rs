@@ -1,0 +1,102 @@
+//! What a registry entry says of a protocol.
+
+use inhaul_base::Bitrate;
+
+use crate::Endpoint;
+
+/// Which side of a transfer an endpoint plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Has objects and serves them.
+    Sender,
+    /// Fetches objects.
+    Receiver,
+}
+
+/// What a protocol needs to reach its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// Datagrams alone.
+    Datagrams,
+    /// Datagrams and a reliable ordered stream of messages for each flow.
+    DatagramsAndControl,
+}
+
+/// A protocol's parameter that a user can set.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name, as written on a command line.
+    pub name: &'static str,
+    /// Its unit or its legal values.
+    pub unit: &'static str,
+    /// What it is when not set.
+    pub default: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+}
+
+/// What every endpoint is built from.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Which side it plays.
+    pub role: Role,
+    /// Seed of its random streams.
+    pub seed: u64,
+    /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers included.
+    pub host_rate: Option<Bitrate>,
+    /// Bytes that this host's socket buffers hold for one flow: what may arrive while the program does something else.
+    pub socket_buffer_bytes: u64,
+    /// The protocol's own parameters, by name.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl EndpointConfig {
+    /// A configuration with nothing known and nothing set.
+    pub fn new(role: Role, seed: u64) -> Self {
+        // 208 KiB is what a stock Linux gives a socket.
+        Self { role, seed, host_rate: None, socket_buffer_bytes: 208 * 1024, parameters: Vec::new() }
+    }
+}
+
+/// Why an endpoint could not be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// There is no such parameter.
+    #[error("{protocol} has no parameter '{name}'; it has: {known}")]
+    UnknownParameter {
+        /// The protocol.
+        protocol: &'static str,
+        /// What was set.
+        name: String,
+        /// What could be set.
+        known: String,
+    },
+    /// The parameter's value is not legal.
+    #[error("'{value}' is no value for {protocol}'s parameter '{name}': {expected}")]
+    BadValue {
+        /// The protocol.
+        protocol: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What would have been legal.
+        expected: &'static str,
+    },
+}
+
+/// A registry entry: all that the rest of the house knows of a protocol.
+pub struct Protocol {
+    /// Its name, as written on a command line.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub summary: &'static str,
+    /// What it needs to reach its peer.
+    pub channels: Channels,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+    /// Its colour in plots, as `#rrggbb`.
+    pub colour: &'static str,
+    /// Builds an endpoint.
+    pub build: fn(&EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError>,
+}
