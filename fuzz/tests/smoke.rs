@@ -1,0 +1,60 @@
+//! A bounded fuzz run on stable Rust: seeded mutations of each parser's samples.
+//!
+//! `INHAUL_FUZZ_ITERATIONS` raises the number of inputs for each parser, `INHAUL_FUZZ_SEED` chooses others. A failure names
+//! the seed and the input, and both replay it.
+
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use inhaul_fuzz::{Mutator, TARGETS};
+
+/// Inputs for each parser when nothing is said: a second or two in a debug build.
+const DEFAULT_ITERATIONS: u64 = 20_000;
+const DEFAULT_SEED: u64 = 1;
+
+#[test]
+fn every_parser_survives_mutations_of_its_samples() {
+    let iterations = setting("INHAUL_FUZZ_ITERATIONS", DEFAULT_ITERATIONS);
+    let seed = setting("INHAUL_FUZZ_SEED", DEFAULT_SEED);
+    for (stream, target) in TARGETS.iter().enumerate() {
+        println!("{}: {iterations} inputs with INHAUL_FUZZ_SEED={seed}", target.name);
+        let mut mutator = Mutator::new(seed, stream as u64, (target.corpus)());
+        for iteration in 0..iterations {
+            let input = mutator.next_input();
+            let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
+            assert!(
+                outcome.is_ok(),
+                "{} fails on input {iteration} of INHAUL_FUZZ_SEED={seed}: {}",
+                target.name,
+                input.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_parser_accepts_its_own_samples() {
+    for target in TARGETS {
+        let corpus = (target.corpus)();
+        assert!(!corpus.is_empty(), "{} has no samples", target.name);
+        for sample in corpus {
+            assert!((target.run)(&sample), "{} does not accept its sample {}", target.name, sample.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn every_parser_has_a_cargo_fuzz_target() {
+    let manifest = include_str!("../fuzz_targets/Cargo.toml");
+    for target in TARGETS {
+        let entry = format!("name = \"{0}\"\npath = \"{0}.rs\"", target.name);
+        assert!(manifest.contains(&entry), "fuzz_targets/Cargo.toml lacks {}", target.name);
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    match env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a whole number")),
+        Err(_) => default,
+    }
+}

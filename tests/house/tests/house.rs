@@ -1,0 +1,148 @@
+//! The rules of the house, applied to the workspace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use inhaul_house_tests::dependencies::{self, Metadata};
+use inhaul_house_tests::rules;
+use inhaul_house_tests::source::Source;
+
+/// The only place where unsafe code may stand.
+const SYSTEM_CALLS: &str = "crates/udp/src/sys";
+/// Where clocks and hash maps are at home.
+const ENGINES: &[&str] = &["crates/udp", "crates/mover", "crates/cli"];
+/// Where Rust stands.
+const ROOMS: &[&str] = &["crates", "tests", "fuzz", "bench"];
+
+#[test]
+fn crates_depend_only_on_what_lies_below_them() {
+    report("dependencies", &dependencies::violations(&metadata()));
+}
+
+#[test]
+fn every_crate_guards_against_unsafe_code() {
+    let mut found = Vec::new();
+    for package in metadata().packages {
+        let manifest = Path::new(&package.manifest_path);
+        let folder = manifest.parent().expect("a manifest stands in a folder");
+        let root = ["src/lib.rs", "src/main.rs"].iter().map(|name| folder.join(name)).find(|path| path.exists());
+        let root = root.expect("a crate has a root");
+        let broken = rules::unguarded(&read(manifest), &Source::parse(&read(&root)));
+        found.extend(broken.into_iter().map(|what| format!("{}: {what}", package.name)));
+    }
+    report("guard against unsafe code", &found);
+}
+
+#[test]
+fn unsafe_code_stands_in_one_place() {
+    for_each_file(
+        "unsafe code",
+        |path, source| {
+            if path.starts_with(SYSTEM_CALLS) { Vec::new() } else { rules::unsafe_code(source) }
+        },
+    );
+}
+
+#[test]
+fn a_silenced_lint_has_a_reason() {
+    for_each_file("silenced lints", |_, source| rules::allow_without_reason(source));
+}
+
+#[test]
+fn only_engines_use_clocks_and_hash_maps() {
+    for_each_file("clocks and hash maps", |path, source| {
+        if ENGINES.iter().any(|engine| path.starts_with(engine)) {
+            Vec::new()
+        } else {
+            rules::lifts_determinism(source)
+        }
+    });
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    for_each_file("unfinished code", |_, source| rules::unfinished(source));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let files = rust_files();
+    let found = files.iter().flat_map(|path| {
+        rules::too_long(&read(&top().join(path))).into_iter().map(move |what| format!("{}: {what}", path.display()))
+    });
+    report("long files", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn protocols_do_not_import_each_other() {
+    let protocols = Path::new("crates/protocols/src");
+    let folders: Vec<String> = entries(&top().join(protocols))
+        .into_iter()
+        .filter(|path| path.is_dir())
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    for_each_file("imports between protocols", |path, source| {
+        let mut inside = path.strip_prefix(protocols).into_iter().flat_map(Path::components);
+        match inside.next().and_then(|c| c.as_os_str().to_str()) {
+            Some(folder) if folders.iter().any(|f| f == folder) => rules::imports_sibling(source, folder, &folders),
+            _ => Vec::new(),
+        }
+    });
+}
+
+/// Applies `rule` to every Rust file of the workspace; paths are relative to its top.
+fn for_each_file(name: &str, rule: impl Fn(&Path, &Source) -> Vec<String>) {
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let source = Source::parse(&read(&top().join(&path)));
+        found.extend(rule(&path, &source).into_iter().map(|what| format!("{}:{what}", path.display())));
+    }
+    report(name, &found);
+}
+
+fn report(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n  {}\n", found.join("\n  "));
+}
+
+fn metadata() -> Metadata {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(top())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata has its documented form")
+}
+
+/// Every Rust file of the workspace, as paths relative to its top, in order.
+fn rust_files() -> Vec<PathBuf> {
+    let mut waiting: Vec<PathBuf> = ROOMS.iter().map(|room| top().join(room)).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = waiting.pop() {
+        for path in entries(&folder) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                waiting.push(path);
+            } else if name.ends_with(".rs") {
+                files.push(path.strip_prefix(top()).expect("found below the top").to_owned());
+            }
+        }
+    }
+    files.sort();
+    assert!(files.len() > 20, "the files of the workspace were not found: {files:?}");
+    files
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn top() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
