@@ -1,0 +1,4 @@
+//! GTP
+pub mod controller;
+pub mod estimator;
+pub mod wire;

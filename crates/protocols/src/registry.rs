@@ -1,0 +1,11 @@
+//! Every protocol there is. The command line, the lab, the documentation and the contract tests go through this list.
+
+use inhaul_transport::Protocol;
+
+/// All protocols, the default first.
+pub const PROTOCOLS: &[Protocol] = &[];
+
+/// The protocol of that name.
+pub fn find(name: &str) -> Option<&'static Protocol> {
+    PROTOCOLS.iter().find(|p| p.name == name)
+}
