@@ -1,0 +1,282 @@
+//! The control stream: frames over one TCP connection, first blocking (set-up), then polled (engine).
+//!
+//! This is the seam for security. Sealing comes in here, below the frames and above TCP: what [`ControlStream::fill`]
+//! reads is opened before it reaches `incoming`, what [`ControlStream::flush`] writes is sealed as it leaves `outgoing`.
+//! Until then everything crosses the network in the clear.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use crate::frame::{Frame, FrameError, MAX_FRAME};
+
+/// Most bytes that wait to be written before the peer counts as stuck: a few of the largest frames.
+const MAX_OUTGOING: usize = 4 * MAX_FRAME;
+/// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
+const FILL_BYTES: usize = 256 * 1024;
+
+/// Why a control stream cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The peer closed the connection.
+    #[error("the connection was closed")]
+    Closed,
+    /// Nothing whole came in time.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The peer does not take what is sent to it.
+    #[error("the peer does not read its control stream")]
+    Stuck,
+    /// The peer sent something that is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Io(#[source] io::Error),
+}
+
+/// A TCP connection that carries frames both ways.
+#[derive(Debug)]
+pub struct ControlStream {
+    tcp: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    /// What has come in; frames before `taken` have been handed out.
+    incoming: Vec<u8>,
+    taken: usize,
+    /// What waits to go out; bytes before `written` are gone.
+    outgoing: Vec<u8>,
+    written: usize,
+}
+
+impl ControlStream {
+    /// Takes a connection over, in blocking mode.
+    ///
+    /// # Errors
+    /// When the connection is gone already.
+    pub fn new(tcp: TcpStream) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
+        let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
+        Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0 })
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Our own address on this connection.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Blocking: sends a frame, all of it before `deadline`.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer does not read.
+    pub fn send(&mut self, frame: &Frame, deadline: Instant) -> Result<(), StreamError> {
+        frame.encode(&mut self.outgoing);
+        while self.written < self.outgoing.len() {
+            self.tcp.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.write_some()?;
+        }
+        self.trim_outgoing();
+        Ok(())
+    }
+
+    /// Blocking: the next frame, if all of it comes before `deadline`.
+    ///
+    /// # Errors
+    /// When the connection ends or breaks, time is up, or no frame comes.
+    pub fn receive(&mut self, deadline: Instant) -> Result<Frame, StreamError> {
+        loop {
+            if let Some(frame) = self.next_frame()? {
+                return Ok(frame);
+            }
+            self.tcp.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.read_some()?;
+        }
+    }
+
+    /// Ends set-up: from now on the stream is polled.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn set_polled(&mut self) -> io::Result<()> {
+        self.tcp.set_nonblocking(true)
+    }
+
+    /// Polled: takes in what has come. A bounded amount at a time; a readiness poller will call again.
+    ///
+    /// # Errors
+    /// When the connection ended or broke. Frames that came before are still to be had from [`Self::next_frame`].
+    pub fn fill(&mut self) -> Result<(), StreamError> {
+        let mut taken = 0;
+        while taken < FILL_BYTES {
+            match self.read_some()? {
+                0 => break,
+                n => taken += n,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next frame that is here whole.
+    ///
+    /// # Errors
+    /// When the bytes are no frame.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, StreamError> {
+        let Some((frame, used)) = Frame::parse(&self.incoming[self.taken..])? else {
+            self.incoming.drain(..self.taken);
+            self.taken = 0;
+            return Ok(None);
+        };
+        self.taken += used;
+        Ok(Some(frame))
+    }
+
+    /// Polled: queues a frame; [`Self::flush`] sends it.
+    ///
+    /// # Errors
+    /// When too much waits already.
+    pub fn queue(&mut self, frame: &Frame) -> Result<(), StreamError> {
+        frame.encode(&mut self.outgoing);
+        if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
+    }
+
+    /// Polled: writes what the connection takes just now.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub fn flush(&mut self) -> Result<(), StreamError> {
+        while self.backlog() > 0 && self.write_some()? > 0 {}
+        self.trim_outgoing();
+        Ok(())
+    }
+
+    /// Bytes that wait to be written.
+    pub fn backlog(&self) -> usize {
+        self.outgoing.len() - self.written
+    }
+
+    /// Reads once; 0 when nothing has come yet.
+    fn read_some(&mut self) -> Result<usize, StreamError> {
+        const CHUNK: usize = 64 * 1024;
+        let held = self.incoming.len();
+        self.incoming.resize(held + CHUNK, 0);
+        let result = self.tcp.read(&mut self.incoming[held..]);
+        self.incoming.truncate(held + result.as_ref().copied().unwrap_or(0));
+        match result {
+            Ok(0) => Err(StreamError::Closed),
+            Ok(n) => Ok(n),
+            Err(error) => nothing_yet(error),
+        }
+    }
+
+    /// Writes once; 0 when nothing is taken yet.
+    fn write_some(&mut self) -> Result<usize, StreamError> {
+        match self.tcp.write(&self.outgoing[self.written..]) {
+            Ok(0) => Err(StreamError::Closed),
+            Ok(n) => {
+                self.written += n;
+                Ok(n)
+            }
+            Err(error) => nothing_yet(error),
+        }
+    }
+
+    fn trim_outgoing(&mut self) {
+        self.outgoing.drain(..self.written);
+        self.written = 0;
+    }
+}
+
+impl AsFd for ControlStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+/// Time left before `deadline`.
+fn left(deadline: Instant) -> Result<Duration, StreamError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(StreamError::TimedOut) } else { Ok(left) }
+}
+
+fn nothing_yet(error: io::Error) -> Result<usize, StreamError> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(0),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Err(StreamError::Closed),
+        _ => Err(StreamError::Io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (ControlStream, ControlStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        (ControlStream::new(client).unwrap(), ControlStream::new(server).unwrap())
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn receive_gives_frames_in_order_and_then_says_closed() {
+        let (mut client, mut server) = pair();
+        for path in ["a", "b"] {
+            client.send(&Frame::Open { path: path.to_owned() }, soon()).unwrap();
+        }
+        drop(client);
+        assert_eq!(server.receive(soon()).unwrap(), Frame::Open { path: "a".to_owned() });
+        assert_eq!(server.receive(soon()).unwrap(), Frame::Open { path: "b".to_owned() });
+        assert!(matches!(server.receive(soon()), Err(StreamError::Closed)));
+    }
+
+    #[test]
+    fn receive_gives_up_at_its_deadline_though_bytes_trickle_in() {
+        let (mut client, server) = pair();
+        (&server.tcp).write_all(&[0, 0, 0, 9, 4]).unwrap();
+        let past = Instant::now();
+        assert!(matches!(client.receive(past), Err(StreamError::TimedOut)));
+    }
+
+    #[test]
+    fn queue_reports_a_peer_that_does_not_read() {
+        let (mut client, _server) = pair();
+        client.set_polled().unwrap();
+        let frame = Frame::Protocol { message: vec![7; MAX_FRAME / 2] };
+        let refused = (0..1_000).find_map(|_| {
+            let queued = client.queue(&frame);
+            client.flush().unwrap();
+            queued.err()
+        });
+        assert!(matches!(refused, Some(StreamError::Stuck)), "{refused:?}");
+    }
+
+    #[test]
+    fn polled_streams_carry_large_frames_in_parts() {
+        let (mut client, mut server) = pair();
+        client.set_polled().unwrap();
+        server.set_polled().unwrap();
+        let frame = Frame::DataSet { last: true, bytes: (0..900_000u32).map(|n| n as u8).collect() };
+        client.queue(&frame).unwrap();
+        let deadline = soon();
+        let received = loop {
+            client.flush().unwrap();
+            server.fill().unwrap();
+            if let Some(frame) = server.next_frame().unwrap() {
+                break frame;
+            }
+            assert!(Instant::now() < deadline);
+        };
+        assert_eq!(received, frame);
+    }
+}

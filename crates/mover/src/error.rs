@@ -1,0 +1,232 @@
+//! What can go wrong with a transfer, in words that say what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::source::{Server, Source};
+
+/// Why a transfer, a bench or a server ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// A host's name does not resolve.
+    #[error("{server}: the name '{}' is not known ({detail}); check its spelling, or use the address", .server.host)]
+    UnknownHost {
+        /// The server.
+        server: Server,
+        /// What the resolver said.
+        detail: String,
+    },
+    /// Nothing listens there, or there is no route.
+    #[error("{server}: {detail}; check the host and the port, and that 'inhaul serve' runs there")]
+    Unreachable {
+        /// The server.
+        server: Server,
+        /// What the network said.
+        detail: String,
+    },
+    /// The server did not answer in time.
+    #[error(
+        "{server}: no answer in {seconds} s; check that the host is up and that no firewall drops TCP port {}",
+        .server.port
+    )]
+    TimedOut {
+        /// The server.
+        server: Server,
+        /// How long it was waited for, in seconds.
+        seconds: u64,
+    },
+    /// There is nothing at the source's path.
+    #[error("{server}: there is no '{path}' in what it serves ({detail})")]
+    PathNotFound {
+        /// The server.
+        server: Server,
+        /// The path that was asked for.
+        path: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server will not.
+    #[error("{server} refused: {detail}")]
+    Refused {
+        /// The server.
+        server: Server,
+        /// What it said.
+        detail: String,
+    },
+    /// What answers is no inhaul server, or it broke the session's rules.
+    #[error("{server}: {detail}; is that an inhaul server, of the same release?")]
+    Protocol {
+        /// The server.
+        server: Server,
+        /// What was wrong.
+        detail: String,
+    },
+    /// Every server of a data set was lost before all of it had come.
+    #[error("{data_set}: no server is left to fetch from; the last was lost because {detail}")]
+    AllLost {
+        /// The data set.
+        data_set: Box<Source>,
+        /// Why the last one was lost.
+        detail: String,
+    },
+    /// Datagrams do not come through.
+    #[error("{server}: {detail}; let UDP port {} through, or fetch from a host behind the firewall", .server.port)]
+    UdpBlocked {
+        /// The server.
+        server: Server,
+        /// What was seen.
+        detail: String,
+    },
+    /// There is no room for the data.
+    #[error("{}: no space left for {bytes} more bytes; free some, or choose another destination", .path.display())]
+    NoSpace {
+        /// The destination.
+        path: PathBuf,
+        /// What would be needed, in bytes.
+        bytes: u64,
+    },
+    /// The destination cannot be written.
+    #[error("{}: {detail}", .path.display())]
+    Destination {
+        /// The destination.
+        path: PathBuf,
+        /// What was wrong and what to do.
+        detail: String,
+    },
+    /// Data came in wrong again and again.
+    #[error(
+        "{path}: bytes {start} to {end} came in wrong {times} times; the file may be changing at its source: try again"
+    )]
+    Integrity {
+        /// The file.
+        path: String,
+        /// First wrong byte.
+        start: u64,
+        /// One past the last wrong byte.
+        end: u64,
+        /// How often it was tried.
+        times: u32,
+    },
+    /// Two sources bring a file of the same name.
+    #[error("'{path}' comes from more than one source: fetch them into different directories")]
+    NameClash {
+        /// The name.
+        path: String,
+    },
+    /// The user stopped it.
+    #[error("interrupted; nothing was left behind")]
+    Interrupted,
+    /// An option's value makes no sense here.
+    #[error("{0}")]
+    Usage(String),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another address or port with --listen")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The operating system failed us.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A bug.
+    #[error("{0}; this is a bug: please report it")]
+    Internal(String),
+}
+
+/// The causes that a script may want to tell apart. The command line gives each an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A bug, or the operating system failed.
+    Internal,
+    /// The command makes no sense.
+    Usage,
+    /// There is nothing at the path.
+    PathNotFound,
+    /// The host's name does not resolve.
+    HostUnknown,
+    /// Nothing listens there, or there is no route.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// The server will not, or does not speak our language.
+    Refused,
+    /// The destination is full.
+    NoSpace,
+    /// The destination cannot be written or exists.
+    Destination,
+    /// Data came in wrong again and again.
+    Integrity,
+    /// Datagrams do not come through.
+    UdpBlocked,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of the documentation.
+    pub const ALL: [Self; 12] = [
+        Self::Internal,
+        Self::Usage,
+        Self::PathNotFound,
+        Self::HostUnknown,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::Refused,
+        Self::NoSpace,
+        Self::Destination,
+        Self::Integrity,
+        Self::UdpBlocked,
+        Self::Interrupted,
+    ];
+
+    /// The kind's name in JSON.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::Usage => "usage",
+            Self::PathNotFound => "path-not-found",
+            Self::HostUnknown => "host-unknown",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed-out",
+            Self::Refused => "refused",
+            Self::NoSpace => "no-space",
+            Self::Destination => "destination",
+            Self::Integrity => "integrity",
+            Self::UdpBlocked => "udp-blocked",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl MoveError {
+    /// Which of the causes that scripts tell apart it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownHost { .. } => ErrorKind::HostUnknown,
+            Self::Unreachable { .. } | Self::AllLost { .. } => ErrorKind::Unreachable,
+            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::PathNotFound { .. } => ErrorKind::PathNotFound,
+            Self::Refused { .. } | Self::Protocol { .. } => ErrorKind::Refused,
+            Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
+            Self::NoSpace { .. } => ErrorKind::NoSpace,
+            Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
+            Self::Integrity { .. } => ErrorKind::Integrity,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::Usage(_) => ErrorKind::Usage,
+            Self::Listen { .. } => ErrorKind::Unreachable,
+            Self::System { .. } | Self::Internal(_) => ErrorKind::Internal,
+        }
+    }
+
+    /// The failure of a system call, by what was tried: for `map_err`.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a transfer came to: the numbers behind the summary and behind `--json`.
+
+use serde::Serialize;
+
+/// What a transfer came to. Serialised, it is the object that `docs/json.md` documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// How it ended.
+    pub status: Status,
+    /// Bytes of data that were verified and stand in their files.
+    pub bytes: u64,
+    /// From the start of the set-up to the end, in seconds.
+    pub seconds: f64,
+    /// `bytes` over the time from the first request to the end, in bits per second.
+    pub goodput_bps: f64,
+    /// Data packets lost over data packets sent.
+    pub loss_ratio: f64,
+    /// Jain's fairness index over the sources' goodput, 1 when all were equal.
+    pub jain_index: f64,
+    /// Every file.
+    pub files: Vec<FileReport>,
+    /// Every server that took part.
+    pub sources: Vec<SourceReport>,
+    /// What went wrong without ending the transfer.
+    pub warnings: Vec<String>,
+    /// Why it ended badly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// All data has come and is verified.
+    #[default]
+    Complete,
+    /// It ended badly.
+    Failed,
+}
+
+/// A file of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FileReport {
+    /// Where it stands now.
+    pub path: String,
+    /// Its size, in bytes.
+    pub bytes: u64,
+    /// The BLAKE3 hash of its content, in hexadecimal.
+    pub blake3: String,
+    /// Whether every byte agreed with the source's digests.
+    pub verified: bool,
+}
+
+/// A server that took part in a transfer, or a flow of a bench.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SourceReport {
+    /// The server, as host and port.
+    pub address: String,
+    /// Bytes that it was the first to deliver.
+    pub bytes: u64,
+    /// `bytes` over the time that it was active, in bits per second.
+    pub goodput_bps: f64,
+    /// Its data packets lost over its data packets sent.
+    pub loss_ratio: f64,
+    /// Smoothed round-trip time, in milliseconds.
+    pub rtt_ms: f64,
+    /// Bytes that were asked for a second time or more.
+    pub retransmitted_bytes: u64,
+    /// How its part ended.
+    pub status: SourceStatus,
+}
+
+/// How a server's part in a transfer ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceStatus {
+    /// It sent until nothing more was needed.
+    #[default]
+    Complete,
+    /// It could not be reached, or it was lost on the way.
+    Lost,
+    /// It was left out because its data set differs from the other mirrors'.
+    Different,
+}
+
+/// Why a transfer ended badly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ErrorReport {
+    /// The cause, by name: see docs/exit-codes.md.
+    pub code: String,
+    /// The same in words.
+    pub message: String,
+}
+
+impl Report {
+    /// The report of a transfer that failed before it had begun.
+    pub fn failed(error: &crate::MoveError) -> Self {
+        Self { status: Status::Failed, error: Some(error.into()), ..Self::default() }
+    }
+}
+
+impl From<&crate::MoveError> for ErrorReport {
+    fn from(error: &crate::MoveError) -> Self {
+        Self { code: error.kind().code().to_owned(), message: error.to_string() }
+    }
+}
+
+/// What a bench came to. Serialised, it is the object that `docs/json.md` documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BenchReport {
+    /// Bytes delivered.
+    pub bytes: u64,
+    /// From the first request to the end, in seconds.
+    pub seconds: f64,
+    /// `bytes` over `seconds`, in bits per second.
+    pub goodput_bps: f64,
+    /// Data packets lost over data packets sent.
+    pub loss_ratio: f64,
+    /// Processor time of this process meanwhile, in seconds.
+    pub cpu_seconds: f64,
+    /// Jain's fairness index over the flows' goodput.
+    pub jain_index: f64,
+    /// Every flow.
+    pub sources: Vec<BenchSource>,
+    /// A line for each second.
+    pub intervals: Vec<BenchInterval>,
+    /// What went wrong without ending the bench.
+    pub warnings: Vec<String>,
+}
+
+/// A flow of a bench.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BenchSource {
+    /// The server, as host and port.
+    pub address: String,
+    /// Bytes delivered.
+    pub bytes: u64,
+    /// `bytes` over the time that the flow was active, in bits per second.
+    pub goodput_bps: f64,
+    /// Its data packets lost over its data packets sent.
+    pub loss_ratio: f64,
+    /// Smoothed round-trip time, in milliseconds.
+    pub rtt_ms: f64,
+    /// Bytes that were asked for a second time or more.
+    pub retransmitted_bytes: u64,
+    /// Processor time of the server's process during the session, in seconds: shared by the flows of one server.
+    pub cpu_seconds: f64,
+}
+
+/// A line of a bench.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BenchInterval {
+    /// Start, in seconds from the first request.
+    pub start: f64,
+    /// End, in seconds from the first request.
+    pub end: f64,
+    /// Bytes delivered meanwhile.
+    pub bytes: u64,
+    /// The rate of that, in bits per second.
+    pub goodput_bps: f64,
+    /// Data packets lost over data packets sent meanwhile.
+    pub loss_ratio: f64,
+}
+
+/// Jain's fairness index (gtp-2004 5.1.1): `(sum x)^2 / (n * sum x^2)`; 1 when nothing flowed at all.
+pub fn jain_index(rates: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for rate in rates {
+        n += 1.0;
+        sum += rate;
+        squares += rate * rate;
+    }
+    if squares > 0.0 { sum * sum / (n * squares) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_index_is_one_when_equal_and_one_nth_when_one_has_all() {
+        assert_eq!(jain_index([5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain_index([8.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain_index([]), 1.0);
+        assert!((jain_index([1.0, 2.0]) - 0.9).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,198 @@
+//! Where data comes from, as users write it: `inhaul://host[:port][,host[:port]...]/path`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The port that is meant when none is given, for TCP and UDP alike.
+pub const DEFAULT_PORT: u16 = 4321;
+
+/// A host that serves, by name or address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Server {
+    /// A name, an IPv4 address, or an IPv6 address without its brackets.
+    pub host: String,
+    /// TCP and UDP port.
+    pub port: u16,
+}
+
+/// A data set and the servers that each have a copy of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The servers, in the order given; at least one, each once.
+    pub mirrors: Vec<Server>,
+    /// Path below the offered directories, without slashes at its ends; empty means all that is offered.
+    pub path: String,
+}
+
+/// Why a source or a server could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// It does not start with `inhaul://`.
+    #[error("'{0}' is no source: write inhaul://HOST[:PORT]/PATH, with more hosts after commas for mirrors")]
+    Scheme(String),
+    /// A host is missing or has characters that no host has.
+    #[error("'{0}' is no host: write a name, an IPv4 address, or an IPv6 address in brackets like [::1]")]
+    Host(String),
+    /// A port is no number from 1 to 65535.
+    #[error("'{0}' is no port: write a number from 1 to 65535")]
+    Port(String),
+    /// A `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
+    #[error("'{0}' is no path: write % as %25, and other characters as they are")]
+    Path(String),
+    /// A mirror is named twice.
+    #[error("{0} is named twice")]
+    Repeated(Server),
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut mirrors = Vec::new();
+        for host in hosts.split(',') {
+            let server: Server = host.parse()?;
+            if mirrors.contains(&server) {
+                return Err(SourceError::Repeated(server));
+            }
+            mirrors.push(server);
+        }
+        Ok(Self { mirrors, path: decode_path(path.trim_matches('/'))? })
+    }
+}
+
+impl FromStr for Server {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let wrong = || SourceError::Host(text.to_owned());
+        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+            // A zone (%eth0) is not part of the address itself.
+            let address = host.split('%').next().unwrap_or(host);
+            address.parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?;
+            match port.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if port.is_empty() => (host, None),
+                None => return Err(wrong()),
+            }
+        } else {
+            match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            }
+        };
+        let legal = |c: char| c.is_alphanumeric() || "-._:%".contains(c);
+        if host.is_empty() || !host.chars().all(legal) {
+            return Err(wrong());
+        }
+        let port = match port {
+            None => DEFAULT_PORT,
+            Some(port) => {
+                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| SourceError::Port(port.to_owned()))?
+            }
+        };
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+/// Resolves `%xx`, as in other URLs.
+fn decode_path(path: &str) -> Result<String, SourceError> {
+    let wrong = || SourceError::Path(path.to_owned());
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>().ok_or_else(wrong)?;
+        let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+        rest = after;
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("inhaul://")?;
+        for (k, server) in self.mirrors.iter().enumerate() {
+            if k > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{server}")?;
+        }
+        write!(f, "/{}", self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(host: &str, port: u16) -> Server {
+        Server { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn source_reads_what_people_write() {
+        for (text, mirrors, path) in [
+            ("inhaul://a/f", vec![server("a", 4321)], "f"),
+            ("inhaul://a:9/d/f.bin", vec![server("a", 9)], "d/f.bin"),
+            ("inhaul://a:1,b:2,c/d/", vec![server("a", 1), server("b", 2), server("c", 4321)], "d"),
+            ("inhaul://10.0.0.1/", vec![server("10.0.0.1", 4321)], ""),
+            ("inhaul://data.example.org", vec![server("data.example.org", 4321)], ""),
+            ("inhaul://[::1]:77,[fe80::1%eth0]/x", vec![server("::1", 77), server("fe80::1%eth0", 4321)], "x"),
+            ("inhaul://a/with space/100%25", vec![server("a", 4321)], "with space/100%"),
+        ] {
+            assert_eq!(text.parse(), Ok(Source { mirrors, path: path.to_owned() }), "{text}");
+        }
+    }
+
+    #[test]
+    fn source_refuses_by_name() {
+        let text = str::to_owned;
+        for (source, error) in [
+            ("a:1/f", SourceError::Scheme(text("a:1/f"))),
+            ("http://a/f", SourceError::Scheme(text("http://a/f"))),
+            ("inhaul:///f", SourceError::Host(text(""))),
+            ("inhaul://a,,b/f", SourceError::Host(text(""))),
+            ("inhaul://me@a/f", SourceError::Host(text("me@a"))),
+            ("inhaul://[::1/f", SourceError::Host(text("[::1"))),
+            ("inhaul://[nonsense]/f", SourceError::Host(text("[nonsense]"))),
+            ("inhaul://[::1]x/f", SourceError::Host(text("[::1]x"))),
+            ("inhaul://a:0/f", SourceError::Port(text("0"))),
+            ("inhaul://a:99999/f", SourceError::Port(text("99999"))),
+            ("inhaul://::1/f", SourceError::Host(text("::1"))),
+            ("inhaul://a/50%", SourceError::Path(text("50%"))),
+            ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
+            ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
+            ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
+        ] {
+            assert_eq!(source.parse::<Source>(), Err(error), "{source}");
+        }
+    }
+
+    #[test]
+    fn display_can_be_read_again() {
+        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f"] {
+            assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
+        }
+    }
+}
