@@ -1,1 +1,20 @@
-//! x
+//! Disk to ranges and back: what a server offers, what a receiver lands, and the digests that say it is the same.
+//!
+//! A *data set* is one file or one directory tree. Its files lie one after another in a single byte space, so that a
+//! transport sees only the offsets 0 to size and a small file costs nothing extra. A [`Manifest`] says which file lies
+//! where; an [`Offered`] finds data sets beneath the directories of a server and reads them; a [`Landing`] writes one
+//! and gives each file its name once its bytes are verified, by the [`digest`] of its groups.
+//!
+//! Nothing here knows a network, starts a thread or reads a clock.
+#![forbid(unsafe_code)]
+
+mod beneath;
+pub mod digest;
+mod manifest;
+mod offered;
+mod open_files;
+mod text;
+
+pub use manifest::{Directory, Entry, Kind, Manifest, ManifestError, Piece, Timestamp};
+pub use offered::{DataSet, Offered, OfferedError, Skipped};
+pub use text::printable;

@@ -1,0 +1,101 @@
+//! A directory held open, and access to what lies beneath it and nowhere else.
+//!
+//! Paths are resolved by the kernel (`openat2`, Linux 5.6) relative to the open directory, so nothing that is renamed or
+//! linked meanwhile can lead a path out of it. Operations that the kernel has no such resolution for (make, rename,
+//! remove) are done by last component in a parent directory that was opened that way.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+/// What becomes of symbolic links in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// They are an error (`ELOOP`).
+    Refuse,
+    /// They are followed as long as they stay beneath the directory (else `EXDEV`).
+    FollowInside,
+}
+
+/// A directory and what lies beneath it.
+#[derive(Debug)]
+pub(crate) struct Beneath(OwnedFd);
+
+impl Beneath {
+    /// Opens the directory at `path`, which the user of this program has named: links in it are followed.
+    pub(crate) fn at(path: &Path) -> rustix::io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens `path` beneath the directory; the empty path is the directory itself.
+    pub(crate) fn open(&self, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> rustix::io::Result<OwnedFd> {
+        let path = if path.is_empty() { b"." } else { path };
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if links == Links::Refuse {
+            resolve |= ResolveFlags::NO_SYMLINKS;
+        }
+        loop {
+            match rustix::fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, mode, resolve) {
+                // EAGAIN: a rename elsewhere kept the kernel from being sure that the path stays beneath.
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Opens the file at `path` for reading. Never blocks, even if the file has been replaced by a pipe.
+    pub(crate) fn open_for_reading(&self, path: &[u8], links: Links) -> rustix::io::Result<File> {
+        self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty(), links).map(File::from)
+    }
+
+    /// Opens the directory at `path`.
+    pub(crate) fn open_directory(&self, path: &[u8], links: Links) -> rustix::io::Result<Self> {
+        self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), links).map(Self)
+    }
+
+    /// What is at `path`. A link as last component is followed only by [`Links::FollowInside`].
+    pub(crate) fn stat(&self, path: &[u8], links: Links) -> rustix::io::Result<Stat> {
+        // With NOFOLLOW, O_PATH opens a last component that is a link; RESOLVE_NO_SYMLINKS lets it.
+        let nofollow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+        rustix::fs::fstat(self.open(path, OFlags::PATH | nofollow, Mode::empty(), links)?)
+    }
+
+    /// The directory that `path`, which is not empty, lies in, and its name there.
+    pub(crate) fn parent_of<'p>(&self, path: &'p [u8]) -> rustix::io::Result<(Self, &'p [u8])> {
+        let (parent, name) = split(path);
+        Ok((self.open_directory(parent, Links::Refuse)?, name))
+    }
+
+    pub(crate) fn make_directory(&self, path: &[u8], mode: u32) -> rustix::io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        rustix::fs::mkdirat(&parent.0, name, Mode::from_raw_mode(mode))
+    }
+
+    pub(crate) fn remove_file(&self, path: &[u8]) -> rustix::io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        rustix::fs::unlinkat(&parent.0, name, AtFlags::empty())
+    }
+
+    /// Removes the directory at `path` if it is empty.
+    pub(crate) fn remove_directory(&self, path: &[u8]) -> rustix::io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        rustix::fs::unlinkat(&parent.0, name, AtFlags::REMOVEDIR)
+    }
+
+    /// The descriptor of the directory.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+/// The parent of a relative path (empty when it has none) and its last component.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&b| b == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}

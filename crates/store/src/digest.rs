@@ -1,0 +1,187 @@
+//! BLAKE3 of files by *groups*: aligned parts of 1 MiB whose digests are independent of each other.
+//!
+//! BLAKE3 is a tree over chunks of 1 KiB, so an aligned group of 1024 chunks is a whole subtree: its chaining value can
+//! be computed as soon as the group is there, in any order and on any thread, and the file's hash follows from the
+//! groups' values alone. The hash is that of `blake3::hash` over the whole file.
+
+use blake3::hazmat::{self, HasherExt, Mode};
+use inhaul_base::ByteRange;
+
+pub use blake3::Hash;
+
+/// Length of a group in bytes; the last of a file may be shorter.
+pub const GROUP_BYTES: u64 = 1 << 20;
+
+/// What stands for a group in its file's hash: the chaining value of its subtree. The only group of a file has none,
+/// as its subtree is the whole tree: it is stood for by the hash itself.
+pub type GroupDigest = [u8; 32];
+
+/// How many groups a file of `file_len` bytes has: at least one, which is empty for an empty file.
+pub const fn group_count(file_len: u64) -> u64 {
+    if file_len == 0 { 1 } else { file_len.div_ceil(GROUP_BYTES) }
+}
+
+/// Where group `group` lies in a file of `file_len` bytes; empty at the file's end when there is no such group.
+pub fn group_range(file_len: u64, group: u64) -> ByteRange {
+    let start = group.saturating_mul(GROUP_BYTES).min(file_len);
+    ByteRange::new(start, start.saturating_add(GROUP_BYTES).min(file_len))
+}
+
+/// The digest of group `group` of a file of `file_len` bytes, from the group's bytes in `bytes`.
+pub fn group_digest(file_len: u64, group: u64, bytes: &[u8]) -> GroupDigest {
+    let mut hasher = GroupHasher::new(file_len, group);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// The hash of a file of `file_len` bytes from its groups' digests; `None` when their number is not
+/// [`group_count`]`(file_len)`.
+pub fn root(file_len: u64, groups: &[GroupDigest]) -> Option<Hash> {
+    if groups.len() as u64 != group_count(file_len) {
+        return None;
+    }
+    if let [only] = groups {
+        return Some(Hash::from_bytes(*only));
+    }
+    let (left, right) = groups.split_at(left_len(groups.len()));
+    Some(hazmat::merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash))
+}
+
+/// The chaining value of the subtree over `groups`, of which there is at least one.
+fn subtree(groups: &[GroupDigest]) -> GroupDigest {
+    match groups {
+        [only] => *only,
+        _ => {
+            let (left, right) = groups.split_at(left_len(groups.len()));
+            hazmat::merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+        }
+    }
+}
+
+/// How many of `count` groups lie in the left subtree: the largest power of two that leaves one for the right.
+fn left_len(count: usize) -> usize {
+    count.div_ceil(2).next_power_of_two()
+}
+
+/// Digests one group from its bytes in order, in slices of any length.
+#[derive(Clone, Debug)]
+pub struct GroupHasher {
+    hasher: blake3::Hasher,
+    is_only: bool,
+    left: u64,
+}
+
+impl GroupHasher {
+    /// Begins group `group` of a file of `file_len` bytes.
+    pub fn new(file_len: u64, group: u64) -> Self {
+        let range = group_range(file_len, group);
+        let mut hasher = blake3::Hasher::new();
+        let is_only = group_count(file_len) == 1;
+        if !is_only && !range.is_empty() {
+            hasher.set_input_offset(range.start);
+        }
+        Self { hasher, is_only, left: range.len() }
+    }
+
+    /// Takes the group's next bytes; what goes beyond the group's end is left out.
+    pub fn update(&mut self, bytes: &[u8]) {
+        let len = usize::try_from(self.left).map_or(bytes.len(), |left| bytes.len().min(left));
+        self.hasher.update(&bytes[..len]);
+        self.left -= len as u64;
+    }
+
+    /// How many bytes the group still lacks.
+    pub fn missing(&self) -> u64 {
+        self.left
+    }
+
+    /// The digest; of what was taken so far, if that is not the whole group.
+    pub fn finish(&self) -> GroupDigest {
+        if self.is_only {
+            *self.hasher.finalize().as_bytes()
+        } else if self.hasher.count() == 0 {
+            // No subtree is empty: this stands for a group that does not exist or was not fed, and matches nothing.
+            [0; 32]
+        } else {
+            self.hasher.finalize_non_root()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(len: u64) -> Vec<u8> {
+        (0..len).map(|i| (i % 251) as u8 ^ (i >> 10) as u8).collect()
+    }
+
+    fn root_by_groups(data: &[u8]) -> Hash {
+        let len = data.len() as u64;
+        let digests: Vec<_> = (0..group_count(len))
+            .map(|group| {
+                let range = group_range(len, group);
+                group_digest(len, group, &data[range.start as usize..range.end as usize])
+            })
+            .collect();
+        root(len, &digests).unwrap()
+    }
+
+    #[test]
+    fn root_is_the_hash_of_the_whole_file() {
+        let g = GROUP_BYTES;
+        let around = [g, 2 * g, 3 * g, 4 * g, 7 * g].into_iter().flat_map(|n| [n - 1, n, n + 1]);
+        let lens = [0, 1, 1023, 1024, 1025, g / 2 + 1, g + 1023, g + 1024, g + 1025, 5 * g + 12_345];
+        let longest = bytes(8 * g);
+        for len in lens.into_iter().chain(around) {
+            let data = &longest[..len as usize];
+            assert_eq!(root_by_groups(data), blake3::hash(data), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn root_wants_every_group() {
+        assert_eq!(root(GROUP_BYTES + 1, &[[0; 32]]), None);
+        assert_eq!(root(0, &[]), None);
+    }
+
+    #[test]
+    fn group_range_ends_with_the_file() {
+        assert_eq!(group_range(GROUP_BYTES + 5, 1), ByteRange::new(GROUP_BYTES, GROUP_BYTES + 5));
+        assert!(group_range(GROUP_BYTES, 1).is_empty());
+        assert!(group_range(5, u64::MAX).is_empty());
+        assert_eq!((group_count(0), group_count(GROUP_BYTES), group_count(GROUP_BYTES + 1)), (1, 1, 2));
+    }
+
+    #[test]
+    fn group_hasher_leaves_out_what_goes_beyond_the_group() {
+        let mut hasher = GroupHasher::new(5, 0);
+        hasher.update(b"hello world");
+        assert_eq!(hasher.missing(), 0);
+        assert_eq!(hasher.finish(), *blake3::hash(b"hello").as_bytes());
+        let mut beyond = GroupHasher::new(3 * GROUP_BYTES, 3);
+        beyond.update(b"x");
+        assert_eq!(beyond.finish(), [0; 32]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn root_of_any_length_in_any_slices(
+            len in prop_oneof![0..4096u64, 0..4 * GROUP_BYTES],
+            slice in 1usize..300_000,
+        ) {
+            let data = bytes(len);
+            let digests: Vec<_> = (0..group_count(len)).map(|group| {
+                let range = group_range(len, group);
+                let mut hasher = GroupHasher::new(len, group);
+                data[range.start as usize..range.end as usize].chunks(slice).for_each(|s| hasher.update(s));
+                hasher.finish()
+            }).collect();
+            prop_assert_eq!(root(len, &digests), Some(blake3::hash(&data)));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a server offers: directories and files, and the data sets that requests find in them.
+
+mod data_set;
+mod scan;
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inhaul_base::ByteRange;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::beneath::{Beneath, Links};
+use crate::{ManifestError, printable};
+
+pub use data_set::{DataSet, Skipped};
+
+/// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
+/// whatever is renamed or linked there meanwhile.
+///
+/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a request
+/// begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic links that
+/// a request goes through are followed as long as they stay inside.
+#[derive(Debug)]
+pub struct Offered {
+    roots: Vec<Root>,
+}
+
+#[derive(Debug)]
+struct Root {
+    /// By this name requests find it among several, and the data set of the whole is called by it.
+    name: Vec<u8>,
+    dir: Arc<Beneath>,
+    /// Whether not the directory is offered but the file `name` in it.
+    is_file: bool,
+}
+
+impl Offered {
+    /// Offers `paths`, directories or files; links in them are followed now and not again.
+    ///
+    /// # Errors
+    /// When one of them is missing, unreadable or neither directory nor file, when two have the same last component, or
+    /// when there is none.
+    pub fn new(paths: &[PathBuf]) -> Result<Self, OfferedError> {
+        if paths.is_empty() {
+            return Err(OfferedError::Nothing);
+        }
+        let roots = paths.iter().map(|path| Root::new(path)).collect::<Result<Vec<_>, _>>()?;
+        for (i, root) in roots.iter().enumerate() {
+            if roots[..i].iter().any(|earlier| earlier.name == root.name) {
+                return Err(OfferedError::SameName(root.name.clone()));
+            }
+        }
+        Ok(Self { roots })
+    }
+
+    /// The names by which requests begin when several directories are offered.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.roots.iter().map(|root| root.name.as_slice())
+    }
+
+    /// Finds what `request` names and lists all of it. Reads directories only; files are opened when they are read.
+    ///
+    /// # Errors
+    /// When there is no such thing, when the request leads outside, when something in it may not be read, or when it
+    /// cannot be a data set.
+    pub fn scan(&self, request: &[u8]) -> Result<DataSet, OfferedError> {
+        let components: Vec<&[u8]> = request.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b".")).collect();
+        if components.contains(&b"..".as_slice()) {
+            return Err(OfferedError::Outside { path: request.to_vec() });
+        }
+        let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
+        if root.is_file {
+            return if rest.is_empty() {
+                DataSet::of_file(&root.dir, &root.name, &root.name, Links::Refuse, request)
+            } else {
+                Err(self.not_found(request))
+            };
+        }
+        let path = rest.join(&b'/');
+        let name = rest.last().copied().unwrap_or(&root.name);
+        let links = Links::FollowInside;
+        let stat = root.dir.stat(&path, links).map_err(|errno| self.request_error(request, errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let dir = root.dir.open_directory(&path, links).map_err(|errno| self.request_error(request, errno))?;
+                DataSet::of_directory(dir, name, request)
+            }
+            FileType::RegularFile => DataSet::of_file(&root.dir, name, &path, links, request),
+            _ => Err(OfferedError::Unsupported { path: request.to_vec() }),
+        }
+    }
+
+    /// The root that a request falls on and what of the request is left beneath it.
+    fn root_of<'r>(&self, components: &'r [&'r [u8]]) -> Option<(&Root, &'r [&'r [u8]])> {
+        match self.roots.as_slice() {
+            [only] if !only.is_file || components.is_empty() => Some((only, components)),
+            roots => {
+                let (first, rest) = components.split_first()?;
+                Some((roots.iter().find(|root| root.name == *first)?, rest))
+            }
+        }
+    }
+
+    fn request_error(&self, request: &[u8], errno: Errno) -> OfferedError {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => self.not_found(request),
+            _ => OfferedError::from_errno(request, errno),
+        }
+    }
+
+    fn not_found(&self, request: &[u8]) -> OfferedError {
+        let hint = match self.roots.as_slice() {
+            [_] => String::new(),
+            _ => format!("; what is offered begins with {}", self.names_for_people()),
+        };
+        OfferedError::NotFound { path: request.to_vec(), hint }
+    }
+
+    fn names_for_people(&self) -> String {
+        let names: Vec<_> = self.names().map(|name| format!("/{}", printable(name))).collect();
+        names.join(" or ")
+    }
+}
+
+impl Root {
+    fn new(path: &Path) -> Result<Self, OfferedError> {
+        let bytes = path.as_os_str().as_bytes();
+        let open = |dir: &Path| Beneath::at(dir).map_err(|errno| OfferedError::from_errno(bytes, errno));
+        let real = path.canonicalize().map_err(|e| OfferedError::from_io(bytes, &e))?;
+        let kind = real.metadata().map_err(|e| OfferedError::from_io(bytes, &e))?;
+        // The file system's root has no name of its own.
+        let name = real.file_name().map_or(&b"root"[..], OsStrExt::as_bytes).to_vec();
+        match real.parent() {
+            _ if kind.is_dir() => Ok(Self { name, dir: Arc::new(open(&real)?), is_file: false }),
+            Some(parent) if kind.is_file() => Ok(Self { name, dir: Arc::new(open(parent)?), is_file: true }),
+            _ => Err(OfferedError::Unsupported { path: bytes.to_vec() }),
+        }
+    }
+}
+
+/// Why something cannot be offered or read.
+#[derive(Debug, thiserror::Error)]
+pub enum OfferedError {
+    /// There is nothing to offer.
+    #[error("nothing is offered: name at least one directory or file")]
+    Nothing,
+    /// Two offered directories would go by the same name.
+    #[error("two of the directories are called '{}': offer their common parent, or rename one", printable(.0))]
+    SameName(Vec<u8>),
+    /// There is no such file or directory.
+    #[error("there is no '{}'{hint}", printable(path))]
+    NotFound {
+        /// What was asked for.
+        path: Vec<u8>,
+        /// What could have been asked for, when it can be said.
+        hint: String,
+    },
+    /// The path leads out of what is offered, by `..` or by a link.
+    #[error(
+        "'{}' leads outside of what is offered; only paths beneath the offered directories can be read",
+        printable(path)
+    )]
+    Outside {
+        /// What was asked for.
+        path: Vec<u8>,
+    },
+    /// Permission is missing.
+    #[error(
+        "'{}' may not be read by the server; give it permission (chmod +r, for directories +rx) or leave it out",
+        printable(path)
+    )]
+    Unreadable {
+        /// What may not be read.
+        path: Vec<u8>,
+    },
+    /// It is neither a file nor a directory.
+    #[error("'{}' is neither a file nor a directory; only those can be moved", printable(path))]
+    Unsupported {
+        /// What was asked for.
+        path: Vec<u8>,
+    },
+    /// It cannot be a data set.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A file has another size than when it was listed, or is none any more.
+    #[error(
+        "'{}' has changed since the transfer began; start the transfer again when nobody writes to it",
+        printable(path)
+    )]
+    Changed {
+        /// The file.
+        path: Vec<u8>,
+    },
+    /// There is no file of that index in the data set.
+    #[error("the data set has no file {0}")]
+    NoSuchFile(usize),
+    /// A range ends beyond the data set or the file.
+    #[error("the range {0} ends beyond the data")]
+    OutOfRange(ByteRange),
+    /// The system reports something else.
+    #[error("'{}' cannot be read: {source}", printable(path))]
+    Io {
+        /// What was read.
+        path: Vec<u8>,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl OfferedError {
+    fn from_errno(path: &[u8], errno: Errno) -> Self {
+        let path = path.to_vec();
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => Self::NotFound { path, hint: String::new() },
+            Errno::XDEV => Self::Outside { path },
+            Errno::ACCESS | Errno::PERM => Self::Unreadable { path },
+            _ => Self::Io { path, source: errno.into() },
+        }
+    }
+
+    fn from_io(path: &[u8], error: &io::Error) -> Self {
+        Self::from_errno(path, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+}
+
+#[cfg(test)]
+mod tests;

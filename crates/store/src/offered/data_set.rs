@@ -1,0 +1,162 @@
+//! A data set that is offered: its manifest, and its bytes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use inhaul_base::ByteRange;
+use rustix::io::Errno;
+
+use super::OfferedError;
+use super::scan::{Tree, entry, shown};
+use crate::beneath::{Beneath, Links};
+use crate::digest::group_range;
+use crate::open_files::OpenFiles;
+use crate::{Kind, Manifest};
+
+/// What a tree holds that does not travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Symbolic links.
+    pub links: u64,
+    /// Devices, pipes and sockets.
+    pub special: u64,
+}
+
+/// A data set that [`crate::Offered::scan`] found. Can be read from several threads at once.
+#[derive(Debug)]
+pub struct DataSet {
+    manifest: Arc<Manifest>,
+    skipped: Skipped,
+    /// What paths are relative to.
+    base: Arc<Beneath>,
+    /// A single file's path there.
+    file: Option<Vec<u8>>,
+    links: Links,
+    /// How it was asked for.
+    request: Vec<u8>,
+    pub(super) open: Mutex<OpenFiles>,
+}
+
+impl DataSet {
+    pub(super) fn of_file(
+        base: &Arc<Beneath>,
+        name: &[u8],
+        path: &[u8],
+        links: Links,
+        request: &[u8],
+    ) -> Result<Self, OfferedError> {
+        let failed = |errno| OfferedError::from_errno(request, errno);
+        let file = base.open_for_reading(path, links).map_err(failed)?;
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        let entries = vec![entry(name.to_vec(), &stat)];
+        let manifest = Manifest::new(name.to_vec(), Kind::File, entries, Vec::new())?;
+        Ok(Self {
+            manifest: Arc::new(manifest),
+            skipped: Skipped::default(),
+            base: Arc::clone(base),
+            file: Some(path.to_vec()),
+            links,
+            request: request.to_vec(),
+            open: Mutex::new(OpenFiles::with_limit(OpenFiles::LIMIT)),
+        })
+    }
+
+    pub(super) fn of_directory(base: Beneath, name: &[u8], request: &[u8]) -> Result<Self, OfferedError> {
+        let tree = Tree::walk(&base, request)?;
+        let manifest = Manifest::new(name.to_vec(), Kind::Directory, tree.entries, tree.directories)?;
+        Ok(Self {
+            manifest: Arc::new(manifest),
+            skipped: tree.skipped,
+            base: Arc::new(base),
+            file: None,
+            links: Links::Refuse,
+            request: request.to_vec(),
+            open: Mutex::new(OpenFiles::with_limit(OpenFiles::LIMIT)),
+        })
+    }
+
+    /// What the data set is made of.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// What lies in the directory but is not in the manifest.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// Opens file `index` for reading.
+    ///
+    /// # Errors
+    /// When there is no such file, when it has another size than in the manifest or is no file any more
+    /// ([`OfferedError::Changed`]), or when it may not be read.
+    pub fn open(&self, index: usize) -> Result<File, OfferedError> {
+        let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
+        let path = self.file.as_ref().unwrap_or(&entry.path);
+        let changed = || OfferedError::Changed { path: self.shown(index) };
+        let file = match self.base.open_for_reading(path, self.links) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Err(changed()),
+            opened => opened.map_err(|errno| OfferedError::from_errno(&self.shown(index), errno))?,
+        };
+        let metadata = file.metadata().map_err(|e| OfferedError::from_io(&self.shown(index), &e))?;
+        if metadata.is_file() && metadata.len() == entry.size { Ok(file) } else { Err(changed()) }
+    }
+
+    /// Fills `buf` with the bytes from `offset` of the byte space on, across files. Keeps the files open that were used
+    /// last.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`], when a file has become shorter, and when `buf` reaches beyond the end.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), OfferedError> {
+        let range = ByteRange::at(offset, buf.len() as u64);
+        if range.end > self.manifest.size() {
+            return Err(OfferedError::OutOfRange(range));
+        }
+        let mut rest = buf;
+        for piece in self.manifest.locate(range) {
+            let (part, after) = rest.split_at_mut(piece.len as usize);
+            self.read_file(piece.file, piece.offset, part)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Reads group `group` of file `index` into `buf`, which gets the group's length (see [`crate::digest`]).
+    ///
+    /// # Errors
+    /// As [`DataSet::read`].
+    pub fn read_group(&self, index: usize, group: u64, buf: &mut Vec<u8>) -> Result<(), OfferedError> {
+        let size = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?.size;
+        let range = group_range(size, group);
+        buf.resize(range.len() as usize, 0);
+        self.read_file(index, range.start, buf)
+    }
+
+    fn read_file(&self, index: usize, offset: u64, buf: &mut [u8]) -> Result<(), OfferedError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        self.opened(index)?.read_exact_at(buf, offset).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => OfferedError::Changed { path: self.shown(index) },
+            _ => OfferedError::from_io(&self.shown(index), &e),
+        })
+    }
+
+    fn opened(&self, index: usize) -> Result<Arc<File>, OfferedError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(index) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open(index)?);
+        open.insert(index, Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn shown(&self, index: usize) -> Vec<u8> {
+        match self.manifest.kind() {
+            Kind::File => self.request.clone(),
+            Kind::Directory => shown(&self.request, &self.manifest.entries()[index].path),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::Kind;
+use crate::digest;
+
+/// `DIR/set` with a file, a nested file, an empty directory and an odd name; beside it `DIR/secret`.
+fn offered_tree() -> (TempDir, Offered) {
+    let dir = tempfile::tempdir().unwrap();
+    let set = dir.path().join("set");
+    fs::create_dir_all(set.join("sub/deep")).unwrap();
+    fs::create_dir(set.join("empty")).unwrap();
+    fs::write(set.join("one"), b"first").unwrap();
+    fs::write(set.join("sub/deep/two"), b"second").unwrap();
+    fs::write(set.join(OsStr::from_bytes(b"odd \n\xff")), b"!").unwrap();
+    fs::write(dir.path().join("secret"), b"secret").unwrap();
+    let offered = Offered::new(&[set]).unwrap();
+    (dir, offered)
+}
+
+fn all_bytes(set: &DataSet) -> Vec<u8> {
+    let mut buf = vec![0; set.manifest().size() as usize];
+    set.read(0, &mut buf).unwrap();
+    buf
+}
+
+#[test]
+fn new_refuses_what_cannot_be_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Offered::new(&[]), Err(OfferedError::Nothing)));
+    assert!(matches!(Offered::new(&[dir.path().join("gone")]), Err(OfferedError::NotFound { .. })));
+    assert!(matches!(Offered::new(&["/dev/null".into()]), Err(OfferedError::Unsupported { .. })));
+    let (a, b) = (dir.path().join("a/x"), dir.path().join("b/x"));
+    fs::create_dir_all(&a).unwrap();
+    fs::create_dir_all(&b).unwrap();
+    assert!(matches!(Offered::new(&[a, b]), Err(OfferedError::SameName(name)) if name == b"x"));
+}
+
+#[test]
+fn scan_lists_a_tree_in_order_and_reads_it_across_files() {
+    let (_dir, offered) = offered_tree();
+    let set = offered.scan(b"/").unwrap();
+    let m = set.manifest();
+    assert_eq!((m.name(), m.kind()), (&b"set"[..], Kind::Directory));
+    let paths: Vec<_> = m.entries().iter().map(|e| e.path.as_slice()).collect();
+    assert_eq!(paths, [&b"odd \n\xff"[..], b"one", b"sub/deep/two"]);
+    let directories: Vec<_> = m.directories().iter().map(|d| d.path.as_slice()).collect();
+    assert_eq!(directories, [&b"empty"[..], b"sub", b"sub/deep"]);
+    assert_eq!(all_bytes(&set), b"!firstsecond");
+    let mut part = [0; 4];
+    set.read(4, &mut part).unwrap();
+    assert_eq!(&part, b"stse");
+    assert!(matches!(set.read(9, &mut part), Err(OfferedError::OutOfRange(_))));
+}
+
+#[test]
+fn scan_finds_files_and_directories_inside() {
+    let (_dir, offered) = offered_tree();
+    let file = offered.scan(b"/sub/deep/two").unwrap();
+    assert_eq!((file.manifest().name(), file.manifest().kind()), (&b"two"[..], Kind::File));
+    assert_eq!(all_bytes(&file), b"second");
+    let sub = offered.scan(b"sub//./deep/").unwrap();
+    assert_eq!(sub.manifest().name(), b"deep");
+    assert_eq!(sub.manifest().entries()[0].path, b"two");
+}
+
+#[test]
+fn scan_says_what_is_missing() {
+    let (_dir, offered) = offered_tree();
+    for request in ["/nothing", "/one/below", "/a\0b"] {
+        let error = offered.scan(request.as_bytes()).unwrap_err();
+        assert!(matches!(error, OfferedError::NotFound { .. }), "{request:?}: {error}");
+    }
+    assert_eq!(offered.scan(b"/sub/gone").unwrap_err().to_string(), "there is no '/sub/gone'");
+}
+
+#[test]
+fn scan_never_leaves_what_is_offered() {
+    let (dir, offered) = offered_tree();
+    let set = dir.path().join("set");
+    symlink("../secret", set.join("up")).unwrap();
+    symlink(dir.path().join("secret"), set.join("absolute")).unwrap();
+    symlink("..", set.join("sub/parent")).unwrap();
+    symlink("../..", set.join("sub/out")).unwrap();
+    for request in ["/../secret", "/sub/../../secret", "/up", "/absolute", "/sub/out/secret", "/sub/parent/up"] {
+        let error = offered.scan(request.as_bytes()).unwrap_err();
+        assert!(matches!(error, OfferedError::Outside { .. }), "{request}: {error}");
+    }
+    assert_eq!(all_bytes(&offered.scan(b"/sub/parent/one").unwrap()), b"first");
+}
+
+#[test]
+fn scan_skips_links_and_special_files_and_counts_them() {
+    let (dir, offered) = offered_tree();
+    let set = dir.path().join("set");
+    symlink("one", set.join("link")).unwrap();
+    symlink("/", set.join("sub/root")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &set.join("pipe"), FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
+    let scanned = offered.scan(b"/").unwrap();
+    assert_eq!(scanned.skipped(), Skipped { links: 2, special: 1 });
+    assert_eq!(scanned.manifest().entries().len(), 3);
+    assert!(matches!(offered.scan(b"/pipe"), Err(OfferedError::Unsupported { .. })));
+}
+
+#[test]
+fn scan_of_several_directories_goes_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("f"), name).unwrap();
+    }
+    fs::write(dir.path().join("single"), "s").unwrap();
+    let offered = Offered::new(&["a", "b", "single"].map(|name| dir.path().join(name))).unwrap();
+    assert_eq!(all_bytes(&offered.scan(b"/b/f").unwrap()), b"b");
+    assert_eq!(all_bytes(&offered.scan(b"/a").unwrap()), b"a");
+    assert_eq!(all_bytes(&offered.scan(b"/single").unwrap()), b"s");
+    let missing = offered.scan(b"/c/f").unwrap_err().to_string();
+    assert_eq!(missing, "there is no '/c/f'; what is offered begins with /a or /b or /single");
+    assert!(matches!(offered.scan(b"/"), Err(OfferedError::NotFound { .. })));
+}
+
+#[test]
+fn scan_of_a_single_offered_file_takes_both_names() {
+    let (dir, _) = offered_tree();
+    let offered = Offered::new(&[dir.path().join("secret")]).unwrap();
+    for request in ["/", "", "/secret"] {
+        assert_eq!(all_bytes(&offered.scan(request.as_bytes()).unwrap()), b"secret");
+    }
+    for request in ["/set", "/secret/x"] {
+        assert!(matches!(offered.scan(request.as_bytes()), Err(OfferedError::NotFound { .. })), "{request}");
+    }
+}
+
+#[test]
+fn scan_says_what_may_not_be_read() {
+    let (dir, offered) = offered_tree();
+    fs::set_permissions(dir.path().join("set/sub/deep/two"), fs::Permissions::from_mode(0)).unwrap();
+    if fs::File::open(dir.path().join("set/sub/deep/two")).is_ok() {
+        println!("skipped: this user reads files without permission");
+        return;
+    }
+    for request in ["/", "/sub/deep/two"] {
+        let error = offered.scan(request.as_bytes()).unwrap_err();
+        assert!(matches!(&error, OfferedError::Unreadable { path } if path == b"/sub/deep/two"), "{error}");
+    }
+}
+
+#[test]
+fn open_notices_a_file_that_changed() {
+    let (dir, offered) = offered_tree();
+    let path = dir.path().join("set/one");
+    let set = offered.scan(b"/").unwrap();
+    let changed = || matches!(set.open(1), Err(OfferedError::Changed { .. }));
+    assert!(!changed());
+    fs::write(&path, b"longer than before").unwrap();
+    assert!(changed());
+    fs::remove_file(&path).unwrap();
+    assert!(changed());
+    symlink("../secret", &path).unwrap();
+    assert!(changed());
+    assert!(matches!(set.open(3), Err(OfferedError::NoSuchFile(3))));
+}
+
+#[test]
+fn read_notices_a_file_cut_short_while_open() {
+    let (dir, offered) = offered_tree();
+    let set = offered.scan(b"/one").unwrap();
+    assert_eq!(all_bytes(&set), b"first");
+    fs::write(dir.path().join("set/one"), b"f").unwrap();
+    assert!(matches!(set.read(0, &mut [0; 5]), Err(OfferedError::Changed { .. })));
+}
+
+#[test]
+fn read_group_gives_what_the_file_hash_is_made_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = (0..digest::GROUP_BYTES + 77).map(|i| (i * i) as u8).collect();
+    fs::write(dir.path().join("f"), &data).unwrap();
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/f").unwrap();
+    let mut buf = Vec::new();
+    let digests: Vec<_> = (0..2)
+        .map(|group| {
+            set.read_group(0, group, &mut buf).unwrap();
+            digest::group_digest(data.len() as u64, group, &buf)
+        })
+        .collect();
+    assert_eq!(digest::root(data.len() as u64, &digests), Some(blake3::hash(&data)));
+}
+
+#[test]
+fn read_serves_more_files_than_it_holds_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..300u16 {
+        fs::write(dir.path().join(format!("{i:03}")), i.to_be_bytes()).unwrap();
+    }
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/").unwrap();
+    let expected: Vec<u8> = (0..300u16).flat_map(u16::to_be_bytes).collect();
+    assert_eq!(all_bytes(&set), expected);
+    let open = set.open.lock().unwrap();
+    assert_eq!(open.len(), crate::open_files::OpenFiles::LIMIT);
+}

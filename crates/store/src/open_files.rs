@@ -1,0 +1,65 @@
+//! A bounded number of open files, so that a data set of a hundred thousand files does not run out of descriptors.
+
+use std::fs::File;
+use std::sync::Arc;
+
+/// Files by index, the one used last in front. A caller keeps what it took even when it is dropped from here.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    files: Vec<(usize, Arc<File>)>,
+    limit: usize,
+}
+
+impl OpenFiles {
+    /// At most `limit` files are held open. Low enough to leave room in the usual 1024 descriptors of a process.
+    pub(crate) const LIMIT: usize = 128;
+
+    pub(crate) fn with_limit(limit: usize) -> Self {
+        Self { files: Vec::new(), limit }
+    }
+
+    pub(crate) fn get(&mut self, index: usize) -> Option<Arc<File>> {
+        // Data comes mostly in order: the file wanted is nearly always the first.
+        let at = self.files.iter().position(|(i, _)| *i == index)?;
+        self.files[..=at].rotate_right(1);
+        Some(Arc::clone(&self.files[0].1))
+    }
+
+    /// Adds a file that is not in here, and drops the one that has not been used for longest if there are too many.
+    pub(crate) fn insert(&mut self, index: usize, file: Arc<File>) {
+        self.files.truncate(self.limit - 1);
+        self.files.insert(0, (index, file));
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) {
+        self.files.retain(|(i, _)| *i != index);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.files.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn insert_drops_what_was_not_used_for_longest() {
+        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let mut open = OpenFiles::with_limit(2);
+        open.insert(1, file());
+        open.insert(2, file());
+        assert!(open.get(1).is_some());
+        open.insert(3, file());
+        assert!(open.get(2).is_none());
+        assert!(open.get(1).is_some() && open.get(3).is_some());
+        open.remove(1);
+        assert!(open.get(1).is_none());
+    }
+}
