@@ -1,0 +1,1 @@
+"""The benchmark rig: networks, processes, contestants and their report."""

@@ -1,0 +1,78 @@
+"""The machine that was measured, by what matters and by no name of its own."""
+
+import mmap
+import os
+import platform
+import re
+import subprocess
+
+
+def describe():
+    """What a reader must know of the machine to place its figures."""
+    return {
+        "cpu": _field("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "virtual": "hypervisor" in (_field("/proc/cpuinfo", "flags") or "").split(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "rmem_max_bytes": _number("/proc/sys/net/core/rmem_max"),
+        "wmem_max_bytes": _number("/proc/sys/net/core/wmem_max"),
+        "versions": {
+            "inhaul commit": _first_line("git", "describe", "--always", "--dirty"),
+            "rustc": _version("rustc", "--version"),
+            "iperf3": _version("iperf3", "--version"),
+            "libudt": _version("dpkg-query", "--show", "--showformat=${Version}", "libudt-dev"),
+            "nginx": _version("nginx", "-v"),
+            "aria2": _version("aria2c", "--version"),
+        },
+    }
+
+
+def kind(machine):
+    """A short name for the kind of machine: `vm-2-core-x86_64`."""
+    return f"{'vm' if machine['virtual'] else 'metal'}-{machine['cores']}-core-{machine['architecture']}"
+
+
+def warm_memory(most_bytes=6 << 30):
+    """Touches memory and gives it back. A virtual machine gets each page from its host at the first touch, seconds a
+    gigabyte, which would be charged to whoever comes first."""
+    available_kib = int(_field("/proc/meminfo", "MemAvailable").split()[0])
+    size = min(most_bytes, available_kib * 1024 // 2) >> 20 << 20
+    piece = bytes(1 << 20)
+    with mmap.mmap(-1, size) as memory:
+        while memory.tell() < size:
+            memory.write(piece)
+
+
+def _field(path, name):
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
+    return None
+
+
+def _number(path):
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except OSError:
+        return None
+
+
+def _version(*command):
+    found = re.search(r"\b\d+\.[\w.+~-]+", _first_line(*command) or "")
+    return found.group() if found else None
+
+
+def _first_line(*command):
+    environment = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    except OSError:
+        return None
+    # nginx prints its version where errors go.
+    lines = (done.stdout or done.stderr).splitlines() if done.returncode == 0 else []
+    return lines[0].strip() if lines else None

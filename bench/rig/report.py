@@ -1,0 +1,84 @@
+"""The table of a run, made from its JSON and from nothing else."""
+
+COLUMNS = ("contestant", "Gbit/s", "of raw UDP", "× UDT 4", "CPU s/GB", "machine CPU s/GB", "lost or resent")
+
+
+def table(results):
+    """The whole run in Markdown."""
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
+    parts = [
+        f"# {results['date']}, {'quick run' if results['quick'] else 'full run'}",
+        f"{machine['cpu']}, {machine['cores']} cores, {'virtual' if machine['virtual'] else 'metal'}, "
+        f"Linux {machine['kernel']}, rmem_max {machine['rmem_max_bytes']}. {versions}.",
+        *_sections(results["rows"]),
+        *_ratios(results["rows"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(rows):
+    """One table for each case, its contestants below each other."""
+    for case in dict.fromkeys(row["case"] for row in rows):
+        members = [row for row in rows if row["case"] == case]
+        lines = [f"## {case}", "", "| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"]
+        lines += ["| " + " | ".join(_cells(row, members)) + " |" for row in members]
+        yield "\n".join(lines)
+
+
+def _cells(row, members):
+    if "goodput_bps" not in row:
+        return [row["contestant"], row["absent"]] + [""] * (len(COLUMNS) - 2)
+    return [
+        row["contestant"],
+        f"{row['goodput_bps'] / 1e9:.2f}",
+        _ratio(row, members, "raw-udp", "goodput_bps", "{:.0%}"),
+        _ratio(row, members, "udt4", "goodput_bps", "{:.1f}"),
+        f"{row['cpu_seconds_per_gigabyte']:.3f}",
+        f"{row['machine_cpu_seconds_per_gigabyte']:.3f}",
+        _losses(row),
+    ]
+
+
+def _losses(row):
+    if row.get("loss_ratio") is not None:
+        return f"{row['loss_ratio']:.4%}"
+    return f"{row['retransmits']} segments" if "retransmits" in row else ""
+
+
+def _ratio(row, members, rival, field, form):
+    value = _quotient(row, members, rival, field)
+    return "" if value is None else form.format(value)
+
+
+def _quotient(row, members, rival, field):
+    """The row's value over its rival's in the same case; None where there is no rival."""
+    other = next((each for each in members if each["contestant"] == rival and each.get(field)), None)
+    return row[field] / other[field] if other is not None and field in row else None
+
+
+def _ratios(rows):
+    """Where inhaul stands: its worst and best ratio to each rival over the cases, each case in itself."""
+    questions = (
+        ("throughput of raw UDP, single sender", "raw-udp", "goodput_bps", lambda case: case.endswith("/1")),
+        ("throughput of raw UDP, three senders", "raw-udp", "goodput_bps", lambda case: case.endswith("/3")),
+        ("throughput of kernel TCP, 128 KiB writes", "tcp", "goodput_bps", None),
+        ("throughput of kernel TCP, 1 MiB writes", "tcp-1m", "goodput_bps", None),
+        ("throughput of UDT 4", "udt4", "goodput_bps", None),
+        ("CPU per gigabyte of UDT 4", "udt4", "cpu_seconds_per_gigabyte", None),
+        ("throughput of aria2 from three nginx", "aria2+nginx", "goodput_bps", None),
+    )
+    lines = []
+    for text, rival, field, wanted in questions:
+        found = []
+        for row in rows:
+            if row["contestant"] == "inhaul" and (wanted is None or wanted(row["case"])):
+                members = [each for each in rows if each["case"] == row["case"]]
+                value = _quotient(row, members, rival, field)
+                found += [(value, row["case"])] if value is not None else []
+        if found:
+            (low, where_low), (high, where_high) = min(found), max(found)
+            lines.append(f"| {text} | {low:.2f} | {where_low} | {high:.2f} | {where_high} |")
+    if lines:
+        head = ["## inhaul's share", "", "| of the | lowest | where | highest | where |", "|---|---:|---|---:|---|"]
+        yield "\n".join(head + lines)
