@@ -1,1 +1,36 @@
-//! x
+//! The socket engine: batches of datagrams between the kernel and a protocol's state machine, over Linux.
+//!
+//! It knows no protocol. What it does is move bytes with as few system calls and copies as the kernel allows:
+//!
+//! - A [`Socket`] is UDP over IPv4, IPv6 or both, with the buffers that the system gives, the don't-fragment bit, and
+//!   segmentation and receive offload where there are any.
+//! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. Bodies come
+//!   from a [`BodySource`], which names memory or the pages of a [`MappedFile`]; the kernel copies them, nobody else does.
+//! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies to
+//!   the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
+//! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
+//! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
+//!
+//! A loop around them, which the mover has, is: wait; receive and show the batch to the endpoint; deliver; drain the
+//! endpoint, transmitting; and again.
+//!
+//! Unsafe code lives in the `sys` module only; what leaves it is safe.
+#![deny(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the engine is where clocks are read and threads wait")]
+
+mod clock;
+mod machine;
+mod poller;
+mod receive;
+mod socket;
+mod sys;
+pub mod thread;
+mod transmit;
+
+pub use clock::Clock;
+pub use machine::Interface;
+pub use poller::{Event, Interest, Poller, Waker};
+pub use receive::{Batch, Delivery, Receiver, Window};
+pub use socket::{Offload, Socket, SocketError, SocketOptions};
+pub use sys::{Arrival, IoVecs, MESSAGES_MAX, MappedFile, Outgoing};
+pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};

@@ -1,0 +1,92 @@
+//! What the machine tells of its network interfaces.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use inhaul_base::Bitrate;
+
+use crate::sys::interface_addresses;
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, like `eth0`.
+    pub name: String,
+    /// Largest IP packet that it takes, in bytes.
+    pub mtu: u32,
+    /// Speed of its link, when it is hardware that tells. Virtual interfaces claim speeds that mean nothing.
+    pub speed: Option<Bitrate>,
+}
+
+impl Interface {
+    /// The interface that has `address`; `None` when no interface has.
+    ///
+    /// # Errors
+    /// When the system does not tell of its interfaces.
+    pub fn with_address(address: IpAddr) -> io::Result<Option<Self>> {
+        let address = address.to_canonical();
+        let found = interface_addresses()?.into_iter().find(|(_, own)| *own == address);
+        found.map(|(name, _)| Self::read(Path::new("/sys/class/net"), name)).transpose()
+    }
+
+    /// The interface that packets to `peer` leave by; `None` when it cannot be told.
+    ///
+    /// # Errors
+    /// When there is no way to the peer, or the system does not tell of its interfaces.
+    pub fn toward(peer: SocketAddr) -> io::Result<Option<Self>> {
+        let any = if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+        // Connecting a UDP socket sends nothing; it only has the kernel look up the route.
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(peer)?;
+        Self::with_address(socket.local_addr()?.ip())
+    }
+
+    /// Reads what `classes` (`/sys/class/net`) says of an interface.
+    fn read(classes: &Path, name: String) -> io::Result<Self> {
+        let class = classes.join(&name);
+        let mtu = read_number(class.join("mtu"))?;
+        let mtu = u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData)?;
+        // No speed is an error or -1, as the driver likes.
+        let mbps = class.join("device").exists().then(|| read_number(class.join("speed")).ok()).flatten();
+        let speed = mbps.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0 && n < u32::MAX);
+        Ok(Self { name, mtu, speed: speed.map(|n| Bitrate::from_mbps(n.into())) })
+    }
+}
+
+/// The number that a file holds.
+fn read_number(path: PathBuf) -> io::Result<i64> {
+    std::fs::read_to_string(path)?.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn toward_loopback_is_the_loopback_interface() {
+        let interface = Interface::toward("127.0.0.1:9".parse().unwrap()).unwrap().unwrap();
+        assert_eq!((interface.name.as_str(), interface.speed), ("lo", None));
+        assert_eq!(Interface::with_address("127.0.0.1".parse().unwrap()).unwrap(), Some(interface));
+        assert_eq!(Interface::with_address("192.0.2.77".parse().unwrap()).unwrap(), None);
+    }
+
+    #[test]
+    fn read_believes_the_speed_of_hardware_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let class = dir.path().join("eth7");
+        fs::create_dir(&class).unwrap();
+        fs::write(class.join("mtu"), "9000\n").unwrap();
+        let read = || Interface::read(dir.path(), "eth7".to_owned()).unwrap();
+        assert_eq!((read().mtu, read().speed), (9000, None));
+        fs::write(class.join("speed"), "25000\n").unwrap();
+        assert_eq!(read().speed, None, "no device stands behind it");
+        fs::create_dir(class.join("device")).unwrap();
+        assert_eq!(read().speed, Some(Bitrate::from_gbps(25)));
+        for unknown in ["-1", "4294967295", "fast"] {
+            fs::write(class.join("speed"), unknown).unwrap();
+            assert_eq!(read().speed, None, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! From the network to a batch of messages, and their bodies to where they belong.
+//!
+//! A [`Receiver`] owns the memory that datagrams arrive in. There are two ways to receive, with one face:
+//!
+//! - [`Receiver::receive`]: messages lie in the receiver's memory as they came.
+//! - [`Receiver::receive_into`]: the next datagrams of one flow are guessed ([`Expected`]), and their bodies are received
+//!   straight into the user's memory, which saves a copy of every byte.
+//!
+//! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s, and [`Batch::deliver`] brings
+//! the bodies there: those that the guess put right are left alone, the rest of the window is sorted out, and what belongs
+//! elsewhere is handed to the caller.
+
+mod batch;
+mod scatter;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IoSliceMut};
+
+use inhaul_transport::{Expected, FlowId};
+
+use crate::socket::Socket;
+use crate::sys::{Arrival, MESSAGES_MAX};
+pub use batch::{Batch, Delivery};
+use batch::{Form, Memory, Message, Work};
+use scatter::{Layout, MESSAGE_BYTES, Shape};
+
+/// Messages that one call receives with receive offload: half a megabyte at most.
+const AGGREGATES: usize = 8;
+
+/// Longest head that a layout is made for; a longer one is received plainly.
+const HEAD_BYTES_MAX: usize = 1024;
+
+/// Memory that the next datagrams of a flow are expected to fill.
+///
+/// Until [`Batch::deliver`] has returned, any byte of it may be overwritten, whatever arrives.
+#[derive(Debug)]
+pub struct Window<'w> {
+    /// The flow.
+    pub flow: FlowId,
+    /// What its datagrams should look like.
+    pub expected: Expected,
+    /// The memory of exactly `expected.range`; if it is shorter, only its start is expected.
+    pub memory: &'w mut [u8],
+}
+
+/// Receives batches of messages. Its memory is used again and again.
+pub struct Receiver {
+    memory: Memory,
+    work: Work,
+    arrivals: Vec<Arrival>,
+    layouts: Vec<Layout>,
+    slices: Vec<IoSliceMut<'static>>,
+    ends: Vec<usize>,
+    /// Most messages a call.
+    depth_max: usize,
+    /// How many messages to lay out: making room for what does not come costs time too.
+    depth: usize,
+    /// How many datagrams the next message of an expected run should have, by the messages before it.
+    run: Option<usize>,
+    drops_seen: u32,
+    drops: u64,
+}
+
+impl Receiver {
+    /// A receiver for `socket`. Without receive offload, datagrams of more than `datagram_bytes_max` bytes are dropped.
+    pub fn new(socket: &Socket, datagram_bytes_max: usize) -> Self {
+        let (depth_max, buffer_len) = if socket.aggregates() {
+            (AGGREGATES, MESSAGE_BYTES)
+        } else {
+            (MESSAGES_MAX, datagram_bytes_max.clamp(1, MESSAGE_BYTES))
+        };
+        Self::with_memory(depth_max, buffer_len)
+    }
+
+    fn with_memory(depth_max: usize, buffer_len: usize) -> Self {
+        Self {
+            memory: Memory::new(depth_max, buffer_len),
+            work: Work::default(),
+            arrivals: Vec::with_capacity(depth_max),
+            layouts: Vec::with_capacity(depth_max),
+            slices: Vec::new(),
+            ends: Vec::with_capacity(depth_max),
+            depth_max,
+            depth: 1,
+            run: None,
+            drops_seen: 0,
+            drops: 0,
+        }
+    }
+
+    /// How many datagrams the kernel has dropped because the socket's buffer was full, as far as is known.
+    pub const fn kernel_drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// Receives what has come; the batch is empty when nothing has.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub fn receive(&mut self, socket: &Socket) -> io::Result<Batch<'_, 'static>> {
+        self.receive_by(None, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
+    }
+
+    /// Receives what has come, bodies straight into the window where the guess is right. A wrong guess costs a copy.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub fn receive_into<'w>(&mut self, socket: &Socket, window: Window<'w>) -> io::Result<Batch<'_, 'w>> {
+        self.receive_by(Some(window), |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
+    }
+
+    /// Lays out the messages, has `kernel` fill them, and makes a batch of what came.
+    fn receive_by<'w>(
+        &mut self,
+        mut window: Option<Window<'w>>,
+        kernel: impl FnOnce(&mut [IoSliceMut<'_>], &[usize], &mut Vec<Arrival>) -> io::Result<()>,
+    ) -> io::Result<Batch<'_, 'w>> {
+        let shape = self.lay_out(window.as_ref());
+        self.arrivals.clear();
+        let mut slices = recycle(std::mem::take(&mut self.slices));
+        let mut free: &mut [u8] = window.as_mut().map_or(&mut [], |w| &mut *w.memory);
+        self.ends.clear();
+        for (layout, (heads, buffer)) in self.layouts.iter().zip(self.memory.parts()) {
+            layout.append_slices(heads, &mut free, buffer, &mut slices);
+            self.ends.push(slices.len());
+        }
+        let result = kernel(&mut slices, &self.ends, &mut self.arrivals);
+        self.slices = recycle(slices);
+        result?;
+        self.learn(shape);
+        Ok(self.batch(window))
+    }
+
+    /// Decides how each message is scattered, and returns the shape of datagrams that is expected.
+    fn lay_out(&mut self, window: Option<&Window<'_>>) -> Option<Shape> {
+        self.layouts.clear();
+        let expectation = window.and_then(|w| Some((shape_of(&w.expected)?, usable_len(w))));
+        let Some((shape, window_len)) = expectation else {
+            self.layouts.resize(self.depth, Layout::PLAIN);
+            return None;
+        };
+        self.memory.reserve_heads(shape);
+        let slots = self.run.unwrap_or(usize::MAX).clamp(1, shape.datagrams_max());
+        let mut at = 0;
+        for _ in 0..self.depth {
+            let layout = Layout::new(shape, at, window_len, slots);
+            at += layout.window_len();
+            self.layouts.push(layout);
+        }
+        Some(shape)
+    }
+
+    /// Takes this batch as the forecast of the next.
+    fn learn(&mut self, shape: Option<Shape>) {
+        self.depth = (self.arrivals.len() * 2).clamp(1, self.depth_max);
+        if let Some(shape) = shape {
+            let of_shape = self.arrivals.iter().filter(|a| a.segment == shape.datagram_len());
+            self.run = of_shape.map(|a| a.len.div_ceil(a.segment)).max().or(self.run);
+        }
+        if let Some(drops) = self.arrivals.iter().rev().find_map(|a| a.drops) {
+            self.drops += u64::from(drops.wrapping_sub(self.drops_seen));
+            self.drops_seen = drops;
+        }
+    }
+
+    /// Makes the heads of each message readable at equal distances.
+    fn batch<'w>(&mut self, window: Option<Window<'w>>) -> Batch<'_, 'w> {
+        self.memory.linear.clear();
+        self.work.messages.clear();
+        let window_memory: &[u8] = window.as_ref().map_or(&[], |w| &*w.memory);
+        for (part, (&arrival, &layout)) in self.arrivals.iter().zip(&self.layouts).enumerate() {
+            if arrival.truncated || arrival.len > MESSAGE_BYTES {
+                continue;
+            }
+            let datagram_len = layout.shape.datagram_len();
+            let form = if layout.slots() == 0 {
+                Form::Plain
+            } else if arrival.segment == datagram_len {
+                self.memory.collect_heads(part, &layout, arrival.len);
+                Form::Scattered
+            } else {
+                // Datagrams of another size straddle the slots: their bytes are put together again.
+                Form::Linear(self.memory.linearize(part, &layout, arrival.len, window_memory))
+            };
+            self.work.messages.push(Message { part, form, layout, arrival });
+        }
+        let memory = &self.memory;
+        let shown = self.work.messages.iter().map(|message| memory.show(message)).collect();
+        Batch { memory, work: &mut self.work, window, shown }
+    }
+}
+
+/// The shape of the datagrams that are expected, if it makes sense to receive by it.
+fn shape_of(expected: &Expected) -> Option<Shape> {
+    let shape = Shape { head_len: expected.head_len, body_len: expected.body_len };
+    let fits = shape.head_len <= HEAD_BYTES_MAX && (1..MESSAGE_BYTES - HEAD_BYTES_MAX).contains(&shape.body_len);
+    fits.then_some(shape)
+}
+
+/// How much of the window's memory stands for its range.
+fn usable_len(window: &Window<'_>) -> usize {
+    let len = usize::try_from(window.expected.range.len()).unwrap_or(usize::MAX);
+    window.memory.len().min(len)
+}
+
+/// The same allocation, empty, for another lifetime: nothing is left to convert, and collecting in place keeps the memory.
+fn recycle<'b>(mut slices: Vec<IoSliceMut<'_>>) -> Vec<IoSliceMut<'b>> {
+    slices.clear();
+    slices.into_iter().map(|_| IoSliceMut::new(&mut [])).collect()
+}

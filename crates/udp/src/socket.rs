@@ -1,0 +1,344 @@
+//! A UDP socket, set up for bulk data.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use crate::sys::{self, Arrival, IoVecs, Outgoing, option, set_option};
+
+/// Whether the kernel may join and cut datagrams for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offload {
+    /// Segmentation and receive offload where the kernel has them.
+    #[default]
+    Auto,
+    /// One datagram a message, as on a system without offloads.
+    Off,
+}
+
+/// How a socket is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Segmentation and receive offload.
+    pub offload: Offload,
+    /// Receive buffer to ask for, in bytes. The kernel gives at most `net.core.rmem_max`.
+    pub receive_buffer_bytes: usize,
+    /// Send buffer to ask for, in bytes. The kernel gives at most `net.core.wmem_max`.
+    pub send_buffer_bytes: usize,
+}
+
+impl Default for SocketOptions {
+    /// Offloads where there are any; more buffer than most systems give, 8 MiB to receive and 4 MiB to send.
+    fn default() -> Self {
+        Self { offload: Offload::Auto, receive_buffer_bytes: 8 << 20, send_buffer_bytes: 4 << 20 }
+    }
+}
+
+/// Why a socket could not be made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The kernel gives no socket of this family.
+    #[error("no UDP socket for {address} could be made: {source}")]
+    Create {
+        /// The local address that was wanted.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The local address is in use, or not of this machine, or not allowed.
+    #[error("UDP address {address} cannot be used: {source}; choose another address or port, or stop what holds it")]
+    Bind {
+        /// The local address that was wanted.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is no way to the peer.
+    #[error("there is no way to {peer} over UDP: {source}")]
+    Connect {
+        /// The peer.
+        peer: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An option that every Linux has was refused.
+    #[error("the kernel refused the socket option {option}: {source}")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A non-blocking UDP socket over IPv4, IPv6 or both (`[::]`), with the don't-fragment bit set on all that it sends.
+///
+/// Addresses are plain: an IPv4 peer of a dual-stack socket is an IPv4 address here, in and out.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    segments: bool,
+    aggregates: bool,
+    receive_buffer_bytes: usize,
+    send_buffer_bytes: usize,
+}
+
+impl Socket {
+    /// A socket bound to `address`; port 0 lets the kernel choose one, and `[::]` takes IPv4 as well.
+    ///
+    /// # Errors
+    /// When the address cannot be used, or a basic option is refused. Missing offloads are no error.
+    pub fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, SocketError> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))
+            .map_err(|error| SocketError::Create { address, source: error.into() })?;
+        if address.is_ipv6() {
+            let only = !address.ip().is_unspecified();
+            sockopt::set_ipv6_v6only(&fd, only).map_err(|error| refused("IPV6_V6ONLY", error))?;
+        }
+        forbid_fragments(fd.as_fd(), address.ip())?;
+        let receive_buffer_bytes = buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes)?;
+        let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes)?;
+        // A counter, nothing that anything depends on: old kernels and sandboxes may lack it.
+        let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let wanted = options.offload == Offload::Auto;
+        let segments = wanted && option(fd.as_fd(), SOL_UDP, libc::UDP_SEGMENT).is_ok();
+        let aggregates = wanted && set_option(fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        let unusable = |error: rustix::io::Errno| SocketError::Bind { address, source: error.into() };
+        rustix::net::bind(&fd, &address).map_err(unusable)?;
+        let local = local_address(&fd).map_err(unusable)?;
+        Ok(Self { fd, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
+    }
+
+    /// Takes datagrams of `peer` only from now on, and finds the way to it once and for all.
+    ///
+    /// # Errors
+    /// When there is no way to the peer.
+    pub fn connect(&mut self, peer: SocketAddr) -> Result<(), SocketError> {
+        let failed = |error: rustix::io::Errno| SocketError::Connect { peer, source: error.into() };
+        rustix::net::connect(&self.fd, &self.kernel_address(peer)).map_err(failed)?;
+        self.local = local_address(&self.fd).map_err(failed)?;
+        self.peer = Some(peer);
+        Ok(())
+    }
+
+    /// The local address, with the port that the kernel chose; unspecified until connected if it was bound so.
+    pub const fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether a message may be cut into datagrams by the kernel.
+    pub const fn segments(&self) -> bool {
+        self.segments
+    }
+
+    /// Whether the kernel may hand over several datagrams as one message.
+    pub const fn aggregates(&self) -> bool {
+        self.aggregates
+    }
+
+    /// The receive buffer that the kernel gave, in bytes of payload about: half of what it accounts for.
+    pub const fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes
+    }
+
+    /// The send buffer that the kernel gave, in bytes of payload about.
+    pub const fn send_buffer_bytes(&self) -> usize {
+        self.send_buffer_bytes
+    }
+
+    /// Largest IP packet that the kernel believes the path to the connected peer carries, in bytes; `None` when not
+    /// connected.
+    pub fn path_mtu(&self) -> Option<u32> {
+        self.peer?;
+        let ipv4 = self.local.is_ipv4();
+        let (level, name) = if ipv4 { (IPPROTO_IP, libc::IP_MTU) } else { (IPPROTO_IPV6, libc::IPV6_MTU) };
+        u32::try_from(option(self.as_fd(), level, name).ok()?).ok()
+    }
+
+    /// A message to `peer` that is made of `pieces` of a list, cut into datagrams of `segment` bytes.
+    pub fn outgoing(&self, peer: SocketAddr, pieces: std::ops::Range<usize>, segment: Option<u16>) -> Outgoing {
+        // A connected socket knows the way already; naming the peer again would have the kernel look for it each time.
+        let to = (self.peer != Some(peer)).then(|| self.kernel_address(peer));
+        Outgoing { to, pieces, segment }
+    }
+
+    /// Sends messages, at most [`crate::MESSAGES_MAX`], and says how many left.
+    ///
+    /// # Errors
+    /// Why the first could not be sent: `WouldBlock` when the network takes no more just now.
+    pub fn send(&self, messages: &[Outgoing], pieces: &IoVecs<'_>) -> io::Result<usize> {
+        sys::send(self.as_fd(), messages, pieces)
+    }
+
+    /// Receives what has come: message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and what is known of it is
+    /// appended to `arrivals`. Nothing is appended when nothing has come.
+    ///
+    /// # Errors
+    /// When the socket is broken. What ICMP reports of earlier datagrams is not: the path may come up yet.
+    pub fn receive(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        ends: &[usize],
+        arrivals: &mut Vec<Arrival>,
+    ) -> io::Result<()> {
+        loop {
+            match sys::receive(self.as_fd(), slices, ends, arrivals) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // Each such report is taken from the socket by reading it, so the loop ends.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted || is_icmp_report(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// The address as this socket's family writes it.
+    fn kernel_address(&self, address: SocketAddr) -> SocketAddr {
+        match address {
+            SocketAddr::V4(v4) if self.local.is_ipv6() || self.bound_dual() => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => address,
+        }
+    }
+
+    /// Whether it is an IPv6 socket whose local address has become an IPv4 address by connecting to an IPv4 peer.
+    fn bound_dual(&self) -> bool {
+        self.local.is_ipv4() && sockopt::socket_domain(&self.fd) == Ok(AddressFamily::INET6)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Whether the error only tells that an earlier datagram met a closed port or a dead end (RFC 1122 4.1.3.3: soft errors).
+pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let soft = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::MSGSIZE];
+    Errno::from_io_error(error).is_some_and(|errno| soft.contains(&errno))
+}
+
+/// Sets the don't-fragment bit, and has the kernel pass what is larger than its guess of the path's MTU: finding that MTU
+/// is the protocol's business.
+fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketError> {
+    let refused = |option, source| SocketError::Option { option, source };
+    if address.is_ipv6() {
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+            .map_err(|error| refused("IPV6_MTU_DISCOVER", error))?;
+    }
+    // An IPv6 socket takes it as well, for the IPv4 that it carries.
+    set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+        .map_err(|error| refused("IP_MTU_DISCOVER", error))
+}
+
+/// Asks for a buffer of `bytes` and says what came of it.
+fn buffer(fd: BorrowedFd<'_>, name: i32, option_name: &'static str, bytes: usize) -> Result<usize, SocketError> {
+    let refused = |source| SocketError::Option { option: option_name, source };
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(fd, SOL_SOCKET, name, bytes).map_err(refused)?;
+    // The kernel doubles what is asked for, to allow for its own bookkeeping, and reports the doubled number.
+    let doubled = option(fd, SOL_SOCKET, name).map_err(refused)?;
+    Ok(usize::try_from(doubled).unwrap_or(0) / 2)
+}
+
+fn refused(option: &'static str, error: rustix::io::Errno) -> SocketError {
+    SocketError::Option { option, source: error.into() }
+}
+
+/// The address that the socket is bound to, IPv4 written plainly.
+fn local_address(fd: &OwnedFd) -> Result<SocketAddr, rustix::io::Errno> {
+    let address = SocketAddr::try_from(rustix::net::getsockname(fd)?)?;
+    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(text: &str) -> Socket {
+        Socket::bind(text.parse().unwrap(), &SocketOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn bind_says_which_address_is_in_use() {
+        let first = bind("127.0.0.1:0");
+        let error = Socket::bind(first.local_address(), &SocketOptions::default()).unwrap_err();
+        assert!(matches!(&error, SocketError::Bind { address, .. } if *address == first.local_address()));
+    }
+
+    #[test]
+    fn bind_reports_the_buffer_that_the_kernel_gave() {
+        let limit = |name| -> usize {
+            std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap().trim().parse().unwrap()
+        };
+        let huge = SocketOptions { receive_buffer_bytes: 1 << 30, send_buffer_bytes: 1 << 30, ..Default::default() };
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &huge).unwrap();
+        assert_eq!(socket.receive_buffer_bytes(), limit("rmem_max").min(1 << 30));
+        assert_eq!(socket.send_buffer_bytes(), limit("wmem_max").min(1 << 30));
+        let small = SocketOptions { receive_buffer_bytes: 100_000, ..Default::default() };
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &small).unwrap();
+        assert_eq!(socket.receive_buffer_bytes(), 100_000);
+    }
+
+    #[test]
+    fn offload_off_leaves_both_offloads_alone() {
+        let options = SocketOptions { offload: Offload::Off, ..Default::default() };
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        assert!(!socket.segments() && !socket.aggregates());
+        assert_eq!(option(socket.as_fd(), SOL_UDP, libc::UDP_GRO).unwrap(), 0);
+    }
+
+    #[test]
+    fn path_mtu_is_known_once_connected() {
+        let peer = bind("127.0.0.1:0");
+        let mut socket = bind("127.0.0.1:0");
+        assert_eq!(socket.path_mtu(), None);
+        socket.connect(peer.local_address()).unwrap();
+        let loopback = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(socket.path_mtu(), Some(loopback.trim().parse().unwrap()));
+    }
+
+    #[test]
+    fn dual_stack_socket_talks_to_ipv4_and_writes_it_plainly() {
+        let dual = bind("[::]:0");
+        let v4 = bind("127.0.0.1:0");
+        let mut pieces = IoVecs::new();
+        pieces.push(b"hello");
+        for connected in [false, true] {
+            let mut sender = bind("[::]:0");
+            if connected {
+                sender.connect(v4.local_address()).unwrap();
+                assert!(sender.path_mtu().is_some());
+            }
+            assert_eq!(sender.send(&[sender.outgoing(v4.local_address(), 0..1, None)], &pieces).unwrap(), 1);
+        }
+        let to_dual = SocketAddr::new(v4.local_address().ip(), dual.local_address().port());
+        assert_eq!(v4.send(&[v4.outgoing(to_dual, 0..1, None)], &pieces).unwrap(), 1);
+        let mut memory = [0; 16];
+        let mut arrivals = Vec::new();
+        dual.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
+        assert_eq!((arrivals[0].from, arrivals[0].len, &memory[..5]), (v4.local_address(), 5, &b"hello"[..]));
+    }
+
+    #[test]
+    fn receive_ignores_what_icmp_reports() {
+        let gone = bind("127.0.0.1:0").local_address();
+        let mut socket = bind("127.0.0.1:0");
+        socket.connect(gone).unwrap();
+        let mut pieces = IoVecs::new();
+        pieces.push(b"x");
+        socket.send(&[socket.outgoing(gone, 0..1, None)], &pieces).unwrap();
+        let mut arrivals = Vec::new();
+        socket.receive(&mut [IoSliceMut::new(&mut [0; 4])], &[1], &mut arrivals).unwrap();
+        assert!(arrivals.is_empty());
+    }
+}

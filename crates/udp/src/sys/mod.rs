@@ -1,0 +1,19 @@
+//! The only first-party unsafe code: thin wrappers of system calls that no safe crate offers.
+//!
+//! Every function that leaves this module is safe to call with any arguments.
+#![allow(unsafe_code, reason = "system calls with raw memory; see the module's documentation")]
+
+mod address;
+mod interfaces;
+mod iovec;
+mod map;
+mod message;
+mod option;
+
+pub(crate) use interfaces::interface_addresses;
+pub use iovec::IoVecs;
+pub use map::MappedFile;
+pub(crate) use message::receive;
+pub(crate) use message::send;
+pub use message::{Arrival, MESSAGES_MAX, Outgoing};
+pub(crate) use option::{option, set_option};

@@ -1,0 +1,67 @@
+//! The calling thread: where it runs, how exactly it sleeps, what it costs.
+
+use std::io;
+use std::num::NonZeroU64;
+
+use inhaul_base::Span;
+use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock::nanos;
+
+/// Keeps the thread on one processor.
+///
+/// # Errors
+/// When there is no such processor, or the thread may not run there.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Has the thread woken when it asked for and not up to 50 us later, as the kernel does by default to save power.
+///
+/// # Errors
+/// When the kernel does not know of it.
+pub fn sleep_exactly() -> io::Result<()> {
+    Ok(set_current_timer_slack(NonZeroU64::new(1))?)
+}
+
+/// The processor time that the thread has used.
+pub fn cpu_time() -> Span {
+    Span::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pin_to_cpu_refuses_what_is_not_there() {
+        assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
+        // Each test has its own thread, so pinning this one is of no consequence.
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+        pin_to_cpu(first).unwrap();
+        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn sleep_exactly_leaves_no_slack() {
+        sleep_exactly().unwrap();
+        assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let before = cpu_time();
+        let mut work = 0u64;
+        while cpu_time() == before {
+            work = std::hint::black_box(work + 1);
+        }
+        assert!(cpu_time() > before);
+    }
+}
