@@ -99,7 +99,7 @@ fn scan_skips_links_and_special_files_and_counts_them() {
     let set = dir.path().join("set");
     symlink("one", set.join("link")).unwrap();
     symlink("/", set.join("sub/root")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &set.join("pipe"), FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+    rustix::fs::mknodat(rustix::fs::CWD, set.join("pipe"), FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
         .unwrap();
     let scanned = offered.scan(b"/").unwrap();
     assert_eq!(scanned.skipped(), Skipped { links: 2, special: 1 });
@@ -139,7 +139,7 @@ fn scan_of_a_single_offered_file_takes_both_names() {
 #[test]
 fn scan_says_what_may_not_be_read() {
     let (dir, offered) = offered_tree();
-    fs::set_permissions(dir.path().join("set/sub/deep/two"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(dir.path().join("set/sub/deep/two"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(dir.path().join("set/sub/deep/two")).is_ok() {
         println!("skipped: this user reads files without permission");
         return;

@@ -1,0 +1,118 @@
+//! Why a data set cannot land.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use inhaul_base::{ByteRange, format_bytes};
+use rustix::io::Errno;
+
+use crate::printable;
+
+/// Why a data set cannot land.
+#[derive(Debug, thiserror::Error)]
+pub enum LandingError {
+    /// The directory to land in does not exist.
+    #[error("there is no directory '{}': make it first, or choose another destination", show(path))]
+    NoDirectory {
+        /// The missing directory.
+        path: PathBuf,
+    },
+    /// A file would be replaced.
+    #[error("'{}' exists already: remove it, choose another destination, or allow overwriting", show(path))]
+    Exists {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// A partial file is there: of a transfer that is running, or of one that was killed.
+    #[error("'{}' exists already: if no other transfer is writing it, remove it or allow overwriting", show(path))]
+    PartialExists {
+        /// The partial file.
+        path: PathBuf,
+    },
+    /// A directory is needed and something else has its name.
+    #[error("'{}' is not a directory: remove it, or choose another destination", show(path))]
+    NotADirectory {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// A file is to get the name that a directory has.
+    #[error("'{}' is a directory where a file should land: remove it, or choose another destination", show(path))]
+    IsADirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The disk, or the user's share of it, is too small or full.
+    #[error(
+        "not enough space for '{}': {} needed, {} free; make room, or choose another destination",
+        show(path), format_bytes(*needed), format_bytes(*free)
+    )]
+    NoSpace {
+        /// What was to be written.
+        path: PathBuf,
+        /// How much it still needs, in bytes.
+        needed: u64,
+        /// How much there is, in bytes.
+        free: u64,
+    },
+    /// The file system does not allow files as large as this.
+    #[error(
+        "'{}' of {} is larger than the file system or your limits (ulimit -f) allow: choose another destination",
+        show(path), format_bytes(*size)
+    )]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// Permission is missing, or the file system is read-only.
+    #[error("'{}' cannot be written ({source}): choose a destination that you may write to", show(path))]
+    NotWritable {
+        /// What was to be written.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// Bytes for beyond the end of the data set.
+    #[error("the range {0} ends beyond the data set")]
+    OutOfRange(ByteRange),
+    /// There is no file of that index in the data set.
+    #[error("the data set has no file {0}")]
+    NoSuchFile(usize),
+    /// The file has its name already, or is getting it.
+    #[error("file {0} is finished")]
+    Finished(usize),
+    /// The landing was finished or aborted.
+    #[error("the transfer has ended: nothing more is written")]
+    Closed,
+    /// Files are missing at the end.
+    #[error("{missing} files are not complete")]
+    Incomplete {
+        /// How many.
+        missing: usize,
+    },
+    /// The system reports something else.
+    #[error("cannot {action} '{}': {source}", show(path))]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl LandingError {
+    pub(super) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
+        match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },
+            _ => Self::Io { action, path, source: errno.into() },
+        }
+    }
+}
+
+fn show(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}

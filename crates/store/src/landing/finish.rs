@@ -1,0 +1,151 @@
+//! How files get their names, and how a landing is made to last.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+
+use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+use super::{FileState, Landing, LandingError};
+use crate::Timestamp;
+use crate::beneath::{Beneath, Links, split};
+use crate::manifest::MODE_BITS;
+
+impl Landing {
+    /// Gives file `index` its name: its bytes are all there and verified, says the caller. Syncs it to disk first, and
+    /// sets its permissions (less the umask) and its time as far as the file system keeps them. Takes as long as the
+    /// disk does; other files can be written meanwhile.
+    ///
+    /// # Errors
+    /// When the disk is full or fails, or when a file of that name has come up meanwhile. The partial file is still
+    /// there then.
+    pub fn finish_file(&self, index: usize) -> Result<(), LandingError> {
+        let file = {
+            let mut state = self.lock();
+            let file = self.opened(&mut state, index)?;
+            state.files[index] = FileState::Finishing;
+            file
+        };
+        let done = self.seal(index, &file);
+        let mut state = self.lock();
+        state.open.remove(index);
+        match &done {
+            Ok(()) => {
+                state.files[index] = FileState::Finished;
+                state.renamed_in.insert(split(self.path(index)).0.to_vec());
+            }
+            Err(_) => {
+                state.files[index] = FileState::Partial;
+                if state.closed {
+                    // Aborted meanwhile, which left this file to us.
+                    let _ = self.base.remove_file(&self.partial_path(index));
+                }
+            }
+        }
+        done
+    }
+
+    /// Makes what has landed last: gives the directories that were made here their permissions, and syncs every
+    /// directory that something was named in.
+    ///
+    /// # Errors
+    /// When a file is not finished, or when the disk fails.
+    pub fn finish(&self) -> Result<(), LandingError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(LandingError::Closed);
+        }
+        let missing = state.files.iter().filter(|&&file| file != FileState::Finished).count();
+        if missing > 0 {
+            return Err(LandingError::Incomplete { missing });
+        }
+        let directories = self.manifest.directories();
+        let made = self.made.iter().map(|&index| directories[index].path.as_slice());
+        let mut touched: BTreeSet<&[u8]> = state.renamed_in.iter().map(Vec::as_slice).collect();
+        touched.extend(made.clone().chain(made.map(|path| split(path).0)));
+        // Children before parents: a parent may lose the permission to be entered.
+        for path in touched.into_iter().rev() {
+            self.settle(path).map_err(|errno| LandingError::from_errno("sync", self.shown(path), errno))?;
+        }
+        if self.made_target {
+            self.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
+        }
+        state.closed = true;
+        Ok(())
+    }
+
+    /// Syncs the directory at `path`, after giving it its permissions if it was made here.
+    fn settle(&self, path: &[u8]) -> rustix::io::Result<()> {
+        let directory = self.base.open_directory(path, Links::Refuse)?;
+        let directories = self.manifest.directories();
+        let made = self.made.binary_search_by(|&index| directories[index].path.as_slice().cmp(path));
+        if let Ok(at) = made {
+            narrow_permissions(directory.fd(), directories[self.made[at]].mode);
+        }
+        sync_directory(&directory)
+    }
+
+    fn seal(&self, index: usize, file: &File) -> Result<(), LandingError> {
+        let entry = &self.manifest.entries()[index];
+        narrow_permissions(file, entry.mode);
+        set_modified(file, entry.modified);
+        rustix::fs::fsync(file).map_err(|errno| self.file_error("sync", index, errno))?;
+        let path = self.path(index);
+        let partial = self.partial_path(index);
+        let renamed = self.base.parent_of(path).and_then(|(parent, name)| {
+            let partial = split(&partial).1;
+            if self.options.overwrite {
+                rustix::fs::renameat(parent.fd(), partial, parent.fd(), name)
+            } else {
+                rename_to_free_name(&parent, partial, name)
+            }
+        });
+        renamed.map_err(|errno| match errno {
+            Errno::EXIST => LandingError::Exists { path: self.shown(path) },
+            Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },
+            _ => self.file_error("rename", index, errno),
+        })
+    }
+}
+
+/// Renames `from` to `to` in one directory, unless there is something called `to`.
+fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
+    let fd = directory.fd();
+    match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        // The file system has no such rename (NFS, for one): look first. Only what comes up in between is replaced.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            match rustix::fs::statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => rustix::fs::renameat(fd, from, fd, to),
+                Err(errno) => Err(errno),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        done => done,
+    }
+}
+
+/// Takes away the permissions that are not in `mode`. What the umask took at creation stays away. Some file systems keep
+/// no permissions, and data that has landed is not given up for that.
+fn narrow_permissions(fd: impl std::os::fd::AsFd, mode: u32) {
+    if let Ok(stat) = rustix::fs::fstat(&fd)
+        && stat.st_mode & MODE_BITS & !mode != 0
+    {
+        let _ = rustix::fs::fchmod(fd, Mode::from_raw_mode(stat.st_mode & mode & MODE_BITS));
+    }
+}
+
+/// Sets the time of the last change, if the file system can keep it.
+fn set_modified(file: &File, modified: Timestamp) {
+    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let _ = rustix::fs::futimens(file, &Timestamps { last_access, last_modification });
+}
+
+/// Syncs a directory's names to disk.
+pub(super) fn sync_directory(directory: &Beneath) -> rustix::io::Result<()> {
+    match rustix::fs::fsync(directory.fd()) {
+        // Some file systems have nothing to sync in a directory.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,401 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::digest::{GROUP_BYTES, group_count, group_digest, root};
+use crate::{Directory, Entry, Offered, Timestamp};
+
+const OVERWRITE: LandingOptions = LandingOptions { overwrite: true };
+const REFUSE: LandingOptions = LandingOptions { overwrite: false };
+
+fn entry(path: &[u8], size: u64) -> Entry {
+    Entry { path: path.to_vec(), size, mode: 0o644, modified: Timestamp { seconds: 1_000_000_000, nanos: 5 } }
+}
+
+fn single(name: &str, size: u64) -> Arc<Manifest> {
+    Arc::new(Manifest::new(name.into(), Kind::File, vec![entry(name.as_bytes(), size)], vec![]).unwrap())
+}
+
+/// A directory data set called `set`.
+fn tree(files: &[(&[u8], u64)], directories: &[&str]) -> Arc<Manifest> {
+    let files = files.iter().map(|(path, size)| entry(path, *size)).collect();
+    let directories = directories.iter().map(|d| Directory { path: (*d).into(), mode: 0o755 }).collect();
+    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, files, directories).unwrap())
+}
+
+fn write(landing: &Landing, offset: u64, bytes: &[u8]) -> Result<(), LandingError> {
+    landing.write(offset, &[IoSlice::new(bytes)])
+}
+
+fn finish(landing: &Landing) {
+    (0..landing.manifest().entries().len()).for_each(|index| landing.finish_file(index).unwrap());
+    landing.finish().unwrap();
+}
+
+/// Everything beneath `dir`, as paths with a `/` behind directories.
+fn listing(dir: &Path) -> Vec<String> {
+    fn visit(dir: &Path, top: &Path, found: &mut Vec<String>) {
+        for item in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let is_dir = item.file_type().unwrap().is_dir();
+            let shown = item.path().strip_prefix(top).unwrap().to_string_lossy().into_owned();
+            found.push(if is_dir { shown + "/" } else { shown });
+            if is_dir {
+                visit(&item.path(), top, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(dir, dir, &mut found);
+    found.sort();
+    found
+}
+
+#[test]
+fn landing_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Landing>();
+}
+
+#[test]
+fn create_follows_the_rules_of_cp() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("into")).unwrap();
+    let target = |dest: &Path, manifest| Landing::create(dest, manifest, REFUSE).map(|landing| landing.target());
+    assert_eq!(target(&path("into"), single("f", 1)).unwrap(), path("into/f"));
+    assert_eq!(target(&path("new"), single("f", 1)).unwrap(), path("new"));
+    assert_eq!(target(&path("into"), tree(&[], &[])).unwrap(), path("into/set"));
+    assert_eq!(target(&path("new/"), tree(&[], &[])).unwrap(), path("new"));
+    for dest in ["gone/new", "new/"] {
+        let error = target(&path(dest), single("f", 1)).unwrap_err();
+        assert!(matches!(error, LandingError::NoDirectory { .. }), "{dest}: {error}");
+    }
+    fs::write(path("file"), b"").unwrap();
+    for dest in ["file", "file/new"] {
+        let error = target(&path(dest), tree(&[], &[])).unwrap_err();
+        assert!(matches!(error, LandingError::NotADirectory { .. }), "{dest}: {error}");
+    }
+    assert_eq!(listing(dir.path()), ["file", "into/"]);
+}
+
+#[test]
+fn a_tree_written_backwards_lands_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = [b'n'; 250];
+    let odd: &[u8] = b"odd \n\xff";
+    let files: [(&[u8], u64); 6] = [(b"a", 3), (b"a.partial", 2), (b"d/e/deep", 4), (b"nil", 0), (&long, 2), (odd, 1)];
+    let landing = Landing::create(dir.path(), tree(&files, &["d", "d/e", "empty"]), REFUSE).unwrap();
+    let bytes = b"0123456789ab";
+    for at in (0..bytes.len()).rev() {
+        write(&landing, at as u64, &bytes[at..=at]).unwrap();
+    }
+    assert!(!dir.path().join("set/a").exists());
+    finish(&landing);
+    drop(landing);
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/set").unwrap();
+    assert_eq!(listing(dir.path()).len(), 10);
+    let mut read = [0; 12];
+    set.read(0, &mut read).unwrap();
+    assert_eq!(&read, bytes);
+    assert_eq!(fs::read(dir.path().join("set").join(OsStr::from_bytes(odd))).unwrap().len(), 1);
+    assert!(set.manifest().directories().iter().any(|d| d.path == b"empty"));
+}
+
+#[test]
+fn write_crosses_files_and_takes_more_slices_than_one_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 1500), (b"b", 0), (b"c", 1500)], &[]), REFUSE).unwrap();
+    let bytes: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
+    let slices: Vec<_> = bytes.iter().map(|b| IoSlice::new(std::slice::from_ref(b))).collect();
+    landing.write(0, &slices).unwrap();
+    finish(&landing);
+    let landed = ["set/a", "set/c"].map(|name| fs::read(dir.path().join(name)).unwrap());
+    assert_eq!(landed.concat(), bytes);
+}
+
+#[test]
+fn write_beyond_the_end_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), single("f", 4), REFUSE).unwrap();
+    for at in [1, 4, u64::MAX] {
+        assert!(matches!(write(&landing, at, b"four"), Err(LandingError::OutOfRange(_))), "{at}");
+    }
+    write(&landing, 0, b"four").unwrap();
+}
+
+#[test]
+fn read_group_gives_back_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = (0..2 * GROUP_BYTES + 99).map(|i| (i * 7 + i / 999) as u8).collect();
+    let size = data.len() as u64;
+    let landing = Landing::create(dir.path(), tree(&[(b"before", 5), (b"f", size)], &[]), REFUSE).unwrap();
+    write(&landing, 5, &data).unwrap();
+    let mut buf = Vec::new();
+    let digests: Vec<_> = (0..group_count(size))
+        .map(|group| {
+            landing.read_group(1, group, &mut buf).unwrap();
+            group_digest(size, group, &buf)
+        })
+        .collect();
+    assert_eq!(root(size, &digests), Some(blake3::hash(&data)));
+    assert!(matches!(landing.read_group(2, 0, &mut buf), Err(LandingError::NoSuchFile(2))));
+}
+
+#[test]
+fn files_that_exist_are_kept_unless_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = dir.path().join("set");
+    fs::create_dir(&set).unwrap();
+    fs::write(set.join("a"), b"old").unwrap();
+    fs::write(set.join("other"), b"other").unwrap();
+    let manifest = tree(&[(b"a", 3), (b"d/b", 1)], &["d"]);
+    let error = Landing::create(dir.path(), Arc::clone(&manifest), REFUSE).unwrap_err();
+    assert!(matches!(&error, LandingError::Exists { path } if *path == set.join("a")), "{error}");
+    assert_eq!(listing(&set), ["a", "other"]);
+    let landing = Landing::create(dir.path(), manifest, OVERWRITE).unwrap();
+    write(&landing, 0, b"newd").unwrap();
+    assert_eq!(fs::read(set.join("a")).unwrap(), b"old");
+    finish(&landing);
+    assert_eq!(listing(&set), ["a", "d/", "d/b", "other"]);
+    assert_eq!(fs::read(set.join("a")).unwrap(), b"new");
+}
+
+#[test]
+fn a_directory_in_a_files_place_is_never_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("f")).unwrap();
+    let error = Landing::create(dir.path(), single("f", 1), OVERWRITE).unwrap_err();
+    assert!(matches!(error, LandingError::IsADirectory { .. }), "{error}");
+}
+
+#[test]
+fn a_partial_file_of_another_transfer_is_kept_unless_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Landing::create(dir.path(), single("f", 3), REFUSE).unwrap();
+    write(&first, 0, b"one").unwrap();
+    let error = Landing::create(dir.path(), single("f", 3), REFUSE).unwrap_err();
+    assert!(matches!(error, LandingError::PartialExists { .. }), "{error}");
+    assert_eq!(listing(dir.path()), ["f.partial"]);
+    let second = Landing::create(dir.path(), single("f", 3), OVERWRITE).unwrap();
+    write(&second, 0, b"two").unwrap();
+    finish(&second);
+    assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"two");
+}
+
+#[test]
+fn too_little_space_is_found_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Landing::create(dir.path(), tree(&[(b"d/f", 1 << 60)], &["d"]), REFUSE).unwrap_err();
+    let LandingError::NoSpace { needed, free, .. } = &error else { panic!("{error}") };
+    assert_eq!(*needed, 1 << 60);
+    assert!(*free < *needed);
+    assert!(error.to_string().contains("1152921.50 TB needed"), "{error}");
+    assert_eq!(listing(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_is_told_by_what_the_file_still_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), single("f", 1 << 20), REFUSE).unwrap();
+    write(&landing, 0, &[1; 1 << 16]).unwrap();
+    rustix::fs::fsync(&*landing.opened(&mut landing.lock(), 0).unwrap()).unwrap();
+    let LandingError::NoSpace { needed, .. } = landing.file_error("write", 0, Errno::NOSPC) else { panic!() };
+    assert_eq!(needed, (1 << 20) - (1 << 16));
+    assert!(matches!(landing.file_error("write", 0, Errno::DQUOT), LandingError::NoSpace { free: 0, .. }));
+    assert!(matches!(landing.file_error("make", 0, Errno::FBIG), LandingError::FileTooLarge { size: 0x10_0000, .. }));
+}
+
+#[test]
+fn a_destination_that_takes_no_files_is_told() {
+    // sysfs takes no files from anybody, not even from root, whom permissions do not hold.
+    for manifest in [single("f", 0), tree(&[], &[])] {
+        let error = Landing::create(Path::new("/sys"), manifest, REFUSE).unwrap_err();
+        assert!(matches!(error, LandingError::NotWritable { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_directory_without_permission_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("set")).unwrap();
+    fs::set_permissions(dir.path().join("set"), fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(dir.path().join("set/probe"), b"").is_ok() {
+        println!("skipped: this user writes without permission");
+        return;
+    }
+    let error = Landing::create(dir.path(), tree(&[(b"f", 1)], &[]), REFUSE).unwrap_err();
+    assert!(matches!(error, LandingError::NotWritable { .. }), "{error}");
+}
+
+#[test]
+fn finish_file_sets_time_and_permissions() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = vec![
+        Entry { mode: 0o400, ..entry(b"secret", 1) },
+        Entry { mode: 0o755, modified: Timestamp { seconds: -5, nanos: 999_999_999 }, ..entry(b"tool", 1) },
+    ];
+    let directories = vec![Directory { path: b"shut".to_vec(), mode: 0o500 }];
+    let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, entries, directories).unwrap();
+    let landing = Landing::create(dir.path(), Arc::new(manifest), REFUSE).unwrap();
+    write(&landing, 0, b"ab").unwrap();
+    finish(&landing);
+    let stat = |name: &str| fs::metadata(dir.path().join("set").join(name)).unwrap();
+    let (secret, tool) = (stat("secret"), stat("tool"));
+    assert_eq!(secret.mode() & 0o7777, 0o400);
+    assert_eq!((secret.mtime(), secret.mtime_nsec()), (1_000_000_000, 5));
+    // The umask may take bits from others, never from the owner here.
+    assert_eq!((tool.mode() & 0o700, tool.mode() & !0o755 & 0o7777), (0o700, 0));
+    assert_eq!((tool.mtime(), tool.mtime_nsec()), (-5, 999_999_999));
+    assert_eq!(stat("shut").mode() & 0o7777, 0o500);
+}
+
+#[test]
+fn finish_file_refuses_a_name_that_has_come_up_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), single("f", 1), REFUSE).unwrap();
+    write(&landing, 0, b"n").unwrap();
+    fs::write(dir.path().join("f"), b"theirs").unwrap();
+    assert!(matches!(landing.finish_file(0), Err(LandingError::Exists { .. })));
+    assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"theirs");
+    fs::remove_file(dir.path().join("f")).unwrap();
+    landing.finish_file(0).unwrap();
+    assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"n");
+}
+
+#[test]
+fn finish_wants_every_file_and_ends_the_landing() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"nil", 0)], &[]), REFUSE).unwrap();
+    write(&landing, 0, b"a").unwrap();
+    landing.finish_file(0).unwrap();
+    assert!(matches!(landing.finish(), Err(LandingError::Incomplete { missing: 1 })));
+    assert!(matches!(write(&landing, 0, b"b"), Err(LandingError::Finished(0))));
+    landing.finish_file(1).unwrap();
+    landing.finish().unwrap();
+    assert!(matches!(landing.finish_file(1), Err(LandingError::Closed)));
+    landing.abort();
+    assert_eq!(listing(dir.path()), ["set/", "set/a", "set/nil"]);
+}
+
+#[test]
+fn abort_leaves_nothing_but_finished_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = tree(&[(b"a", 1), (b"d/b", 1), (b"e/c", 1)], &["d", "e", "e/f"]);
+    let landing = Landing::create(dir.path(), Arc::clone(&manifest), REFUSE).unwrap();
+    write(&landing, 0, b"abc").unwrap();
+    landing.finish_file(1).unwrap();
+    assert_eq!(
+        listing(dir.path()),
+        ["set/", "set/a.partial", "set/d/", "set/d/b", "set/e/", "set/e/c.partial", "set/e/f/"]
+    );
+    landing.abort();
+    assert_eq!(listing(dir.path()), ["set/", "set/d/", "set/d/b"]);
+    assert!(matches!(write(&landing, 0, b"a"), Err(LandingError::Closed)));
+}
+
+#[test]
+fn drop_leaves_nothing_behind_and_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = tree(&[(b"d/b", 1)], &["d"]);
+    let landing = Landing::create(dir.path(), Arc::clone(&manifest), REFUSE).unwrap();
+    write(&landing, 0, b"b").unwrap();
+    drop(landing);
+    assert_eq!(listing(dir.path()), [""; 0]);
+    fs::create_dir_all(dir.path().join("set/d")).unwrap();
+    let landing = Landing::create(dir.path(), manifest, REFUSE).unwrap();
+    write(&landing, 0, b"b").unwrap();
+    drop(landing);
+    assert_eq!(listing(dir.path()), ["set/", "set/d/"]);
+}
+
+/// A directory `set` whose `d` leads to `outside`, which has a file.
+fn tree_with_a_way_out() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("dest/set")).unwrap();
+    fs::create_dir(dir.path().join("outside")).unwrap();
+    fs::write(dir.path().join("outside/f"), b"outside").unwrap();
+    symlink("../../outside", dir.path().join("dest/set/d")).unwrap();
+    dir
+}
+
+#[test]
+fn links_are_never_written_through() {
+    let dir = tree_with_a_way_out();
+    let (dest, outside) = (dir.path().join("dest"), dir.path().join("outside"));
+    let error = Landing::create(&dest, tree(&[(b"d/f", 1)], &["d"]), OVERWRITE).unwrap_err();
+    assert!(matches!(error, LandingError::NotADirectory { .. }), "{error}");
+
+    symlink(outside.join("f"), dest.join("set/f")).unwrap();
+    symlink(outside.join("f"), dest.join("set/f.partial")).unwrap();
+    let landing = Landing::create(&dest, tree(&[(b"f", 3)], &[]), OVERWRITE).unwrap();
+    write(&landing, 0, b"new").unwrap();
+    finish(&landing);
+    assert!(dest.join("set/f").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read(outside.join("f")).unwrap(), b"outside");
+}
+
+#[test]
+fn links_that_come_up_meanwhile_are_never_written_through() {
+    let dir = tree_with_a_way_out();
+    let (set, outside) = (dir.path().join("dest/set"), dir.path().join("outside"));
+    fs::remove_file(set.join("d")).unwrap();
+    let landing =
+        Landing::create(&dir.path().join("dest"), tree(&[(b"d/f", 1), (b"d/g", 1)], &["d"]), OVERWRITE).unwrap();
+    write(&landing, 0, b"f").unwrap();
+    fs::rename(set.join("d"), set.join("moved")).unwrap();
+    symlink(&outside, set.join("d")).unwrap();
+    assert!(landing.finish_file(0).is_err());
+    assert!(write(&landing, 1, b"g").is_err());
+    drop(landing);
+    assert_eq!(listing(&outside), ["f"]);
+    assert_eq!(fs::read(outside.join("f")).unwrap(), b"outside");
+}
+
+#[test]
+fn more_files_than_may_be_open_land_in_any_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..300).map(|i| format!("{i:03}")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_bytes(), 2)).collect();
+    let landing = Landing::create(dir.path(), tree(&files, &[]), REFUSE).unwrap();
+    for half in 0..2 {
+        for index in 0..300u64 {
+            write(&landing, index * 2 + half, &[(index + half) as u8]).unwrap();
+        }
+    }
+    assert_eq!(landing.lock().open.len(), OpenFiles::LIMIT);
+    finish(&landing);
+    for (index, name) in names.iter().enumerate() {
+        assert_eq!(fs::read(dir.path().join("set").join(name)).unwrap(), [index as u8, (index + 1) as u8]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn blocks_in_any_order_land_where_they_belong(
+        sizes in prop::collection::vec(0u64..200, 1..12),
+        block in 1usize..150,
+        order in any::<prop::sample::Index>(),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..sizes.len()).map(|i| format!("{i:02}")).collect();
+        let files: Vec<_> = names.iter().zip(&sizes).map(|(name, size)| (name.as_bytes(), *size)).collect();
+        let landing = Landing::create(dir.path(), tree(&files, &[]), REFUSE).unwrap();
+        let bytes: Vec<u8> = (0..landing.manifest().size()).map(|i| (i * 31 + i / 256) as u8).collect();
+        let blocks: Vec<_> = bytes.chunks(block).enumerate().collect();
+        let mut left = blocks;
+        while !left.is_empty() {
+            let (number, part) = left.swap_remove(order.index(left.len()));
+            let (front, back) = part.split_at(part.len() / 2);
+            landing.write((number * block) as u64, &[IoSlice::new(front), IoSlice::new(back)]).unwrap();
+        }
+        finish(&landing);
+        let landed: Vec<u8> = names.iter().flat_map(|name| fs::read(dir.path().join("set").join(name)).unwrap()).collect();
+        prop_assert_eq!(landed, bytes);
+    }
+}
