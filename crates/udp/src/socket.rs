@@ -304,7 +304,8 @@ mod tests {
         assert_eq!(socket.path_mtu(), None);
         socket.connect(peer.local_address()).unwrap();
         let loopback = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        assert_eq!(socket.path_mtu(), Some(loopback.trim().parse().unwrap()));
+        // The kernel never speaks of more than the largest IP packet, whatever the interface says.
+        assert_eq!(socket.path_mtu(), Some(loopback.trim().parse::<u32>().unwrap().min(65_535)));
     }
 
     #[test]
