@@ -267,6 +267,36 @@ fn finish_file_refuses_a_name_that_has_come_up_meanwhile() {
 }
 
 #[test]
+fn finish_files_names_all_but_the_one_whose_name_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..40).map(|i| format!("{i:02}")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_bytes(), 1)).collect();
+    let landing = Landing::create(dir.path(), tree(&files, &[]), REFUSE).unwrap();
+    write(&landing, 0, &[7; 40]).unwrap();
+    let taken = dir.path().join("set/20");
+    fs::write(&taken, b"theirs").unwrap();
+    let all: Vec<usize> = (0..40).collect();
+    assert!(matches!(landing.finish_files(&all), Err(LandingError::Exists { path }) if path == taken));
+    assert!(matches!(landing.finish(), Err(LandingError::Incomplete { missing: 21 })));
+    fs::remove_file(taken).unwrap();
+    landing.finish_files(&all[..21]).unwrap();
+    landing.finish().unwrap();
+    drop(landing);
+    assert_eq!(listing(&dir.path().join("set")), names);
+}
+
+#[test]
+fn finish_files_refuses_a_file_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"b", 1)], &[]), REFUSE).unwrap();
+    write(&landing, 0, b"ab").unwrap();
+    assert!(matches!(landing.finish_files(&[0, 1, 0]), Err(LandingError::Finished(0))));
+    assert_eq!(listing(dir.path()), ["set/", "set/a.partial", "set/b.partial"]);
+    landing.finish_files(&[1, 0]).unwrap();
+    landing.finish().unwrap();
+}
+
+#[test]
 fn finish_wants_every_file_and_ends_the_landing() {
     let dir = tempfile::tempdir().unwrap();
     let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"nil", 0)], &[]), REFUSE).unwrap();
