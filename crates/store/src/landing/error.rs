@@ -74,6 +74,9 @@ pub enum LandingError {
         /// The system's words.
         source: io::Error,
     },
+    /// The kernel lacks the call that keeps paths inside a directory.
+    #[error("this system has no openat2: Linux 5.6 or later is needed")]
+    KernelTooOld,
     /// Bytes for beyond the end of the data set.
     #[error("the range {0} ends beyond the data set")]
     OutOfRange(ByteRange),
@@ -108,6 +111,7 @@ impl LandingError {
     pub(super) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },
+            Errno::NOSYS => Self::KernelTooOld,
             _ => Self::Io { action, path, source: errno.into() },
         }
     }
