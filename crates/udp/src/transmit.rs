@@ -325,3 +325,6 @@ fn gather_datagram<'a>(
     pieces.push(&ZEROS[..usize::from(datagram.pad)]);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

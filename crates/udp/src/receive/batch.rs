@@ -52,6 +52,14 @@ pub(super) struct Work {
     pieces: Vec<Piece>,
 }
 
+#[cfg(test)]
+impl Work {
+    /// Whether the last delivery found every body in its place.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pieces.is_empty() && self.stash.is_empty()
+    }
+}
+
 /// An area of memory that bodies may lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Area {

@@ -1,1 +1,370 @@
+//! The predictive path against what was sent: whatever arrives, every byte that an endpoint places must end where it
+//! belongs, and nothing that was placed before may change.
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use inhaul_base::{ByteRange, RangeSet};
+use inhaul_transport::{Place, RxMessage, TxBatch};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{BodySource, Clock, Event, Interest, IoVecs, Offload, Poller, SocketOptions, Transmitter};
+
+const FLOW: FlowId = FlowId(1);
+const OTHER: FlowId = FlowId(2);
+const HEAD: usize = 8;
+const BODY: usize = 100;
+const SIZE: usize = 20_030;
+
+/// Byte `offset` of the flow's object.
+fn pattern(flow: FlowId, offset: u64) -> u8 {
+    ((offset * 31 + offset / 251 + u64::from(flow.0) * 101) % 256) as u8
+}
+
+/// A head of `len` bytes: its own length, the flow, and where the body belongs. Control has length 0.
+fn head(len: usize, flow: FlowId, offset: u64) -> Vec<u8> {
+    let mut head = vec![len as u8, flow.0 as u8, 0, 0];
+    head.extend_from_slice(&(offset as u32).to_le_bytes());
+    head.resize(len.max(head.len()), 0xEE);
+    head
+}
+
+fn datagram(head_len: usize, flow: FlowId, body: ByteRange) -> Vec<u8> {
+    let mut bytes = head(head_len, flow, body.start);
+    bytes.extend((body.start..body.end).map(|offset| pattern(flow, offset)));
+    bytes
+}
+
+/// The least of an endpoint: places what is not held yet.
+#[derive(Default)]
+struct Endpoint {
+    held: [RangeSet; 3],
+}
+
+impl Endpoint {
+    fn handle(&mut self, messages: &[RxMessage<'_>]) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for (message, shown) in messages.iter().enumerate() {
+            // Whether the last place may be made longer by the next datagram.
+            let mut open = false;
+            for k in 0..shown.datagrams() {
+                let head = shown.head(k);
+                let data = head.len() >= HEAD && head[0] > 0;
+                let head_len = head.first().map_or(0, |&n| usize::from(n));
+                if !data || shown.len_of(k) < head_len {
+                    open = false;
+                    continue;
+                }
+                let flow = FlowId(u32::from(head[1]));
+                let offset = u64::from(u32::from_le_bytes(head[4..8].try_into().unwrap()));
+                let body = ByteRange::at(offset, (shown.len_of(k) - head_len) as u64);
+                // Of what is new, the first stretch; a body that is new on both sides of a held stretch is rare.
+                let held = &mut self.held[flow.0 as usize];
+                let Some(&new) = held.gaps(body).first() else {
+                    open = false;
+                    continue;
+                };
+                held.insert(new);
+                let skip = head_len + (new.start - body.start) as usize;
+                match places.last_mut() {
+                    Some(last)
+                        if open
+                            && last.flow == flow
+                            && last.range.end == new.start
+                            && new.start == body.start
+                            && last.head_len == head_len as u32 =>
+                    {
+                        last.range.end = new.end;
+                    }
+                    _ => places.push(Place {
+                        flow,
+                        message: message as u32,
+                        first: k as u32,
+                        skip: skip as u32,
+                        head_len: head_len as u32,
+                        range: new,
+                    }),
+                }
+                open = new.end == body.end;
+            }
+        }
+        places
+    }
+}
+
+/// A message on its way in: equal datagrams, the last may be shorter.
+#[derive(Clone, Debug)]
+struct Sent {
+    segment: usize,
+    bytes: Vec<u8>,
+}
+
+fn sent(datagrams: &[Vec<u8>]) -> Sent {
+    Sent { segment: datagrams[0].len(), bytes: datagrams.concat() }
+}
+
+/// Does what the kernel does: scatters each message over its slices.
+fn scatter(queue: &mut VecDeque<Sent>, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) {
+    let mut start = 0;
+    for &end in ends {
+        let Some(message) = queue.pop_front() else { return };
+        let mut rest = &message.bytes[..];
+        for slice in &mut slices[start..end] {
+            let (now, later) = rest.split_at(rest.len().min(slice.len()));
+            slice[..now.len()].copy_from_slice(now);
+            rest = later;
+        }
+        start = end;
+        arrivals.push(Arrival {
+            from: SocketAddr::from(([192, 0, 2, 1], 7)),
+            len: message.bytes.len() - rest.len(),
+            segment: message.segment,
+            truncated: !rest.is_empty(),
+            drops: None,
+        });
+    }
+}
+
+/// What the network does with the next part of the run.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The next `n` datagrams come as one message.
+    Next(usize),
+    /// `n` datagrams are lost (and come again at the end).
+    Lose(usize),
+    /// `n` datagrams come again, from `back` datagrams ago.
+    Repeat { back: usize, n: usize },
+    /// `n` datagrams of an odd body length, over what is next.
+    Odd { n: usize, body: usize },
+    /// `n` control datagrams of `len` bytes each.
+    Control { n: usize, len: usize },
+    /// `n` datagrams of another flow, with a longer head and yet the same length.
+    Other(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1usize..64).prop_map(Step::Next),
+        2 => Just(Step::Next(44)),
+        2 => (1usize..20).prop_map(Step::Lose),
+        1 => (1usize..50, 1usize..30).prop_map(|(back, n)| Step::Repeat { back, n }),
+        1 => (1usize..30, 1usize..180).prop_map(|(n, body)| Step::Odd { n, body }),
+        2 => (1usize..5, 1usize..200).prop_map(|(n, len)| Step::Control { n, len }),
+        1 => (1usize..30).prop_map(Step::Other),
+    ]
+}
+
+/// Turns steps into messages; everything that was lost or left out follows at the end, so that the object is complete.
+fn messages(steps: &[Step]) -> Vec<Sent> {
+    let run = |start: u64, n: usize, body: usize| -> Option<Sent> {
+        let bodies = (0..n as u64).map(|k| ByteRange::at(start + k * body as u64, body as u64));
+        let bodies = bodies.map(|b| b.intersection(ByteRange::new(0, SIZE as u64))).filter(|b| !b.is_empty());
+        let datagrams: Vec<_> = bodies.map(|b| datagram(HEAD, FLOW, b)).collect();
+        (!datagrams.is_empty()).then(|| sent(&datagrams))
+    };
+    let (mut all, mut at, mut other) = (Vec::new(), 0u64, 0u64);
+    for &step in steps {
+        match step {
+            Step::Next(n) => {
+                all.extend(run(at, n, BODY));
+                at += (n * BODY) as u64;
+            }
+            Step::Lose(n) => at += (n * BODY) as u64,
+            Step::Repeat { back, n } => all.extend(run(at.saturating_sub((back * BODY) as u64), n, BODY)),
+            Step::Odd { n, body } => all.extend(run(at, n, body)),
+            Step::Control { n, len } => {
+                let datagram: Vec<u8> = std::iter::once(0).chain((1..len).map(|k| k as u8)).collect();
+                all.push(sent(&vec![datagram; n]));
+            }
+            Step::Other(n) => {
+                let bodies = (0..n as u64).map(|k| ByteRange::at(other + k * 96, 96));
+                all.push(sent(&bodies.map(|body| datagram(HEAD + 4, OTHER, body)).collect::<Vec<_>>()));
+                other += n as u64 * 96;
+            }
+        }
+    }
+    all.extend((0..SIZE as u64).step_by(40 * BODY).filter_map(|start| run(start, 40, BODY)));
+    all
+}
+
+/// Where the next bytes of the object are missing: a stretch of at most `len`.
+fn next_gap(held: &RangeSet, len: usize) -> Option<ByteRange> {
+    let gap = *held.gaps(ByteRange::new(0, SIZE as u64)).first()?;
+    Some(ByteRange::new(gap.start, gap.end.min(gap.start + len as u64)))
+}
+
+fn check(object: &[u8], flow: FlowId, held: &RangeSet) -> Result<(), TestCaseError> {
+    for range in held.iter() {
+        for offset in range.start..range.end {
+            prop_assert_eq!(object[offset as usize], pattern(flow, offset), "flow {} byte {}", flow.0, offset);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn receive_into_and_deliver_bring_every_byte_to_its_place(
+        steps in prop::collection::vec(step(), 1..40),
+        depth in 1usize..9,
+        calls in prop::collection::vec((1usize..9, 1usize..16_000, any::<bool>()), 1..12),
+    ) {
+        let mut receiver = Receiver::with_memory(depth, MESSAGE_BYTES);
+        let mut endpoint = Endpoint::default();
+        let mut objects = [vec![0; 0], vec![0; SIZE + 64], vec![0; 1 << 18]];
+        let mut queue: VecDeque<Sent> = messages(&steps).into();
+        let mut calls = calls.iter().cycle();
+        while !queue.is_empty() {
+            let &(at_once, window_len, predict) = calls.next().unwrap();
+            let gap = next_gap(&endpoint.held[1], window_len).filter(|_| predict);
+            let mut memory = gap.map(|gap| objects[1][gap.start as usize..gap.end as usize].to_vec());
+            let window = gap.zip(memory.as_mut()).map(|(range, memory)| Window {
+                flow: FLOW,
+                expected: Expected { head_len: HEAD, body_len: BODY, range },
+                memory,
+            });
+            let batch = receiver
+                .receive_by(window, |slices, ends, arrivals| {
+                    scatter(&mut queue, slices, &ends[..ends.len().min(at_once)], arrivals);
+                    Ok(())
+                })
+                .unwrap();
+            let places = endpoint.handle(batch.messages());
+            let mut writes = Vec::new();
+            batch
+                .deliver(&places, |delivery| {
+                    let bytes: Vec<u8> = delivery.bodies.iter().flat_map(|body| body.iter().copied()).collect();
+                    writes.push((delivery.flow, delivery.range, bytes));
+                    Ok::<(), ()>(())
+                })
+                .unwrap();
+            if let Some((gap, memory)) = gap.zip(memory) {
+                objects[1][gap.start as usize..gap.end as usize].copy_from_slice(&memory);
+            }
+            for (flow, range, bytes) in writes {
+                prop_assert_eq!(range.len(), bytes.len() as u64);
+                prop_assert!(flow != FLOW || gap.is_none_or(|gap| gap.intersection(range).is_empty()));
+                objects[flow.0 as usize][range.start as usize..range.end as usize].copy_from_slice(&bytes);
+            }
+            check(&objects[1], FLOW, &endpoint.held[1])?;
+        }
+        prop_assert_eq!(endpoint.held[1].covered(), SIZE as u64);
+        check(&objects[2], OTHER, &endpoint.held[2])?;
+    }
+}
+
+#[test]
+fn receive_into_moves_nothing_when_the_guess_is_right() {
+    let mut receiver = Receiver::with_memory(4, MESSAGE_BYTES);
+    let mut endpoint = Endpoint::default();
+    let mut object = vec![0; SIZE];
+    // Five messages of 41 datagrams; the last ends with the short end of the object.
+    let mut queue: VecDeque<Sent> = messages(&[Step::Next(41); 5]).into();
+    while let Some(gap) = next_gap(&endpoint.held[1], SIZE) {
+        let memory = &mut object[gap.start as usize..];
+        let window = Window { flow: FLOW, expected: Expected { head_len: HEAD, body_len: BODY, range: gap }, memory };
+        let fill = |slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>| {
+            scatter(&mut queue, slices, ends, arrivals);
+            Ok(())
+        };
+        let batch = receiver.receive_by(Some(window), fill).unwrap();
+        let places = endpoint.handle(batch.messages());
+        batch.deliver(&places, |_| Err(())).unwrap();
+        assert!(receiver.work.is_idle(), "bytes were moved");
+    }
+    check(&object, FLOW, &endpoint.held[1]).unwrap();
+}
+
+#[test]
+fn receive_by_drops_what_was_truncated() {
+    let mut receiver = Receiver::with_memory(2, 10);
+    let long = sent(&[datagram(HEAD, FLOW, ByteRange::new(0, 3))]);
+    let mut queue = VecDeque::from([long.clone(), sent(&[vec![0, 1, 2]])]);
+    for expected in [&[][..], &[3]] {
+        let fill = |slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>| {
+            scatter(&mut queue, slices, &ends[..1], arrivals);
+            Ok(())
+        };
+        let batch = receiver.receive_by(None, fill).unwrap();
+        assert_eq!(batch.messages().iter().map(|m| m.total_len).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn learn_counts_drops_across_the_wrap_of_the_kernels_counter() {
+    let mut receiver = Receiver::with_memory(2, 10);
+    for drops in [u32::MAX - 1, 3] {
+        receiver.arrivals = vec![Arrival {
+            from: SocketAddr::from(([192, 0, 2, 1], 7)),
+            len: 1,
+            segment: 1,
+            truncated: false,
+            drops: Some(drops),
+        }];
+        receiver.learn(None);
+    }
+    assert_eq!(receiver.kernel_drops(), u64::from(u32::MAX) + 4);
+}
+
+/// An object in memory.
+struct Memory(Vec<u8>);
+
+impl BodySource for Memory {
+    fn body<'a>(&'a self, _flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
+        out.push(&self.0[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+}
+
+/// Sends the object over real sockets and receives it by prediction, in bursts that the receive buffer holds.
+fn haul(address: &str, offload: Offload, body: usize) {
+    let options = SocketOptions { offload, ..Default::default() };
+    let receiving = Socket::bind(address.parse().unwrap(), &options).unwrap();
+    let sending = Socket::bind(address.parse().unwrap(), &options).unwrap();
+    let size = 300 * body + 37;
+    let source = Memory((0..size as u64).map(|offset| pattern(FLOW, offset)).collect());
+    let mut object = vec![0u8; size];
+    let mut batch = TxBatch::default();
+    let mut transmitter = Transmitter::new(&sending);
+    let mut receiver = Receiver::new(&receiving, HEAD + body);
+    let mut endpoint = Endpoint::default();
+    let (clock, mut poller, mut events) = (Clock::start(), Poller::new().unwrap(), Vec::<Event>::new());
+    poller.add(&receiving, 0, Interest::Read).unwrap();
+    let deadline = clock.now() + inhaul_base::Span::from_secs(20);
+
+    let mut bodies = (0..size).step_by(body).map(|at| ByteRange::new(at as u64, (at + body).min(size) as u64));
+    let mut asked = 0;
+    while endpoint.held[1].covered() < size as u64 {
+        assert!(clock.now() < deadline, "only {} of {size} bytes came", endpoint.held[1].covered());
+        if endpoint.held[1].covered() == asked {
+            for range in bodies.by_ref().take(50) {
+                batch.push(FLOW, receiving.local_address(), &head(HEAD, FLOW, range.start), range, 0);
+                asked = range.end;
+            }
+            assert!(transmitter.transmit(&sending, &mut batch, &source).unwrap());
+        }
+        poller.wait_until(clock, deadline, &mut events).unwrap();
+        let first = endpoint.held[1].covered();
+        let expected = Expected { head_len: HEAD, body_len: body, range: ByteRange::new(first, size as u64) };
+        let window = Window { flow: FLOW, expected, memory: &mut object[first as usize..] };
+        let batch = receiver.receive_into(&receiving, window).unwrap();
+        assert!(batch.messages().iter().all(|message| message.from == sending.local_address()));
+        let places = endpoint.handle(batch.messages());
+        batch.deliver(&places, |delivery| Err(delivery.range)).unwrap();
+    }
+    assert!(object == source.0);
+}
+
+#[test]
+fn sockets_haul_an_object_over_ipv4_and_ipv6_with_and_without_offloads() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        for offload in [Offload::Auto, Offload::Off] {
+            for body in [1_400, 8_900] {
+                haul(address, offload, body);
+            }
+        }
+    }
+}
