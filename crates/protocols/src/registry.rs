@@ -3,7 +3,7 @@
 use inhaul_transport::Protocol;
 
 /// All protocols, the default first.
-pub const PROTOCOLS: &[Protocol] = &[];
+pub const PROTOCOLS: &[Protocol] = &[crate::gtp::PROTOCOL];
 
 /// The protocol of that name.
 pub fn find(name: &str) -> Option<&'static Protocol> {

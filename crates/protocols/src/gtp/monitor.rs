@@ -1,0 +1,385 @@
+//! SingleFlowMonitor: what one flow received and lost (gtp-2004 3.2), its RTT, its standing queue, and what its bursts say
+//! of the path's capacity.
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::kit::{RttEstimator, WindowedMin};
+
+/// The least one-way delay is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
+const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
+/// A burst of fewer packets says too little of the path.
+const TRAIN_PACKETS_MIN: u64 = 8;
+/// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
+const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
+/// How many bursts the capacity of the path is the median of.
+const TRAINS: usize = 15;
+/// A gap is lost when it does not fill within this part of the RTT ...
+const REORDER_RTT_PART: u64 = 8;
+/// ... but not before this, nor later than a whole RTT.
+const REORDER_MIN: Span = Span::from_micros(500);
+/// The received rate that people see is the mean over so long.
+const DISPLAY_WINDOW: Span = Span::from_millis(250);
+
+/// Data packets that came in one after the other, in order, at the same moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// How many packets.
+    pub packets: u64,
+    /// Their length with all headers from IP up, in bytes.
+    pub wire_bytes: u64,
+    /// The sender's clock in the first packet, in nanoseconds.
+    pub sent: u64,
+    /// The rate they were sent at, by its epoch.
+    pub epoch: u16,
+}
+
+/// What the monitor saw over a central interval, of packets sent at the rate in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Rate received (r_curr), headers included.
+    pub received: Bitrate,
+    /// Part of the packets that was lost (loss_i).
+    pub loss: f64,
+    /// The least queueing delay: a queue that stood through the whole interval.
+    pub queue: Span,
+    /// Packets received and lost.
+    pub packets: u64,
+}
+
+/// What a burst that left back to back looked like on arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dispersion {
+    /// The rate at which its packets came.
+    pub own: Bitrate,
+    /// The rate at which all of the receiver's flows together came during that time.
+    pub all_flows: Bitrate,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    sent: u64,
+    packets: u64,
+    first_at: Time,
+    last_at: Time,
+    bytes_after_first: u64,
+    all_at_first: u64,
+    all_at_last: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    received: u64,
+    lost: u64,
+    wire_bytes: u64,
+    first_at: Option<Time>,
+    first_wire: u64,
+    last_at: Time,
+    delay_min: Option<i64>,
+}
+
+/// Measures one flow.
+#[derive(Debug)]
+pub struct SingleFlowMonitor {
+    epoch: u16,
+    interval: Tally,
+    rtt_received: u64,
+    rtt_lost: u64,
+    rtt: RttEstimator,
+    base_delay: WindowedMin,
+    reordering: Span,
+    train: Option<Train>,
+    dispersions: [Dispersion; TRAINS],
+    dispersions_seen: usize,
+    display: (Time, u64, Bitrate),
+    /// Packets received since the start.
+    pub received_packets: u64,
+    /// Packets lost since the start.
+    pub lost_packets: u64,
+    /// Bytes received since the start, headers included.
+    pub wire_bytes: u64,
+}
+
+impl SingleFlowMonitor {
+    /// A monitor that has seen nothing.
+    pub fn new(now: Time) -> Self {
+        Self {
+            epoch: 0,
+            interval: Tally::default(),
+            rtt_received: 0,
+            rtt_lost: 0,
+            rtt: RttEstimator::default(),
+            base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
+            reordering: Span::ZERO,
+            train: None,
+            dispersions: [Dispersion::default(); TRAINS],
+            dispersions_seen: 0,
+            display: (now, 0, Bitrate::ZERO),
+            received_packets: 0,
+            lost_packets: 0,
+            wire_bytes: 0,
+        }
+    }
+
+    /// The rate has changed: from here on only packets of `epoch` are judged.
+    pub fn begin_epoch(&mut self, epoch: u16) {
+        self.epoch = epoch;
+        self.interval = Tally::default();
+    }
+
+    /// Packets came in. `all_wire_bytes` counts what all of the receiver's flows have received, this run included.
+    pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
+        self.received_packets += run.packets;
+        self.wire_bytes += run.wire_bytes;
+        self.rtt_received += run.packets;
+        // The two clocks have unknown origins; only differences between delays mean anything.
+        let delay = now.as_nanos().wrapping_sub(run.sent) as i64;
+        self.base_delay.sample(now, delay);
+        if run.epoch == self.epoch {
+            let tally = &mut self.interval;
+            tally.received += run.packets;
+            tally.wire_bytes += run.wire_bytes;
+            if tally.first_at.is_none() {
+                tally.first_at = Some(now);
+                tally.first_wire = run.wire_bytes;
+            }
+            tally.last_at = now;
+            tally.delay_min = Some(tally.delay_min.map_or(delay, |least| least.min(delay)));
+        }
+        self.follow_train(now, run, all_wire_bytes);
+    }
+
+    /// Packets of the rate in force were found lost.
+    pub fn on_loss(&mut self, packets: u64) {
+        self.lost_packets += packets;
+        self.rtt_lost += packets;
+        self.interval.lost += packets;
+    }
+
+    /// A packet filled a gap after so long: gaps must be given at least that time.
+    pub fn on_reordering(&mut self, late_by: Span) {
+        self.reordering = self.reordering.max(late_by + late_by / 4);
+    }
+
+    /// A packet came that had been given up as lost: it was reordered by more than the window.
+    pub fn on_spurious_loss(&mut self) {
+        self.reordering = (self.reordering * 2).max(self.reorder_window() * 2);
+        self.lost_packets = self.lost_packets.saturating_sub(1);
+    }
+
+    /// A probe came back.
+    pub fn on_rtt(&mut self, rtt: Span) {
+        self.rtt.sample(rtt);
+    }
+
+    /// The round-trip time.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// How long a gap may stay open before it counts as lost.
+    pub fn reorder_window(&self) -> Span {
+        let rtt = self.rtt.smoothed().unwrap_or(Span::from_millis(100));
+        (rtt / REORDER_RTT_PART).max(self.reordering).min(rtt).max(REORDER_MIN)
+    }
+
+    /// Loss ratio since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
+    pub fn take_rtt_loss(&mut self) -> Option<f64> {
+        let packets = self.rtt_received + self.rtt_lost;
+        let loss = (packets > 0).then(|| self.rtt_lost as f64 / packets as f64);
+        (self.rtt_received, self.rtt_lost) = (0, 0);
+        loss
+    }
+
+    /// The central interval that ends now. `None`, and the interval goes on, while too little has come at the rate in force.
+    pub fn take_interval(&mut self, now: Time) -> Option<Interval> {
+        let tally = self.interval;
+        let first_at = tally.first_at?;
+        let span = tally.last_at.since(first_at);
+        let rtt = self.rtt.smoothed()?;
+        if tally.received < 4 || now.since(first_at) < rtt / 2 {
+            return None;
+        }
+        // Silence at the end counts, beyond the gap that pacing leaves between bursts.
+        let silence = now.since(tally.last_at).saturating_sub(span / 4 + Span::from_millis(1));
+        self.interval = Tally::default();
+        Some(Interval {
+            received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
+            loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
+            queue: self.queue_above_base(tally.delay_min),
+            packets: tally.received + tally.lost,
+        })
+    }
+
+    /// The standing queue of the interval so far.
+    pub fn standing_queue(&self) -> Span {
+        self.queue_above_base(self.interval.delay_min)
+    }
+
+    fn queue_above_base(&self, delay: Option<i64>) -> Span {
+        let above = delay.zip(self.base_delay.get()).map_or(0, |(delay, base)| delay.saturating_sub(base));
+        Span::from_nanos(u64::try_from(above).unwrap_or(0))
+    }
+
+    fn follow_train(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
+        if let Some(train) = &mut self.train
+            && train.sent == run.sent
+        {
+            train.packets += run.packets;
+            train.last_at = now;
+            train.bytes_after_first += run.wire_bytes;
+            train.all_at_last = all_wire_bytes;
+            return;
+        }
+        self.end_train();
+        self.train = Some(Train {
+            sent: run.sent,
+            packets: run.packets,
+            first_at: now,
+            last_at: now,
+            bytes_after_first: 0,
+            all_at_first: all_wire_bytes,
+            all_at_last: all_wire_bytes,
+        });
+    }
+
+    /// Turns the burst that was followed into a sample of the path's capacity, if it says anything.
+    pub fn end_train(&mut self) {
+        let Some(train) = self.train.take() else { return };
+        let span = train.last_at.since(train.first_at);
+        if train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
+            self.dispersions[self.dispersions_seen % TRAINS] = Dispersion {
+                own: Bitrate::of(train.bytes_after_first, span),
+                all_flows: Bitrate::of(train.all_at_last - train.all_at_first, span),
+            };
+            self.dispersions_seen += 1;
+        }
+    }
+
+    /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses it.
+    /// `None` when bursts say nothing: too short, or handed over by the host all at once.
+    pub fn dispersion(&self) -> Option<Dispersion> {
+        let mut seen = self.dispersions;
+        let seen = &mut seen[..self.dispersions_seen.min(TRAINS)];
+        if seen.is_empty() {
+            return None;
+        }
+        let middle = seen.len() / 2;
+        seen.sort_unstable_by_key(|d| d.own);
+        let own = seen[middle].own;
+        seen.sort_unstable_by_key(|d| d.all_flows);
+        Some(Dispersion { own, all_flows: seen[middle].all_flows })
+    }
+
+    /// Forgets the bursts so far.
+    pub fn forget_dispersions(&mut self) {
+        self.train = None;
+        self.dispersions_seen = 0;
+    }
+
+    /// Received rate for people: the mean over the last quarter of a second or so.
+    pub fn display_rate(&self) -> Bitrate {
+        self.display.2
+    }
+
+    /// Brings the rate for people up to date; call it a few times a second.
+    pub fn refresh_display(&mut self, now: Time) {
+        let (since, bytes, _) = self.display;
+        if now.since(since) >= DISPLAY_WINDOW {
+            self.display = (now, self.wire_bytes, Bitrate::of(self.wire_bytes - bytes, now.since(since)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1_000)
+    }
+
+    fn run(sent_micros: u64, epoch: u16) -> Run {
+        Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch }
+    }
+
+    /// One packet each `gap_micros`, sent `delay_micros` before it arrives.
+    fn feed(m: &mut SingleFlowMonitor, from: u64, count: u32, gap_micros: u64, delay_micros: u64, epoch: u16) {
+        for k in 0..count {
+            let now = from + u64::from(k) * gap_micros;
+            m.on_data(at(now), run(now.wrapping_sub(delay_micros), epoch), 0);
+        }
+    }
+
+    fn monitor() -> SingleFlowMonitor {
+        let mut m = SingleFlowMonitor::new(Time::ZERO);
+        m.on_rtt(Span::from_millis(20));
+        m
+    }
+
+    #[test]
+    fn take_interval_measures_rate_loss_and_standing_queue() {
+        let mut m = monitor();
+        feed(&mut m, 50_000, 1, 12, 10_000, 9); // an empty queue once, in an older epoch
+        feed(&mut m, 100_000, 1_000, 120, 12_000, 0);
+        m.on_loss(10);
+        let interval = m.take_interval(at(220_000)).unwrap();
+        assert_eq!(interval.received, Bitrate::from_mbps(100));
+        assert!((interval.loss - 10.0 / 1010.0).abs() < 1e-9);
+        assert_eq!(interval.queue, Span::from_millis(2));
+        assert_eq!(m.take_interval(at(220_000)), None);
+    }
+
+    #[test]
+    fn take_interval_judges_only_packets_of_the_rate_in_force() {
+        let mut m = monitor();
+        feed(&mut m, 0, 1_000, 12, 10_000, 0);
+        m.begin_epoch(1);
+        feed(&mut m, 12_000, 1_000, 12, 10_000, 0);
+        assert_eq!(m.take_interval(at(24_000)), None);
+        feed(&mut m, 24_000, 1_000, 24, 10_000, 1);
+        assert_eq!(m.take_interval(at(48_000)).unwrap().received, Bitrate::from_mbps(500));
+    }
+
+    #[test]
+    fn take_interval_counts_silence_at_the_end() {
+        let mut m = monitor();
+        feed(&mut m, 0, 1_001, 100, 10_000, 0);
+        let rate = m.take_interval(at(326_000)).unwrap().received;
+        assert_eq!(rate, Bitrate::of(1_500_000, Span::from_millis(100 + 200)));
+    }
+
+    #[test]
+    fn dispersion_is_the_rate_at_which_a_burst_came() {
+        let mut m = monitor();
+        for k in 0..20u64 {
+            m.on_data(at(1_000 + k * 12), run(5, 0), k * 3_000);
+        }
+        assert_eq!(m.dispersion(), None);
+        m.end_train();
+        let seen = m.dispersion().unwrap();
+        assert_eq!((seen.own, seen.all_flows), (Bitrate::from_gbps(1), Bitrate::from_gbps(2)));
+    }
+
+    #[test]
+    fn dispersion_ignores_short_bursts_and_those_handed_over_at_once() {
+        let mut m = monitor();
+        feed(&mut m, 0, 7, 12, 0, 0);
+        m.end_train();
+        for _ in 0..44 {
+            m.on_data(at(90), run(5, 0), 0);
+        }
+        m.end_train();
+        assert_eq!(m.dispersion(), None);
+    }
+
+    #[test]
+    fn reorder_window_adapts_and_stays_within_an_rtt() {
+        let mut m = monitor();
+        assert_eq!(m.reorder_window(), Span::from_micros(2_500));
+        m.on_reordering(Span::from_millis(4));
+        assert_eq!(m.reorder_window(), Span::from_millis(5));
+        for _ in 0..10 {
+            m.on_spurious_loss();
+        }
+        assert_eq!(m.reorder_window(), Span::from_millis(20));
+    }
+}

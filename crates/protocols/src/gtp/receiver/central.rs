@@ -1,0 +1,347 @@
+//! Control across flows, once per central interval: estimates, max-min fair targets, transitions (gtp-2004 4.2 to 4.4), and
+//! the search for capacities that nobody has told (PROTOCOL.md 7).
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::FlowId;
+use inhaul_transport::kit::max_min;
+
+use super::Control;
+use super::flow::{Flow, Phase, RATE_MAX};
+use crate::gtp::wire;
+use crate::gtp::{CapacitySearch, Interval, IntervalSample};
+
+/// gtp-2004 4.2: "by default, we set it as three RTTmax".
+const INTERVAL_RTTS: u64 = 3;
+/// But not shorter than this: below it there is too little to measure.
+const INTERVAL_MIN: Span = Span::from_millis(20);
+/// gtp-2004 4.2: a rate has been achieved when this part of it was.
+const ACHIEVED: f64 = 0.95;
+/// A target binds when it is this close to the bound.
+const BINDS: f64 = 0.99;
+/// Targets that move by less than this part are left alone.
+const TARGET_CHANGE: f64 = 0.001;
+/// gtp-2004 4.2: loss ratio above which the estimate falls.
+const LOSS_THRESHOLD: f64 = 0.005;
+/// A queue that stands through an interval and is longer than this means that the capacity is used up.
+const QUEUE_THRESHOLD: Span = Span::from_millis(1);
+/// Congestion that at least so much of the traffic sees is the receiver's own.
+const SHARED_PART: f64 = 0.6;
+/// A loss ratio this high in one RTT is not left for the end of the interval.
+const ALARM_LOSS: f64 = 0.02;
+/// Packets of the first burst that measures a path, and of the longest.
+const TRAIN_BLOCKS: u64 = 32;
+const TRAIN_BYTES_MAX: u64 = 256 * 1024;
+/// A burst that comes in less time than this was too short to measure the path.
+const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
+/// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
+const RAMP_PART: f64 = 0.5;
+const START_PART: f64 = 0.95;
+/// What bursts show of the receiver's capacity counts when it is this much above the estimate, and then this part of it.
+const EVIDENCE_MIN: f64 = 1.2;
+const EVIDENCE_PART: f64 = 0.9;
+/// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
+const LIMITED_STEP: f64 = 1.02;
+/// The ambient loss ratio is forgiven with this much on top.
+const AMBIENT_SLACK: f64 = 1.3;
+
+/// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AmbientLoss {
+    ratio: f64,
+    last: Option<(f64, Bitrate)>,
+}
+
+impl AmbientLoss {
+    /// The part of a loss ratio that the rate is to blame for.
+    pub(super) fn excess(&self, loss: f64) -> f64 {
+        (loss - AMBIENT_SLACK * self.ratio).max(0.0)
+    }
+
+    /// An interval with a loss ratio and no queue, at a total rate.
+    fn learn(&mut self, loss: f64, rate: Bitrate) {
+        if loss < self.ratio {
+            self.ratio = loss;
+        } else if let Some((before, at)) = self.last
+            && rate < at.mul_f64(BINDS)
+            && loss > before / 2.0
+        {
+            self.ratio += (loss - self.ratio) / 2.0;
+        }
+        self.last = (loss >= LOSS_THRESHOLD).then_some((loss, rate));
+    }
+}
+
+/// The central control of a receiver.
+#[derive(Debug)]
+pub(super) struct Central {
+    control: Control,
+    given: Option<Bitrate>,
+    access: CapacitySearch,
+    due: Option<Time>,
+    /// Rates of the flows that ended since the last interval (C_l).
+    left: Bitrate,
+    retimed: Vec<FlowId>,
+}
+
+impl Central {
+    pub(super) fn new(control: Control, given: Option<Bitrate>) -> Self {
+        Self { control, given, access: CapacitySearch::default(), due: None, left: Bitrate::ZERO, retimed: Vec::new() }
+    }
+
+    /// C_r: what was given, or less if less was found.
+    pub(super) fn capacity(&self) -> Option<Bitrate> {
+        self.given.into_iter().chain(self.access.estimate()).min()
+    }
+
+    /// When the central interval ends.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Flows whose timers have changed.
+    pub(super) fn take_retimed(&mut self) -> Vec<FlowId> {
+        std::mem::take(&mut self.retimed)
+    }
+
+    // --- Transitions ------------------------------------------------------------------------------------------------
+
+    /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to say.
+    pub(super) fn on_open(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut BTreeMap<FlowId, Flow>,
+    ) -> Option<wire::Control> {
+        let flow = flows.get_mut(&id)?;
+        let bound = flow.known_bound();
+        let train = TRAIN_BLOCKS * (u64::from(flow.block) + flow.overhead());
+        let slow = self.capacity().map_or(bound, |c| c.min(bound)) < Bitrate::of(train, Span::from_millis(50));
+        if self.control == Control::Discover && !slow {
+            flow.phase = Phase::Train { blocks: TRAIN_BLOCKS, round: 0 };
+            flow.monitor.forget_dispersions();
+            return Some(flow.tell_rate(RATE_MAX, true));
+        }
+        // gtp-2004 4.4: a new flow's estimate is what is known to bound it.
+        flow.phase = Phase::Steady;
+        flow.estimate = bound;
+        if self.control == Control::Discover {
+            flow.path.seed(bound.min(self.capacity().unwrap_or(RATE_MAX)));
+        }
+        self.schedule(now, flows);
+        None
+    }
+
+    /// A burst that measures the path has come. Returns the message for another one if this one was too short to tell.
+    pub(super) fn on_train(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut BTreeMap<FlowId, Flow>,
+    ) -> Option<wire::Control> {
+        let flow = flows.get_mut(&id)?;
+        let Phase::Train { blocks, round } = flow.phase else { return None };
+        flow.monitor.end_train();
+        let seen = flow.monitor.dispersion();
+        let packet = u64::from(flow.block) + flow.overhead();
+        let longest = (TRAIN_BYTES_MAX / packet).max(TRAIN_BLOCKS);
+        if seen.is_none() && blocks < longest {
+            flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), round: round + 1 };
+            return Some(flow.tell_rate(RATE_MAX, true));
+        }
+        // A burst that the host handed over all at once says that the path is at least this fast.
+        let guess = seen.map_or(Bitrate::of(blocks * packet, TRAIN_SPAN_MIN), |d| d.own);
+        self.know_access(id, guess, flows);
+        if let Some(seen) = seen {
+            self.access_evidence(seen.all_flows);
+        }
+        let flow = flows.get_mut(&id)?;
+        flow.estimate = guess.mul_f64(RAMP_PART).min(flow.known_bound());
+        flow.phase = Phase::Ramp { guess, until: Time::FAR_FUTURE };
+        flow.monitor.forget_dispersions();
+        self.schedule(now, flows);
+        None
+    }
+
+    /// With the second flow it matters what the receiver itself can take: as far as is known, what one flow could have.
+    fn know_access(&mut self, id: FlowId, guess: Bitrate, flows: &BTreeMap<FlowId, Flow>) {
+        if self.access.estimate().is_some() {
+            return;
+        }
+        let others = || flows.iter().filter(|(other, flow)| **other != id && flow.is_running()).map(|(_, flow)| flow);
+        if let Some(steady) = others().filter(|f| f.phase == Phase::Steady).max_by_key(|f| f.path.estimate()) {
+            self.access = steady.path;
+        } else if let Some(best) = others().map(|f| f.estimate.mul_f64(1.0 / RAMP_PART)).max() {
+            self.access.seed(best.max(guess).mul_f64(START_PART));
+        }
+    }
+
+    fn access_evidence(&mut self, rate: Bitrate) {
+        if self.access.estimate().is_some_and(|known| rate > known.mul_f64(EVIDENCE_MIN)) {
+            self.access.on_evidence(rate.mul_f64(EVIDENCE_PART));
+        }
+    }
+
+    /// Half the guess has been tried for an RTT, if the flow is at that point: what became of it?
+    pub(super) fn on_ramp(&mut self, now: Time, id: FlowId, flows: &mut BTreeMap<FlowId, Flow>) {
+        let Some(flow) = flows.get_mut(&id) else { return };
+        let Phase::Ramp { guess, until } = flow.phase else { return };
+        if until > now {
+            return;
+        }
+        let bursts = flow.monitor.dispersion().map_or(guess, |d| d.own);
+        let start = match flow.monitor.take_interval(now) {
+            Some(tried) if tried.received < flow.told_rate.mul_f64(0.9) => tried.received.mul_f64(LIMITED_STEP),
+            _ => bursts.mul_f64(START_PART),
+        };
+        flow.path.seed(start);
+        flow.estimate = start.min(flow.known_bound());
+        flow.phase = Phase::Steady;
+        self.schedule(now, flows);
+    }
+
+    /// A flow has ended. Its share goes to the others (gtp-2004 4.4) at the end of the interval; when rates are ours to
+    /// find, at once: nothing of it is on its way any more, because the receiver had all that it asked for.
+    pub(super) fn on_leave(&mut self, now: Time, flow: &Flow) {
+        if flow.is_running() {
+            self.left = self.left.saturating_add(flow.controller.target());
+            if self.control == Control::Discover {
+                self.due = Some(now);
+            }
+        }
+    }
+
+    /// A sender has told a new limit.
+    pub(super) fn on_limit(&mut self, now: Time, flow: &mut Flow) {
+        flow.estimate = flow.estimate.min(flow.known_bound());
+        if flow.is_running() {
+            self.due = Some(now);
+        }
+    }
+
+    /// The user has told a new C_r.
+    pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+        self.given = given;
+        self.schedule(now, flows);
+    }
+
+    /// A flow's loss ratio over an RTT: a high one is acted on before the interval ends.
+    pub(super) fn on_rtt_loss(&mut self, now: Time, loss: f64) {
+        if self.control == Control::Discover && loss >= ALARM_LOSS && self.due.is_some() {
+            self.due = Some(now);
+        }
+    }
+
+    // --- The central interval ---------------------------------------------------------------------------------------
+
+    pub(super) fn on_timeout(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        match self.control {
+            Control::Paper => Self::estimate_by_paper(now, flows),
+            Control::Discover => self.discover(now, flows),
+        }
+        self.redistribute(flows);
+        self.schedule(now, flows);
+    }
+
+    /// gtp-2004 4.2.
+    fn estimate_by_paper(now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+        for flow in flows.values_mut().filter(|f| f.phase == Phase::Steady) {
+            let Some(seen) = flow.monitor.take_interval(now) else { continue };
+            let sample = IntervalSample { received: seen.received, loss: seen.loss };
+            flow.estimate = flow.estimator.on_interval(sample, flow.controller.target(), flow.known_bound());
+        }
+    }
+
+    /// gtp-2004 4.4: the rates of the flows that ended go to the others in proportion to their estimates.
+    fn redistribute(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
+        let left = std::mem::take(&mut self.left).as_f64();
+        let total: f64 = flows.values().filter(|f| f.is_running()).map(|f| f.estimate.as_f64()).sum();
+        if left > 0.0 && total > 0.0 {
+            for flow in flows.values_mut().filter(|f| f.is_running()) {
+                flow.estimate = flow.estimate.mul_f64(1.0 + left / total).min(flow.known_bound());
+            }
+        }
+    }
+
+    /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
+    fn discover(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+        let running = flows.values().filter(|f| f.is_running()).count();
+        let mut seen: Vec<(FlowId, Interval, bool)> = Vec::new();
+        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.phase == Phase::Steady) {
+            let Some(interval) = flow.monitor.take_interval(now) else { continue };
+            let queued = interval.queue > QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)));
+            if !queued {
+                flow.ambient.learn(interval.loss, interval.received);
+            }
+            let lossy = flow.ambient.excess(interval.loss) >= LOSS_THRESHOLD;
+            seen.push((id, interval, queued || lossy));
+        }
+        let sum = |only_congested: bool| {
+            let of = seen.iter().filter(|s| s.2 || !only_congested).map(|s| s.1.received);
+            of.fold(Bitrate::ZERO, Bitrate::saturating_add)
+        };
+        let (total, congested) = (sum(false), sum(true));
+        let shared = seen.iter().filter(|s| s.2).count() > 1 && congested >= total.mul_f64(SHARED_PART);
+        if shared {
+            if seen.len() == running {
+                self.access.on_congestion(total);
+            }
+        } else if congested == Bitrate::ZERO && seen.len() == running {
+            self.grow_access(total, flows);
+        }
+        for (id, interval, congested) in seen {
+            let Some(flow) = flows.get_mut(&id) else { continue };
+            if congested && !shared {
+                flow.path.on_congestion(interval.received);
+            } else if !congested {
+                Self::grow_path(flow, interval);
+            }
+            flow.estimate = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
+        }
+    }
+
+    fn grow_access(&mut self, total: Bitrate, flows: &BTreeMap<FlowId, Flow>) {
+        let running = || flows.values().filter(|f| f.is_running());
+        let targets = running().map(|f| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
+        let binds = self.access.estimate().is_some_and(|c| targets >= c.mul_f64(BINDS));
+        if binds && total >= targets.mul_f64(ACHIEVED) {
+            let shown = running().filter_map(|f| f.monitor.dispersion()).map(|d| d.all_flows).max();
+            self.access.on_success();
+            self.access_evidence(shown.unwrap_or(Bitrate::ZERO));
+        }
+    }
+
+    fn grow_path(flow: &mut Flow, interval: Interval) {
+        let target = flow.controller.target();
+        let Some(estimate) = flow.path.estimate() else { return };
+        if interval.received < target.mul_f64(ACHIEVED * (1.0 - interval.loss)) {
+            // The sender gives less than it may: leave the rest to others, but follow it when it can give more.
+            flow.path.on_limited(interval.received.mul_f64(LIMITED_STEP));
+        } else if target >= estimate.mul_f64(BINDS) {
+            flow.path.on_success();
+        }
+    }
+
+    /// gtp-2004 4.3 and 4.4: max-min fair targets, taken over so that all changes reach the receiver at the same time.
+    pub(super) fn schedule(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+        let running: Vec<FlowId> = flows.iter().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
+        let rtt_max = running.iter().map(|id| flows[id].rtt()).max().unwrap_or(Span::ZERO);
+        self.due = (!running.is_empty()).then(|| now + (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN));
+        let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();
+        let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
+        for (id, target) in running.iter().zip(targets) {
+            let Some(flow) = flows.get_mut(id) else { continue };
+            let before = flow.pending_target.map_or(flow.controller.target(), |(_, target)| target);
+            if flow.told_rate == Bitrate::ZERO
+                || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
+            {
+                flow.pending_target = Some((now + rtt_max.saturating_sub(flow.rtt()), target));
+                self.retimed.push(*id);
+            }
+        }
+    }
+}

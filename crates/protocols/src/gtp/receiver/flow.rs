@@ -1,0 +1,435 @@
+//! One flow as the receiver sees it: set-up, requests, and the timers of its controller.
+
+use std::net::SocketAddr;
+
+use inhaul_base::{Bitrate, RangeSet, Span, Time};
+use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
+
+use super::object::Object;
+use super::requests::Outstanding;
+use crate::gtp::wire::{Control, Datagram, HEADER_LEN};
+use crate::gtp::{
+    CapacityEstimator, CapacitySearch, SingleFlowController, SingleFlowMonitor, ip_overhead, largest_block,
+};
+
+/// Rates asked for are never above this: "as fast as you can".
+pub(super) const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
+/// Probes while the path is being opened: so often at first, then half as often each time.
+const OPENING_GAP: Span = Span::from_millis(100);
+/// Probes when it is open.
+const PROBE_GAP: Span = Span::from_millis(250);
+/// How long opening a path is tried.
+const OPENING_MAX: Span = Span::from_secs(10);
+/// Silent for so long (and for several RTT), a sender is gone.
+const SILENCE_MAX: Span = Span::from_secs(5);
+/// Data that was asked for and does not come for so long (and for several RTT) is asked for again.
+const STALL_MIN: Span = Span::from_millis(300);
+/// The controller acts once per RTT, but not more often than this.
+const RTT_TICK_MIN: Span = Span::from_millis(5);
+/// A burst is what is sent in this time ...
+const BURST_SPAN: Span = Span::from_micros(250);
+/// ... but no more than one buffer of segmentation offload takes.
+const BURST_MAX: u64 = 64 * 1024;
+/// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
+const LEAD: Span = Span::from_millis(5);
+/// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
+const OUTSTANDING_BLOCKS_MIN: u64 = 16;
+const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
+/// A stalled sender is tried with so few blocks.
+const STALLED_BLOCKS: u64 = 16;
+/// Packet sizes to try if the largest does not come through.
+const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
+
+/// How far a flow is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Phase {
+    /// Setup is sent, Accept is awaited.
+    SettingUp,
+    /// Probes are sent; `heard` when the first came back.
+    Opening {
+        /// Since when.
+        since: Time,
+        /// When the first probe came back.
+        heard: Option<Time>,
+        /// The gap before the next probes.
+        gap: Span,
+    },
+    /// The path is measured by a burst of so many packets, the `round`-th.
+    Train {
+        /// Blocks in the burst.
+        blocks: u64,
+        /// Counts from 0.
+        round: u32,
+    },
+    /// Half of what the burst suggested is tried until then.
+    Ramp {
+        /// What the burst suggested.
+        guess: Bitrate,
+        /// When the result is judged; set when the rate is in force.
+        until: Time,
+    },
+    /// Under the scheduler's control.
+    Steady,
+    /// Everything has come; the flow rests in case some of it turns out to be wrong.
+    Idle,
+}
+
+/// A flow's state at the receiver.
+pub(super) struct Flow {
+    pub(super) join: JoinFlow,
+    pub(super) object: ObjectId,
+    pub(super) phase: Phase,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) token: u64,
+    pub(super) send_limit: Option<Bitrate>,
+    pub(super) block: u16,
+    pub(super) requests: Outstanding,
+    pub(super) monitor: SingleFlowMonitor,
+    pub(super) controller: SingleFlowController,
+    pub(super) estimator: CapacityEstimator,
+    pub(super) path: CapacitySearch,
+    /// The estimate in force (r_hat).
+    pub(super) estimate: Bitrate,
+    pub(super) pending_target: Option<(Time, Bitrate)>,
+    pub(super) epoch: u16,
+    pub(super) told_rate: Bitrate,
+    pub(super) avoid: RangeSet,
+    pub(super) ambient: super::central::AmbientLoss,
+    /// The timer that the endpoint has noted for this flow.
+    pub(super) noted: Option<(Time, Reason)>,
+    pub(super) stalled: bool,
+    mtu_confirmed: u16,
+    next_probe: Time,
+    probe_number: u32,
+    next_rtt_tick: Time,
+    last_heard: Time,
+    last_data: Time,
+    pub(super) placed_bytes: u64,
+    pub(super) duplicate_bytes: u64,
+    pub(super) retransmitted_bytes: u64,
+}
+
+impl Flow {
+    pub(super) fn new(now: Time, join: JoinFlow) -> Self {
+        Self {
+            object: join.object,
+            phase: Phase::SettingUp,
+            peer: join.peer,
+            token: 0,
+            send_limit: None,
+            block: largest_block(join.mtu, join.peer.is_some_and(|p| p.is_ipv6())),
+            requests: Outstanding::new(),
+            monitor: SingleFlowMonitor::new(now),
+            controller: SingleFlowController::new(Bitrate::ZERO),
+            estimator: CapacityEstimator::default(),
+            path: CapacitySearch::default(),
+            estimate: Bitrate::ZERO,
+            pending_target: None,
+            epoch: 0,
+            told_rate: Bitrate::ZERO,
+            avoid: RangeSet::new(),
+            ambient: super::central::AmbientLoss::default(),
+            noted: None,
+            stalled: false,
+            mtu_confirmed: 0,
+            next_probe: Time::FAR_FUTURE,
+            probe_number: 0,
+            next_rtt_tick: Time::FAR_FUTURE,
+            last_heard: now,
+            last_data: now,
+            placed_bytes: 0,
+            duplicate_bytes: 0,
+            retransmitted_bytes: 0,
+            join,
+        }
+    }
+
+    /// Whether the scheduler gives this flow a rate.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Ramp { .. } | Phase::Steady)
+    }
+
+    /// The smoothed RTT; a guess before the first echo.
+    pub(super) fn rtt(&self) -> Span {
+        self.monitor.rtt().smoothed().unwrap_or(OPENING_GAP)
+    }
+
+    /// Bytes of IP, UDP and GTP header in each packet.
+    pub(super) fn overhead(&self) -> u64 {
+        ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) + HEADER_LEN as u64
+    }
+
+    /// What bounds this flow by what was told: min(C_i, R_app, R_send).
+    pub(super) fn known_bound(&self) -> Bitrate {
+        let limits = [self.join.limits.link_rate, self.join.limits.application_rate, self.send_limit];
+        limits.into_iter().flatten().min().unwrap_or(RATE_MAX).min(RATE_MAX)
+    }
+
+    // --- Opening the path -------------------------------------------------------------------------------------------
+
+    /// The sender accepted: the path can be opened.
+    pub(super) fn begin_opening(&mut self, now: Time, token: u64, mtu: u16, send_rate: Option<Bitrate>) {
+        self.token = token;
+        self.join.mtu = self.join.mtu.min(mtu);
+        self.send_limit = send_rate;
+        self.phase = Phase::Opening { since: now, heard: None, gap: OPENING_GAP };
+        self.last_heard = now;
+        self.next_probe = now;
+    }
+
+    /// The largest packet first, then what is tried if it does not come through.
+    fn mtu_candidates(&self) -> impl Iterator<Item = u16> {
+        let largest = self.join.mtu;
+        std::iter::once(largest).chain(MTU_FALLBACKS.into_iter().filter(move |&mtu| mtu < largest))
+    }
+
+    /// The probes that are due, as headers and padded lengths of UDP payload.
+    pub(super) fn due_probes(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) {
+        if now < self.next_probe || self.peer.is_none() {
+            return;
+        }
+        let mut lengths = vec![HEADER_LEN as u16];
+        let mut next = PROBE_GAP;
+        if let Phase::Opening { since, heard, gap } = self.phase {
+            let headers = ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16;
+            lengths = self.mtu_candidates().map(|mtu| mtu - headers).collect();
+            next = gap;
+            self.phase = Phase::Opening { since, heard, gap: (gap * 2).min(Span::from_secs(1)) };
+        }
+        self.next_probe = now + next;
+        for len in lengths {
+            self.probe_number += 1;
+            let (key, token, number) = (self.join.key, self.token, self.probe_number);
+            send(Datagram::Probe { key, token, number, sent: now.as_nanos() }, len);
+        }
+    }
+
+    /// A probe came back. Returns true when the path has just been found open.
+    pub(super) fn on_echo(&mut self, now: Time, number: u32, probe_sent: u64, len: u16) -> bool {
+        if number == 0 || number > self.probe_number || probe_sent > now.as_nanos() {
+            return false;
+        }
+        self.last_heard = now;
+        self.monitor.on_rtt(now.since(Time::from_nanos(probe_sent)));
+        let packet = len.saturating_add(ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16);
+        self.mtu_confirmed = self.mtu_confirmed.max(packet.min(self.join.mtu));
+        let Phase::Opening { since, heard, gap } = self.phase else { return false };
+        self.phase = Phase::Opening { since, heard: heard.or(Some(now)), gap };
+        if self.mtu_confirmed == self.join.mtu { self.open(now) } else { false }
+    }
+
+    /// Larger probes than the one that came back are given half an RTT more; then what came through is used.
+    fn opening_settles(&self) -> Time {
+        match self.phase {
+            Phase::Opening { heard: Some(heard), .. } => heard + self.rtt() / 2 + Span::from_millis(5),
+            Phase::Opening { since, heard: None, .. } => since + OPENING_MAX,
+            _ => Time::FAR_FUTURE,
+        }
+    }
+
+    /// Ends the opening when its time has come. Returns true when the path has just been found open.
+    pub(super) fn settle_opening(&mut self, now: Time) -> bool {
+        matches!(self.phase, Phase::Opening { heard: Some(_), .. }) && now >= self.opening_settles() && self.open(now)
+    }
+
+    fn open(&mut self, now: Time) -> bool {
+        self.block = largest_block(self.mtu_confirmed, self.peer.is_some_and(|p| p.is_ipv6()));
+        self.next_probe = now + PROBE_GAP;
+        self.last_data = now;
+        true
+    }
+
+    /// Seconds of vain waiting after which the flow is given up, if it is time.
+    pub(super) fn gone_silent(&self, now: Time) -> Option<u64> {
+        let limit = self.silence_limit()?;
+        (now >= limit).then(|| now.since(self.last_heard).as_nanos() / 1_000_000_000)
+    }
+
+    fn silence_limit(&self) -> Option<Time> {
+        match self.phase {
+            Phase::SettingUp => None, // the control stream's own time-outs watch over that
+            Phase::Opening { since, .. } => Some(since + OPENING_MAX),
+            _ => Some(self.last_heard + SILENCE_MAX.max(self.rtt() * 8)),
+        }
+    }
+
+    // --- Requests ---------------------------------------------------------------------------------------------------
+
+    /// Most bytes that may leave the sender back to back at `rate`.
+    pub(super) fn burst(&self, rate: Bitrate) -> u64 {
+        let packet = u64::from(self.block) + self.overhead();
+        let ramp = if matches!(self.phase, Phase::Ramp { .. }) { 16 * packet } else { packet };
+        rate.bytes_in(BURST_SPAN).clamp(ramp, BURST_MAX.max(packet))
+    }
+
+    /// How many bytes may be outstanding: what is on its way during an RTT, and a lead so that the sender never runs dry.
+    /// On a short path the lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
+    fn outstanding_limit(&self, socket_buffer: u64) -> u64 {
+        let block = u64::from(self.block);
+        if let Phase::Train { blocks, .. } = self.phase {
+            return blocks * block;
+        }
+        if self.stalled {
+            return STALLED_BLOCKS * block;
+        }
+        let rate = self.controller.requested();
+        let lead = rate.bytes_in(self.rtt() / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2));
+        let limit = rate.bytes_in(self.rtt()) + lead + 2 * self.burst(rate);
+        limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX)
+    }
+
+    /// Asks for more if enough of what was asked for has come. Returns the message to send.
+    pub(super) fn request_more(&mut self, now: Time, object: &mut Object, socket_buffer: u64) -> Option<Control> {
+        let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
+        if !may_ask || !object.has_wanted() {
+            return None;
+        }
+        let limit = self.outstanding_limit(socket_buffer);
+        let pending = self.requests.pending_bytes();
+        // Requests are made in quarters of the limit, so that there are few of them.
+        if pending > limit - limit / 4
+            || (matches!(self.phase, Phase::Train { .. }) && self.requests.last_id() > self.trains_asked())
+        {
+            return None;
+        }
+        let ranges = object.take(limit - pending, u64::from(self.block), &self.avoid);
+        if ranges.is_empty() {
+            return None;
+        }
+        if pending == 0 {
+            self.last_data = now;
+        }
+        let id = self.requests.request(self.block, &ranges);
+        Some(Control::Request { id, block: self.block, ranges })
+    }
+
+    /// Whether the burst that measures the path has come, as far as it ever will.
+    pub(super) fn train_has_arrived(&self) -> bool {
+        matches!(self.phase, Phase::Train { .. })
+            && self.requests.last_id() > self.trains_asked()
+            && self.requests.pending_bytes() == 0
+    }
+
+    /// In the Train phase exactly one request is made for each round.
+    fn trains_asked(&self) -> u32 {
+        if let Phase::Train { round, .. } = self.phase { round } else { 0 }
+    }
+
+    /// Blocks of the flow came in.
+    pub(super) fn note_data(&mut self, now: Time) {
+        self.last_heard = now;
+        self.last_data = now;
+        self.stalled = false;
+    }
+
+    /// Something came in that proves the sender alive.
+    pub(super) fn note_heard(&mut self, now: Time) {
+        self.last_heard = now;
+    }
+
+    fn stalls_at(&self) -> Option<Time> {
+        if self.requests.pending_bytes() == 0 {
+            return None;
+        }
+        let patience = self.monitor.rtt().patience().unwrap_or(STALL_MIN);
+        let packets =
+            self.told_rate.time_for(4 * (u64::from(self.block) + self.overhead()) + self.burst(self.told_rate));
+        Some(self.last_data + (patience * 3).max(STALL_MIN) + packets.min(Span::from_secs(10)))
+    }
+
+    /// Whether what was asked for should have come long ago.
+    pub(super) fn has_stalled(&self, now: Time) -> bool {
+        self.stalls_at().is_some_and(|at| now >= at)
+    }
+
+    // --- Rates ------------------------------------------------------------------------------------------------------
+
+    /// Takes over a target from the scheduler, if one is due.
+    pub(super) fn take_due_target(&mut self, now: Time) -> Option<Control> {
+        let (_, target) = self.pending_target.filter(|(at, _)| *at <= now)?;
+        self.pending_target = None;
+        if self.told_rate == Bitrate::ZERO {
+            self.next_rtt_tick = now + self.rtt() * 2;
+        }
+        self.controller.set_target(target);
+        if let Phase::Ramp { guess, .. } = self.phase {
+            self.phase = Phase::Ramp { guess, until: now + self.rtt() * 2 + Span::from_millis(2) };
+        }
+        Some(self.tell_rate(target, true))
+    }
+
+    /// The message that sets the rate. A change of the target starts a new epoch; the controller's own steps do not.
+    pub(super) fn tell_rate(&mut self, rate: Bitrate, new_epoch: bool) -> Control {
+        let rate = rate.clamp(Bitrate::from_bps(1), RATE_MAX);
+        if new_epoch {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.monitor.begin_epoch(self.epoch);
+        }
+        self.told_rate = rate;
+        let burst = match self.phase {
+            Phase::Train { blocks, .. } => blocks * (u64::from(self.block) + self.overhead()),
+            _ => self.burst(rate),
+        };
+        Control::Rate { epoch: self.epoch, rate, burst: u32::try_from(burst).unwrap_or(u32::MAX) }
+    }
+
+    /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message to
+    /// send if the rate has changed.
+    pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<Control>)> {
+        if now < self.next_rtt_tick {
+            return None;
+        }
+        self.next_rtt_tick = now + self.rtt().max(RTT_TICK_MIN);
+        self.monitor.refresh_display(now);
+        if self.phase != Phase::Steady {
+            return None;
+        }
+        let loss = self.ambient.excess(self.monitor.take_rtt_loss()?);
+        self.controller.on_rtt(loss);
+        let requested = self.controller.requested();
+        let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
+        Some((loss, changed.then(|| self.tell_rate(requested, false))))
+    }
+
+    // --- Timers and reports -----------------------------------------------------------------------------------------
+
+    /// When this flow next needs attention.
+    pub(super) fn due(&self) -> Option<(Time, Reason)> {
+        let ramp = if let Phase::Ramp { until, .. } = self.phase { Some(until) } else { None };
+        [
+            (self.peer.is_some().then_some(self.next_probe), Reason::Probe),
+            (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
+            (self.stalls_at(), Reason::Loss),
+            (self.is_running().then_some(self.next_rtt_tick), Reason::Control),
+            (self.pending_target.map(|(at, _)| at), Reason::Control),
+            (ramp, Reason::Control),
+            (Some(self.opening_settles()), Reason::Probe),
+            (self.silence_limit(), Reason::Silence),
+        ]
+        .into_iter()
+        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
+        .min()
+    }
+
+    pub(super) fn expected(&self) -> Option<Expected> {
+        let (range, block) = self.requests.expected()?;
+        Some(Expected { head_len: HEADER_LEN, body_len: block as usize, range })
+    }
+
+    pub(super) fn stats(&self) -> FlowStats {
+        FlowStats {
+            placed_bytes: self.placed_bytes,
+            wire_bytes: self.monitor.wire_bytes,
+            received_packets: self.monitor.received_packets,
+            lost_packets: self.monitor.lost_packets,
+            retransmitted_bytes: self.retransmitted_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            rtt: self.monitor.rtt().smoothed().unwrap_or(Span::ZERO),
+            received_rate: self.monitor.display_rate(),
+            target_rate: self.controller.target(),
+            requested_rate: self.told_rate,
+            outstanding_bytes: self.requests.pending_bytes(),
+            queue_delay: self.monitor.standing_queue(),
+        }
+    }
+}

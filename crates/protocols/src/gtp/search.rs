@@ -1,0 +1,149 @@
+//! CapacitySearch: finds a capacity that nobody has told, and follows it. An addition to the paper (PROTOCOL.md 7).
+//!
+//! The same law serves the receiver (for C_r) and each path (for C_i). It tells from two signals that the capacity is
+//! used up: a queue that stands through a whole interval, or loss. Either way what was *delivered* in that interval is the
+//! capacity. Below it the estimate grows as the paper's CapacityEstimator does; near it, by small steps and ever more
+//! seldom, so that the probing itself causes next to no loss.
+
+use inhaul_base::Bitrate;
+
+/// The estimate is set this far below the capacity that was measured, so that the queue drains.
+const MARGIN: f64 = 0.985;
+/// gtp-2004 4.2: first increment; it doubles from interval to interval ...
+const INCREMENT: f64 = 0.02;
+/// ... up to this.
+const INCREMENT_MAX: f64 = 0.25;
+/// Step while near a capacity that was measured before.
+const CAREFUL: f64 = 0.01;
+/// "Near": between these parts of it.
+const NEAR: std::ops::Range<f64> = 0.90..1.05;
+/// Intervals to wait after the capacity was reached: doubled each time it is found where it was.
+const HOLD_MIN: u32 = 4;
+/// Most intervals to wait.
+const HOLD_MAX: u32 = 64;
+/// A growth that bursts give evidence for may still be this much at most in one interval.
+const LEAP_MAX: f64 = 2.0;
+/// Estimates do not fall below this.
+const FLOOR: Bitrate = Bitrate::from_bps(200_000);
+
+/// An estimate of a capacity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CapacitySearch {
+    estimate: Option<Bitrate>,
+    /// The capacity when it was last reached.
+    reached: Option<Bitrate>,
+    increment: f64,
+    hold: u32,
+    next_hold: u32,
+}
+
+impl CapacitySearch {
+    /// The estimate; `None` while nothing is known.
+    pub fn estimate(&self) -> Option<Bitrate> {
+        self.estimate
+    }
+
+    /// Starts from `rate`, which is known to be possible.
+    pub fn seed(&mut self, rate: Bitrate) {
+        *self = Self { estimate: Some(rate.max(FLOOR)), ..Self::default() };
+    }
+
+    /// The capacity was reached: a queue stood, or packets were lost, while `delivered` came through.
+    pub fn on_congestion(&mut self, delivered: Bitrate) {
+        let same = self.reached.is_some_and(|r| (delivered.as_f64() / r.as_f64() - 1.0).abs() < 0.05);
+        self.next_hold = if same { (self.next_hold * 2).clamp(HOLD_MIN, HOLD_MAX) } else { HOLD_MIN };
+        self.hold = self.next_hold;
+        self.reached = Some(delivered.max(FLOOR));
+        self.increment = 0.0;
+        self.estimate = Some(delivered.mul_f64(MARGIN).max(FLOOR));
+    }
+
+    /// The whole estimate was used for an interval, without a sign of congestion.
+    pub fn on_success(&mut self) {
+        let Some(estimate) = self.estimate else { return };
+        if self.hold > 0 {
+            self.hold -= 1;
+            return;
+        }
+        let near = self.reached.is_some_and(|r| NEAR.contains(&(estimate.as_f64() / r.as_f64())));
+        self.increment = match self.increment {
+            _ if near => CAREFUL,
+            i if i <= 0.0 => INCREMENT,
+            i => (2.0 * i).min(INCREMENT_MAX),
+        };
+        self.estimate = Some(estimate.mul_f64(1.0 + self.increment));
+    }
+
+    /// The flow used less than it might have, because of its sender: the estimate stays at `rate`, just above that.
+    pub fn on_limited(&mut self, rate: Bitrate) {
+        self.estimate = Some(rate.max(FLOOR));
+        self.increment = 0.0;
+    }
+
+    /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average.
+    pub fn on_evidence(&mut self, rate: Bitrate) {
+        if let Some(estimate) = self.estimate
+            && self.hold == 0
+            && rate > estimate
+        {
+            self.estimate = Some(rate.min(estimate.mul_f64(LEAP_MAX)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mbps(search: &CapacitySearch) -> u64 {
+        search.estimate().unwrap().bps() / 1_000_000
+    }
+
+    #[test]
+    fn grows_exponentially_where_nothing_is_known() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(100));
+        let steps: Vec<_> = (0..6)
+            .map(|_| {
+                s.on_success();
+                mbps(&s)
+            })
+            .collect();
+        assert_eq!(steps, [102, 106, 114, 132, 165, 207]);
+    }
+
+    #[test]
+    fn probes_a_capacity_it_knows_by_small_steps_and_ever_more_seldom() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(100));
+        let capacity = Bitrate::from_mbps(1000);
+        let mut probes = Vec::new();
+        for interval in 0..400 {
+            if s.estimate().unwrap() > capacity {
+                probes.push((interval, s.estimate().unwrap().as_f64() / capacity.as_f64()));
+                s.on_congestion(capacity);
+            } else {
+                s.on_success();
+            }
+        }
+        // The first approach may overshoot by one increment; later ones by one careful step.
+        assert!(probes[1..].iter().all(|p| p.1 < 1.011), "{probes:?}");
+        assert!(probes.windows(2).skip(6).all(|w| w[1].0 - w[0].0 >= HOLD_MAX), "{probes:?}");
+        assert!(s.estimate().unwrap() >= capacity.mul_f64(MARGIN));
+    }
+
+    #[test]
+    fn follows_a_capacity_that_moves() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(900));
+        s.on_congestion(Bitrate::from_mbps(900));
+        s.on_congestion(Bitrate::from_mbps(300)); // it fell
+        assert_eq!(mbps(&s), 295);
+        let mut intervals = 0;
+        while mbps(&s) < 850 {
+            s.on_success(); // it rose again
+            intervals += 1;
+        }
+        assert!(intervals < 25, "{intervals}");
+    }
+}
