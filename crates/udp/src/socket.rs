@@ -80,6 +80,8 @@ pub enum SocketError {
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
+    /// Whether the kernel wants IPv6 addresses, whatever they stand for.
+    ipv6: bool,
     local: SocketAddr,
     peer: Option<SocketAddr>,
     segments: bool,
@@ -113,7 +115,8 @@ impl Socket {
         let unusable = |error: rustix::io::Errno| SocketError::Bind { address, source: error.into() };
         rustix::net::bind(&fd, &address).map_err(unusable)?;
         let local = local_address(&fd).map_err(unusable)?;
-        Ok(Self { fd, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
+        let ipv6 = address.is_ipv6();
+        Ok(Self { fd, ipv6, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
     }
 
     /// Takes datagrams of `peer` only from now on, and finds the way to it once and for all.
@@ -201,16 +204,9 @@ impl Socket {
     /// The address as this socket's family writes it.
     fn kernel_address(&self, address: SocketAddr) -> SocketAddr {
         match address {
-            SocketAddr::V4(v4) if self.local.is_ipv6() || self.bound_dual() => {
-                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
-            }
+            SocketAddr::V4(v4) if self.ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
             _ => address,
         }
-    }
-
-    /// Whether it is an IPv6 socket whose local address has become an IPv4 address by connecting to an IPv4 peer.
-    fn bound_dual(&self) -> bool {
-        self.local.is_ipv4() && sockopt::socket_domain(&self.fd) == Ok(AddressFamily::INET6)
     }
 }
 

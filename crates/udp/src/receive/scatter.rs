@@ -77,11 +77,10 @@ impl Layout {
         let datagram_len = self.shape.datagram_len();
         let slot = (at / datagram_len).min(self.full);
         let rest = at - slot * datagram_len;
-        let body_len = match slot < self.full {
-            true => body_len,
-            false if self.tail > 0 => self.tail,
-            false => return (Spot::Buffer(rest), usize::MAX),
-        };
+        let body_len = if slot < self.full { body_len } else { self.tail };
+        if slot == self.slots() {
+            return (Spot::Buffer(rest), usize::MAX);
+        }
         if rest < head_len {
             (Spot::Head(slot * head_len + rest), head_len - rest)
         } else if rest < head_len + body_len {

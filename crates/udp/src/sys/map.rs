@@ -38,7 +38,11 @@ impl MappedFile {
     /// # Errors
     /// When it is no regular file, or cannot be mapped.
     pub fn new(file: &File) -> io::Result<Self> {
-        let len = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only regular files can be mapped"));
+        }
+        let len = metadata.len();
         let size = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let present = (0..len.div_ceil(WINDOW).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let mut base = NonNull::dangling();
@@ -122,5 +126,38 @@ impl Drop for MappedFile {
             // It cannot fail with these arguments.
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len as usize) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn read_names_any_range_of_the_file_and_none_beyond() {
+        let mut file = tempfile::tempfile().unwrap();
+        let len = 2 * WINDOW + 5;
+        file.write_all(&vec![7; len as usize]).unwrap();
+        let mapped = MappedFile::new(&file).unwrap();
+        let mut pieces = IoVecs::new();
+        for range in [(0, 1), (WINDOW - 1, WINDOW + 1), (len - 1, len), (len, len), (0, len)] {
+            let range = ByteRange::new(range.0, range.1);
+            let before = pieces.bytes();
+            mapped.read(range, &mut pieces).unwrap();
+            assert_eq!((pieces.bytes() - before) as u64, range.len());
+        }
+        assert_eq!(pieces.len(), 4, "an empty range has no piece");
+        for beyond in [ByteRange::new(len, len + 1), ByteRange::new(0, u64::MAX)] {
+            assert_eq!(mapped.read(beyond, &mut pieces).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+        assert_eq!(pieces.len(), 4);
+    }
+
+    #[test]
+    fn new_maps_an_empty_file_and_refuses_a_directory() {
+        assert!(MappedFile::new(&tempfile::tempfile().unwrap()).unwrap().is_empty());
+        let directory = tempfile::tempdir().unwrap();
+        assert!(MappedFile::new(&File::open(directory.path()).unwrap()).is_err());
     }
 }
