@@ -89,7 +89,8 @@ impl Receiver {
         }
     }
 
-    /// How many datagrams the kernel has dropped because the socket's buffer was full, as far as is known.
+    /// How many messages the kernel has dropped because the socket's buffer was full, as far as the last message that came
+    /// told. With receive offload a message is up to 64 datagrams, so this says that there was loss, not how much.
     pub const fn kernel_drops(&self) -> u64 {
         self.drops
     }

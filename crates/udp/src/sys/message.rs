@@ -37,7 +37,8 @@ pub struct Arrival {
     pub segment: usize,
     /// The slices were too short: the rest of the message is gone.
     pub truncated: bool,
-    /// How many datagrams the kernel has dropped at this socket since it was opened, when it tells. Wraps.
+    /// How many messages (joined datagrams count once) the kernel has dropped at this socket since it was opened; `None`
+    /// before the first. Wraps.
     pub drops: Option<u32>,
 }
 
