@@ -65,3 +65,93 @@ fn fig7_equal_shares() {
         );
     }
 }
+
+#[test]
+fn explore() {
+    for (rtt, link, queue_ms) in [
+        (1, 1000, 5),
+        (10, 1000, 5),
+        (80, 1000, 5),
+        (200, 1000, 5),
+        (80, 10_000, 5),
+        (50, 100, 5),
+        (20, 10, 20),
+        (50, 1000, 1),
+        (100, 2, 40),
+    ] {
+        let link = Bitrate::from_mbps(link);
+        let mut net = Net::new(Spec {
+            access: link,
+            queue_bytes: link.bytes_in(Span::from_millis(queue_ms)).max(6000),
+            ..Spec::new(vec![SenderSpec::new(0, 40 << 30, rtt).link(Bitrate::from_gbps(10))])
+        });
+        let mut out = vec![];
+        let mut reached = None;
+        for k in 0..40 {
+            let r = goodputs(&mut net, k * rtt, (k + 1) * rtt)[0] / (link.as_f64() * GOODPUT);
+            if r >= 0.9 && reached.is_none() {
+                reached = Some((k, loss_ratio(&net, 1)));
+            }
+            out.push((r * 100.0) as u64);
+        }
+        println!(
+            "explore start rtt {rtt} {link} q{queue_ms}: reached {reached:?} loss {:.5} {out:?}",
+            loss_ratio(&net, 1)
+        );
+    }
+    for loss in [0.001, 0.01, 0.05, 0.3] {
+        let mut net = Net::new(Spec { loss, ..Spec::new(vec![SenderSpec::new(0, 40 << 30, 50)]) });
+        let r: Vec<_> = (0..10).map(|k| (goodputs(&mut net, k * 1000, (k + 1) * 1000)[0] / 1e6) as u64).collect();
+        println!("explore loss {loss}: {r:?} measured {:.4}", loss_ratio(&net, 1));
+    }
+    for reordering in [0.01, 0.2] {
+        let mut net =
+            Net::new(Spec { reordering, duplication: 0.05, ..Spec::new(vec![SenderSpec::new(0, 40 << 30, 20)]) });
+        let r: Vec<_> = (0..5).map(|k| (goodputs(&mut net, k * 1000, (k + 1) * 1000)[0] / 1e6) as u64).collect();
+        println!(
+            "explore reordering {reordering}: {r:?} measured {:.4} dup {}",
+            loss_ratio(&net, 1),
+            net.stats(0).duplicate_bytes
+        );
+    }
+    let senders =
+        [20u64, 40, 60, 80].iter().enumerate().map(|(k, &rtt)| SenderSpec::new(k as u32, 4 << 30, rtt)).collect();
+    let mut net = Net::new(Spec::new(senders));
+    for k in 0..10 {
+        let r: Vec<_> = goodputs(&mut net, k * 500, k * 500 + 500).iter().map(|r| (r / 1e6) as u64).collect();
+        println!("explore together {r:?} loss {:.5}", loss_ratio(&net, 4));
+    }
+    let senders = [(20u64, 100), (40, 200), (60, 500), (80, 800)]
+        .iter()
+        .enumerate()
+        .map(|(k, &(rtt, link))| SenderSpec::new(k as u32, 4 << 30, rtt).link(Bitrate::from_mbps(link)))
+        .collect();
+    let mut net = Net::new(Spec::new(senders));
+    for k in 0..12 {
+        let r: Vec<_> = goodputs(&mut net, k * 500, k * 500 + 500).iter().map(|r| (r / 1e6) as u64).collect();
+        println!("explore own links {r:?} loss {:.5}", loss_ratio(&net, 4));
+    }
+    let senders = [(20u64, 500), (40, 500), (60, 500)]
+        .iter()
+        .enumerate()
+        .map(|(k, &(rtt, link))| {
+            SenderSpec::new(k as u32, 4 << 30, rtt).link(Bitrate::from_mbps(link)).starting(k as u64 * 1000)
+        })
+        .collect();
+    let mut net = Net::new(Spec { access: Bitrate::from_gbps(10), ..Spec::new(senders) });
+    for k in 0..12 {
+        let r: Vec<_> = goodputs(&mut net, k * 500, k * 500 + 500).iter().map(|r| (r / 1e6) as u64).collect();
+        println!("explore wide access {r:?} loss {:.5}", loss_ratio(&net, 3));
+    }
+    let mut net = Net::new(Spec::new(vec![SenderSpec::new(0, 40 << 30, 50)]));
+    for k in 0..12 {
+        if k == 3 {
+            net.set_access(Bitrate::from_mbps(300));
+        }
+        if k == 6 {
+            net.set_access(Bitrate::from_mbps(1000));
+        }
+        let r: Vec<_> = goodputs(&mut net, k * 1000, k * 1000 + 1000).iter().map(|r| (r / 1e6) as u64).collect();
+        println!("explore moving {r:?} loss {:.5}", loss_ratio(&net, 1));
+    }
+}

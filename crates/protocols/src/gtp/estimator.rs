@@ -2,6 +2,8 @@
 
 use inhaul_base::Bitrate;
 
+use super::monitor::Interval;
+
 /// gtp-2004 4.2: first and ordinary increment, as a part of the total rate.
 const INCREMENT: f64 = 0.02;
 /// gtp-2004 4.2: the flow has achieved its target when its total rate is at least this part of it.
@@ -12,22 +14,6 @@ const LOSS_THRESHOLD: f64 = 0.005;
 const LOSS_WEIGHT: f64 = 0.5;
 const DECREASE_MAX: f64 = 0.2;
 
-/// One flow's behaviour over a central interval, from its monitor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IntervalSample {
-    /// Rate received (r_curr), headers included.
-    pub received: Bitrate,
-    /// Part of the packets that was lost (loss_i).
-    pub loss: f64,
-}
-
-impl IntervalSample {
-    /// Total rate: received and lost (r_total).
-    pub fn total(&self) -> Bitrate {
-        if self.loss < 1.0 { self.received.mul_f64(1.0 / (1.0 - self.loss)) } else { self.received }
-    }
-}
-
 /// Keeps the allowed increment of one flow's estimate from interval to interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CapacityEstimator {
@@ -36,7 +22,7 @@ pub struct CapacityEstimator {
 
 impl CapacityEstimator {
     /// The estimate (r_hat) after an interval in which the flow had `target`; at most `bound` = min(C_i, R_app, R_send).
-    pub fn on_interval(&mut self, sample: IntervalSample, target: Bitrate, bound: Bitrate) -> Bitrate {
+    pub fn on_interval(&mut self, sample: Interval, target: Bitrate, bound: Bitrate) -> Bitrate {
         let total = sample.total().as_f64();
         self.increment = if sample.loss >= LOSS_THRESHOLD {
             -(LOSS_WEIGHT * sample.loss).min(DECREASE_MAX) * total
@@ -55,11 +41,13 @@ impl CapacityEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_base::Span;
 
     const TARGET: Bitrate = Bitrate::from_mbps(100);
 
-    fn sample(received: u64, loss: f64) -> IntervalSample {
-        IntervalSample { received: Bitrate::from_mbps(received), loss }
+    fn sample(received: u64, loss: f64) -> Interval {
+        let received = Bitrate::from_mbps(received);
+        Interval { received, loss, queue: Span::ZERO, recent: received }
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub mod sender;
 pub mod wire;
 
 pub use controller::SingleFlowController;
-pub use estimator::{CapacityEstimator, IntervalSample};
-pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor};
+pub use estimator::CapacityEstimator;
+pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 pub use search::CapacitySearch;
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};

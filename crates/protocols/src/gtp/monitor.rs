@@ -6,10 +6,10 @@ use inhaul_transport::kit::{RttEstimator, WindowedMin};
 
 /// The least one-way delay is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
-/// A burst of fewer packets says too little of the path.
-const TRAIN_PACKETS_MIN: u64 = 8;
+/// In normal operation a burst of fewer packets says too little of the path.
+pub const TRAIN_PACKETS_MIN: u64 = 8;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
-const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
+pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
 /// How many bursts the capacity of the path is the median of.
 const TRAINS: usize = 15;
 /// A gap is lost when it does not fill within this part of the RTT ...
@@ -41,8 +41,15 @@ pub struct Interval {
     pub loss: f64,
     /// The least queueing delay: a queue that stood through the whole interval.
     pub queue: Span,
-    /// Packets received and lost.
-    pub packets: u64,
+    /// Rate received in the last RTT alone: what a path that has just become narrower lets through.
+    pub recent: Bitrate,
+}
+
+impl Interval {
+    /// Total rate: received and lost (r_total).
+    pub fn total(&self) -> Bitrate {
+        if self.loss < 1.0 { self.received.mul_f64(1.0 / (1.0 - self.loss)) } else { self.received }
+    }
 }
 
 /// What a burst that left back to back looked like on arrival.
@@ -83,10 +90,13 @@ pub struct SingleFlowMonitor {
     interval: Tally,
     rtt_received: u64,
     rtt_lost: u64,
+    rtt_since: (Time, u64),
+    recent: Bitrate,
     rtt: RttEstimator,
     base_delay: WindowedMin,
     reordering: Span,
     train: Option<Train>,
+    train_packets_min: u64,
     dispersions: [Dispersion; TRAINS],
     dispersions_seen: usize,
     display: (Time, u64, Bitrate),
@@ -106,10 +116,13 @@ impl SingleFlowMonitor {
             interval: Tally::default(),
             rtt_received: 0,
             rtt_lost: 0,
+            rtt_since: (now, 0),
+            recent: Bitrate::ZERO,
             rtt: RttEstimator::default(),
             base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
             reordering: Span::ZERO,
             train: None,
+            train_packets_min: TRAIN_PACKETS_MIN,
             dispersions: [Dispersion::default(); TRAINS],
             dispersions_seen: 0,
             display: (now, 0, Bitrate::ZERO),
@@ -182,7 +195,10 @@ impl SingleFlowMonitor {
     }
 
     /// Loss ratio since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
-    pub fn take_rtt_loss(&mut self) -> Option<f64> {
+    pub fn take_rtt_loss(&mut self, now: Time) -> Option<f64> {
+        let (since, bytes) = self.rtt_since;
+        self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
+        self.rtt_since = (now, self.wire_bytes);
         let packets = self.rtt_received + self.rtt_lost;
         let loss = (packets > 0).then(|| self.rtt_lost as f64 / packets as f64);
         (self.rtt_received, self.rtt_lost) = (0, 0);
@@ -205,7 +221,7 @@ impl SingleFlowMonitor {
             received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
             loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
             queue: self.queue_above_base(tally.delay_min),
-            packets: tally.received + tally.lost,
+            recent: self.recent,
         })
     }
 
@@ -245,13 +261,20 @@ impl SingleFlowMonitor {
     pub fn end_train(&mut self) {
         let Some(train) = self.train.take() else { return };
         let span = train.last_at.since(train.first_at);
-        if train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
+        if train.packets >= self.train_packets_min && span >= TRAIN_SPAN_MIN {
             self.dispersions[self.dispersions_seen % TRAINS] = Dispersion {
                 own: Bitrate::of(train.bytes_after_first, span),
                 all_flows: Bitrate::of(train.all_at_last - train.all_at_first, span),
             };
             self.dispersions_seen += 1;
         }
+    }
+
+    /// Starts afresh with bursts; those of fewer than `packets` packets say nothing.
+    pub fn watch_bursts(&mut self, packets: u64) {
+        self.train = None;
+        self.dispersions_seen = 0;
+        self.train_packets_min = packets;
     }
 
     /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses it.
@@ -267,12 +290,6 @@ impl SingleFlowMonitor {
         let own = seen[middle].own;
         seen.sort_unstable_by_key(|d| d.all_flows);
         Some(Dispersion { own, all_flows: seen[middle].all_flows })
-    }
-
-    /// Forgets the bursts so far.
-    pub fn forget_dispersions(&mut self) {
-        self.train = None;
-        self.dispersions_seen = 0;
     }
 
     /// Received rate for people: the mean over the last quarter of a second or so.

@@ -43,19 +43,19 @@ impl CapacitySearch {
         self.estimate
     }
 
-    /// Starts from `rate`, which is known to be possible.
-    pub fn seed(&mut self, rate: Bitrate) {
-        *self = Self { estimate: Some(rate.max(FLOOR)), ..Self::default() };
+    /// Starts from `rate`. The capacity may be `near`: it is approached with care.
+    pub fn seed(&mut self, rate: Bitrate, near: Option<Bitrate>) {
+        *self = Self { estimate: Some(rate.max(FLOOR)), reached: near.map(|r| r.max(FLOOR)), ..Self::default() };
     }
 
-    /// The capacity was reached: a queue stood, or packets were lost, while `delivered` came through.
-    pub fn on_congestion(&mut self, delivered: Bitrate) {
-        let same = self.reached.is_some_and(|r| (delivered.as_f64() / r.as_f64() - 1.0).abs() < 0.05);
+    /// The capacity was reached: a queue stood, or packets were lost, while `capacity` came through.
+    pub fn on_congestion(&mut self, capacity: Bitrate) {
+        let same = self.reached.is_some_and(|r| (capacity.as_f64() / r.as_f64() - 1.0).abs() < 0.05);
         self.next_hold = if same { (self.next_hold * 2).clamp(HOLD_MIN, HOLD_MAX) } else { HOLD_MIN };
         self.hold = self.next_hold;
-        self.reached = Some(delivered.max(FLOOR));
+        self.reached = Some(capacity.max(FLOOR));
         self.increment = 0.0;
-        self.estimate = Some(delivered.mul_f64(MARGIN).max(FLOOR));
+        self.estimate = Some(capacity.mul_f64(MARGIN).max(FLOOR));
     }
 
     /// The whole estimate was used for an interval, without a sign of congestion.
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn grows_exponentially_where_nothing_is_known() {
         let mut s = CapacitySearch::default();
-        s.seed(Bitrate::from_mbps(100));
+        s.seed(Bitrate::from_mbps(100), None);
         let steps: Vec<_> = (0..6)
             .map(|_| {
                 s.on_success();
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn probes_a_capacity_it_knows_by_small_steps_and_ever_more_seldom() {
         let mut s = CapacitySearch::default();
-        s.seed(Bitrate::from_mbps(100));
+        s.seed(Bitrate::from_mbps(100), None);
         let capacity = Bitrate::from_mbps(1000);
         let mut probes = Vec::new();
         for interval in 0..400 {
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn follows_a_capacity_that_moves() {
         let mut s = CapacitySearch::default();
-        s.seed(Bitrate::from_mbps(900));
+        s.seed(Bitrate::from_mbps(900), None);
         s.on_congestion(Bitrate::from_mbps(900));
         s.on_congestion(Bitrate::from_mbps(300)); // it fell
         assert_eq!(mbps(&s), 295);

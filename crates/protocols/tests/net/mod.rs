@@ -21,17 +21,17 @@ const CONTROL_OVERHEAD: u64 = 60;
 
 /// A sender and its path.
 #[derive(Clone, Debug)]
-pub struct SenderSpec {
-    pub object: u32,
-    pub size: u64,
-    pub rtt: Span,
-    pub link: Bitrate,
-    pub start: Span,
-    pub send_limit: Option<Bitrate>,
+pub(crate) struct SenderSpec {
+    pub(crate) object: u32,
+    pub(crate) size: u64,
+    pub(crate) rtt: Span,
+    pub(crate) link: Bitrate,
+    pub(crate) start: Span,
+    pub(crate) send_limit: Option<Bitrate>,
 }
 
 impl SenderSpec {
-    pub fn new(object: u32, size: u64, rtt_ms: u64) -> Self {
+    pub(crate) fn new(object: u32, size: u64, rtt_ms: u64) -> Self {
         Self {
             object,
             size,
@@ -42,36 +42,36 @@ impl SenderSpec {
         }
     }
 
-    pub fn starting(self, millis: u64) -> Self {
+    pub(crate) fn starting(self, millis: u64) -> Self {
         Self { start: Span::from_millis(millis), ..self }
     }
 
-    pub fn link(self, link: Bitrate) -> Self {
+    pub(crate) fn link(self, link: Bitrate) -> Self {
         Self { link, ..self }
     }
 }
 
 /// The scenario.
 #[derive(Clone, Debug)]
-pub struct Spec {
-    pub seed: u64,
-    pub senders: Vec<SenderSpec>,
+pub(crate) struct Spec {
+    pub(crate) seed: u64,
+    pub(crate) senders: Vec<SenderSpec>,
     /// The receiver's access link: its rate, and bytes that wait for it at most.
-    pub access: Bitrate,
-    pub queue_bytes: u64,
+    pub(crate) access: Bitrate,
+    pub(crate) queue_bytes: u64,
     /// Chances for each datagram, in both directions.
-    pub loss: f64,
-    pub duplication: f64,
-    pub reordering: f64,
+    pub(crate) loss: f64,
+    pub(crate) duplication: f64,
+    pub(crate) reordering: f64,
     /// A reordered datagram is late by up to so much.
-    pub reorder_by: Span,
-    pub control: &'static str,
+    pub(crate) reorder_by: Span,
+    pub(crate) control: &'static str,
     /// C_r as told to the receiver.
-    pub host_rate: Option<Bitrate>,
+    pub(crate) host_rate: Option<Bitrate>,
 }
 
 impl Spec {
-    pub fn new(senders: Vec<SenderSpec>) -> Self {
+    pub(crate) fn new(senders: Vec<SenderSpec>) -> Self {
         let access = Bitrate::from_gbps(1);
         Self {
             seed: 1,
@@ -151,9 +151,9 @@ struct Node {
 }
 
 /// The running network. Node 0 is the receiver, node k + 1 the k-th sender. Flow k belongs to sender k.
-pub struct Net {
+pub(crate) struct Net {
     spec: Spec,
-    pub now: Time,
+    pub(crate) now: Time,
     nodes: Vec<Node>,
     heap: BinaryHeap<Reverse<(Time, u64, Happening)>>,
     order: u64,
@@ -162,16 +162,16 @@ pub struct Net {
     link_free: Vec<Time>,
     control_free: BTreeMap<(usize, FlowId), Time>,
     dead: Vec<bool>,
-    pub placed: BTreeMap<u32, RangeSet>,
-    pub placed_by: Vec<u64>,
-    pub complete: BTreeMap<u32, Time>,
-    pub failed: Vec<(FlowId, String)>,
-    pub starved: Vec<u32>,
-    pub queue_drops: u64,
-    pub delivered: u64,
-    pub memory_max: usize,
+    pub(crate) placed: BTreeMap<u32, RangeSet>,
+    pub(crate) placed_by: Vec<u64>,
+    pub(crate) complete: BTreeMap<u32, Time>,
+    pub(crate) failed: Vec<(FlowId, String)>,
+    pub(crate) starved: Vec<u32>,
+    pub(crate) queue_drops: u64,
+    pub(crate) delivered: u64,
+    pub(crate) memory_max: usize,
     /// Fingerprint of everything that was delivered and when.
-    pub trace: u64,
+    pub(crate) trace: u64,
 }
 
 fn address(node: usize) -> SocketAddr {
@@ -179,7 +179,7 @@ fn address(node: usize) -> SocketAddr {
 }
 
 impl Net {
-    pub fn new(spec: Spec) -> Self {
+    pub(crate) fn new(spec: Spec) -> Self {
         let gtp = registry::find("gtp").expect("registered");
         let build = |role, host_rate, seed| {
             let mut config = EndpointConfig::new(role, seed);
@@ -227,31 +227,36 @@ impl Net {
         self.heap.push(Reverse((time, self.order, happening)));
     }
 
-    pub fn command(&mut self, node: usize, command: Command) {
+    pub(crate) fn command(&mut self, node: usize, command: Command) {
         self.nodes[node].endpoint.command(self.now, command).expect("a legal command");
         self.pump(node);
     }
 
+    /// The access link's rate changes.
+    pub(crate) fn set_access(&mut self, rate: Bitrate) {
+        self.spec.access = rate;
+    }
+
     /// The sender falls silent: nothing leaves it, nothing reaches it. With `noticed`, its control stream breaks as well.
-    pub fn kill(&mut self, sender: usize, noticed: bool) {
+    pub(crate) fn kill(&mut self, sender: usize, noticed: bool) {
         self.dead[sender] = true;
         if noticed {
             self.command(0, Command::Disconnect { flow: FlowId(sender as u32) });
         }
     }
 
-    pub fn stats(&self, flow: usize) -> FlowStats {
+    pub(crate) fn stats(&self, flow: usize) -> FlowStats {
         self.nodes[0].endpoint.flow_stats(FlowId(flow as u32)).unwrap_or_default()
     }
 
     /// Runs until every object is complete or `limit` is reached; returns whether all are.
-    pub fn run(&mut self, limit: Span) -> bool {
+    pub(crate) fn run(&mut self, limit: Span) -> bool {
         self.run_until(Time::ZERO + limit, |net| net.complete.len() == net.placed.len());
         self.complete.len() == self.placed.len()
     }
 
     /// Runs until `until`.
-    pub fn run_to(&mut self, until: Span) {
+    pub(crate) fn run_to(&mut self, until: Span) {
         self.run_until(Time::ZERO + until, |_| false);
     }
 

@@ -10,7 +10,7 @@ use inhaul_transport::kit::max_min;
 use super::Control;
 use super::flow::{Flow, Phase, RATE_MAX};
 use crate::gtp::wire;
-use crate::gtp::{CapacitySearch, Interval, IntervalSample};
+use crate::gtp::{CapacitySearch, Interval, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
 const INTERVAL_RTTS: u64 = 3;
@@ -26,15 +26,17 @@ const TARGET_CHANGE: f64 = 0.001;
 const LOSS_THRESHOLD: f64 = 0.005;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
+/// A flow with this part of what counts as congestion bears witness to the congestion of others.
+const HINT: f64 = 0.5;
 /// Congestion that at least so much of the traffic sees is the receiver's own.
 const SHARED_PART: f64 = 0.6;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
 /// Packets of the first burst that measures a path, and of the longest.
-const TRAIN_BLOCKS: u64 = 32;
+const TRAIN_BLOCKS: u64 = 16;
 const TRAIN_BYTES_MAX: u64 = 256 * 1024;
-/// A burst that comes in less time than this was too short to measure the path.
-const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
+/// A burst of which more than this part was lost was too long already.
+const TRAIN_LOSS_MAX: f64 = 0.1;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
 const START_PART: f64 = 0.95;
@@ -73,6 +75,37 @@ impl AmbientLoss {
     }
 }
 
+/// What an interval says of one flow.
+#[derive(Clone, Copy, Debug)]
+struct Judgement {
+    interval: Interval,
+    /// Standing queue and loss, each as a part of what counts as congestion; the larger of the two.
+    pressure: f64,
+    /// What the narrowest place let through, counted as a sending rate.
+    capacity: Bitrate,
+}
+
+impl Judgement {
+    fn of(flow: &mut Flow, interval: Interval, alarmed: bool) -> Self {
+        let threshold = QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)));
+        let queue = interval.queue.as_secs_f64() / threshold.as_secs_f64();
+        if queue < HINT {
+            flow.ambient.learn(interval.loss, interval.total());
+        }
+        let loss = flow.ambient.excess(interval.loss);
+        let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
+        let delivered = delivered.mul_f64(1.0 / (1.0 - flow.ambient.ratio.min(0.9)));
+        // Without a queue that stood throughout, the controller's own cuts may have left capacity unused.
+        let unused = flow.controller.target().mul_f64(1.0 - loss);
+        let capacity = if queue >= 1.0 || alarmed { delivered } else { delivered.max(unused) };
+        Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity }
+    }
+
+    fn is_congested(&self) -> bool {
+        self.pressure >= 1.0
+    }
+}
+
 /// The central control of a receiver.
 #[derive(Debug)]
 pub(super) struct Central {
@@ -83,11 +116,14 @@ pub(super) struct Central {
     /// Rates of the flows that ended since the last interval (C_l).
     left: Bitrate,
     retimed: Vec<FlowId>,
+    /// A flow's loss over a single RTT was high: what came before it does not count.
+    alarmed: bool,
 }
 
 impl Central {
     pub(super) fn new(control: Control, given: Option<Bitrate>) -> Self {
-        Self { control, given, access: CapacitySearch::default(), due: None, left: Bitrate::ZERO, retimed: Vec::new() }
+        let access = CapacitySearch::default();
+        Self { control, given, access, due: None, left: Bitrate::ZERO, retimed: Vec::new(), alarmed: false }
     }
 
     /// C_r: what was given, or less if less was found.
@@ -120,14 +156,14 @@ impl Central {
         let slow = self.capacity().map_or(bound, |c| c.min(bound)) < Bitrate::of(train, Span::from_millis(50));
         if self.control == Control::Discover && !slow {
             flow.phase = Phase::Train { blocks: TRAIN_BLOCKS, round: 0 };
-            flow.monitor.forget_dispersions();
+            flow.monitor.watch_bursts(2);
             return Some(flow.tell_rate(RATE_MAX, true));
         }
         // gtp-2004 4.4: a new flow's estimate is what is known to bound it.
         flow.phase = Phase::Steady;
         flow.estimate = bound;
         if self.control == Control::Discover {
-            flow.path.seed(bound.min(self.capacity().unwrap_or(RATE_MAX)));
+            flow.path.seed(bound.min(self.capacity().unwrap_or(RATE_MAX)), None);
         }
         self.schedule(now, flows);
         None
@@ -146,7 +182,8 @@ impl Central {
         let seen = flow.monitor.dispersion();
         let packet = u64::from(flow.block) + flow.overhead();
         let longest = (TRAIN_BYTES_MAX / packet).max(TRAIN_BLOCKS);
-        if seen.is_none() && blocks < longest {
+        let lost = flow.monitor.take_rtt_loss(now).unwrap_or(0.0);
+        if seen.is_none() && blocks < longest && lost <= TRAIN_LOSS_MAX {
             flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), round: round + 1 };
             return Some(flow.tell_rate(RATE_MAX, true));
         }
@@ -159,7 +196,7 @@ impl Central {
         let flow = flows.get_mut(&id)?;
         flow.estimate = guess.mul_f64(RAMP_PART).min(flow.known_bound());
         flow.phase = Phase::Ramp { guess, until: Time::FAR_FUTURE };
-        flow.monitor.forget_dispersions();
+        flow.monitor.watch_bursts(TRAIN_PACKETS_MIN);
         self.schedule(now, flows);
         None
     }
@@ -173,7 +210,8 @@ impl Central {
         if let Some(steady) = others().filter(|f| f.phase == Phase::Steady).max_by_key(|f| f.path.estimate()) {
             self.access = steady.path;
         } else if let Some(best) = others().map(|f| f.estimate.mul_f64(1.0 / RAMP_PART)).max() {
-            self.access.seed(best.max(guess).mul_f64(START_PART));
+            let best = best.max(guess);
+            self.access.seed(best.mul_f64(START_PART), Some(best));
         }
     }
 
@@ -192,10 +230,10 @@ impl Central {
         }
         let bursts = flow.monitor.dispersion().map_or(guess, |d| d.own);
         let start = match flow.monitor.take_interval(now) {
-            Some(tried) if tried.received < flow.told_rate.mul_f64(0.9) => tried.received.mul_f64(LIMITED_STEP),
+            Some(tried) if tried.total() < flow.told_rate.mul_f64(0.9) => tried.total().mul_f64(LIMITED_STEP),
             _ => bursts.mul_f64(START_PART),
         };
-        flow.path.seed(start);
+        flow.path.seed(start, Some(bursts));
         flow.estimate = start.min(flow.known_bound());
         flow.phase = Phase::Steady;
         self.schedule(now, flows);
@@ -230,6 +268,7 @@ impl Central {
     pub(super) fn on_rtt_loss(&mut self, now: Time, loss: f64) {
         if self.control == Control::Discover && loss >= ALARM_LOSS && self.due.is_some() {
             self.due = Some(now);
+            self.alarmed = true;
         }
     }
 
@@ -251,8 +290,7 @@ impl Central {
     fn estimate_by_paper(now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
         for flow in flows.values_mut().filter(|f| f.phase == Phase::Steady) {
             let Some(seen) = flow.monitor.take_interval(now) else { continue };
-            let sample = IntervalSample { received: seen.received, loss: seen.loss };
-            flow.estimate = flow.estimator.on_interval(sample, flow.controller.target(), flow.known_bound());
+            flow.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
         }
     }
 
@@ -269,36 +307,34 @@ impl Central {
 
     /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
     fn discover(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+        let alarmed = std::mem::take(&mut self.alarmed);
         let running = flows.values().filter(|f| f.is_running()).count();
-        let mut seen: Vec<(FlowId, Interval, bool)> = Vec::new();
+        let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
         for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.phase == Phase::Steady) {
-            let Some(interval) = flow.monitor.take_interval(now) else { continue };
-            let queued = interval.queue > QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)));
-            if !queued {
-                flow.ambient.learn(interval.loss, interval.received);
+            if let Some(interval) = flow.monitor.take_interval(now) {
+                seen.push((id, Judgement::of(flow, interval, alarmed)));
             }
-            let lossy = flow.ambient.excess(interval.loss) >= LOSS_THRESHOLD;
-            seen.push((id, interval, queued || lossy));
         }
-        let sum = |only_congested: bool| {
-            let of = seen.iter().filter(|s| s.2 || !only_congested).map(|s| s.1.received);
-            of.fold(Bitrate::ZERO, Bitrate::saturating_add)
-        };
-        let (total, congested) = (sum(false), sum(true));
-        let shared = seen.iter().filter(|s| s.2).count() > 1 && congested >= total.mul_f64(SHARED_PART);
-        if shared {
-            if seen.len() == running {
-                self.access.on_congestion(total);
+        let sum =
+            |of: fn(&Judgement) -> Bitrate| seen.iter().map(|s| of(&s.1)).fold(Bitrate::ZERO, Bitrate::saturating_add);
+        let none = Bitrate::ZERO;
+        let hinting = sum(|j| if j.pressure >= HINT { j.interval.received } else { Bitrate::ZERO });
+        let hints = seen.iter().filter(|s| s.1.pressure >= HINT).count();
+        let congested = seen.iter().any(|s| s.1.is_congested());
+        let shared = congested && hints > 1 && hinting >= sum(|j| j.interval.received).mul_f64(SHARED_PART);
+        if seen.len() == running {
+            if shared {
+                self.access.on_congestion(sum(|j| j.capacity));
+            } else if !congested && hinting == none {
+                self.grow_access(sum(|j| j.interval.received), flows);
             }
-        } else if congested == Bitrate::ZERO && seen.len() == running {
-            self.grow_access(total, flows);
         }
-        for (id, interval, congested) in seen {
+        for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
-            if congested && !shared {
-                flow.path.on_congestion(interval.received);
-            } else if !congested {
-                Self::grow_path(flow, interval);
+            if judged.is_congested() && !shared {
+                flow.path.on_congestion(judged.capacity);
+            } else if !shared {
+                Self::grow_path(flow, judged.interval);
             }
             flow.estimate = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
         }
@@ -318,9 +354,9 @@ impl Central {
     fn grow_path(flow: &mut Flow, interval: Interval) {
         let target = flow.controller.target();
         let Some(estimate) = flow.path.estimate() else { return };
-        if interval.received < target.mul_f64(ACHIEVED * (1.0 - interval.loss)) {
+        if interval.total() < target.mul_f64(ACHIEVED) {
             // The sender gives less than it may: leave the rest to others, but follow it when it can give more.
-            flow.path.on_limited(interval.received.mul_f64(LIMITED_STEP));
+            flow.path.on_limited(interval.total().mul_f64(LIMITED_STEP));
         } else if target >= estimate.mul_f64(BINDS) {
             flow.path.on_success();
         }

@@ -384,7 +384,7 @@ impl Flow {
         if self.phase != Phase::Steady {
             return None;
         }
-        let loss = self.ambient.excess(self.monitor.take_rtt_loss()?);
+        let loss = self.ambient.excess(self.monitor.take_rtt_loss(now)?);
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
         let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
