@@ -1,2 +1,60 @@
-//! x
-fn main() {}
+//! `inhaul`: the command line of the bulk data mover.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the command line waits and tells the time to people")]
+
+mod args;
+mod exit;
+mod get;
+mod progress;
+mod protocols;
+mod serve;
+mod summary;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+use inhaul_mover::{MoveError, NetOptions, Stop};
+
+use crate::args::{Cli, Command, Control, Wire};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Protocols(args) => protocols::run(args),
+        Command::Bench(_) => Ok(()),
+    };
+    match result {
+        Ok(()) => ExitCode::from(exit::COMPLETE),
+        Err(error) => {
+            eprintln!("inhaul: {error}");
+            ExitCode::from(exit::code(error.kind()))
+        }
+    }
+}
+
+/// A flag that Ctrl-C or SIGTERM sets; the second time the program ends at once.
+fn stop_on_signals() -> Result<Stop, MoveError> {
+    let stop = Stop::new();
+    let system = |source| MoveError::System { what: "cannot handle signals", source };
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order: the first signal finds the flag not set yet.
+        let flag: Arc<AtomicBool> = stop.flag();
+        let interrupted = i32::from(exit::code(inhaul_mover::ErrorKind::Interrupted));
+        signal_hook::flag::register_conditional_shutdown(signal, interrupted, Arc::clone(&flag)).map_err(system)?;
+        signal_hook::flag::register(signal, flag).map_err(system)?;
+    }
+    Ok(stop)
+}
+
+/// What the options that every command shares come to.
+fn net_options(wire: &Wire, transport: &str, control: Control) -> NetOptions {
+    let parameters = match control {
+        Control::Default => Vec::new(),
+        Control::Paper => vec![("control".to_owned(), "paper".to_owned())],
+    };
+    NetOptions { mtu: wire.mtu, offload: !wire.no_offload, cpu: wire.cpu, transport: transport.to_owned(), parameters }
+}

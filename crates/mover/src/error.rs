@@ -1,7 +1,6 @@
 //! What can go wrong with a transfer, in words that say what to do.
 
 use std::io;
-use std::path::PathBuf;
 
 use crate::source::{Server, Source};
 
@@ -45,6 +44,12 @@ pub enum MoveError {
         /// What the server said.
         detail: String,
     },
+    /// What is to be served does not exist.
+    #[error("{detail}: nothing can be served from there")]
+    NothingToServe {
+        /// What is missing.
+        detail: String,
+    },
     /// The server will not.
     #[error("{server} refused: {detail}")]
     Refused {
@@ -60,6 +65,14 @@ pub enum MoveError {
         server: Server,
         /// What was wrong.
         detail: String,
+    },
+    /// Mirrors have different data sets, and no majority says which is meant.
+    #[error(
+        "{data_set}: the mirrors have different files or sizes, and no majority agrees; fetch from one of them, or make them the same"
+    )]
+    MirrorsDiffer {
+        /// The data set.
+        data_set: Box<Source>,
     },
     /// Every server of a data set was lost before all of it had come.
     #[error("{data_set}: no server is left to fetch from; the last was lost because {detail}")]
@@ -78,18 +91,14 @@ pub enum MoveError {
         detail: String,
     },
     /// There is no room for the data.
-    #[error("{}: no space left for {bytes} more bytes; free some, or choose another destination", .path.display())]
+    #[error("{detail}")]
     NoSpace {
-        /// The destination.
-        path: PathBuf,
-        /// What would be needed, in bytes.
-        bytes: u64,
+        /// What was needed and what there is, and what to do.
+        detail: String,
     },
-    /// The destination cannot be written.
-    #[error("{}: {detail}", .path.display())]
+    /// The destination cannot be written, or something is in the way.
+    #[error("{detail}")]
     Destination {
-        /// The destination.
-        path: PathBuf,
         /// What was wrong and what to do.
         detail: String,
     },
@@ -212,8 +221,8 @@ impl MoveError {
             Self::UnknownHost { .. } => ErrorKind::HostUnknown,
             Self::Unreachable { .. } | Self::AllLost { .. } => ErrorKind::Unreachable,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
-            Self::PathNotFound { .. } => ErrorKind::PathNotFound,
-            Self::Refused { .. } | Self::Protocol { .. } => ErrorKind::Refused,
+            Self::PathNotFound { .. } | Self::NothingToServe { .. } => ErrorKind::PathNotFound,
+            Self::Refused { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => ErrorKind::Refused,
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,

@@ -4,15 +4,35 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
+mod bodies;
+mod connect;
 pub mod control_stream;
+mod digest_service;
+mod engine;
 mod error;
 pub mod frame;
+mod get;
+mod greeting;
+mod groups;
+mod haul;
+mod net;
+mod options;
+mod port;
 mod report;
+mod server;
 mod source;
+mod verify;
 
 pub use error::{ErrorKind, MoveError};
+pub use frame::Memory;
+pub use get::get;
+pub use options::{
+    BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, ServeOptions, SourceProgress, Stop,
+    Update,
+};
 pub use report::{
     BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus, Status,
     jain_index,
 };
+pub use server::serve;
 pub use source::{DEFAULT_PORT, Server, Source, SourceError};

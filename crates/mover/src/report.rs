@@ -71,12 +71,14 @@ pub struct SourceReport {
     pub status: SourceStatus,
 }
 
-/// How a server's part in a transfer ended.
+/// How a server's part in a transfer stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceStatus {
-    /// It sent until nothing more was needed.
+    /// It is under way.
     #[default]
+    Running,
+    /// It sent until nothing more was needed.
     Complete,
     /// It could not be reached, or it was lost on the way.
     Lost,
@@ -109,6 +111,8 @@ impl From<&crate::MoveError> for ErrorReport {
 /// What a bench came to. Serialised, it is the object that `docs/json.md` documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BenchReport {
+    /// How it ended.
+    pub status: Status,
     /// Bytes delivered.
     pub bytes: u64,
     /// From the first request to the end, in seconds.
@@ -127,6 +131,9 @@ pub struct BenchReport {
     pub intervals: Vec<BenchInterval>,
     /// What went wrong without ending the bench.
     pub warnings: Vec<String>,
+    /// Why it ended badly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
 }
 
 /// A flow of a bench.

@@ -1,0 +1,276 @@
+//! The command line: what can be said, and the help that explains it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use inhaul_base::{Bitrate, parse_bytes};
+use inhaul_mover::{DEFAULT_PORT, Memory, Server, Source};
+
+/// Hauls bulk data over fast, long networks: one receiver fetches from one or many senders, and the receiver is in charge.
+#[derive(Debug, Parser)]
+#[command(name = "inhaul", version, after_help = crate::exit::HELP, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Offer directories to whoever connects
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+    /// Fetch files or directories, verified, from one or many servers
+    #[command(after_help = GET_EXAMPLES)]
+    Get(Get),
+    /// Measure memory to memory, in the manner of iperf3
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(Bench),
+    /// List the transport protocols and their parameters
+    Protocols(Protocols),
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  inhaul serve /data                                offer /data on every address, port 4321
+  inhaul serve /data /scratch --send-rate 5G        two directories, at most 5 Gbit/s for all receivers together
+  inhaul serve /data --listen 127.0.0.1:0           a free port of this host, printed when ready
+
+Both TCP and UDP of the port must be open in a firewall. Transfers are not encrypted yet.";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  inhaul get inhaul://dtn1/run7/events.h5 .                   one file, into this directory
+  inhaul get inhaul://dtn1,dtn2,dtn3/run7 /scratch            one data set on three mirrors, all used at once
+  inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch         two data sets at once, each sender with its fair share
+  inhaul get inhaul://dtn1/run7 . --receive-rate 850M         leave the rest of the link to others
+
+A file appears under its name once each of its bytes is verified. Transfers are not encrypted yet.";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  inhaul bench --server                             on one host
+  inhaul bench dtn1 -t 10                           on the other: the server sends, this host receives
+  inhaul bench dtn1 dtn2 dtn3 -n 30G -J             three senders into this host, as JSON
+  inhaul bench dtn1 -R                              this host sends, the server receives and drives";
+
+/// What every command that moves data takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Wire {
+    /// Largest IP packet to use, in bytes [default: what the interface carries, at most 9000]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    pub(crate) mtu: Option<u16>,
+    /// Do without segmentation and receive offload
+    #[arg(long)]
+    pub(crate) no_offload: bool,
+    /// Pin the data thread to this processor, counted from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directories to offer; nothing outside them can be fetched
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Address and port to listen on, TCP and UDP alike; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    pub(crate) listen: SocketAddr,
+    /// Most that leaves for all receivers together, headers included (R_send), in bits per second, like 5G [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) send_rate: Option<Bitrate>,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Sources, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH, then the destination: a file or a directory
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    pub(crate) places: Vec<String>,
+    /// Most that this host takes in, headers included (C_r), in bits per second, like 850M [default: found out]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) receive_rate: Option<Bitrate>,
+    /// Most that each sender may send, headers included (R_app), in bits per second [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Bitrate>,
+    /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) control: Control,
+    /// Transport protocol: see 'inhaul protocols'
+    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    pub(crate) transport: String,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print one JSON object at the end (docs/json.md)
+    #[arg(long, conflicts_with = "json_stream")]
+    pub(crate) json: bool,
+    /// Print a JSON object a second, and the final one (docs/json.md)
+    #[arg(long)]
+    pub(crate) json_stream: bool,
+    /// No progress and no summary
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Wait for clients, and serve them
+    #[arg(long, conflicts_with = "servers")]
+    pub(crate) server: bool,
+    /// With --server: address and port to listen on
+    #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    pub(crate) listen: SocketAddr,
+    /// Servers to measure with, as HOST[:PORT]
+    #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
+    pub(crate) servers: Vec<Server>,
+    /// How long, in seconds
+    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]
+    pub(crate) time: f64,
+    /// How much in all, in bytes, like 10G or 1Gi, instead of a time
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) bytes: Option<u64>,
+    /// Flows to each server
+    #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) parallel: u16,
+    /// Most for each flow, headers included, in bits per second, like 2.5G [default: no limit]
+    #[arg(short = 'b', long, value_name = "RATE")]
+    pub(crate) bitrate: Option<Bitrate>,
+    /// Send to the servers, rather than receive from them
+    #[arg(short = 'R', long)]
+    pub(crate) reverse: bool,
+    /// Print JSON at the end (docs/json.md)
+    #[arg(short = 'J', long)]
+    pub(crate) json: bool,
+    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end at both sides (cold)
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) memory: MemoryArg,
+    /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) control: Control,
+    /// Most that the receiver takes in, headers included (C_r), in bits per second [default: found out]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) receive_rate: Option<Bitrate>,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Protocols {
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How rates are controlled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Control {
+    /// Capacities are found out
+    #[default]
+    Default,
+    /// gtp-2004 to the letter: capacities are given
+    Paper,
+}
+
+/// See [`Memory`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryArg {
+    #[default]
+    Hot,
+    Cold,
+}
+
+impl From<MemoryArg> for Memory {
+    fn from(arg: MemoryArg) -> Self {
+        match arg {
+            MemoryArg::Hot => Self::Hot,
+            MemoryArg::Cold => Self::Cold,
+        }
+    }
+}
+
+impl Get {
+    /// The sources and the destination; an error names what is wrong with a source.
+    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), String> {
+        let Some((destination, sources)) = self.places.split_last() else {
+            return Err("a source and a destination are needed".to_owned());
+        };
+        if destination.starts_with("inhaul://") {
+            return Err(format!("the last argument is the destination, a local path; '{destination}' is a source"));
+        }
+        let sources = sources.iter().map(|text| text.parse::<Source>().map_err(|error| error.to_string()));
+        Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
+    }
+}
+
+/// Every address of this host, IPv4 and IPv6, at the default port.
+fn any_address() -> SocketAddr {
+    SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.1..=1e6).contains(s)).ok_or_else(|| "write seconds, from 0.1 to 1000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn cli_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn get_takes_sources_and_then_the_destination() {
+        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b:1,c/y", "out", "--rate", "1.5G"])
+            .unwrap();
+        let Command::Get(get) = cli.command else { panic!("not get") };
+        assert_eq!(get.rate, Some(Bitrate::from_bps(1_500_000_000)));
+        let (sources, destination) = get.split_places().unwrap();
+        assert_eq!(sources.iter().map(|s| s.mirrors.len()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(destination, PathBuf::from("out"));
+    }
+
+    #[test]
+    fn get_refuses_a_source_in_the_destination_s_place() {
+        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b/y"]).unwrap();
+        let Command::Get(get) = cli.command else { panic!("not get") };
+        assert!(get.split_places().unwrap_err().contains("destination"));
+    }
+
+    #[test]
+    fn parse_refuses_nonsense() {
+        for line in [
+            "inhaul",
+            "inhaul fetch",
+            "inhaul get inhaul://a/x",
+            "inhaul get inhaul://a/x . --nonsense",
+            "inhaul get inhaul://a/x . --rate fast",
+            "inhaul get inhaul://a/x . --json --json-stream",
+            "inhaul get inhaul://a/x . --mtu 100",
+            "inhaul serve",
+            "inhaul serve d --listen nowhere",
+            "inhaul bench",
+            "inhaul bench a --server",
+            "inhaul bench a -t 5 -n 5",
+            "inhaul bench a -P 0",
+            "inhaul bench a:0",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_option_is_explained() {
+        for command in Cli::command().get_subcommands() {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+}

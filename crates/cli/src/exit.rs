@@ -1,0 +1,57 @@
+//! Exit codes: one for each cause that a script may want to tell apart.
+
+use inhaul_mover::ErrorKind;
+
+/// All data has come and is verified.
+pub(crate) const COMPLETE: u8 = 0;
+
+/// The table of docs/exit-codes.md, for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0 complete             4 host unknown        8 no space left
+  1 internal error       5 unreachable         9 destination not writable, or exists
+  2 usage                6 timed out          10 data wrong at its source
+  3 path not found       7 refused            11 UDP blocked
+                                             130 interrupted";
+
+/// The exit code of a cause.
+pub(crate) const fn code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Internal => 1,
+        ErrorKind::Usage => 2,
+        ErrorKind::PathNotFound => 3,
+        ErrorKind::HostUnknown => 4,
+        ErrorKind::Unreachable => 5,
+        ErrorKind::TimedOut => 6,
+        ErrorKind::Refused => 7,
+        ErrorKind::NoSpace => 8,
+        ErrorKind::Destination => 9,
+        ErrorKind::Integrity => 10,
+        ErrorKind::UdpBlocked => 11,
+        ErrorKind::Interrupted => 130,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_the_one_that_is_documented() {
+        let document = include_str!("../../../docs/exit-codes.md");
+        let rows: Vec<(u8, &str)> = document
+            .lines()
+            .filter_map(|line| {
+                let mut cells = line.trim_matches('|').split('|').map(str::trim);
+                let number = cells.next()?.parse().ok()?;
+                Some((number, cells.next()?.trim_matches('`')))
+            })
+            .collect();
+        let mut expected = vec![(COMPLETE, "")];
+        expected.extend(ErrorKind::ALL.map(|kind| (code(kind), kind.code())));
+        assert_eq!(rows, expected);
+        for (number, _) in rows {
+            assert!(HELP.split_whitespace().any(|word| word == number.to_string()), "{number} is not in --help");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `inhaul protocols`: the registry, for people and programs.
+
+use inhaul_mover::MoveError;
+use inhaul_protocols::registry::PROTOCOLS;
+use serde::Serialize;
+
+use crate::args::Protocols;
+use crate::get::to_json;
+use crate::serve::announce;
+
+pub(crate) fn run(args: &Protocols) -> Result<(), MoveError> {
+    let listing = listing();
+    if args.json {
+        announce(&to_json(&listing));
+        return Ok(());
+    }
+    for protocol in listing.protocols {
+        announce(&format!("{}: {}", protocol.name, protocol.summary));
+        for p in protocol.parameters {
+            announce(&format!("    {} ({}; default: {}): {}", p.name, p.unit, p.default, p.summary));
+        }
+    }
+    Ok(())
+}
+
+/// The registry as JSON.
+#[derive(Serialize)]
+pub(crate) struct Listing {
+    protocols: Vec<ProtocolRow>,
+}
+
+#[derive(Serialize)]
+struct ProtocolRow {
+    name: &'static str,
+    summary: &'static str,
+    parameters: Vec<ParameterRow>,
+}
+
+#[derive(Serialize)]
+struct ParameterRow {
+    name: &'static str,
+    unit: &'static str,
+    default: &'static str,
+    summary: &'static str,
+}
+
+pub(crate) fn listing() -> Listing {
+    let protocols = PROTOCOLS.iter().map(|protocol| ProtocolRow {
+        name: protocol.name,
+        summary: protocol.summary,
+        parameters: protocol
+            .parameters
+            .iter()
+            .map(|p| ParameterRow { name: p.name, unit: p.unit, default: p.default, summary: p.summary })
+            .collect(),
+    });
+    Listing { protocols: protocols.collect() }
+}

@@ -1,0 +1,93 @@
+//! What a transfer came to, in words.
+
+use std::fmt::Write;
+
+use inhaul_base::{Bitrate, format_bytes};
+use inhaul_mover::{Report, SourceStatus};
+
+/// The summary of a transfer that ended well, with a newline at the end.
+pub(crate) fn of_transfer(report: &Report) -> String {
+    let mut text = String::new();
+    let files = match report.files.len() {
+        1 => "1 file".to_owned(),
+        n => format!("{n} files"),
+    };
+    let active = report.sources.iter().filter(|source| source.bytes > 0).count();
+    let fairness = if active > 1 { format!(", Jain's index {:.4}", report.jain_index) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{files}, {}, verified, in {:.2} s: {}, loss {}{fairness}",
+        format_bytes(report.bytes),
+        report.seconds,
+        rate(report.goodput_bps),
+        percent(report.loss_ratio),
+    );
+    let width = report.sources.iter().map(|source| source.address.len()).max().unwrap_or(0);
+    for source in &report.sources {
+        let note = match source.status {
+            SourceStatus::Complete | SourceStatus::Running => "",
+            SourceStatus::Lost => ", LOST on the way",
+            SourceStatus::Different => ", left out: its data set is another one",
+        };
+        let _ = writeln!(
+            text,
+            "  {:width$}  {:>10}  {:>13}  loss {}  RTT {:.2} ms{note}",
+            source.address,
+            format_bytes(source.bytes),
+            rate(source.goodput_bps),
+            percent(source.loss_ratio),
+            source.rtt_ms,
+        );
+    }
+    text
+}
+
+/// A rate in bits per second, for a person.
+pub(crate) fn rate(bps: f64) -> String {
+    Bitrate::from_f64(bps).to_string()
+}
+
+/// A ratio as a percentage, for a person: small ones keep their digits.
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent > 0.0 && percent < 0.01 { format!("{percent:.4} %") } else { format!("{percent:.2} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_mover::{FileReport, SourceReport};
+
+    #[test]
+    fn of_transfer_names_each_source_and_who_was_lost() {
+        let source = |address: &str, bytes, status| SourceReport {
+            address: address.to_owned(),
+            bytes,
+            goodput_bps: 1e9,
+            loss_ratio: 0.000_05,
+            rtt_ms: 20.0,
+            status,
+            ..SourceReport::default()
+        };
+        let report = Report {
+            bytes: 3_000_000_000,
+            seconds: 2.5,
+            goodput_bps: 9.6e9,
+            jain_index: 0.98,
+            files: vec![FileReport::default()],
+            sources: vec![
+                source("a:4321", 2_000_000_000, SourceStatus::Complete),
+                source("bb:4321", 1_000_000_000, SourceStatus::Lost),
+            ],
+            ..Report::default()
+        };
+        let text = of_transfer(&report);
+        assert!(
+            text.starts_with("1 file, 3.00 GB, verified, in 2.50 s: 9.60 Gbit/s, loss 0.00 %, Jain's index 0.9800\n"),
+            "{text}"
+        );
+        assert!(text.contains("a:4321   "), "{text}");
+        assert!(text.contains("loss 0.0050 %"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.contains("LOST")).count(), 1, "{text}");
+    }
+}

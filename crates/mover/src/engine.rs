@@ -1,0 +1,503 @@
+//! The loop: one data thread that moves datagrams, control messages and time between an endpoint and the world.
+//!
+//! Each turn does a bounded amount of everything, so that neither data nor control nor timers starve the others:
+//! wait for something to be ready or due, take in datagrams and control messages, and after each change drain the
+//! endpoint. What a transfer means is the [`Application`]'s business.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpListener;
+
+use inhaul_base::{Span, Time};
+use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Reason, Role, TxBatch, drain};
+use inhaul_udp::{Clock, Interest, Poller, SendError, Waker};
+
+use crate::control_stream::{ControlStream, StreamError};
+use crate::error::MoveError;
+use crate::frame::Frame;
+use crate::port::{Outlet, Port};
+
+pub(crate) use crate::port::{Bodies, PortId, Sink};
+
+/// Datagrams that an endpoint may have under way to the network at once: about a quarter of a millisecond at 100 Gbit/s.
+const BATCH_DATAGRAMS: usize = 256;
+/// Batches that one socket may bring in a row.
+const BATCHES_A_TURN: usize = 8;
+/// Connections that are taken in a row.
+const ACCEPTS_A_TURN: usize = 16;
+/// A network that takes no more is asked again after so long, whatever else is due.
+const BLOCKED: Span = Span::from_millis(1);
+/// How long a stream that is being closed may take to send what waits.
+const CLOSING: Span = Span::from_secs(5);
+
+const WAKER: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+/// Tokens of streams are flows' numbers; tokens of sockets are ports' numbers above this.
+const PORTS: u64 = 1 << 32;
+
+/// What the engine drives for: a server, a transfer, a bench.
+pub(crate) trait Application {
+    /// Where datagrams' bodies go.
+    fn sink(&mut self) -> &mut dyn Sink;
+
+    /// Where datagrams' bodies come from.
+    fn bodies(&mut self) -> &mut dyn Bodies;
+
+    /// Bodies have been brought to these places.
+    fn on_places(&mut self, places: &[inhaul_transport::Place]);
+
+    /// An endpoint has something to say that is not meant for its peer.
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError>;
+
+    /// A frame came in that is not the endpoint's.
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError>;
+
+    /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten already.
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
+
+    /// Somebody has connected.
+    fn on_accept(&mut self, engine: &mut Engine, tcp: std::net::TcpStream) -> Result<(), MoveError>;
+
+    /// Once a turn: news of other threads, timers of its own.
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError>;
+}
+
+/// How to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Come again when something happens, or at this time at the latest.
+    Wait(Time),
+    /// All is done.
+    Done,
+}
+
+/// Why a flow can go no further.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EndCause {
+    /// Its control stream has ended.
+    #[error("{0}")]
+    Stream(#[from] StreamError),
+    /// Its datagrams could not be sent.
+    #[error("{0}")]
+    Send(#[from] SendError),
+}
+
+/// An endpoint and what is on its way out of it.
+struct Side {
+    role: Role,
+    endpoint: Box<dyn Endpoint + Send>,
+    batch: TxBatch,
+    /// Whether the bodies of `batch` have been made ready.
+    prepared: bool,
+    due: Option<(Time, Reason)>,
+}
+
+/// A flow's control stream and its place among endpoints and sockets.
+struct Flow {
+    role: Role,
+    port: PortId,
+    stream: ControlStream,
+    waits_to_write: bool,
+    /// The stream is closed once all is sent, or at this time.
+    closing: Option<Time>,
+}
+
+/// See the module's description.
+pub(crate) struct Engine {
+    clock: Clock,
+    poller: Poller,
+    waker: Waker,
+    listener: Option<TcpListener>,
+    sides: Vec<Side>,
+    ports: BTreeMap<PortId, Port>,
+    flows: BTreeMap<FlowId, Flow>,
+    next_id: u32,
+    events: VecDeque<Event>,
+    commands: VecDeque<(Role, Command)>,
+    ended: VecDeque<(FlowId, EndCause)>,
+    places: Vec<inhaul_transport::Place>,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Result<Self, MoveError> {
+        let failed = MoveError::system;
+        let poller = Poller::new().map_err(failed("cannot wait for sockets"))?;
+        let waker = poller.waker(WAKER).map_err(failed("cannot wait for threads"))?;
+        Ok(Self {
+            clock: Clock::start(),
+            poller,
+            waker,
+            listener: None,
+            sides: Vec::new(),
+            ports: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            next_id: 1,
+            events: VecDeque::new(),
+            commands: VecDeque::new(),
+            ended: VecDeque::new(),
+            places: Vec::new(),
+        })
+    }
+
+    /// Has the engine drive an endpoint; one for each role at most.
+    pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) {
+        let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
+        self.sides.push(Side { role, endpoint, batch, prepared: false, due: None });
+    }
+
+    /// Has the engine take connections.
+    pub(crate) fn listen(&mut self, listener: TcpListener) -> Result<(), MoveError> {
+        listener.set_nonblocking(true).map_err(MoveError::system("cannot listen"))?;
+        self.poller.add(&listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Has the engine receive from and send over a socket.
+    pub(crate) fn add_port(&mut self, port: Port) -> Result<PortId, MoveError> {
+        let id = PortId(self.next_number());
+        let added = self.poller.add(&port.socket, PORTS + u64::from(id.0), Interest::Read);
+        added.map_err(MoveError::system("cannot wait for a socket"))?;
+        self.ports.insert(id, port);
+        Ok(id)
+    }
+
+    /// A number that no flow and no port has.
+    fn next_number(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    /// A new flow's name.
+    pub(crate) fn new_flow(&mut self) -> FlowId {
+        FlowId(self.next_number())
+    }
+
+    /// Takes over a flow's control stream.
+    pub(crate) fn add_flow(
+        &mut self,
+        flow: FlowId,
+        role: Role,
+        port: PortId,
+        mut stream: ControlStream,
+    ) -> Result<(), MoveError> {
+        let failed = MoveError::system("cannot wait for a connection");
+        stream
+            .set_polled()
+            .and_then(|()| self.poller.add(&stream, u64::from(flow.0), Interest::Read))
+            .map_err(failed)?;
+        if let Some(port) = self.ports.get_mut(&port)
+            && port.is_connected()
+        {
+            port.flow = Some(flow);
+        }
+        self.flows.insert(flow, Flow { role, port, stream, waits_to_write: false, closing: None });
+        Ok(())
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// How many control streams are open.
+    pub(crate) fn streams(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Gives the endpoint a command, once it has been drained.
+    pub(crate) fn command(&mut self, role: Role, command: Command) {
+        self.commands.push_back((role, command));
+    }
+
+    /// How a flow is doing, by its endpoint.
+    pub(crate) fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.sides.iter().find_map(|side| side.endpoint.flow_stats(flow))
+    }
+
+    /// Sends a frame to a flow's peer; one that does not take it has ended.
+    pub(crate) fn send(&mut self, flow: FlowId, frame: &Frame) {
+        let Some(of) = self.flows.get_mut(&flow) else { return };
+        if let Err(error) = of.stream.queue(frame).and_then(|()| of.stream.flush()) {
+            self.ended.push_back((flow, error.into()));
+        }
+    }
+
+    /// Bytes that wait to be written to a flow's peer.
+    pub(crate) fn backlog(&self, flow: FlowId) -> usize {
+        self.flows.get(&flow).map_or(0, |of| of.stream.backlog())
+    }
+
+    /// Gives a flow up: the endpoint forgets it, and its stream is closed once all is sent.
+    pub(crate) fn close(&mut self, flow: FlowId) {
+        let until = self.now() + CLOSING;
+        if let Some(of) = self.flows.get_mut(&flow)
+            && of.closing.is_none()
+        {
+            of.closing = Some(until);
+            let role = of.role;
+            self.command(role, Command::Disconnect { flow });
+        }
+    }
+
+    /// Runs until the application is done.
+    pub(crate) fn run(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+        let mut ready = Vec::new();
+        loop {
+            let turn = app.on_turn(self)?;
+            self.settle(app)?;
+            let Turn::Wait(latest) = turn else { return Ok(()) };
+            self.write_streams()?;
+            let deadline = self.sides.iter().filter_map(|side| self.wake_time(side)).fold(latest, Time::min);
+            self.poller
+                .wait_until(self.clock, deadline, &mut ready)
+                .map_err(MoveError::system("cannot wait for sockets"))?;
+            for event in &ready {
+                match event.token {
+                    WAKER => self.waker.reset(),
+                    LISTENER => self.accept(app)?,
+                    token if token >= PORTS => self.serve_port(app, PortId((token - PORTS) as u32), *event)?,
+                    token => self.serve_stream(app, FlowId(token as u32), *event)?,
+                }
+            }
+            self.serve_timers(app)?;
+        }
+    }
+
+    /// When the endpoint must be called again.
+    fn wake_time(&self, side: &Side) -> Option<Time> {
+        let (due, reason) = side.due?;
+        // What waits for the network needs no pacer.
+        let waits = !side.batch.is_empty() && reason == Reason::Pace;
+        Some(if waits { due.max(self.now() + BLOCKED) } else { due })
+    }
+
+    fn serve_timers(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+        let now = self.now();
+        for index in 0..self.sides.len() {
+            if self.wake_time(&self.sides[index]).is_some_and(|due| due <= now) {
+                self.sides[index].endpoint.handle_timeout(now);
+                self.drain(index, now, app);
+            }
+        }
+        self.settle(app)
+    }
+
+    /// Takes all that an endpoint has to give.
+    fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application) {
+        let Side { role, endpoint, batch, prepared, due } = &mut self.sides[index];
+        let flows = &self.flows;
+        let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
+        let mut failures = Vec::new();
+        let mut outlet = Outlet {
+            role: *role,
+            ports: &mut self.ports,
+            route: &route,
+            bodies: app.bodies(),
+            prepared,
+            events: &mut self.events,
+            failures: &mut failures,
+        };
+        *due = drain(endpoint.as_mut(), now, batch, &mut outlet);
+        // A flow whose data cannot be sent has ended; a peer that cannot be reached just now may be in a moment.
+        for error in failures {
+            if !matches!(error, SendError::Network { .. }) {
+                self.ended.push_back((error.flow(), error.into()));
+            }
+        }
+    }
+
+    /// Carries out what follows from the last changes, until nothing more does.
+    fn settle(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                match event {
+                    Event::Control { flow, message } => self.send(flow, &Frame::Protocol { message }),
+                    event => app.on_event(self, event)?,
+                }
+            } else if let Some((role, command)) = self.commands.pop_front() {
+                self.carry_out(role, command, app)?;
+            } else if let Some((flow, cause)) = self.ended.pop_front() {
+                self.end(flow, &cause, app)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn carry_out(&mut self, role: Role, command: Command, app: &mut dyn Application) -> Result<(), MoveError> {
+        let Some(index) = self.sides.iter().position(|side| side.role == role) else { return Ok(()) };
+        let is_farewell = matches!(command, Command::Disconnect { .. });
+        let now = self.now();
+        if let Err(error) = self.sides[index].endpoint.command(now, command) {
+            // The endpoint may have forgotten the flow by itself.
+            return if is_farewell { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
+        }
+        self.drain(index, now, app);
+        Ok(())
+    }
+
+    /// Forgets a flow that can go no further.
+    fn end(&mut self, flow: FlowId, cause: &EndCause, app: &mut dyn Application) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get(&flow) else { return Ok(()) };
+        let (role, closing) = (of.role, of.closing.is_some());
+        if let EndCause::Send(error) = cause {
+            let code = crate::frame::RefusalCode::Unreadable;
+            self.send(flow, &Frame::Refused { code, text: error.to_string() });
+        }
+        self.forget(flow);
+        if !closing {
+            self.command(role, Command::Disconnect { flow });
+            app.on_end(self, flow, cause)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, flow: FlowId) {
+        let Some(of) = self.flows.remove(&flow) else { return };
+        // Dropping the stream closes it, and with that the poller forgets it.
+        if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
+            self.ports.remove(&of.port);
+        }
+    }
+
+    fn accept(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+        for _ in 0..ACCEPTS_A_TURN {
+            let Some(Ok((tcp, _))) = self.listener.as_ref().map(TcpListener::accept) else { break };
+            // The listener's mode is not inherited everywhere.
+            if tcp.set_nonblocking(false).is_ok() {
+                app.on_accept(self, tcp)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_port(&mut self, app: &mut dyn Application, id: PortId, ready: inhaul_udp::Event) -> Result<(), MoveError> {
+        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked) {
+            self.unblock(id)?;
+            for index in 0..self.sides.len() {
+                self.drain(index, self.clock.now(), app);
+            }
+            self.settle(app)?;
+        }
+        for _ in 0..BATCHES_A_TURN {
+            let now = self.clock.now();
+            let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
+            let sides = &mut self.sides;
+            let expected = port.flow.and_then(|flow| sides.iter().find_map(|side| side.endpoint.expected(flow)));
+            self.places.clear();
+            let mut show = |messages: &[inhaul_transport::RxMessage<'_>], places: &mut Vec<_>| {
+                for side in sides.iter_mut() {
+                    side.endpoint.handle_datagrams(now, messages, places);
+                }
+            };
+            if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
+                break;
+            }
+            app.on_places(&self.places);
+            for index in 0..self.sides.len() {
+                self.drain(index, now, app);
+            }
+            self.settle(app)?;
+        }
+        self.watch_blocked()
+    }
+
+    /// Waits for writable sockets where sending was blocked.
+    fn watch_blocked(&mut self) -> Result<(), MoveError> {
+        for (id, port) in &mut self.ports {
+            if port.blocked && !port.watched {
+                let token = PORTS + u64::from(id.0);
+                let changed = self.poller.modify(&port.socket, token, Interest::ReadWrite);
+                changed.map_err(MoveError::system("cannot wait for a socket"))?;
+                port.watched = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn unblock(&mut self, id: PortId) -> Result<(), MoveError> {
+        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
+        port.blocked = false;
+        port.watched = false;
+        let changed = self.poller.modify(&port.socket, PORTS + u64::from(id.0), Interest::Read);
+        changed.map_err(MoveError::system("cannot wait for a socket"))?;
+        port.send_rest();
+        Ok(())
+    }
+
+    fn serve_stream(
+        &mut self,
+        app: &mut dyn Application,
+        flow: FlowId,
+        ready: inhaul_udp::Event,
+    ) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
+        if ready.writable
+            && let Err(error) = of.stream.flush()
+        {
+            self.ended.push_back((flow, error.into()));
+            return self.settle(app);
+        }
+        if !ready.readable {
+            return Ok(());
+        }
+        // What came before the end still counts.
+        let filled = of.stream.fill();
+        while let Some(of) = self.flows.get_mut(&flow) {
+            match of.stream.next_frame() {
+                Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
+                Ok(None) => break,
+                Err(error) => {
+                    self.ended.push_back((flow, error.into()));
+                    break;
+                }
+            }
+        }
+        if let Err(error) = filled {
+            self.ended.push_back((flow, error.into()));
+        }
+        self.settle(app)
+    }
+
+    fn take_frame(&mut self, app: &mut dyn Application, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        let Some(role) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.role) else {
+            return Ok(());
+        };
+        let Frame::Protocol { message } = frame else {
+            app.on_frame(self, flow, frame)?;
+            return self.settle(app);
+        };
+        if let Some(index) = self.sides.iter().position(|side| side.role == role) {
+            let now = self.now();
+            self.sides[index].endpoint.handle_control(now, flow, &message);
+            self.drain(index, now, app);
+        }
+        self.settle(app)
+    }
+
+    /// Sends what waits on the streams, waits for those that take no more, and closes those that are to be closed.
+    fn write_streams(&mut self) -> Result<(), MoveError> {
+        let now = self.clock.now();
+        let mut closed = Vec::new();
+        for (&flow, of) in &mut self.flows {
+            let waits = of.stream.backlog() > 0;
+            if waits != of.waits_to_write {
+                let interest = if waits { Interest::ReadWrite } else { Interest::Read };
+                let changed = self.poller.modify(&of.stream, u64::from(flow.0), interest);
+                changed.map_err(MoveError::system("cannot wait for a connection"))?;
+                of.waits_to_write = waits;
+            }
+            if of.closing.is_some_and(|until| !waits || until <= now) {
+                closed.push(flow);
+            }
+        }
+        for flow in closed {
+            self.forget(flow);
+        }
+        self.watch_blocked()
+    }
+}

@@ -1,0 +1,305 @@
+//! `get`: hauls data sets from their mirrors into one place.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use inhaul_store::{Kind, Landing, LandingOptions, Manifest, printable};
+use inhaul_transport::Role;
+
+use crate::connect::{Session, at_once};
+use crate::engine::Engine;
+use crate::error::MoveError;
+use crate::frame::SessionRole;
+use crate::haul::{Haul, Joining, Object};
+use crate::net;
+use crate::options::{GetOptions, Stop, Update};
+use crate::port::Port;
+use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index};
+use crate::source::{Server, Source};
+
+/// Hauls `options.sources` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
+/// calling thread. The report is of use even when the transfer failed.
+///
+/// # Errors
+/// What ended the transfer. Nothing is left behind then but files that are complete and verified.
+pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
+    let began = Instant::now();
+    let mut report = Report::default();
+    let result = haul(options, stop, hear, &mut report);
+    report.seconds = began.elapsed().as_secs_f64();
+    if let Err(error) = &result {
+        report.status = Status::Failed;
+        report.error = Some(error.into());
+    }
+    (report, result)
+}
+
+fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
+    let found = find_all(options, stop)?;
+    for warning in found.iter().flat_map(|data_set| &data_set.warnings) {
+        hear(Update::Warning(warning.clone()));
+        report.warnings.push(warning.clone());
+    }
+    report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
+    let destination = Destination::prepare(&options.destination, &found)?;
+    let mut objects = Vec::new();
+    let mut joinings = Vec::new();
+    for (index, data_set) in found.into_iter().enumerate() {
+        let landing_options = LandingOptions { overwrite: options.overwrite };
+        let landing = Landing::create(&options.destination, data_set.manifest, landing_options)?;
+        objects.push(Object::new(data_set.source, landing));
+        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
+    }
+    destination.keep();
+    let (updates, incoming) = channel();
+    let (options, stop) = (options.clone(), stop.clone());
+    let named = std::thread::Builder::new().name("inhaul-data".to_owned());
+    let run = move || run_haul(&options, objects, joinings, updates, stop);
+    let thread = named.spawn(run).map_err(MoveError::system("cannot start a thread"))?;
+    for update in incoming {
+        hear(update);
+    }
+    let (part, result) = thread.join().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
+    report.take(part);
+    result
+}
+
+/// The data thread: the transfer from the first request to the last farewell.
+fn run_haul(
+    options: &GetOptions,
+    objects: Vec<Object>,
+    joinings: Vec<Joining>,
+    updates: Sender<Update>,
+    stop: Stop,
+) -> (Report, Result<(), MoveError>) {
+    let failed = |error| (Report::default(), Err(error));
+    let mut engine = match Engine::new() {
+        Ok(engine) => engine,
+        Err(error) => return failed(error),
+    };
+    let mut haul = match Haul::new(&mut engine, objects, updates, stop) {
+        Ok(haul) => haul,
+        Err(error) => return failed(error),
+    };
+    let result = join_all(options, &mut engine, &mut haul, joinings).and_then(|()| engine.run(&mut haul));
+    haul.measure(&engine);
+    if result.is_err() {
+        for object in &haul.objects {
+            object.landing.abort();
+        }
+    }
+    (report_of(&haul, &engine), result)
+}
+
+/// Gives each flow its socket, and the endpoint its work.
+fn join_all(
+    options: &GetOptions,
+    engine: &mut Engine,
+    haul: &mut Haul,
+    joinings: Vec<Joining>,
+) -> Result<(), MoveError> {
+    net::become_data_thread(&options.net)?;
+    let mut ports = Vec::new();
+    for joining in joinings {
+        let socket = net::connect(&options.net, joining.session.datagrams)?;
+        ports.push((joining, Port::new(socket, true)));
+    }
+    let Some((_, first)) = ports.first() else { return Ok(()) };
+    let endpoint = net::endpoint(&options.net, Role::Receiver, options.receive_rate, &first.socket)?;
+    engine.add_endpoint(Role::Receiver, endpoint);
+    haul.fetch_all(engine);
+    for (joining, port) in ports {
+        haul.join(engine, joining, port, &options.net, options.rate)?;
+    }
+    Ok(())
+}
+
+fn report_of(haul: &Haul, engine: &Engine) -> Report {
+    let now = engine.now();
+    let sources: Vec<SourceReport> = haul
+        .mirrors
+        .values()
+        .map(|mirror| {
+            let seconds = mirror.active_seconds(now);
+            let bits = mirror.stats.placed_bytes as f64 * 8.0;
+            SourceReport {
+                address: mirror.server.to_string(),
+                bytes: mirror.stats.placed_bytes,
+                goodput_bps: if seconds > 0.0 { bits / seconds } else { 0.0 },
+                loss_ratio: mirror.loss_ratio(),
+                rtt_ms: mirror.stats.rtt.as_millis_f64(),
+                retransmitted_bytes: mirror.stats.retransmitted_bytes,
+                status: mirror.status,
+            }
+        })
+        .collect();
+    let seconds = now.since(haul.started).as_secs_f64();
+    let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
+    Report {
+        bytes: haul.verified_bytes(),
+        goodput_bps: if seconds > 0.0 { haul.verified_bytes() as f64 * 8.0 / seconds } else { 0.0 },
+        loss_ratio: crate::haul::loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
+        jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
+        files: haul.objects.iter().flat_map(files_of).collect(),
+        sources,
+        warnings: haul.warnings.clone(),
+        ..Report::default()
+    }
+}
+
+fn files_of(object: &Object) -> Vec<FileReport> {
+    let manifest = object.landing.manifest();
+    let target = object.landing.target();
+    let report = |(index, entry): (usize, &inhaul_store::Entry)| {
+        let path = match manifest.kind() {
+            Kind::File => target.display().to_string(),
+            Kind::Directory => target.join(printable(&entry.path)).display().to_string(),
+        };
+        let hash = object.hashes.get(&index);
+        FileReport {
+            path,
+            bytes: entry.size,
+            blake3: hash.map(|hash| hash.to_hex().to_string()).unwrap_or_default(),
+            verified: hash.is_some(),
+        }
+    };
+    manifest.entries().iter().enumerate().map(report).collect()
+}
+
+impl Report {
+    /// Adds what came of the transfer itself to what was known before it.
+    fn take(&mut self, part: Self) {
+        let Self { mut sources, mut warnings, .. } = std::mem::take(self);
+        *self = part;
+        self.sources.append(&mut sources);
+        warnings.append(&mut self.warnings);
+        self.warnings = warnings;
+    }
+}
+
+/// A data set that was found on some of its mirrors.
+#[derive(Debug)]
+struct Found {
+    source: Source,
+    manifest: Arc<Manifest>,
+    sessions: Vec<Session>,
+    /// Mirrors that take no part.
+    absent: Vec<SourceReport>,
+    warnings: Vec<String>,
+}
+
+/// A mirror that has the data set, and what it says of it.
+type Candidate = (Session, Manifest);
+
+/// Connects to every mirror of every source at once, and asks each for its data set.
+fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> {
+    type Job = Box<dyn FnOnce() -> Result<Candidate, MoveError> + Send>;
+    let mut jobs: Vec<Job> = Vec::new();
+    for source in &options.sources {
+        for server in source.mirrors.clone() {
+            let path = source.path.clone();
+            jobs.push(Box::new(move || {
+                let mut session = Session::connect(&server, SessionRole::Fetch)?;
+                let manifest = session.open(&path)?;
+                Ok((session, manifest))
+            }));
+        }
+    }
+    let mut results = at_once(jobs, stop)?.into_iter();
+    let of_source = |source: &Source| {
+        let results = source.mirrors.iter().cloned().zip(results.by_ref()).collect();
+        Found::agree(source, results)
+    };
+    options.sources.iter().map(of_source).collect()
+}
+
+impl Found {
+    /// Keeps the mirrors that have the same data set, if most of them agree; names the others.
+    fn agree(source: &Source, results: Vec<(Server, Result<Candidate, MoveError>)>) -> Result<Self, MoveError> {
+        let mut found = Vec::new();
+        let mut absent = Vec::new();
+        let mut warnings = Vec::new();
+        let mut first_error = None;
+        for (server, result) in results {
+            match result {
+                Ok((session, manifest)) => found.push((manifest.identity(), session, manifest)),
+                Err(error) => {
+                    warnings.push(format!("going on without {server}: {error}"));
+                    absent.push(absentee(&server, SourceStatus::Lost));
+                    first_error = first_error.or(Some(error));
+                }
+            }
+        }
+        let votes = |identity| found.iter().filter(|(other, ..)| *other == identity).count();
+        let Some(best) = found.iter().map(|&(identity, ..)| identity).max_by_key(|&identity| votes(identity)) else {
+            return Err(first_error.unwrap_or_else(|| MoveError::Usage("a source has no mirror".to_owned())));
+        };
+        if found.iter().any(|&(identity, ..)| identity != best && votes(identity) == votes(best)) {
+            return Err(MoveError::MirrorsDiffer { data_set: Box::new(source.clone()) });
+        }
+        let mut manifest = None;
+        let mut sessions = Vec::new();
+        for (identity, session, its_manifest) in found {
+            if identity == best {
+                sessions.push(session);
+                manifest = manifest.or(Some(its_manifest));
+            } else {
+                let server = &session.server;
+                warnings
+                    .push(format!("going on without {server}: its data set has other files or sizes than the others'"));
+                absent.push(absentee(server, SourceStatus::Different));
+            }
+        }
+        let manifest = manifest.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
+        Ok(Self { source: source.clone(), manifest: Arc::new(manifest), sessions, absent, warnings })
+    }
+}
+
+fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
+    SourceReport { address: server.to_string(), status, ..SourceReport::default() }
+}
+
+/// The directory that several data sets land in; removed again if it was made for a transfer that does not begin.
+struct Destination {
+    made: Option<PathBuf>,
+}
+
+impl Destination {
+    fn prepare(path: &Path, found: &[Found]) -> Result<Self, MoveError> {
+        if found.len() < 2 {
+            return Ok(Self { made: None });
+        }
+        for (index, data_set) in found.iter().enumerate() {
+            let name = data_set.manifest.name();
+            if found[..index].iter().any(|earlier| earlier.manifest.name() == name) {
+                return Err(MoveError::NameClash { path: printable(name) });
+            }
+        }
+        match std::fs::create_dir(path) {
+            Ok(()) => Ok(Self { made: Some(path.to_owned()) }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(Self { made: None }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(MoveError::Destination {
+                detail: format!("'{}' is no directory: several sources need one to land in", path.display()),
+            }),
+            Err(error) => Err(MoveError::Destination {
+                detail: format!("cannot make the directory '{}': {error}; choose another destination", path.display()),
+            }),
+        }
+    }
+
+    /// The transfer begins.
+    fn keep(mut self) {
+        self.made = None;
+    }
+}
+
+impl Drop for Destination {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            // If something is in it, it is not ours to remove.
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The server's set-up: one client's session up to the point where data can flow. Blocking, on a thread of its own.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use inhaul_store::{DataSet, Offered, OfferedError};
+
+use crate::control_stream::{ControlStream, StreamError};
+use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+
+/// How long a client may take for each step.
+const STEP: Duration = Duration::from_secs(10);
+/// How long a client may take for a piece of a manifest.
+const PIECE: Duration = Duration::from_secs(30);
+
+/// What a server has for its clients.
+#[derive(Clone, Debug)]
+pub(crate) enum Service {
+    /// Data sets.
+    Files(Arc<Offered>),
+    /// Benches.
+    Bench,
+}
+
+/// A session that is set up.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: ControlStream,
+    pub(crate) wish: Wish,
+}
+
+/// What its client wants.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A data set.
+    Fetch(Arc<DataSet>),
+    /// A bench.
+    Bench {
+        /// [`SessionRole::BenchFetch`] or [`SessionRole::BenchPush`].
+        role: SessionRole,
+        size: u64,
+        memory: Memory,
+    },
+}
+
+/// Why a session did not come about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GreetingError {
+    /// The stream ended, or nothing came in time.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The client cannot have what it wants.
+    #[error("{text}")]
+    Refused { code: RefusalCode, text: String },
+}
+
+fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
+    GreetingError::Refused { code, text: text.into() }
+}
+
+/// Greets a client and finds out what it wants. A client that cannot have it is told why.
+pub(crate) fn greet(tcp: TcpStream, service: &Service, udp_port: u16) -> Result<Arrival, GreetingError> {
+    let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
+    match converse(&mut stream, service, udp_port) {
+        Ok(wish) => Ok(Arrival { stream, wish }),
+        Err(error) => {
+            let refusal = match &error {
+                GreetingError::Refused { code, text } => Some((*code, text.clone())),
+                GreetingError::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
+                GreetingError::Stream(_) => None,
+            };
+            if let Some((code, text)) = refusal {
+                // The client may be gone already.
+                let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn converse(stream: &mut ControlStream, service: &Service, udp_port: u16) -> Result<Wish, GreetingError> {
+    let Frame::Hello { version, role } = stream.receive(Instant::now() + STEP)? else {
+        return Err(refused(RefusalCode::Malformed, "a client greets first"));
+    };
+    if version != VERSION {
+        let text = format!(
+            "this server speaks version {VERSION} of the session protocol, not {version}: install the same release on both"
+        );
+        return Err(refused(RefusalCode::Version, text));
+    }
+    match (service, role) {
+        (Service::Files(_), SessionRole::Fetch)
+        | (Service::Bench, SessionRole::BenchFetch | SessionRole::BenchPush) => {}
+        (Service::Files(_), _) => {
+            return Err(refused(
+                RefusalCode::WrongService,
+                "this server offers files; start one with 'inhaul bench --server'",
+            ));
+        }
+        (Service::Bench, _) => {
+            return Err(refused(
+                RefusalCode::WrongService,
+                "this server is for benches; start one with 'inhaul serve'",
+            ));
+        }
+    }
+    stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
+    match (stream.receive(Instant::now() + STEP)?, service) {
+        (Frame::Open { path }, Service::Files(offered)) => {
+            let data_set =
+                offered.scan(path.as_bytes()).map_err(|error| refused(code_of(&error), error.to_string()))?;
+            send_manifest(stream, &data_set)?;
+            Ok(Wish::Fetch(Arc::new(data_set)))
+        }
+        (Frame::Bench { size, memory }, Service::Bench) => {
+            stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
+            Ok(Wish::Bench { role, size, memory })
+        }
+        _ => Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
+    }
+}
+
+fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), StreamError> {
+    let bytes = data_set.manifest().encode();
+    let mut pieces = bytes.chunks(MAX_PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        let frame = Frame::DataSet { last: pieces.peek().is_none(), bytes: piece.to_vec() };
+        stream.send(&frame, Instant::now() + PIECE)?;
+    }
+    Ok(())
+}
+
+fn code_of(error: &OfferedError) -> RefusalCode {
+    match error {
+        OfferedError::NotFound { .. } => RefusalCode::NotFound,
+        OfferedError::Outside { .. } => RefusalCode::Outside,
+        _ => RefusalCode::Unreadable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What the server answers to `frames`, and what it makes of the client.
+    fn talk(service: Service, frames: &[Frame]) -> (Vec<Frame>, Result<Arrival, GreetingError>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = std::thread::spawn(move || greet(listener.accept().unwrap().0, &service, 77));
+        let mut client = ControlStream::new(tcp).unwrap();
+        let soon = Instant::now() + STEP;
+        for frame in frames {
+            client.send(frame, soon).unwrap();
+        }
+        let arrival = server.join().unwrap();
+        let mut answers = Vec::new();
+        if arrival.is_ok() {
+            // The stream stays open: the last answer tells.
+            while !matches!(answers.last(), Some(Frame::DataSet { last: true, .. })) {
+                answers.push(client.receive(soon).unwrap());
+            }
+        } else {
+            while let Ok(frame) = client.receive(soon) {
+                answers.push(frame);
+            }
+        }
+        (answers, arrival)
+    }
+
+    fn files() -> (tempfile::TempDir, Service) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), b"data").unwrap();
+        let offered = Offered::new(&[dir.path().to_path_buf()]).unwrap();
+        (dir, Service::Files(Arc::new(offered)))
+    }
+
+    fn hello(role: SessionRole) -> Frame {
+        Frame::Hello { version: VERSION, role }
+    }
+
+    #[test]
+    fn greet_sends_the_manifest_of_what_is_asked_for() {
+        let (_dir, service) = files();
+        let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), Frame::Open { path: "f".to_owned() }]);
+        assert_eq!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77 });
+        let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
+        let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
+        let Wish::Fetch(data_set) = arrival.unwrap().wish else { panic!("no data set") };
+        assert_eq!(manifest, **data_set.manifest());
+    }
+
+    #[test]
+    fn greet_refuses_and_says_why() {
+        let open = |path: &str| Frame::Open { path: path.to_owned() };
+        let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch };
+        for (frames, code) in [
+            (vec![hello(SessionRole::Fetch), open("missing")], RefusalCode::NotFound),
+            (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
+            (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
+            (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
+            (vec![old], RefusalCode::Version),
+            (vec![Frame::Finish], RefusalCode::Malformed),
+        ] {
+            let (_dir, service) = files();
+            let (answers, arrival) = talk(service, &frames);
+            assert!(matches!(answers.last(), Some(Frame::Refused { code: c, .. }) if *c == code), "{answers:?}");
+            assert!(arrival.is_err());
+        }
+    }
+
+    #[test]
+    fn greet_takes_bench_clients_when_it_is_a_bench() {
+        let bench = Frame::Bench { size: 9, memory: Memory::Cold };
+        let (_, arrival) = talk(Service::Bench, &[hello(SessionRole::BenchPush), bench]);
+        let wish = arrival.unwrap().wish;
+        assert!(
+            matches!(wish, Wish::Bench { role: SessionRole::BenchPush, size: 9, memory: Memory::Cold }),
+            "{wish:?}"
+        );
+        let (answers, _) = talk(Service::Bench, &[hello(SessionRole::Fetch)]);
+        assert!(matches!(answers.last(), Some(Frame::Refused { code: RefusalCode::WrongService, .. })), "{answers:?}");
+    }
+}

@@ -1,0 +1,507 @@
+//! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_store::{Landing, digest};
+use inhaul_transport::{
+    Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place, Role,
+};
+
+use crate::connect::Session;
+use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::error::MoveError;
+use crate::frame::Frame;
+use crate::groups::{Groups, Tally};
+use crate::net;
+use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
+use crate::port::{NoBodies, Port, Show};
+use crate::report::SourceStatus;
+use crate::source::{Server, Source};
+use crate::verify::{Finding, Task, Verifier};
+
+/// How often progress is told, and the stop flag looked at.
+const TICK: Span = Span::from_millis(100);
+/// Rates are told over so long.
+const RATE_TICKS: usize = 10;
+/// Groups whose digests may be here before their bytes: a gigabyte, and so the source's hasher is ahead of its data.
+const DIGESTS_AHEAD: u64 = 1024;
+/// How long the servers may take to say goodbye.
+const FAREWELL: Span = Span::from_millis(500);
+
+/// One data set and where it lands.
+pub(crate) struct Object {
+    pub(crate) source: Source,
+    pub(crate) landing: Arc<Landing>,
+    groups: Groups,
+    tally: Tally,
+    mirrors: Vec<FlowId>,
+    /// The mirror whose digests count.
+    authority: Option<FlowId>,
+    /// The next group whose digest has to come.
+    next_digest: u64,
+    /// Digests are asked for up to here.
+    asked_digests: u64,
+    verified_groups: u64,
+    done: bool,
+    /// The hash of each file that is done.
+    pub(crate) hashes: BTreeMap<usize, digest::Hash>,
+}
+
+/// One mirror of one object, and its flow.
+pub(crate) struct Mirror {
+    pub(crate) server: Server,
+    object: usize,
+    pub(crate) stats: FlowStats,
+    pub(crate) status: SourceStatus,
+    opened: Option<Time>,
+    ended: Option<Time>,
+    /// Whether the session is over.
+    parted: bool,
+}
+
+impl Object {
+    pub(crate) fn new(source: Source, landing: Landing) -> Self {
+        let groups = Groups::new(Arc::clone(landing.manifest()));
+        Self {
+            source,
+            tally: Tally::new(&groups),
+            groups,
+            landing: Arc::new(landing),
+            mirrors: Vec::new(),
+            authority: None,
+            next_digest: 0,
+            asked_digests: 0,
+            verified_groups: 0,
+            done: false,
+            hashes: BTreeMap::new(),
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.groups.manifest().size()
+    }
+}
+
+impl Mirror {
+    /// How long the mirror was active, in seconds.
+    pub(crate) fn active_seconds(&self, now: Time) -> f64 {
+        self.opened.map_or(0.0, |opened| self.ended.unwrap_or(now).since(opened).as_secs_f64())
+    }
+
+    /// Data packets lost over data packets sent.
+    pub(crate) fn loss_ratio(&self) -> f64 {
+        loss_ratio(self.stats.lost_packets, self.stats.received_packets)
+    }
+}
+
+/// Data packets lost over data packets sent.
+pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
+    inhaul_base::Probability::ratio(lost, lost + received).get()
+}
+
+/// Files as the destination of datagrams' bodies.
+struct Landings {
+    by_flow: BTreeMap<FlowId, Arc<Landing>>,
+}
+
+impl Sink for Landings {
+    fn receive(
+        &mut self,
+        port: &mut Port,
+        _expected: Option<Expected>,
+        show: &mut Show<'_>,
+        places: &mut Vec<Place>,
+    ) -> Result<bool, MoveError> {
+        let batch = port.receiver.receive(&port.socket).map_err(MoveError::system("cannot receive"))?;
+        if batch.is_empty() {
+            return Ok(false);
+        }
+        show(batch.messages(), places);
+        batch.deliver(places, |delivery| match self.by_flow.get(&delivery.flow) {
+            Some(landing) => landing.write(delivery.range.start, delivery.bodies).map_err(MoveError::from),
+            None => Ok(()),
+        })?;
+        Ok(true)
+    }
+}
+
+/// The transfer.
+pub(crate) struct Haul {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) started: Time,
+    sink: Landings,
+    bodies: NoBodies,
+    verifier: Verifier,
+    verified_bytes: u64,
+    updates: Sender<Update>,
+    stop: Stop,
+    next_tick: Time,
+    /// Bytes received at the last ticks, to tell the rate.
+    history: Vec<(Time, u64)>,
+    /// All is verified: the servers are being told.
+    parting: Option<Time>,
+    last_error: Option<FlowError>,
+}
+
+/// A session and what it is good for.
+pub(crate) struct Joining {
+    pub(crate) object: usize,
+    pub(crate) session: Session,
+}
+
+impl Haul {
+    /// Prepares the transfer of `objects` from the servers in `sessions`; the first port is `first` (its socket sized the
+    /// endpoint's window).
+    pub(crate) fn new(
+        engine: &mut Engine,
+        objects: Vec<Object>,
+        updates: Sender<Update>,
+        stop: Stop,
+    ) -> Result<Self, MoveError> {
+        let landings = objects.iter().map(|object| (object.groups.clone(), Arc::clone(&object.landing))).collect();
+        let verifier = Verifier::start(landings, engine.waker())?;
+        let now = engine.now();
+        Ok(Self {
+            objects,
+            mirrors: BTreeMap::new(),
+            warnings: Vec::new(),
+            started: now,
+            sink: Landings { by_flow: BTreeMap::new() },
+            bodies: NoBodies,
+            verifier,
+            verified_bytes: 0,
+            updates,
+            stop,
+            next_tick: now,
+            history: Vec::new(),
+            parting: None,
+            last_error: None,
+        })
+    }
+
+    /// Has the endpoint fetch all objects.
+    pub(crate) fn fetch_all(&self, engine: &mut Engine) {
+        for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
+            let object_id = ObjectId(index as u32);
+            engine.command(
+                Role::Receiver,
+                Command::Fetch { object: object_id, size: object.size(), held: inhaul_base::RangeSet::new() },
+            );
+        }
+    }
+
+    /// Adds a mirror.
+    pub(crate) fn join(
+        &mut self,
+        engine: &mut Engine,
+        joining: Joining,
+        port: Port,
+        options: &NetOptions,
+        rate: Option<Bitrate>,
+    ) -> Result<(), MoveError> {
+        let Joining { object, session } = joining;
+        let flow = engine.new_flow();
+        let port = engine.add_port(port)?;
+        let mtu = net::mtu_toward(options, session.datagrams);
+        let join = JoinFlow {
+            flow,
+            object: ObjectId(object as u32),
+            peer: Some(session.datagrams),
+            mtu,
+            key: net::random_u32()?,
+            limits: FlowLimits { application_rate: rate, link_rate: None },
+        };
+        self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
+        self.objects[object].mirrors.push(flow);
+        self.mirrors.insert(
+            flow,
+            Mirror {
+                server: session.server,
+                object,
+                stats: FlowStats::default(),
+                status: SourceStatus::Running,
+                opened: None,
+                ended: None,
+                parted: false,
+            },
+        );
+        engine.add_flow(flow, Role::Receiver, port, session.stream)?;
+        if self.objects[object].size() > 0 {
+            engine.command(Role::Receiver, Command::Join(join));
+        }
+        Ok(())
+    }
+
+    /// Bytes that are verified.
+    pub(crate) fn verified_bytes(&self) -> u64 {
+        self.verified_bytes
+    }
+
+    fn warn(&mut self, text: String) {
+        // The listener may be gone; the report still has it.
+        let _ = self.updates.send(Update::Warning(text.clone()));
+        self.warnings.push(text);
+    }
+
+    /// Takes note of how all flows are doing.
+    pub(crate) fn measure(&mut self, engine: &Engine) {
+        for (&flow, mirror) in &mut self.mirrors {
+            if let Some(stats) = engine.flow_stats(flow) {
+                mirror.stats = stats;
+            }
+        }
+    }
+
+    /// A mirror is lost; the object's others go on.
+    fn lose(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
+        let now = engine.now();
+        let Some(mirror) = self.mirrors.get_mut(&flow).filter(|mirror| mirror.status == SourceStatus::Running) else {
+            return Ok(());
+        };
+        mirror.status = SourceStatus::Lost;
+        mirror.ended = Some(now);
+        mirror.parted = true;
+        let (server, index) = (mirror.server.clone(), mirror.object);
+        engine.close(flow);
+        if self.parting.is_some() || self.objects[index].done {
+            return Ok(());
+        }
+        let live = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
+        let Some(next) = self.objects[index].mirrors.iter().copied().find(|flow| live(flow)) else {
+            return Err(self.all_lost(index, &server, detail));
+        };
+        self.warn(format!("{server} is lost ({detail}); going on with the others"));
+        let object = &mut self.objects[index];
+        if object.authority == Some(flow) {
+            object.authority = Some(next);
+            object.asked_digests = object.next_digest;
+        }
+        Ok(())
+    }
+
+    fn all_lost(&self, index: usize, server: &Server, detail: &str) -> MoveError {
+        match &self.last_error {
+            Some(error @ FlowError::NoPath { .. }) => {
+                MoveError::UdpBlocked { server: server.clone(), detail: error.to_string() }
+            }
+            _ => MoveError::AllLost {
+                data_set: Box::new(self.objects[index].source.clone()),
+                detail: format!("{server}: {detail}"),
+            },
+        }
+    }
+
+    /// Keeps a window of digests asked for.
+    fn ask_digests(&mut self, engine: &mut Engine) {
+        for object in &mut self.objects {
+            let Some(authority) = object.authority else { continue };
+            let unused = object.next_digest.saturating_sub(object.verified_groups);
+            let total = object.groups.count();
+            let answered = object.next_digest == object.asked_digests;
+            if answered && object.asked_digests < total && unused < DIGESTS_AHEAD / 2 {
+                let count = (DIGESTS_AHEAD - unused).min(total - object.asked_digests);
+                let frame = Frame::DigestsFrom { first_group: object.asked_digests, count };
+                object.asked_digests += count;
+                engine.send(authority, &frame);
+            }
+        }
+    }
+
+    fn on_digests(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        first_group: u64,
+        values: Vec<crate::frame::GroupDigest>,
+    ) -> Result<(), MoveError> {
+        let Some(index) = self.mirrors.get(&flow).map(|mirror| mirror.object) else { return Ok(()) };
+        let object = &mut self.objects[index];
+        if object.authority != Some(flow) {
+            return Ok(());
+        }
+        let end = first_group.saturating_add(values.len() as u64);
+        if first_group != object.next_digest || end > object.asked_digests {
+            return self.lose(engine, flow, "it sent digests that were not asked for");
+        }
+        object.next_digest = end;
+        self.verifier.tell(Task::Digests { object: index, first_group, values });
+        Ok(())
+    }
+
+    fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {
+        match finding {
+            Finding::Verified { object, bytes } => {
+                self.objects[object].verified_groups += 1;
+                self.verified_bytes += bytes;
+            }
+            Finding::Wrong { object, group } => self.refetch(engine, object, group),
+            Finding::FileDone { object, file, hash } => {
+                self.objects[object].hashes.insert(file, hash);
+            }
+            Finding::ObjectDone { object } => self.objects[object].done = true,
+            Finding::Failed(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
+    fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
+        let object = &mut self.objects[index];
+        let Some(place) = object.groups.place(group) else { return };
+        let suspect = object.tally.deliverer(group);
+        object.tally.forget(&object.groups, group);
+        let from = suspect.and_then(|flow| self.mirrors.get(&flow)).map(|mirror| format!(" from {}", mirror.server));
+        let path = inhaul_store::printable(&object.groups.manifest().entries()[place.file].path);
+        self.warn(format!("a part of '{path}' came in wrong{}; fetching it again", from.unwrap_or_default()));
+        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
+        engine.command(Role::Receiver, refetch);
+    }
+
+    /// Tells how far things are, and how fast they have been going.
+    fn tick(&mut self, engine: &Engine, now: Time) {
+        self.next_tick = now + TICK;
+        self.measure(engine);
+        let received: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
+        if self.history.len() > RATE_TICKS {
+            self.history.remove(0);
+        }
+        self.history.push((now, received));
+        let (since, before) = self.history[0];
+        let goodput_bps = Bitrate::of(received.saturating_sub(before), now.since(since)).as_f64();
+        let source = |mirror: &Mirror| SourceProgress {
+            address: mirror.server.to_string(),
+            bytes: mirror.stats.placed_bytes,
+            received_bps: mirror.stats.received_rate.as_f64(),
+            target_bps: mirror.stats.target_rate.as_f64(),
+            loss_ratio: mirror.loss_ratio(),
+            rtt_ms: mirror.stats.rtt.as_millis_f64(),
+            status: mirror.status,
+        };
+        let progress = Progress {
+            seconds: now.since(self.started).as_secs_f64(),
+            bytes: self.verified_bytes,
+            received_bytes: received,
+            total_bytes: self.objects.iter().map(Object::size).sum(),
+            goodput_bps,
+            sources: self.mirrors.values().map(source).collect(),
+        };
+        // The listener may be gone.
+        let _ = self.updates.send(Update::Progress(progress));
+    }
+
+    /// Everything is verified: tells the servers.
+    fn part(&mut self, engine: &mut Engine, now: Time) {
+        self.measure(engine);
+        self.parting = Some(now + FAREWELL);
+        for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, m)| m.status == SourceStatus::Running) {
+            mirror.status = SourceStatus::Complete;
+            mirror.ended = mirror.ended.or(Some(now));
+            engine.command(Role::Receiver, Command::Disconnect { flow });
+            engine.send(flow, &Frame::Finish);
+        }
+    }
+}
+
+impl Application for Haul {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.sink
+    }
+
+    fn bodies(&mut self) -> &mut dyn Bodies {
+        &mut self.bodies
+    }
+
+    fn on_places(&mut self, places: &[Place]) {
+        for place in places {
+            let Some(mirror) = self.mirrors.get(&place.flow) else { continue };
+            let index = mirror.object;
+            let Object { tally, groups, .. } = &mut self.objects[index];
+            let verifier = &self.verifier;
+            tally.place(groups, place.range, place.flow, |group| verifier.tell(Task::Whole { object: index, group }));
+        }
+    }
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        let now = engine.now();
+        match event {
+            Event::Opened { flow } => {
+                if let Some(mirror) = self.mirrors.get_mut(&flow) {
+                    mirror.opened = mirror.opened.or(Some(now));
+                }
+            }
+            Event::Complete { object } => {
+                self.measure(engine);
+                // What is left to do is verification: rates are of the time in which data came.
+                for mirror in self.mirrors.values_mut().filter(|mirror| mirror.object == object.0 as usize) {
+                    mirror.ended = mirror.ended.or(Some(now));
+                }
+            }
+            Event::Failed { flow, error } => {
+                let detail = error.to_string();
+                self.last_error = Some(error);
+                self.lose(engine, flow, &detail)?;
+            }
+            // The last of its mirrors has failed, which says why; and what the engine sends by itself.
+            Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        match frame {
+            Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
+            Frame::Refused { text, .. } => self.lose(engine, flow, &text),
+            Frame::Bye => {
+                if let Some(mirror) = self.mirrors.get_mut(&flow) {
+                    mirror.parted = true;
+                }
+                self.lose(engine, flow, "it ended the session")
+            }
+            _ => self.lose(engine, flow, "it sent a frame that has no place here"),
+        }
+    }
+
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        if let Some(mirror) = self.mirrors.get_mut(&flow) {
+            mirror.parted = true;
+        }
+        self.lose(engine, flow, &cause.to_string())
+    }
+
+    fn on_accept(&mut self, _engine: &mut Engine, _tcp: TcpStream) -> Result<(), MoveError> {
+        Ok(())
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+        if self.stop.is_set() {
+            return Err(MoveError::Interrupted);
+        }
+        while let Some(finding) = self.verifier.next_finding() {
+            self.on_finding(engine, finding)?;
+        }
+        let now = engine.now();
+        for object in &mut self.objects {
+            // The first mirror is the first authority.
+            object.authority = object.authority.or(object.mirrors.first().copied());
+        }
+        self.ask_digests(engine);
+        if now >= self.next_tick {
+            self.tick(engine, now);
+        }
+        if self.parting.is_none() && self.objects.iter().all(|object| object.done) {
+            self.part(engine, now);
+            self.tick(engine, now);
+        }
+        match self.parting {
+            Some(until) if now >= until || self.mirrors.values().all(|m| m.parted) => Ok(Turn::Done),
+            Some(until) => Ok(Turn::Wait(until)),
+            None => Ok(Turn::Wait(self.next_tick)),
+        }
+    }
+}

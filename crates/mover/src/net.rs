@@ -1,0 +1,130 @@
+//! How this machine's network is put to use: packet sizes, sockets, endpoints, the data thread.
+
+use std::net::{IpAddr, SocketAddr};
+
+use inhaul_base::Bitrate;
+use inhaul_transport::{Endpoint, EndpointConfig, Role};
+use inhaul_udp::{Interface, Offload, Socket, SocketOptions, thread};
+
+use crate::error::MoveError;
+use crate::options::NetOptions;
+
+/// Packets are not larger than this unless the user says so: a jumbo frame. Loopback would carry 64 KiB.
+const MTU_MAX: u16 = 9000;
+/// The packet size where the interface does not tell: Ethernet's.
+const MTU_UNKNOWN: u16 = 1500;
+
+/// The largest IP packet to use from or to `interface`, in bytes.
+fn mtu(options: &NetOptions, interface: std::io::Result<Option<Interface>>) -> u16 {
+    let carried = interface.ok().flatten().map_or(MTU_UNKNOWN, |i| u16::try_from(i.mtu).unwrap_or(u16::MAX));
+    options.mtu.unwrap_or(MTU_MAX).min(carried)
+}
+
+/// The largest IP packet to use to `peer`, in bytes.
+pub(crate) fn mtu_toward(options: &NetOptions, peer: SocketAddr) -> u16 {
+    mtu(options, Interface::toward(peer))
+}
+
+/// The largest IP packet to use from our own address `local`, in bytes.
+pub(crate) fn mtu_from(options: &NetOptions, local: IpAddr) -> u16 {
+    mtu(options, Interface::with_address(local))
+}
+
+/// A socket bound to `address`.
+pub(crate) fn bind(options: &NetOptions, address: SocketAddr) -> Result<Socket, MoveError> {
+    let offload = if options.offload { Offload::Auto } else { Offload::Off };
+    let socket_options = SocketOptions { offload, ..SocketOptions::default() };
+    Socket::bind(address, &socket_options)
+        .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })
+}
+
+/// A socket that takes datagrams of `peer` only.
+pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, MoveError> {
+    let any = match peer {
+        SocketAddr::V4(_) => IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let mut socket = bind(options, SocketAddr::new(any, 0))?;
+    let failed = MoveError::system("there is no way to a server over UDP");
+    socket.connect(peer).map_err(std::io::Error::other).map_err(failed)?;
+    Ok(socket)
+}
+
+/// The endpoint of the protocol that was chosen.
+pub(crate) fn endpoint(
+    options: &NetOptions,
+    role: Role,
+    host_rate: Option<Bitrate>,
+    socket: &Socket,
+) -> Result<Box<dyn Endpoint + Send>, MoveError> {
+    let entry = inhaul_protocols::registry::find(&options.transport).ok_or_else(|| {
+        MoveError::Usage(format!("there is no transport '{}': see 'inhaul protocols'", options.transport))
+    })?;
+    let config = EndpointConfig {
+        host_rate,
+        socket_buffer_bytes: socket.receive_buffer_bytes() as u64,
+        parameters: options.parameters.clone(),
+        ..EndpointConfig::new(role, random_u64()?)
+    };
+    (entry.build)(&config).map_err(|error| MoveError::Usage(error.to_string()))
+}
+
+/// Makes the calling thread a data thread.
+pub(crate) fn become_data_thread(options: &NetOptions) -> Result<(), MoveError> {
+    // Without it pacing is coarser, not wrong.
+    let _ = thread::sleep_exactly();
+    match options.cpu {
+        Some(cpu) => thread::pin_to_cpu(cpu)
+            .map_err(|error| MoveError::Usage(format!("the data thread cannot run on processor {cpu}: {error}"))),
+        None => Ok(()),
+    }
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random_u64() -> Result<u64, MoveError> {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let got = rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty());
+        filled += got.map_err(|errno| MoveError::System { what: "no random numbers", source: errno.into() })?;
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random_u32() -> Result<u32, MoveError> {
+    random_u64().map(|n| (n >> 32) as u32)
+}
+
+/// Processor time that this process has used.
+pub(crate) fn process_cpu_time() -> inhaul_base::Span {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    inhaul_base::Span::from_nanos(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(mtu: Option<u16>) -> NetOptions {
+        NetOptions { mtu, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: Vec::new() }
+    }
+
+    #[test]
+    fn mtu_is_a_jumbo_frame_at_most_unless_the_user_says_so() {
+        let interface = |mtu| Ok(Some(Interface { name: "x".to_owned(), mtu, speed: None }));
+        assert_eq!(mtu(&options(None), interface(1500)), 1500);
+        assert_eq!(mtu(&options(None), interface(65_536)), 9000);
+        assert_eq!(mtu(&options(Some(20_000)), interface(65_536)), 20_000);
+        assert_eq!(mtu(&options(Some(9000)), interface(1500)), 1500);
+        assert_eq!(mtu(&options(None), Ok(None)), 1500);
+    }
+
+    #[test]
+    fn endpoint_names_what_it_does_not_know() {
+        let socket = bind(&options(None), "127.0.0.1:0".parse().unwrap()).unwrap();
+        let wrong = NetOptions { transport: "carrier-pigeon".to_owned(), ..options(None) };
+        let error = endpoint(&wrong, Role::Sender, None, &socket).err().unwrap();
+        assert!(matches!(&error, MoveError::Usage(text) if text.contains("carrier-pigeon")), "{error}");
+    }
+}

@@ -1,0 +1,168 @@
+//! What a caller can ask for, and what it hears meanwhile.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inhaul_base::Bitrate;
+use serde::Serialize;
+
+use crate::frame::Memory;
+use crate::report::SourceStatus;
+use crate::source::{Server, Source};
+
+/// How the network is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetOptions {
+    /// Largest IP packet to use, in bytes; `None`: what the interface carries, at most 9000.
+    pub mtu: Option<u16>,
+    /// Whether segmentation and receive offload may be used.
+    pub offload: bool,
+    /// The processor to pin the data thread to, counted from 0.
+    pub cpu: Option<usize>,
+    /// The transport protocol, by its name in the registry.
+    pub transport: String,
+    /// Parameters of the transport protocol, by name.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// A server of files.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The directories to offer.
+    pub directories: Vec<PathBuf>,
+    /// Address and port, TCP and UDP alike; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Most that leaves for all receivers together (R_send).
+    pub send_rate: Option<Bitrate>,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// A transfer.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// The data sets, each with its mirrors.
+    pub sources: Vec<Source>,
+    /// A file or a directory; a directory when there are several sources.
+    pub destination: PathBuf,
+    /// Most that this host takes in (C_r).
+    pub receive_rate: Option<Bitrate>,
+    /// Most that each sender may send (R_app).
+    pub rate: Option<Bitrate>,
+    /// Whether files that exist are replaced.
+    pub overwrite: bool,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// When a bench ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BenchLimit {
+    /// After so many seconds.
+    Seconds(f64),
+    /// After so many bytes, all flows together.
+    Bytes(u64),
+}
+
+/// A bench, at the side that calls.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// When it ends.
+    pub limit: BenchLimit,
+    /// Flows to each server.
+    pub flows: u16,
+    /// Most for each flow.
+    pub rate: Option<Bitrate>,
+    /// Most that the receiver takes in (C_r).
+    pub receive_rate: Option<Bitrate>,
+    /// Send to the servers, rather than receive from them.
+    pub reverse: bool,
+    /// The memory that is moved from and into.
+    pub memory: Memory,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// A bench's server.
+#[derive(Clone, Debug)]
+pub struct BenchServerOptions {
+    /// Address and port, TCP and UDP alike; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// A flag by which a user stops what is under way. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// A flag that is not set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The flag itself, for a signal handler to set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// Sets it.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Something that a user may want to see while a transfer is under way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    /// How far it is; several times a second.
+    Progress(Progress),
+    /// Something went wrong that did not end the transfer.
+    Warning(String),
+}
+
+/// How far a transfer is. Serialised, it is the line that `docs/json.md` documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Progress {
+    /// Since the first request, in seconds.
+    pub seconds: f64,
+    /// Bytes that are verified.
+    pub bytes: u64,
+    /// Bytes that have been received, verified or not.
+    pub received_bytes: u64,
+    /// Bytes of the whole transfer.
+    pub total_bytes: u64,
+    /// Rate at which data came in lately, in bits per second.
+    pub goodput_bps: f64,
+    /// Every server that takes part.
+    pub sources: Vec<SourceProgress>,
+}
+
+/// How a server is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SourceProgress {
+    /// The server, as host and port.
+    pub address: String,
+    /// Bytes that it was the first to deliver.
+    pub bytes: u64,
+    /// Rate at which its data came in lately, headers included, in bits per second.
+    pub received_bps: f64,
+    /// Rate that it may have, headers included, in bits per second.
+    pub target_bps: f64,
+    /// Its data packets lost over its data packets sent, since the start.
+    pub loss_ratio: f64,
+    /// Smoothed round-trip time, in milliseconds.
+    pub rtt_ms: f64,
+    /// Whether it still takes part: `running`, or how its part ended.
+    pub status: SourceStatus,
+}

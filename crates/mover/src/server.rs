@@ -1,0 +1,265 @@
+//! `serve`: offers directories to any number of receivers, over one TCP and one UDP port.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use inhaul_base::{Span, Time};
+use inhaul_store::{Offered, OfferedError};
+use inhaul_transport::{Command, Event, FlowId, OfferFlow, Place, Role};
+use inhaul_udp::Socket;
+
+use crate::bodies::FileBodies;
+use crate::digest_service::DigestService;
+use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
+use crate::error::MoveError;
+use crate::frame::{Frame, RefusalCode};
+use crate::greeting::{Arrival, GreetingError, Service, Wish, greet};
+use crate::net;
+use crate::options::{NetOptions, ServeOptions, Stop};
+use crate::port::{Discard, Port};
+
+/// Sessions that may be open or in set-up at once.
+pub(crate) const SESSIONS_MAX: usize = 1024;
+/// How often the stop flag is looked at.
+pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
+/// Digests wait while so many bytes of a control stream wait: requests for data must not queue behind them.
+const DIGEST_BACKLOG: usize = 64 * 1024;
+
+/// Offers `options.directories` until `stop` is set; calls `ready` with the address once it listens.
+///
+/// # Errors
+/// When a directory cannot be offered, when the address cannot be listened on, or when the system fails.
+pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
+    let offered = Offered::new(&options.directories).map_err(offered_error)?;
+    let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
+    let mut engine = Engine::new()?;
+    engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, options.send_rate, &udp)?);
+    let port = engine.add_port(Port::new(udp, false))?;
+    engine.listen(tcp)?;
+    let mut server = FileServer {
+        reception: Reception::new(Service::Files(Arc::new(offered)), address.port()),
+        port,
+        net: options.net.clone(),
+        stop: stop.clone(),
+        sink: Discard,
+        bodies: FileBodies::default(),
+        digests: BTreeMap::new(),
+    };
+    net::become_data_thread(&options.net)?;
+    ready(address);
+    engine.run(&mut server)
+}
+
+fn offered_error(error: OfferedError) -> MoveError {
+    match error {
+        OfferedError::NotFound { .. } => MoveError::NothingToServe { detail: error.to_string() },
+        error => MoveError::Usage(error.to_string()),
+    }
+}
+
+/// A TCP and a UDP socket on the same address and port.
+pub(crate) struct ListeningPair {
+    pub(crate) tcp: TcpListener,
+    pub(crate) udp: Socket,
+    pub(crate) address: SocketAddr,
+}
+
+/// Listens on `address`; port 0 finds a number that is free for both.
+pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<ListeningPair, MoveError> {
+    /// A free TCP port may be taken for UDP; another try finds another.
+    const TRIES: usize = 16;
+    let mut tries = if address.port() == 0 { TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let tcp = TcpListener::bind(address);
+        let failed = |source| MoveError::Listen { address: address.to_string(), source };
+        let tcp = match tcp {
+            // A system without IPv6: everything that it has is IPv4.
+            Err(_) if address.ip() == std::net::Ipv6Addr::UNSPECIFIED && TcpListener::bind("[::]:0").is_err() => {
+                return listen(options, SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), address.port()));
+            }
+            tcp => tcp.map_err(failed)?,
+        };
+        let bound = tcp.local_addr().map_err(failed)?;
+        match net::bind(options, bound) {
+            Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
+            Err(error) if tries == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Where clients arrive: each is greeted on a thread of its own, and then handed to the data thread.
+pub(crate) struct Reception {
+    service: Service,
+    udp_port: u16,
+    greeted: Sender<Result<Arrival, GreetingError>>,
+    arrivals: Receiver<Result<Arrival, GreetingError>>,
+    in_set_up: usize,
+}
+
+impl Reception {
+    pub(crate) fn new(service: Service, udp_port: u16) -> Self {
+        let (greeted, arrivals) = channel();
+        Self { service, udp_port, greeted, arrivals, in_set_up: 0 }
+    }
+
+    /// Greets a client, unless there are too many: then the connection is closed.
+    pub(crate) fn greet(&mut self, engine: &Engine, tcp: TcpStream) {
+        if engine.streams() + self.in_set_up >= SESSIONS_MAX {
+            return;
+        }
+        let (service, udp_port, greeted, waker) =
+            (self.service.clone(), self.udp_port, self.greeted.clone(), engine.waker());
+        let run = move || {
+            // The data thread may have ended meanwhile.
+            let _ = greeted.send(greet(tcp, &service, udp_port));
+            waker.wake();
+        };
+        if std::thread::Builder::new().name("inhaul-greeting".to_owned()).spawn(run).is_ok() {
+            self.in_set_up += 1;
+        }
+    }
+
+    /// The next client that is ready. Those that were refused have been told.
+    pub(crate) fn next(&mut self) -> Option<Arrival> {
+        while let Ok(result) = self.arrivals.try_recv() {
+            self.in_set_up -= 1;
+            if let Ok(arrival) = result {
+                return Some(arrival);
+            }
+        }
+        None
+    }
+}
+
+/// What a server of files does beside the engine's work.
+struct FileServer {
+    reception: Reception,
+    port: PortId,
+    net: NetOptions,
+    stop: Stop,
+    sink: Discard,
+    bodies: FileBodies,
+    digests: BTreeMap<FlowId, Digests>,
+}
+
+/// The digests of one session.
+struct Digests {
+    data_set: Arc<inhaul_store::DataSet>,
+    /// Made when the client first asks.
+    service: Option<DigestService>,
+}
+
+impl FileServer {
+    fn welcome(&mut self, engine: &mut Engine, arrival: Arrival) -> Result<(), MoveError> {
+        let Wish::Fetch(data_set) = arrival.wish else { return Ok(()) };
+        let flow = engine.new_flow();
+        let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
+        let size = data_set.manifest().size();
+        self.bodies.insert(flow, Arc::clone(&data_set));
+        self.digests.insert(flow, Digests { data_set, service: None });
+        engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
+        // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
+        if size > 0 {
+            let offer = OfferFlow { flow, size, peer: None, mtu, token: net::random_u64()? };
+            engine.command(Role::Sender, Command::Offer(offer));
+        }
+        Ok(())
+    }
+
+    /// Ends a session, with a word to the client.
+    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
+        engine.send(flow, farewell);
+        engine.close(flow);
+        self.forget(flow);
+    }
+
+    fn forget(&mut self, flow: FlowId) {
+        self.bodies.remove(flow);
+        self.digests.remove(&flow);
+    }
+
+    fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, first_group: u64, count: u64) {
+        let Some(digests) = self.digests.get_mut(&flow) else { return };
+        if digests.service.is_none() {
+            digests.service = DigestService::start(Arc::clone(&digests.data_set), engine.waker()).ok();
+        }
+        let taken = digests.service.as_ref().is_some_and(|service| service.request(first_group, count));
+        if !taken {
+            let text = "too many digests were asked for at once".to_owned();
+            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text });
+        }
+    }
+
+    /// Passes on digests that are ready, as far as the clients take them.
+    fn pass_digests(&mut self, engine: &mut Engine) {
+        for (&flow, digests) in &self.digests {
+            let Some(service) = &digests.service else { continue };
+            while engine.backlog(flow) < DIGEST_BACKLOG
+                && let Some(frame) = service.next_frame()
+            {
+                engine.send(flow, &frame);
+            }
+        }
+    }
+}
+
+impl Application for FileServer {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.sink
+    }
+
+    fn bodies(&mut self) -> &mut dyn Bodies {
+        &mut self.bodies
+    }
+
+    fn on_places(&mut self, _places: &[Place]) {}
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        if let Event::Failed { flow, error } = event {
+            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text: error.to_string() });
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        match frame {
+            Frame::DigestsFrom { first_group, count } => self.start_digests(engine, flow, first_group, count),
+            Frame::Finish => self.part(engine, flow, &Frame::Bye),
+            _ => {
+                let text = "that frame has no place here".to_owned();
+                self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text });
+            }
+        }
+        Ok(())
+    }
+
+    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, _cause: &EndCause) -> Result<(), MoveError> {
+        self.forget(flow);
+        Ok(())
+    }
+
+    fn on_accept(&mut self, engine: &mut Engine, tcp: TcpStream) -> Result<(), MoveError> {
+        self.reception.greet(engine, tcp);
+        Ok(())
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+        if self.stop.is_set() {
+            return Ok(Turn::Done);
+        }
+        while let Some(arrival) = self.reception.next() {
+            self.welcome(engine, arrival)?;
+        }
+        self.pass_digests(engine);
+        Ok(Turn::Wait(later(engine)))
+    }
+}
+
+/// When the stop flag is looked at next.
+pub(crate) fn later(engine: &Engine) -> Time {
+    engine.now() + STOP_INTERVAL
+}

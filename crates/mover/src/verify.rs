@@ -1,0 +1,383 @@
+//! The verifier: reads groups back, compares their digests with the source's, and gives whole files their names.
+//!
+//! It has a thread of its own, so that hashing and syncing do not hold the data up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use inhaul_store::{Landing, LandingError, digest};
+use inhaul_udp::Waker;
+
+use crate::error::MoveError;
+use crate::frame::GroupDigest;
+use crate::groups::Groups;
+
+/// How often a group may come in wrong.
+const TRIES_MAX: u32 = 3;
+/// Files that are given their names together at most, if many are waiting.
+const FILES_TOGETHER: usize = 256;
+
+/// What the verifier is told.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// All bytes of a group have come.
+    Whole { object: usize, group: u64 },
+    /// The source's digests of consecutive groups.
+    Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
+}
+
+/// What the verifier has found.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// A group is as it is at its source; so many bytes.
+    Verified { object: usize, bytes: u64 },
+    /// A group differs from its source, for the first or second time.
+    Wrong { object: usize, group: u64 },
+    /// A file is verified and has its name.
+    FileDone { object: usize, file: usize, hash: digest::Hash },
+    /// All files of the object have their names, and will keep them.
+    ObjectDone { object: usize },
+    /// It cannot go on.
+    Failed(MoveError),
+}
+
+/// The verifier, seen from the data thread. Dropping it ends its thread, once what it is doing is done.
+pub(crate) struct Verifier {
+    tasks: Option<Sender<Task>>,
+    findings: Receiver<Finding>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Verifier {
+    /// Starts a verifier for objects that land there; it calls `waker` when it has found something.
+    pub(crate) fn start(objects: Vec<(Groups, Arc<Landing>)>, waker: Waker) -> Result<Self, MoveError> {
+        let (tasks, incoming) = channel();
+        let (outgoing, findings) = channel();
+        let objects = objects.into_iter().map(|(groups, landing)| Object::new(groups, landing)).collect();
+        let worker = Worker { objects, ready: Vec::new(), buffer: Vec::new(), findings: outgoing, waker };
+        let named = std::thread::Builder::new().name("inhaul-verify".to_owned());
+        let thread = named.spawn(move || worker.run(&incoming)).map_err(MoveError::system("cannot start a thread"))?;
+        Ok(Self { tasks: Some(tasks), findings, thread: Some(thread) })
+    }
+
+    pub(crate) fn tell(&self, task: Task) {
+        if let Some(tasks) = &self.tasks {
+            // The verifier may have failed, which it has said.
+            let _ = tasks.send(task);
+        }
+    }
+
+    pub(crate) fn next_finding(&self) -> Option<Finding> {
+        self.findings.try_recv().ok()
+    }
+}
+
+impl Drop for Verifier {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            // A verifier that panicked has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An object on its way to being verified.
+struct Object {
+    groups: Groups,
+    landing: Arc<Landing>,
+    /// Digests of the source for groups that are not verified yet.
+    expected: BTreeMap<u64, GroupDigest>,
+    /// Our own digests of groups whose digest the source has not sent yet.
+    found: BTreeMap<u64, GroupDigest>,
+    tries: BTreeMap<u64, u32>,
+    /// Files of which some groups are verified.
+    files: BTreeMap<usize, FileDigests>,
+    files_left: usize,
+}
+
+struct FileDigests {
+    digests: Vec<GroupDigest>,
+    left: u64,
+}
+
+impl Object {
+    fn new(groups: Groups, landing: Arc<Landing>) -> Self {
+        let files_left = groups.manifest().entries().len();
+        Self {
+            groups,
+            landing,
+            expected: BTreeMap::new(),
+            found: BTreeMap::new(),
+            tries: BTreeMap::new(),
+            files: BTreeMap::new(),
+            files_left,
+        }
+    }
+
+    /// A group's bytes have come: its digest.
+    fn digest(&self, group: u64, buffer: &mut Vec<u8>) -> Result<GroupDigest, MoveError> {
+        let place =
+            self.groups.place(group).ok_or_else(|| MoveError::Internal(format!("there is no group {group}")))?;
+        self.landing.read_group(place.file, place.group, buffer).map_err(MoveError::from)?;
+        Ok(digest::group_digest(self.groups.manifest().entries()[place.file].size, place.group, buffer))
+    }
+
+    /// A group is verified: the file's hash, if that was its last.
+    fn take(&mut self, group: u64, value: GroupDigest) -> Option<(usize, digest::Hash)> {
+        let place = self.groups.place(group)?;
+        let count = self.groups.of_file(place.file);
+        let count = count.end - count.start;
+        let file = self
+            .files
+            .entry(place.file)
+            .or_insert_with(|| FileDigests { digests: vec![[0; 32]; count as usize], left: count });
+        file.digests[place.group as usize] = value;
+        file.left -= 1;
+        if file.left > 0 {
+            return None;
+        }
+        let size = self.groups.manifest().entries()[place.file].size;
+        let hash = digest::root(size, &self.files.remove(&place.file)?.digests)?;
+        Some((place.file, hash))
+    }
+}
+
+struct Worker {
+    objects: Vec<Object>,
+    /// Files that are verified and wait for their names.
+    ready: Vec<(usize, usize, digest::Hash)>,
+    buffer: Vec<u8>,
+    findings: Sender<Finding>,
+    waker: Waker,
+}
+
+impl Worker {
+    fn run(mut self, tasks: &Receiver<Task>) {
+        if let Err(error) = self.work(tasks) {
+            self.report(Finding::Failed(error));
+        }
+    }
+
+    fn work(&mut self, tasks: &Receiver<Task>) -> Result<(), MoveError> {
+        self.begin()?;
+        loop {
+            let task = match tasks.try_recv() {
+                Ok(task) => task,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+                Err(TryRecvError::Empty) => {
+                    self.name_files()?;
+                    let Ok(task) = tasks.recv() else { return Ok(()) };
+                    task
+                }
+            };
+            match task {
+                Task::Whole { object, group } => self.on_whole(object, group)?,
+                Task::Digests { object, first_group, values } => {
+                    for (group, value) in (first_group..).zip(values) {
+                        self.on_expected(object, group, value)?;
+                    }
+                }
+            }
+            if self.ready.len() >= FILES_TOGETHER {
+                self.name_files()?;
+            }
+        }
+    }
+
+    /// No byte will come for empty files, and none at all for a data set without files.
+    fn begin(&mut self) -> Result<(), MoveError> {
+        for object in 0..self.objects.len() {
+            let groups = &self.objects[object].groups;
+            let is_empty = |&number: &u64| groups.place(number).is_some_and(|place| place.range.is_empty());
+            let empty: Vec<u64> = (0..groups.count()).filter(is_empty).collect();
+            for group in empty {
+                self.on_whole(object, group)?;
+            }
+            self.finish_if_done(object)?;
+        }
+        Ok(())
+    }
+
+    fn on_whole(&mut self, object: usize, group: u64) -> Result<(), MoveError> {
+        let found = self.objects[object].digest(group, &mut self.buffer)?;
+        match self.objects[object].expected.remove(&group) {
+            Some(expected) => self.compare(object, group, found, expected),
+            None => {
+                self.objects[object].found.insert(group, found);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_expected(&mut self, object: usize, group: u64, expected: GroupDigest) -> Result<(), MoveError> {
+        match self.objects[object].found.remove(&group) {
+            Some(found) => self.compare(object, group, found, expected),
+            None => {
+                self.objects[object].expected.insert(group, expected);
+                Ok(())
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        index: usize,
+        group: u64,
+        found: GroupDigest,
+        expected: GroupDigest,
+    ) -> Result<(), MoveError> {
+        let object = &mut self.objects[index];
+        let Some(place) = object.groups.place(group) else { return Ok(()) };
+        if found == expected {
+            object.tries.remove(&group);
+            if let Some((file, hash)) = object.take(group, found) {
+                self.ready.push((index, file, hash));
+            }
+            self.report(Finding::Verified { object: index, bytes: place.range.len() });
+            return Ok(());
+        }
+        // It will come again, to be compared with the same digest.
+        object.expected.insert(group, expected);
+        let tries = object.tries.entry(group).or_insert(0);
+        *tries += 1;
+        if *tries >= TRIES_MAX {
+            let manifest = object.groups.manifest();
+            let start = manifest.file_range(place.file).map_or(0, |range| range.start);
+            return Err(MoveError::Integrity {
+                path: inhaul_store::printable(&manifest.entries()[place.file].path),
+                start: place.range.start - start,
+                end: place.range.end - start,
+                times: *tries,
+            });
+        }
+        self.report(Finding::Wrong { object: index, group });
+        Ok(())
+    }
+
+    /// Gives the files that are ready their names.
+    fn name_files(&mut self) -> Result<(), MoveError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_by_key(|&(object, file, _)| (object, file));
+        for files in ready.chunk_by(|a, b| a.0 == b.0) {
+            let object = files[0].0;
+            let indices: Vec<usize> = files.iter().map(|&(_, file, _)| file).collect();
+            self.objects[object].landing.finish_files(&indices).map_err(MoveError::from)?;
+            self.objects[object].files_left -= files.len();
+            for &(object, file, hash) in files {
+                self.report(Finding::FileDone { object, file, hash });
+            }
+            self.finish_if_done(object)?;
+        }
+        Ok(())
+    }
+
+    fn finish_if_done(&mut self, object: usize) -> Result<(), MoveError> {
+        if self.objects[object].files_left == 0 {
+            self.objects[object].landing.finish().map_err(MoveError::from)?;
+            self.report(Finding::ObjectDone { object });
+        }
+        Ok(())
+    }
+
+    fn report(&self, finding: Finding) {
+        // The data thread may have ended: then nobody needs to know.
+        let _ = self.findings.send(finding);
+        self.waker.wake();
+    }
+}
+
+impl From<LandingError> for MoveError {
+    fn from(error: LandingError) -> Self {
+        let detail = error.to_string();
+        match error {
+            LandingError::NoSpace { .. } => Self::NoSpace { detail },
+            LandingError::NoDirectory { .. }
+            | LandingError::Exists { .. }
+            | LandingError::PartialExists { .. }
+            | LandingError::NotADirectory { .. }
+            | LandingError::IsADirectory { .. }
+            | LandingError::FileTooLarge { .. }
+            | LandingError::NotWritable { .. } => Self::Destination { detail },
+            LandingError::Io { action: _, path: _, source } => Self::System { what: "the destination failed", source },
+            _ => Self::Internal(detail),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_store::digest::{GROUP_BYTES, group_digest};
+    use inhaul_store::{Entry, Kind, LandingOptions, Manifest, Timestamp};
+    use inhaul_udp::Poller;
+    use std::io::IoSlice;
+    use std::time::Duration;
+
+    /// A verifier for a file of one group and a bit, and an empty file, landing in a directory of their own.
+    fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {
+        let dir = tempfile::tempdir().unwrap();
+        let entry = |name: &str, size| Entry { path: name.into(), size, mode: 0o644, modified: Timestamp::default() };
+        let entries = vec![entry("a", GROUP_BYTES + 9), entry("b", 0)];
+        let manifest = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, entries, Vec::new()).unwrap());
+        let landing = Arc::new(Landing::create(dir.path(), Arc::clone(&manifest), LandingOptions::default()).unwrap());
+        let poller = Poller::new().unwrap();
+        let objects = vec![(Groups::new(manifest), Arc::clone(&landing))];
+        let verifier = Verifier::start(objects, poller.waker(1).unwrap()).unwrap();
+        (dir, landing, verifier, poller)
+    }
+
+    fn next(verifier: &Verifier) -> Finding {
+        verifier.findings.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn digests() -> Vec<GroupDigest> {
+        let first = group_digest(GROUP_BYTES + 9, 0, &vec![1; GROUP_BYTES as usize]);
+        let second = group_digest(GROUP_BYTES + 9, 1, &[2; 9]);
+        vec![first, second, group_digest(0, 0, &[])]
+    }
+
+    #[test]
+    fn verifier_names_files_once_all_groups_agree() {
+        let (dir, landing, verifier, _poller) = verifier();
+        verifier.tell(Task::Digests { object: 0, first_group: 0, values: digests() });
+        landing.write(GROUP_BYTES, &[IoSlice::new(&[2; 9])]).unwrap();
+        verifier.tell(Task::Whole { object: 0, group: 1 });
+        landing.write(0, &[IoSlice::new(&vec![1; GROUP_BYTES as usize])]).unwrap();
+        verifier.tell(Task::Whole { object: 0, group: 0 });
+        let mut named = Vec::new();
+        let mut verified = 0;
+        loop {
+            match next(&verifier) {
+                Finding::Verified { bytes, .. } => verified += bytes,
+                Finding::FileDone { file, hash, .. } => named.push((file, hash)),
+                Finding::ObjectDone { object: 0 } => break,
+                finding => panic!("{finding:?}"),
+            }
+        }
+        named.sort_by_key(|&(file, _)| file);
+        let bytes = std::fs::read(dir.path().join("set/a")).unwrap();
+        assert_eq!(bytes.len() as u64, verified);
+        let whole = digest::root(bytes.len() as u64, &digests()[..2]).unwrap();
+        assert_eq!(named, [(0, whole), (1, digest::root(0, &digests()[2..]).unwrap())]);
+        assert!(dir.path().join("set/b").exists());
+    }
+
+    #[test]
+    fn verifier_asks_again_for_what_is_wrong_and_gives_up_the_third_time() {
+        let (_dir, landing, verifier, _poller) = verifier();
+        landing.write(GROUP_BYTES, &[IoSlice::new(&[3; 9])]).unwrap();
+        verifier.tell(Task::Digests { object: 0, first_group: 1, values: digests()[1..2].to_vec() });
+        for _ in 0..2 {
+            verifier.tell(Task::Whole { object: 0, group: 1 });
+            let finding = next(&verifier);
+            assert!(matches!(finding, Finding::Wrong { object: 0, group: 1 }), "{finding:?}");
+        }
+        verifier.tell(Task::Whole { object: 0, group: 1 });
+        let finding = next(&verifier);
+        let Finding::Failed(MoveError::Integrity { path, start, times, .. }) = finding else { panic!("{finding:?}") };
+        assert_eq!((path.as_str(), start, times), ("a", GROUP_BYTES, 3));
+    }
+}
