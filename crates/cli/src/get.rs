@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use inhaul_mover::{GetOptions, MoveError, Progress, Report, Update};
+use inhaul_mover::{GetOptions, MoveError, Progress, Update};
 use serde::Serialize;
 
 use crate::args::Get;
@@ -101,7 +101,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use inhaul_mover::{
-        BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, SourceProgress, SourceReport,
+        BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceProgress, SourceReport,
     };
     use std::collections::BTreeSet;
 

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the command line waits and tells the time to people")]
 
 mod args;
+mod bench;
 mod exit;
 mod get;
 mod progress;
@@ -24,8 +25,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Protocols(args) => protocols::run(args),
-        Command::Bench(_) => Ok(()),
     };
     match result {
         Ok(()) => ExitCode::from(exit::COMPLETE),

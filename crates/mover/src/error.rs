@@ -82,6 +82,14 @@ pub enum MoveError {
         /// Why the last one was lost.
         detail: String,
     },
+    /// Every flow of a bench was lost.
+    #[error("{server}: the bench has lost its last flow ({detail}); check that 'inhaul bench --server' still runs there")]
+    BenchLost {
+        /// The last server.
+        server: Server,
+        /// Why it was lost.
+        detail: String,
+    },
     /// Datagrams do not come through.
     #[error("{server}: {detail}; let UDP port {} through, or fetch from a host behind the firewall", .server.port)]
     UdpBlocked {
@@ -219,7 +227,7 @@ impl MoveError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownHost { .. } => ErrorKind::HostUnknown,
-            Self::Unreachable { .. } | Self::AllLost { .. } => ErrorKind::Unreachable,
+            Self::Unreachable { .. } | Self::AllLost { .. } | Self::BenchLost { .. } => ErrorKind::Unreachable,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
             Self::PathNotFound { .. } | Self::NothingToServe { .. } => ErrorKind::PathNotFound,
             Self::Refused { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => ErrorKind::Refused,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
+mod bench;
 mod bodies;
 mod connect;
 pub mod control_stream;
@@ -23,6 +24,7 @@ mod server;
 mod source;
 mod verify;
 
+pub use bench::{BenchUpdate, bench, bench_server};
 pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
 pub use get::get;

@@ -92,6 +92,8 @@ pub struct BenchOptions {
 pub struct BenchServerOptions {
     /// Address and port, TCP and UDP alike; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Most that this host takes in (C_r) from clients that push.
+    pub receive_rate: Option<Bitrate>,
     /// How the network is used.
     pub net: NetOptions,
 }

@@ -1,0 +1,492 @@
+//! The side of a bench that calls: it receives from the servers and drives, or sends to them and is driven.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::mpsc::{Sender, channel};
+
+use inhaul_base::{Bitrate, RangeSet, Span, Time};
+use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, OfferFlow, Place, Role};
+
+use super::bench_stats;
+use super::memory::BenchMemory;
+use crate::connect::{Session, at_once};
+use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::error::MoveError;
+use crate::frame::{BenchStats, Frame, SessionRole};
+use crate::haul::loss_ratio;
+use crate::net;
+use crate::options::{BenchLimit, BenchOptions, Stop};
+use crate::port::Port;
+use crate::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index};
+use crate::source::Server;
+
+/// An object that no bench comes to the end of.
+const ENDLESS: u64 = 1 << 50;
+/// How often a line is printed.
+const INTERVAL: Span = Span::from_secs(1);
+/// How often the stop flag and the clock are looked at.
+const LOOK: Span = Span::from_millis(100);
+/// How long the servers may take to say how it went.
+const FAREWELL: Span = Span::from_secs(2);
+
+/// Something that a user may want to see while a bench is under way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BenchUpdate {
+    /// Another second has passed.
+    Interval(BenchInterval),
+    /// Something went wrong that did not end the bench.
+    Warning(String),
+}
+
+/// Runs a bench, until `stop` is set. `hear` is told meanwhile, on the calling thread. The report is of use even when the
+/// bench failed.
+///
+/// # Errors
+/// What ended the bench.
+pub fn bench(
+    options: &BenchOptions,
+    stop: &Stop,
+    hear: &mut dyn FnMut(BenchUpdate),
+) -> (BenchReport, Result<(), MoveError>) {
+    let mut report = BenchReport::default();
+    let result = run(options, stop, hear, &mut report);
+    if let Err(error) = &result {
+        report.status = Status::Failed;
+        report.error = Some(error.into());
+    }
+    (report, result)
+}
+
+fn run(
+    options: &BenchOptions,
+    stop: &Stop,
+    hear: &mut dyn FnMut(BenchUpdate),
+    report: &mut BenchReport,
+) -> Result<(), MoveError> {
+    if options.reverse && options.receive_rate.is_some() {
+        let text = "--receive-rate is for the side that receives: with -R give it to 'inhaul bench --server'";
+        return Err(MoveError::Usage(text.to_owned()));
+    }
+    let sessions = connect_all(options, stop)?;
+    let (updates, incoming) = channel();
+    let (options, stop) = (options.clone(), stop.clone());
+    let named = std::thread::Builder::new().name("inhaul-data".to_owned());
+    let thread = named
+        .spawn(move || run_bench(&options, sessions, updates, stop))
+        .map_err(MoveError::system("cannot start a thread"))?;
+    for update in incoming {
+        match &update {
+            BenchUpdate::Interval(interval) => report.intervals.push(*interval),
+            BenchUpdate::Warning(text) => report.warnings.push(text.clone()),
+        }
+        hear(update);
+    }
+    let (part, result) = thread.join().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
+    *report =
+        BenchReport { intervals: std::mem::take(&mut report.intervals), warnings: std::mem::take(&mut report.warnings), ..part };
+    result
+}
+
+/// A session for every flow to every server.
+fn connect_all(options: &BenchOptions, stop: &Stop) -> Result<Vec<(Session, u64)>, MoveError> {
+    type Job = Box<dyn FnOnce() -> Result<(Session, u64), MoveError> + Send>;
+    let role = if options.reverse { SessionRole::BenchPush } else { SessionRole::BenchFetch };
+    let memory = options.memory;
+    let flows = options.servers.len() as u64 * u64::from(options.flows);
+    let servers = options.servers.iter().flat_map(|server| std::iter::repeat_n(server, usize::from(options.flows)));
+    let jobs = servers.cloned().zip(0..).map(|(server, number): (Server, u64)| {
+        let size = match options.limit {
+            BenchLimit::Seconds(_) => ENDLESS,
+            // The first ones take the bytes that cannot be divided.
+            BenchLimit::Bytes(bytes) => (bytes / flows + u64::from(number < bytes % flows)).max(1),
+        };
+        Box::new(move || {
+            let mut session = Session::connect(&server, role)?;
+            session.open_bench(size, memory)?;
+            Ok((session, size))
+        }) as Job
+    });
+    at_once(jobs.collect(), stop)?.into_iter().collect()
+}
+
+/// The data thread.
+fn run_bench(
+    options: &BenchOptions,
+    sessions: Vec<(Session, u64)>,
+    updates: Sender<BenchUpdate>,
+    stop: Stop,
+) -> (BenchReport, Result<(), MoveError>) {
+    let mut engine = match Engine::new() {
+        Ok(engine) => engine,
+        Err(error) => return (BenchReport::default(), Err(error)),
+    };
+    let mut client = BenchClient::new(options, updates, stop);
+    let result = client.begin(options, &mut engine, sessions).and_then(|()| engine.run(&mut client));
+    (client.report(), result)
+}
+
+/// One flow of the bench.
+struct Flow {
+    server: Server,
+    size: u64,
+    /// How it did by its receiver.
+    stats: BenchStats,
+    /// What the server's process spent.
+    server_cpu: Span,
+    opened: Option<Time>,
+    ended: Option<Time>,
+    lost: bool,
+    parted: bool,
+}
+
+struct BenchClient {
+    flows: BTreeMap<FlowId, Flow>,
+    role: Role,
+    limit: BenchLimit,
+    memory: BenchMemory,
+    updates: Sender<BenchUpdate>,
+    stop: Stop,
+    /// When data could first flow.
+    started: Option<Time>,
+    /// When no more was wanted.
+    ended: Option<Time>,
+    cpu_before: Span,
+    cpu: Span,
+    interval_start: Time,
+    interval_before: Totals,
+    last_error: Option<FlowError>,
+}
+
+/// Sums over all flows.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    bytes: u64,
+    received: u64,
+    lost: u64,
+}
+
+impl BenchClient {
+    fn new(options: &BenchOptions, updates: Sender<BenchUpdate>, stop: Stop) -> Self {
+        Self {
+            flows: BTreeMap::new(),
+            role: if options.reverse { Role::Sender } else { Role::Receiver },
+            limit: options.limit,
+            memory: BenchMemory::default(),
+            updates,
+            stop,
+            started: None,
+            ended: None,
+            cpu_before: Span::ZERO,
+            cpu: Span::ZERO,
+            interval_start: Time::ZERO,
+            interval_before: Totals::default(),
+            last_error: None,
+        }
+    }
+
+    /// Builds the endpoint and gives it all flows.
+    fn begin(
+        &mut self,
+        options: &BenchOptions,
+        engine: &mut Engine,
+        sessions: Vec<(Session, u64)>,
+    ) -> Result<(), MoveError> {
+        net::become_data_thread(&options.net)?;
+        if self.role == Role::Sender {
+            self.begin_sending(options, engine, sessions)?;
+        } else {
+            self.begin_receiving(options, engine, sessions)?;
+        }
+        self.cpu_before = net::process_cpu_time();
+        Ok(())
+    }
+
+    fn begin_receiving(
+        &mut self,
+        options: &BenchOptions,
+        engine: &mut Engine,
+        sessions: Vec<(Session, u64)>,
+    ) -> Result<(), MoveError> {
+        let mut endpoint = None;
+        for (session, size) in sessions {
+            let socket = net::connect(&options.net, session.datagrams)?;
+            if endpoint.is_none() {
+                endpoint = Some(());
+                let built = net::endpoint(&options.net, Role::Receiver, options.receive_rate, &socket)?;
+                engine.add_endpoint(Role::Receiver, built);
+            }
+            let port = engine.add_port(Port::new(socket, true))?;
+            let flow = engine.new_flow();
+            let object = ObjectId(flow.0);
+            let join = JoinFlow {
+                flow,
+                object,
+                peer: Some(session.datagrams),
+                mtu: net::mtu_toward(&options.net, session.datagrams),
+                key: net::random_u32()?,
+                limits: FlowLimits { application_rate: options.rate, link_rate: None },
+            };
+            self.add(flow, &session, size, options);
+            engine.add_flow(flow, Role::Receiver, port, session.stream)?;
+            engine.command(Role::Receiver, Command::Fetch { object, size, held: RangeSet::new() });
+            engine.command(Role::Receiver, Command::Join(join));
+        }
+        Ok(())
+    }
+
+    fn begin_sending(
+        &mut self,
+        options: &BenchOptions,
+        engine: &mut Engine,
+        sessions: Vec<(Session, u64)>,
+    ) -> Result<(), MoveError> {
+        let any = match sessions.first() {
+            Some((session, _)) if session.datagrams.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            _ => std::net::IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED),
+        };
+        let socket = net::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
+        // The limit is of all flows together here; they share it equally.
+        let limit = options.rate.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(sessions.len() as u64)));
+        engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, limit, &socket)?);
+        let port = engine.add_port(Port::new(socket, false))?;
+        for (session, size) in sessions {
+            let flow = engine.new_flow();
+            let offer = OfferFlow {
+                flow,
+                size,
+                peer: Some(session.datagrams),
+                mtu: net::mtu_toward(&options.net, session.datagrams),
+                token: net::random_u64()?,
+            };
+            self.add(flow, &session, size, options);
+            engine.add_flow(flow, Role::Sender, port, session.stream)?;
+            engine.command(Role::Sender, Command::Offer(offer));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, flow: FlowId, session: &Session, size: u64, options: &BenchOptions) {
+        self.memory.insert(flow, options.memory);
+        self.flows.insert(
+            flow,
+            Flow {
+                server: session.server.clone(),
+                size,
+                stats: BenchStats::default(),
+                server_cpu: Span::ZERO,
+                opened: None,
+                ended: None,
+                lost: false,
+                parted: false,
+            },
+        );
+    }
+
+    /// Takes note of how all flows are doing, where it is known here.
+    fn measure(&mut self, engine: &Engine) {
+        if self.role == Role::Sender {
+            return;
+        }
+        for (&id, flow) in &mut self.flows {
+            if let Some(stats) = engine.flow_stats(id) {
+                flow.stats = bench_stats(&stats, Span::ZERO);
+            }
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        self.flows.values().fold(Totals::default(), |sum, flow| Totals {
+            bytes: sum.bytes + flow.stats.placed_bytes,
+            received: sum.received + flow.stats.received_packets,
+            lost: sum.lost + flow.stats.lost_packets,
+        })
+    }
+
+    /// Tells of the time since the last line.
+    fn tell_interval(&mut self, now: Time) {
+        let Some(started) = self.started else { return };
+        let (before, totals) = (self.interval_before, self.totals());
+        let bytes = totals.bytes.saturating_sub(before.bytes);
+        let interval = BenchInterval {
+            start: self.interval_start.since(started).as_secs_f64(),
+            end: now.since(started).as_secs_f64(),
+            bytes,
+            goodput_bps: Bitrate::of(bytes, now.since(self.interval_start)).as_f64(),
+            loss_ratio: loss_ratio(
+                totals.lost.saturating_sub(before.lost),
+                totals.received.saturating_sub(before.received),
+            ),
+        };
+        self.interval_start = now;
+        self.interval_before = totals;
+        // The listener may be gone.
+        let _ = self.updates.send(BenchUpdate::Interval(interval));
+    }
+
+    /// No more is wanted: asks the servers how it went.
+    fn finish(&mut self, engine: &mut Engine, now: Time) {
+        self.measure(engine);
+        self.cpu = net::process_cpu_time().saturating_sub(self.cpu_before);
+        self.ended = Some(now);
+        for (&id, flow) in self.flows.iter_mut().filter(|(_, flow)| !flow.lost) {
+            flow.ended = flow.ended.or(Some(now));
+            engine.send(id, &Frame::Finish);
+        }
+        // A last line only for what is worth one.
+        if now.since(self.interval_start) > LOOK {
+            self.tell_interval(now);
+        }
+    }
+
+    fn is_finished(&self, now: Time) -> bool {
+        let Some(started) = self.started else { return false };
+        match self.limit {
+            BenchLimit::Seconds(seconds) => now.since(started) >= Span::from_secs_f64(seconds),
+            BenchLimit::Bytes(_) => self.flows.values().all(|f| f.lost || f.stats.placed_bytes >= f.size),
+        }
+    }
+
+    fn lose(&mut self, engine: &mut Engine, id: FlowId, detail: &str) -> Result<(), MoveError> {
+        let now = engine.now();
+        let Some(flow) = self.flows.get_mut(&id) else { return Ok(()) };
+        flow.parted = true;
+        if self.ended.is_some() || flow.lost {
+            return Ok(());
+        }
+        flow.lost = true;
+        flow.ended = Some(now);
+        let server = flow.server.clone();
+        engine.close(id);
+        if self.flows.values().any(|flow| !flow.lost) {
+            let _ = self.updates.send(BenchUpdate::Warning(format!("{server} is lost ({detail})")));
+            return Ok(());
+        }
+        Err(match &self.last_error {
+            Some(error @ FlowError::NoPath { .. }) => MoveError::UdpBlocked { server, detail: error.to_string() },
+            _ => MoveError::BenchLost { server, detail: detail.to_owned() },
+        })
+    }
+
+    fn report(&self) -> BenchReport {
+        let (Some(started), Some(ended)) = (self.started, self.ended) else { return BenchReport::default() };
+        let sources: Vec<BenchSource> = self.flows.values().map(|flow| flow.report(ended)).collect();
+        let totals = self.totals();
+        let seconds = ended.since(started);
+        BenchReport {
+            bytes: totals.bytes,
+            seconds: seconds.as_secs_f64(),
+            goodput_bps: Bitrate::of(totals.bytes, seconds).as_f64(),
+            loss_ratio: loss_ratio(totals.lost, totals.received),
+            cpu_seconds: self.cpu.as_secs_f64(),
+            jain_index: jain_index(sources.iter().map(|source| source.goodput_bps)),
+            sources,
+            ..BenchReport::default()
+        }
+    }
+}
+
+impl Flow {
+    fn report(&self, end: Time) -> BenchSource {
+        let active = self.opened.map_or(Span::ZERO, |opened| self.ended.unwrap_or(end).since(opened));
+        BenchSource {
+            address: self.server.to_string(),
+            bytes: self.stats.placed_bytes,
+            goodput_bps: Bitrate::of(self.stats.placed_bytes, active).as_f64(),
+            loss_ratio: loss_ratio(self.stats.lost_packets, self.stats.received_packets),
+            rtt_ms: self.stats.rtt.as_millis_f64(),
+            retransmitted_bytes: self.stats.retransmitted_bytes,
+            cpu_seconds: self.server_cpu.as_secs_f64(),
+        }
+    }
+}
+
+impl Application for BenchClient {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.memory
+    }
+
+    fn bodies(&mut self) -> &mut dyn Bodies {
+        &mut self.memory
+    }
+
+    fn on_places(&mut self, _places: &[Place]) {}
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        let now = engine.now();
+        match event {
+            Event::Opened { flow } => {
+                if let Some(flow) = self.flows.get_mut(&flow) {
+                    flow.opened = flow.opened.or(Some(now));
+                }
+                if self.started.is_none() {
+                    self.started = Some(now);
+                    self.interval_start = now;
+                }
+            }
+            Event::Complete { object } => {
+                self.measure(engine);
+                if let Some(flow) = self.flows.get_mut(&FlowId(object.0)) {
+                    flow.ended = flow.ended.or(Some(now));
+                }
+            }
+            Event::Failed { flow, error } => {
+                let detail = error.to_string();
+                self.last_error = Some(error);
+                self.lose(engine, flow, &detail)?;
+            }
+            Event::Closed { .. } | Event::Starved { .. } | Event::Control { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, id: FlowId, frame: Frame) -> Result<(), MoveError> {
+        match frame {
+            Frame::Stats(stats) => {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    flow.server_cpu = stats.cpu;
+                    if self.role == Role::Sender {
+                        flow.stats = stats;
+                    }
+                }
+                Ok(())
+            }
+            Frame::Refused { text, .. } => self.lose(engine, id, &text),
+            Frame::Bye => self.lose(engine, id, "it ended the session"),
+            _ => self.lose(engine, id, "it sent a frame that has no place here"),
+        }
+    }
+
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        self.lose(engine, flow, &cause.to_string())
+    }
+
+    fn on_accept(&mut self, _engine: &mut Engine, _tcp: TcpStream) -> Result<(), MoveError> {
+        Ok(())
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+        if self.stop.is_set() {
+            return Err(MoveError::Interrupted);
+        }
+        let now = engine.now();
+        if let Some(ended) = self.ended {
+            let parted = self.flows.values().all(|flow| flow.parted || flow.lost);
+            let until = ended + FAREWELL;
+            return Ok(if parted || now >= until { Turn::Done } else { Turn::Wait(until.min(now + LOOK)) });
+        }
+        if let (Some(started), BenchLimit::Seconds(seconds)) = (self.started, self.limit)
+            && now < started + Span::from_secs_f64(seconds)
+            && now < self.interval_start + INTERVAL
+        {
+            let end = started + Span::from_secs_f64(seconds);
+            return Ok(Turn::Wait(end.min(self.interval_start + INTERVAL).min(now + LOOK)));
+        }
+        self.measure(engine);
+        if self.is_finished(now) {
+            self.finish(engine, now);
+        } else if self.started.is_some() && now >= self.interval_start + INTERVAL {
+            self.tell_interval(now);
+        }
+        Ok(Turn::Wait(now + LOOK))
+    }
+}

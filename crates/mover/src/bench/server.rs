@@ -1,0 +1,183 @@
+//! The server of benches: sends to those who fetch, receives from those who push.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+
+use inhaul_base::{RangeSet, Span, Time};
+use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, OfferFlow, Place, Role};
+
+use super::bench_stats;
+use super::memory::BenchMemory;
+use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
+use crate::error::MoveError;
+use crate::frame::{Frame, RefusalCode, SessionRole};
+use crate::greeting::{Arrival, Service, Wish};
+use crate::net;
+use crate::options::{BenchServerOptions, NetOptions, Stop};
+use crate::port::Port;
+use crate::server::{ListeningPair, Reception, later, listen};
+
+/// How often a client that pushes is told how it goes.
+const STATS_INTERVAL: Span = Span::from_millis(200);
+
+/// Serves benches until `stop` is set; calls `ready` with the address once it listens.
+///
+/// # Errors
+/// When the address cannot be listened on, or when the system fails.
+pub fn bench_server(
+    options: &BenchServerOptions,
+    stop: &Stop,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), MoveError> {
+    let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
+    let mut engine = Engine::new()?;
+    engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, None, &udp)?);
+    engine.add_endpoint(Role::Receiver, net::endpoint(&options.net, Role::Receiver, options.receive_rate, &udp)?);
+    let port = engine.add_port(Port::new(udp, false))?;
+    engine.listen(tcp)?;
+    let mut server = BenchServer {
+        reception: Reception::new(Service::Bench, address.port()),
+        port,
+        net: options.net.clone(),
+        stop: stop.clone(),
+        memory: BenchMemory::default(),
+        sessions: BTreeMap::new(),
+        next_stats: Time::ZERO,
+    };
+    net::become_data_thread(&options.net)?;
+    ready(address);
+    engine.run(&mut server)
+}
+
+struct BenchServer {
+    reception: Reception,
+    port: PortId,
+    net: NetOptions,
+    stop: Stop,
+    memory: BenchMemory,
+    sessions: BTreeMap<FlowId, Session>,
+    next_stats: Time,
+}
+
+/// One flow of a client.
+struct Session {
+    role: SessionRole,
+    /// Processor time of this process when the session began.
+    cpu_before: Span,
+    /// How the flow did when it was last looked at.
+    stats: FlowStats,
+}
+
+impl BenchServer {
+    fn welcome(&mut self, engine: &mut Engine, arrival: Arrival) -> Result<(), MoveError> {
+        let Wish::Bench { role, size, memory } = arrival.wish else { return Ok(()) };
+        let flow = engine.new_flow();
+        let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
+        self.memory.insert(flow, memory);
+        let cpu_before = net::process_cpu_time();
+        self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
+        if role == SessionRole::BenchPush {
+            engine.add_flow(flow, Role::Receiver, self.port, arrival.stream)?;
+            // Each flow brings an object of its own.
+            let object = ObjectId(flow.0);
+            engine.command(Role::Receiver, Command::Fetch { object, size, held: RangeSet::new() });
+            let limits = FlowLimits::default();
+            let join = JoinFlow { flow, object, peer: None, mtu, key: net::random_u32()?, limits };
+            engine.command(Role::Receiver, Command::Join(join));
+        } else {
+            engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
+            let offer = OfferFlow { flow, size, peer: None, mtu, token: net::random_u64()? };
+            engine.command(Role::Sender, Command::Offer(offer));
+        }
+        Ok(())
+    }
+
+    /// Tells a client how its flow is doing.
+    fn tell(&mut self, engine: &mut Engine, flow: FlowId) {
+        let Some(session) = self.sessions.get_mut(&flow) else { return };
+        if let Some(stats) = engine.flow_stats(flow) {
+            session.stats = stats;
+        }
+        let cpu = net::process_cpu_time().saturating_sub(session.cpu_before);
+        engine.send(flow, &Frame::Stats(bench_stats(&session.stats, cpu)));
+    }
+
+    fn tell_all(&mut self, engine: &mut Engine) {
+        let pushing = self.sessions.iter().filter(|(_, session)| session.role == SessionRole::BenchPush);
+        let flows: Vec<FlowId> = pushing.map(|(&flow, _)| flow).collect();
+        for flow in flows {
+            self.tell(engine, flow);
+        }
+    }
+
+    /// Ends a session, with a word to the client.
+    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
+        engine.send(flow, farewell);
+        engine.close(flow);
+        self.forget(flow);
+    }
+
+    fn forget(&mut self, flow: FlowId) {
+        self.memory.remove(flow);
+        self.sessions.remove(&flow);
+    }
+}
+
+impl Application for BenchServer {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.memory
+    }
+
+    fn bodies(&mut self) -> &mut dyn Bodies {
+        &mut self.memory
+    }
+
+    fn on_places(&mut self, _places: &[Place]) {}
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        match event {
+            Event::Complete { object } => self.tell(engine, FlowId(object.0)),
+            Event::Failed { flow, error } => {
+                self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text: error.to_string() });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        if frame == Frame::Finish {
+            self.tell(engine, flow);
+            self.part(engine, flow, &Frame::Bye);
+        } else {
+            let text = "that frame has no place here".to_owned();
+            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text });
+        }
+        Ok(())
+    }
+
+    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, _cause: &EndCause) -> Result<(), MoveError> {
+        self.forget(flow);
+        Ok(())
+    }
+
+    fn on_accept(&mut self, engine: &mut Engine, tcp: TcpStream) -> Result<(), MoveError> {
+        self.reception.greet(engine, tcp);
+        Ok(())
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+        if self.stop.is_set() {
+            return Ok(Turn::Done);
+        }
+        while let Some(arrival) = self.reception.next() {
+            self.welcome(engine, arrival)?;
+        }
+        let now = engine.now();
+        if now >= self.next_stats {
+            self.next_stats = now + STATS_INTERVAL;
+            self.tell_all(engine);
+        }
+        Ok(Turn::Wait(later(engine)))
+    }
+}
