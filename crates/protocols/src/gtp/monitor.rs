@@ -41,6 +41,10 @@ pub struct Interval {
     pub loss: f64,
     /// The least queueing delay: a queue that stood through the whole interval.
     pub queue: Span,
+    /// The mean queueing delay.
+    pub queue_mean: Span,
+    /// The sender ran out of requests meanwhile: it could have sent more.
+    pub dry: bool,
     /// Rate received in the last RTT alone: what a path that has just become narrower lets through.
     pub recent: Bitrate,
 }
@@ -81,6 +85,29 @@ struct Tally {
     first_wire: u64,
     last_at: Time,
     delay_min: Option<i64>,
+    delay_sum: i128,
+    dry: bool,
+}
+
+/// The same over an RTT, at whatever rate packets were sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct RttTally {
+    received: u64,
+    lost: u64,
+    /// Those of the lost that were sent at the rate in force.
+    lost_now: u64,
+    delay_min: Option<i64>,
+}
+
+impl RttTally {
+    fn ratio(&self, lost: u64) -> Option<f64> {
+        let packets = self.received + self.lost;
+        (packets > 0).then(|| lost as f64 / packets as f64)
+    }
+}
+
+fn least(known: Option<i64>, new: i64) -> Option<i64> {
+    Some(known.map_or(new, |known| known.min(new)))
 }
 
 /// Measures one flow.
@@ -88,8 +115,8 @@ struct Tally {
 pub struct SingleFlowMonitor {
     epoch: u16,
     interval: Tally,
-    rtt_received: u64,
-    rtt_lost: u64,
+    this_rtt: RttTally,
+    last_rtt: RttTally,
     rtt_since: (Time, u64),
     recent: Bitrate,
     rtt: RttEstimator,
@@ -114,8 +141,8 @@ impl SingleFlowMonitor {
         Self {
             epoch: 0,
             interval: Tally::default(),
-            rtt_received: 0,
-            rtt_lost: 0,
+            this_rtt: RttTally::default(),
+            last_rtt: RttTally::default(),
             rtt_since: (now, 0),
             recent: Bitrate::ZERO,
             rtt: RttEstimator::default(),
@@ -136,16 +163,18 @@ impl SingleFlowMonitor {
     pub fn begin_epoch(&mut self, epoch: u16) {
         self.epoch = epoch;
         self.interval = Tally::default();
+        self.this_rtt.lost_now = 0;
     }
 
     /// Packets came in. `all_wire_bytes` counts what all of the receiver's flows have received, this run included.
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
-        self.rtt_received += run.packets;
+        self.this_rtt.received += run.packets;
         // The two clocks have unknown origins; only differences between delays mean anything.
         let delay = now.as_nanos().wrapping_sub(run.sent) as i64;
         self.base_delay.sample(now, delay);
+        self.this_rtt.delay_min = least(self.this_rtt.delay_min, delay);
         if run.epoch == self.epoch {
             let tally = &mut self.interval;
             tally.received += run.packets;
@@ -155,16 +184,20 @@ impl SingleFlowMonitor {
                 tally.first_wire = run.wire_bytes;
             }
             tally.last_at = now;
-            tally.delay_min = Some(tally.delay_min.map_or(delay, |least| least.min(delay)));
+            tally.delay_sum += i128::from(delay) * i128::from(run.packets);
+            tally.delay_min = least(tally.delay_min, delay);
         }
         self.follow_train(now, run, all_wire_bytes);
     }
 
-    /// Packets of the rate in force were found lost.
-    pub fn on_loss(&mut self, packets: u64) {
+    /// Packets that were sent in rate epoch `epoch` were found lost.
+    pub fn on_loss(&mut self, packets: u64, epoch: u16) {
         self.lost_packets += packets;
-        self.rtt_lost += packets;
-        self.interval.lost += packets;
+        self.this_rtt.lost += packets;
+        if epoch == self.epoch {
+            self.this_rtt.lost_now += packets;
+            self.interval.lost += packets;
+        }
     }
 
     /// A packet filled a gap after so long: gaps must be given at least that time.
@@ -194,15 +227,27 @@ impl SingleFlowMonitor {
         (rtt / REORDER_RTT_PART).max(self.reordering).min(rtt).max(REORDER_MIN)
     }
 
-    /// Loss ratio since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
+    /// Loss ratio, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<f64> {
         let (since, bytes) = self.rtt_since;
         self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
         self.rtt_since = (now, self.wire_bytes);
-        let packets = self.rtt_received + self.rtt_lost;
-        let loss = (packets > 0).then(|| self.rtt_lost as f64 / packets as f64);
-        (self.rtt_received, self.rtt_lost) = (0, 0);
-        loss
+        self.last_rtt = std::mem::take(&mut self.this_rtt);
+        self.last_rtt.ratio(self.last_rtt.lost_now)
+    }
+
+    /// The queue that stood, and the loss ratio, over the last RTT or since: signs of congestion that are too fresh for an
+    /// interval.
+    pub fn recent_signs(&self) -> (Span, f64) {
+        let queue = |tally: &RttTally| self.queue_above_base(tally.delay_min);
+        let loss = |tally: &RttTally| tally.ratio(tally.lost).unwrap_or(0.0);
+        let (this, last) = (&self.this_rtt, &self.last_rtt);
+        (queue(this).max(queue(last)), loss(this).max(loss(last)))
+    }
+
+    /// The sender had nothing left to send: what is measured is not what the path or the sender can do.
+    pub fn on_dry(&mut self) {
+        self.interval.dry = true;
     }
 
     /// The central interval that ends now. `None`, and the interval goes on, while too little has come at the rate in force.
@@ -221,6 +266,8 @@ impl SingleFlowMonitor {
             received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
             loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
             queue: self.queue_above_base(tally.delay_min),
+            queue_mean: self.queue_above_base(i64::try_from(tally.delay_sum / i128::from(tally.received)).ok()),
+            dry: tally.dry,
             recent: self.recent,
         })
     }
@@ -318,11 +365,11 @@ mod tests {
         Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch }
     }
 
-    /// One packet each `gap_micros`, sent `delay_micros` before it arrives.
+    /// One packet each `gap_micros` from `from` on (not before 20 ms), sent `delay_micros` before it arrives.
     fn feed(m: &mut SingleFlowMonitor, from: u64, count: u32, gap_micros: u64, delay_micros: u64, epoch: u16) {
-        for k in 0..count {
-            let now = from + u64::from(k) * gap_micros;
-            m.on_data(at(now), run(now.wrapping_sub(delay_micros), epoch), 0);
+        for k in 0..u64::from(count) {
+            let now = from + k * gap_micros;
+            m.on_data(at(now), run(now - delay_micros, epoch), 0);
         }
     }
 
@@ -337,7 +384,8 @@ mod tests {
         let mut m = monitor();
         feed(&mut m, 50_000, 1, 12, 10_000, 9); // an empty queue once, in an older epoch
         feed(&mut m, 100_000, 1_000, 120, 12_000, 0);
-        m.on_loss(10);
+        m.on_loss(10, 0);
+        m.on_loss(99, 7); // in another epoch
         let interval = m.take_interval(at(220_000)).unwrap();
         assert_eq!(interval.received, Bitrate::from_mbps(100));
         assert!((interval.loss - 10.0 / 1010.0).abs() < 1e-9);
@@ -348,19 +396,19 @@ mod tests {
     #[test]
     fn take_interval_judges_only_packets_of_the_rate_in_force() {
         let mut m = monitor();
-        feed(&mut m, 0, 1_000, 12, 10_000, 0);
+        feed(&mut m, 20_000, 1_000, 12, 10_000, 0);
         m.begin_epoch(1);
-        feed(&mut m, 12_000, 1_000, 12, 10_000, 0);
-        assert_eq!(m.take_interval(at(24_000)), None);
-        feed(&mut m, 24_000, 1_000, 24, 10_000, 1);
-        assert_eq!(m.take_interval(at(48_000)).unwrap().received, Bitrate::from_mbps(500));
+        feed(&mut m, 32_000, 1_000, 12, 10_000, 0);
+        assert_eq!(m.take_interval(at(44_000)), None);
+        feed(&mut m, 44_000, 1_000, 24, 10_000, 1);
+        assert_eq!(m.take_interval(at(68_000)).unwrap().received, Bitrate::from_mbps(500));
     }
 
     #[test]
     fn take_interval_counts_silence_at_the_end() {
         let mut m = monitor();
-        feed(&mut m, 0, 1_001, 100, 10_000, 0);
-        let rate = m.take_interval(at(326_000)).unwrap().received;
+        feed(&mut m, 20_000, 1_001, 100, 10_000, 0);
+        let rate = m.take_interval(at(346_000)).unwrap().received;
         assert_eq!(rate, Bitrate::of(1_500_000, Span::from_millis(100 + 200)));
     }
 

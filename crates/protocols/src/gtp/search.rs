@@ -20,9 +20,12 @@ const NEAR: std::ops::Range<f64> = 0.90..1.05;
 /// Intervals to wait after the capacity was reached: doubled each time it is found where it was.
 const HOLD_MIN: u32 = 4;
 /// Most intervals to wait.
-const HOLD_MAX: u32 = 64;
+const HOLD_MAX: u32 = 32;
 /// A growth that bursts give evidence for may still be this much at most in one interval.
 const LEAP_MAX: f64 = 2.0;
+/// What bursts show counts when this part of it is so much above the estimate.
+const EVIDENCE_PART: f64 = 0.9;
+const EVIDENCE_MIN: f64 = 1.1;
 /// Estimates do not fall below this.
 const FLOOR: Bitrate = Bitrate::from_bps(200_000);
 
@@ -48,10 +51,20 @@ impl CapacitySearch {
         *self = Self { estimate: Some(rate.max(FLOOR)), reached: near.map(|r| r.max(FLOOR)), ..Self::default() };
     }
 
+    /// What was thought to be the capacity is not: there is no need for care.
+    pub fn forget_reached(&mut self) {
+        self.reached = None;
+    }
+
     /// The capacity was reached: a queue stood, or packets were lost, while `capacity` came through.
     pub fn on_congestion(&mut self, capacity: Bitrate) {
         let same = self.reached.is_some_and(|r| (capacity.as_f64() / r.as_f64() - 1.0).abs() < 0.05);
-        self.next_hold = if same { (self.next_hold * 2).clamp(HOLD_MIN, HOLD_MAX) } else { HOLD_MIN };
+        self.next_hold = match (same, self.hold) {
+            (false, _) => HOLD_MIN,
+            (true, 0) => (self.next_hold * 2).clamp(HOLD_MIN, HOLD_MAX),
+            // Still the same encounter: it was not a probe that met the capacity again.
+            (true, _) => self.next_hold.max(HOLD_MIN),
+        };
         self.hold = self.next_hold;
         self.reached = Some(capacity.max(FLOOR));
         self.increment = 0.0;
@@ -78,15 +91,15 @@ impl CapacitySearch {
     pub fn on_limited(&mut self, rate: Bitrate) {
         self.estimate = Some(rate.max(FLOOR));
         self.increment = 0.0;
+        self.hold = 0;
     }
 
     /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average.
     pub fn on_evidence(&mut self, rate: Bitrate) {
-        if let Some(estimate) = self.estimate
-            && self.hold == 0
-            && rate > estimate
-        {
-            self.estimate = Some(rate.min(estimate.mul_f64(LEAP_MAX)));
+        let Some(estimate) = self.estimate else { return };
+        if self.hold == 0 && rate.mul_f64(EVIDENCE_PART) > estimate.mul_f64(EVIDENCE_MIN) {
+            self.estimate = Some(rate.mul_f64(EVIDENCE_PART).min(estimate.mul_f64(LEAP_MAX)));
+            self.reached = self.reached.max(Some(rate));
         }
     }
 }
@@ -109,7 +122,7 @@ mod tests {
                 mbps(&s)
             })
             .collect();
-        assert_eq!(steps, [102, 106, 114, 132, 165, 207]);
+        assert_eq!(steps, [102, 106, 114, 132, 166, 207]);
     }
 
     #[test]

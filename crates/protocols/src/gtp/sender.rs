@@ -164,6 +164,10 @@ impl GtpSender {
             }
             Control::Request { id: request, block, ranges } => flow.on_request(request, block, ranges)?,
             Control::Rate { epoch, rate, burst } => {
+                if epoch != flow.epoch {
+                    // What was saved up at the old rate is not for the new one.
+                    flow.pacer.empty(now);
+                }
                 flow.epoch = epoch;
                 flow.requested_rate = rate;
                 flow.burst = u64::from(burst);

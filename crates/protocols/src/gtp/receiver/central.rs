@@ -40,9 +40,8 @@ const TRAIN_LOSS_MAX: f64 = 0.1;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
 const START_PART: f64 = 0.95;
-/// What bursts show of the receiver's capacity counts when it is this much above the estimate, and then this part of it.
-const EVIDENCE_MIN: f64 = 1.2;
-const EVIDENCE_PART: f64 = 0.9;
+/// Bursts that arrive at this part of their first rate have met no others.
+const UNDISTURBED: f64 = 0.95;
 /// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
 const LIMITED_STEP: f64 = 1.02;
 /// The ambient loss ratio is forgiven with this much on top.
@@ -75,6 +74,18 @@ impl AmbientLoss {
     }
 }
 
+/// A queue this long is none: two packets of a slow flow are not.
+fn queue_threshold(flow: &Flow) -> Span {
+    QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)))
+}
+
+/// Signs of congestion over the last RTT, as a part of what counts as congestion.
+fn fresh_pressure(flow: &Flow) -> f64 {
+    let (queue, loss) = flow.monitor.recent_signs();
+    let queue = queue.as_secs_f64() / queue_threshold(flow).as_secs_f64();
+    queue.max(flow.ambient.excess(loss) / LOSS_THRESHOLD)
+}
+
 /// What an interval says of one flow.
 #[derive(Clone, Copy, Debug)]
 struct Judgement {
@@ -87,9 +98,9 @@ struct Judgement {
 
 impl Judgement {
     fn of(flow: &mut Flow, interval: Interval, alarmed: bool) -> Self {
-        let threshold = QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)));
+        let threshold = queue_threshold(flow);
         let queue = interval.queue.as_secs_f64() / threshold.as_secs_f64();
-        if queue < HINT {
+        if interval.queue_mean < threshold {
             flow.ambient.learn(interval.loss, interval.total());
         }
         let loss = flow.ambient.excess(interval.loss);
@@ -97,7 +108,8 @@ impl Judgement {
         let delivered = delivered.mul_f64(1.0 / (1.0 - flow.ambient.ratio.min(0.9)));
         // Without a queue that stood throughout, the controller's own cuts may have left capacity unused.
         let unused = flow.controller.target().mul_f64(1.0 - loss);
-        let capacity = if queue >= 1.0 || alarmed { delivered } else { delivered.max(unused) };
+        let full = (queue >= 1.0 || alarmed) && !interval.dry;
+        let capacity = if full { delivered } else { delivered.max(unused) };
         Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity }
     }
 
@@ -191,11 +203,14 @@ impl Central {
         let guess = seen.map_or(Bitrate::of(blocks * packet, TRAIN_SPAN_MIN), |d| d.own);
         self.know_access(id, guess, flows);
         if let Some(seen) = seen {
-            self.access_evidence(seen.all_flows);
+            self.access.on_evidence(seen.all_flows);
         }
         let flow = flows.get_mut(&id)?;
+        flow.first_burst = guess;
         flow.estimate = guess.mul_f64(RAMP_PART).min(flow.known_bound());
         flow.phase = Phase::Ramp { guess, until: Time::FAR_FUTURE };
+        // The rate of the bursts is not to be used for anything else.
+        flow.told_rate = Bitrate::ZERO;
         flow.monitor.watch_bursts(TRAIN_PACKETS_MIN);
         self.schedule(now, flows);
         None
@@ -212,12 +227,6 @@ impl Central {
         } else if let Some(best) = others().map(|f| f.estimate.mul_f64(1.0 / RAMP_PART)).max() {
             let best = best.max(guess);
             self.access.seed(best.mul_f64(START_PART), Some(best));
-        }
-    }
-
-    fn access_evidence(&mut self, rate: Bitrate) {
-        if self.access.estimate().is_some_and(|known| rate > known.mul_f64(EVIDENCE_MIN)) {
-            self.access.on_evidence(rate.mul_f64(EVIDENCE_PART));
         }
     }
 
@@ -317,17 +326,19 @@ impl Central {
         }
         let sum =
             |of: fn(&Judgement) -> Bitrate| seen.iter().map(|s| of(&s.1)).fold(Bitrate::ZERO, Bitrate::saturating_add);
-        let none = Bitrate::ZERO;
-        let hinting = sum(|j| if j.pressure >= HINT { j.interval.received } else { Bitrate::ZERO });
-        let hints = seen.iter().filter(|s| s.1.pressure >= HINT).count();
         let congested = seen.iter().any(|s| s.1.is_congested());
-        let shared = congested && hints > 1 && hinting >= sum(|j| j.interval.received).mul_f64(SHARED_PART);
-        if seen.len() == running {
-            if shared {
-                self.access.on_congestion(sum(|j| j.capacity));
-            } else if !congested && hinting == none {
-                self.grow_access(sum(|j| j.interval.received), flows);
-            }
+        let signs: Vec<(f64, f64)> =
+            flows.values().filter(|f| f.is_running()).map(|f| (f.told_rate.as_f64(), fresh_pressure(f))).collect();
+        let weight = |least: f64| signs.iter().filter(|s| s.1 >= least).map(|s| s.0).sum::<f64>();
+        let hints = signs.iter().filter(|s| s.1 >= HINT).count();
+        let shared = congested && hints > 1 && weight(HINT) >= SHARED_PART * weight(0.0);
+        if shared {
+            // Flows that could not be judged yet use what they were given, as far as anybody knows.
+            let unjudged = flows.iter().filter(|(id, f)| f.is_running() && !seen.iter().any(|s| s.0 == **id));
+            let targets = unjudged.map(|(_, f)| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
+            self.access.on_congestion(sum(|j| j.capacity).saturating_add(targets));
+        } else if !congested && hints == 0 && seen.len() == running {
+            self.grow_access(sum(|j| j.interval.received), flows);
         }
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
@@ -346,8 +357,15 @@ impl Central {
         let binds = self.access.estimate().is_some_and(|c| targets >= c.mul_f64(BINDS));
         if binds && total >= targets.mul_f64(ACHIEVED) {
             let shown = running().filter_map(|f| f.monitor.dispersion()).map(|d| d.all_flows).max();
+            // Bursts that come through as they did when the path was first measured do not queue up with others: the
+            // receiver's link is far from full.
+            let undisturbed =
+                |f: &Flow| f.monitor.dispersion().is_some_and(|d| d.own >= f.first_burst.mul_f64(UNDISTURBED));
+            if running().all(undisturbed) {
+                self.access.forget_reached();
+            }
             self.access.on_success();
-            self.access_evidence(shown.unwrap_or(Bitrate::ZERO));
+            self.access.on_evidence(shown.unwrap_or(Bitrate::ZERO));
         }
     }
 
@@ -355,6 +373,9 @@ impl Central {
         let target = flow.controller.target();
         let Some(estimate) = flow.path.estimate() else { return };
         if interval.total() < target.mul_f64(ACHIEVED) {
+            if interval.dry {
+                return;
+            }
             // The sender gives less than it may: leave the rest to others, but follow it when it can give more.
             flow.path.on_limited(interval.total().mul_f64(LIMITED_STEP));
         } else if target >= estimate.mul_f64(BINDS) {
@@ -371,11 +392,11 @@ impl Central {
         let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
-            let before = flow.pending_target.map_or(flow.controller.target(), |(_, target)| target);
+            let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()
             {
-                flow.pending_target = Some((now + rtt_max.saturating_sub(flow.rtt()), target));
+                flow.plan_target(now + rtt_max.saturating_sub(flow.rtt()), target);
                 self.retimed.push(*id);
             }
         }

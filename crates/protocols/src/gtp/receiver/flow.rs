@@ -1,5 +1,6 @@
 //! One flow as the receiver sees it: set-up, requests, and the timers of its controller.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
@@ -37,6 +38,11 @@ const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
 /// A stalled sender is tried with so few blocks.
 const STALLED_BLOCKS: u64 = 16;
+/// Most targets that are noted ahead of time.
+const PLANS_MAX: usize = 16;
+/// While a path is being measured, bursts are what is sent in this time, up to so many packets.
+const RAMP_BURST_SPAN: Span = Span::from_millis(2);
+const RAMP_BURST_PACKETS: u64 = 16;
 /// Packet sizes to try if the largest does not come through.
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
 
@@ -88,9 +94,12 @@ pub(super) struct Flow {
     pub(super) controller: SingleFlowController,
     pub(super) estimator: CapacityEstimator,
     pub(super) path: CapacitySearch,
+    /// The rate at which the first burst came that said something.
+    pub(super) first_burst: Bitrate,
     /// The estimate in force (r_hat).
     pub(super) estimate: Bitrate,
-    pub(super) pending_target: Option<(Time, Bitrate)>,
+    /// Targets from the scheduler that are to be taken over in the future, in order.
+    pub(super) pending_targets: VecDeque<(Time, Bitrate)>,
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
     pub(super) avoid: RangeSet,
@@ -123,8 +132,9 @@ impl Flow {
             controller: SingleFlowController::new(Bitrate::ZERO),
             estimator: CapacityEstimator::default(),
             path: CapacitySearch::default(),
+            first_burst: Bitrate::MAX,
             estimate: Bitrate::ZERO,
-            pending_target: None,
+            pending_targets: VecDeque::new(),
             epoch: 0,
             told_rate: Bitrate::ZERO,
             avoid: RangeSet::new(),
@@ -258,8 +268,11 @@ impl Flow {
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
-        let ramp = if matches!(self.phase, Phase::Ramp { .. }) { 16 * packet } else { packet };
-        rate.bytes_in(BURST_SPAN).clamp(ramp, BURST_MAX.max(packet))
+        let ramp = match self.phase {
+            Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
+            _ => 0,
+        };
+        rate.bytes_in(BURST_SPAN).max(ramp).clamp(packet, BURST_MAX.max(packet))
     }
 
     /// How many bytes may be outstanding: what is on its way during an RTT, and a lead so that the sender never runs dry.
@@ -344,10 +357,25 @@ impl Flow {
 
     // --- Rates ------------------------------------------------------------------------------------------------------
 
-    /// Takes over a target from the scheduler, if one is due.
+    /// Notes a target that is to be taken over at `at`, not before those that were noted earlier.
+    pub(super) fn plan_target(&mut self, at: Time, target: Bitrate) {
+        if self.pending_targets.len() == PLANS_MAX {
+            self.pending_targets.pop_front();
+        }
+        let after = self.pending_targets.back().map_or(Time::ZERO, |plan| plan.0);
+        self.pending_targets.push_back((at.max(after), target));
+    }
+
+    /// Takes over the last target from the scheduler that is due.
     pub(super) fn take_due_target(&mut self, now: Time) -> Option<Control> {
-        let (_, target) = self.pending_target.filter(|(at, _)| *at <= now)?;
-        self.pending_target = None;
+        let mut due = None;
+        while let Some(&(at, target)) = self.pending_targets.front()
+            && at <= now
+        {
+            due = Some(target);
+            self.pending_targets.pop_front();
+        }
+        let target = due?;
         if self.told_rate == Bitrate::ZERO {
             self.next_rtt_tick = now + self.rtt() * 2;
         }
@@ -401,7 +429,7 @@ impl Flow {
             (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
             (self.stalls_at(), Reason::Loss),
             (self.is_running().then_some(self.next_rtt_tick), Reason::Control),
-            (self.pending_target.map(|(at, _)| at), Reason::Control),
+            (self.pending_targets.front().map(|(at, _)| *at), Reason::Control),
             (ramp, Reason::Control),
             (Some(self.opening_settles()), Reason::Probe),
             (self.silence_limit(), Reason::Silence),

@@ -173,7 +173,7 @@ impl GtpReceiver {
             return;
         }
         let range = ByteRange::at(run.head.offset, run.body_bytes);
-        let arrival = flow.requests.arrive(now, run.head.request, range);
+        let arrival = flow.requests.arrive(now, run.head.request, range, run.head.epoch);
         match arrival {
             Arrival::Foreign => return,
             Arrival::InOrder => {}
@@ -208,10 +208,11 @@ impl GtpReceiver {
                 }
             }
             _ if flow.peer != Some(message.from) => return,
-            Datagram::Edge { request, .. } => {
+            Datagram::Edge { request, epoch, .. } => {
                 flow.note_heard(now);
                 flow.monitor.end_train();
-                flow.requests.all_sent(now, request);
+                flow.monitor.on_dry();
+                flow.requests.all_sent(now, request, epoch);
             }
             Datagram::Echo { number, probe_sent, len, .. } => {
                 if flow.on_echo(now, number, probe_sent, len) {
@@ -223,9 +224,9 @@ impl GtpReceiver {
         self.touched.insert(id);
     }
 
-    fn on_control(&mut self, now: Time, id: FlowId, message: wire::Control) -> Result<(), FlowError> {
+    fn on_control(&mut self, now: Time, id: FlowId, message: &wire::Control) -> Result<(), FlowError> {
         let Some(flow) = self.flows.get_mut(&id) else { return Ok(()) };
-        match message {
+        match *message {
             wire::Control::Accept { token, mtu, size, send_rate } => {
                 let object = self.objects.get(&flow.object);
                 if flow.phase != Phase::SettingUp || mtu < MTU_MIN {
@@ -288,15 +289,16 @@ impl GtpReceiver {
         let stalled = flow.has_stalled(now);
         let (monitor, again) = (&mut flow.monitor, &mut flow.retransmitted_bytes);
         let window = monitor.reorder_window();
-        let mut lose = |range: ByteRange, packets: u64| {
-            monitor.on_loss(packets);
+        let mut lose = |range: ByteRange, packets: u64, epoch: u16| {
+            monitor.on_loss(packets, epoch);
             *again += range.len();
             object.want(range);
         };
         flow.requests.expire(now, window, &mut lose);
         let mut cancel = None;
         if stalled {
-            flow.requests.abandon(&mut lose);
+            let epoch = flow.epoch;
+            flow.requests.abandon(|range, packets| lose(range, packets, epoch));
             flow.monitor.end_train();
             flow.stalled = true;
             cancel = Some(wire::Control::Cancel { through: flow.requests.last_id() });
@@ -435,7 +437,7 @@ impl Endpoint for GtpReceiver {
 
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]) {
         let result = match wire::Control::parse(message) {
-            Ok(message) => self.on_control(now, flow, message),
+            Ok(message) => self.on_control(now, flow, &message),
             Err(WireError::Version(theirs)) => Err(FlowError::Version { ours: VERSION, theirs }),
             Err(_) => Err(FlowError::Protocol("a control message could not be understood")),
         };

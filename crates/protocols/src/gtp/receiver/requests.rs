@@ -33,6 +33,8 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     seen: Time,
+    /// Epoch of the rate at which the packet behind it was sent, and so about the lost ones too.
+    epoch: u16,
     request: u32,
     range: ByteRange,
 }
@@ -83,8 +85,8 @@ impl Outstanding {
         (index < self.requests.len()).then_some(index)
     }
 
-    /// Blocks that cover `range` have come in answer to request `id`.
-    pub(super) fn arrive(&mut self, now: Time, id: u32, range: ByteRange) -> Arrival {
+    /// Blocks that cover `range`, sent in rate epoch `epoch`, have come in answer to request `id`.
+    pub(super) fn arrive(&mut self, now: Time, id: u32, range: ByteRange, epoch: u16) -> Arrival {
         let Some(request) = self.index(id).map(|index| &mut self.requests[index]) else { return Arrival::Foreign };
         if !request.is_block_aligned(range) {
             return Arrival::Foreign;
@@ -93,7 +95,7 @@ impl Outstanding {
         self.pending_bytes -= removed;
         let at = (id, range.start);
         if at >= self.frontier {
-            self.pass_over(now, at);
+            self.pass_over(now, at, epoch);
             self.frontier = (id, range.end);
             Arrival::InOrder
         } else if removed == 0 {
@@ -105,16 +107,16 @@ impl Outstanding {
     }
 
     /// The sender says that it has sent everything up to request `id`.
-    pub(super) fn all_sent(&mut self, now: Time, id: u32) {
+    pub(super) fn all_sent(&mut self, now: Time, id: u32, epoch: u16) {
         let next = id.wrapping_add(1);
         if self.index(id).is_some() && (next, 0) > self.frontier {
-            self.pass_over(now, (next, 0));
+            self.pass_over(now, (next, 0), epoch);
             self.frontier = (next, 0);
         }
     }
 
     /// Notes as gaps what is pending from the frontier up to `to`.
-    fn pass_over(&mut self, now: Time, to: (u32, u64)) {
+    fn pass_over(&mut self, now: Time, to: (u32, u64), epoch: u16) {
         let from = self.frontier;
         // Requests retired since then were answered in full.
         for request in from.0.max(self.first_id)..=to.0 {
@@ -124,13 +126,14 @@ impl Outstanding {
             let pending = &self.requests[index].pending;
             if !pending.is_empty() {
                 let passed = pending.within(ByteRange::new(lo, hi));
-                self.gaps.extend(passed.map(|range| Gap { seen: now, request, range }));
+                self.gaps.extend(passed.map(|range| Gap { seen: now, epoch, request, range }));
             }
         }
     }
 
-    /// Gives up gaps that are older than `window`. Calls `lost` with each range and how many blocks it is.
-    pub(super) fn expire(&mut self, now: Time, window: Span, mut lost: impl FnMut(ByteRange, u64)) {
+    /// Gives up gaps that are older than `window`. Calls `lost` with each range, how many blocks it is, and the epoch
+    /// of the rate they were sent at.
+    pub(super) fn expire(&mut self, now: Time, window: Span, mut lost: impl FnMut(ByteRange, u64, u16)) {
         while let Some(gap) = self.gaps.front().copied()
             && gap.seen + window <= now
         {
@@ -139,7 +142,7 @@ impl Outstanding {
             let missing: Vec<_> = request.pending.within(gap.range).collect();
             for range in missing {
                 self.pending_bytes -= request.pending.remove(range);
-                lost(range, range.len().div_ceil(request.block));
+                lost(range, range.len().div_ceil(request.block), gap.epoch);
             }
         }
     }
@@ -149,7 +152,7 @@ impl Outstanding {
         self.gaps.front().map(|gap| gap.seen + window)
     }
 
-    /// Gives up everything that is pending. Calls `lost` as [`Outstanding::expire`] does.
+    /// Gives up everything that is pending. Calls `lost` with each range and how many blocks it is.
     pub(super) fn abandon(&mut self, mut lost: impl FnMut(ByteRange, u64)) {
         for request in &mut self.requests {
             for range in std::mem::take(&mut request.pending).iter() {
@@ -224,7 +227,7 @@ mod tests {
 
     fn expired(out: &mut Outstanding, now: Time) -> Vec<(ByteRange, u64)> {
         let mut lost = Vec::new();
-        out.expire(now, WINDOW, |range, count| lost.push((range, count)));
+        out.expire(now, WINDOW, |range, count, _| lost.push((range, count)));
         lost
     }
 
@@ -234,8 +237,8 @@ mod tests {
         assert_eq!(out.request(1000, &[blocks(0, 10)]), 1);
         assert_eq!(out.request(1000, &[blocks(10, 10)]), 2);
         assert_eq!(out.expected(), Some((blocks(0, 20), 1000)));
-        assert_eq!(out.arrive(at(1), 1, blocks(0, 10)), Arrival::InOrder);
-        assert_eq!(out.arrive(at(1), 2, blocks(10, 4)), Arrival::InOrder);
+        assert_eq!(out.arrive(at(1), 1, blocks(0, 10), 0), Arrival::InOrder);
+        assert_eq!(out.arrive(at(1), 2, blocks(10, 4), 0), Arrival::InOrder);
         assert_eq!(out.expected(), Some((blocks(14, 6), 1000)));
         assert_eq!(out.pending_bytes(), 6000);
         assert!(out.expiry(WINDOW).is_none());
@@ -246,15 +249,15 @@ mod tests {
         let mut out = Outstanding::new();
         out.request(1000, &[blocks(0, 4), blocks(8, 2)]);
         out.request(1000, &[blocks(20, 4)]);
-        assert_eq!(out.arrive(at(1), 1, blocks(1, 1)), Arrival::InOrder);
-        assert_eq!(out.arrive(at(2), 2, blocks(21, 1)), Arrival::InOrder);
+        assert_eq!(out.arrive(at(1), 1, blocks(1, 1), 0), Arrival::InOrder);
+        assert_eq!(out.arrive(at(2), 2, blocks(21, 1), 0), Arrival::InOrder);
         assert_eq!(out.expiry(WINDOW), Some(at(3)));
         assert_eq!(expired(&mut out, at(3)), [(blocks(0, 1), 1)]);
         // One block comes late but in time.
-        assert_eq!(out.arrive(at(3), 1, blocks(2, 1)), Arrival::Reordered(Span::from_millis(1)));
+        assert_eq!(out.arrive(at(3), 1, blocks(2, 1), 0), Arrival::Reordered(Span::from_millis(1)));
         assert_eq!(expired(&mut out, at(4)), [(blocks(3, 1), 1), (blocks(8, 2), 2), (blocks(20, 1), 1)]);
         // And one when it had been given up.
-        assert_eq!(out.arrive(at(5), 1, blocks(3, 1)), Arrival::Late);
+        assert_eq!(out.arrive(at(5), 1, blocks(3, 1), 0), Arrival::Late);
         assert_eq!(out.pending_bytes(), 2000);
     }
 
@@ -262,12 +265,12 @@ mod tests {
     fn all_sent_reveals_a_lost_tail() {
         let mut out = Outstanding::new();
         out.request(1000, &[blocks(0, 4)]);
-        out.arrive(at(1), 1, blocks(0, 2));
-        out.all_sent(at(2), 1);
+        out.arrive(at(1), 1, blocks(0, 2), 0);
+        out.all_sent(at(2), 1, 0);
         assert_eq!(expired(&mut out, at(4)), [(blocks(2, 2), 2)]);
-        out.all_sent(at(5), 77); // a request that was never made
+        out.all_sent(at(5), 77, 0); // a request that was never made
         assert_eq!(out.request(1000, &[blocks(2, 2)]), 2);
-        assert_eq!(out.arrive(at(6), 2, blocks(2, 2)), Arrival::InOrder);
+        assert_eq!(out.arrive(at(6), 2, blocks(2, 2), 0), Arrival::InOrder);
     }
 
     #[test]
@@ -283,20 +286,20 @@ mod tests {
             (2, 2_000, 3_000),
             (0, 2_000, 3_000),
         ] {
-            assert_eq!(out.arrive(at(1), id, ByteRange { start, end }), Arrival::Foreign, "{id} [{start}, {end})");
+            assert_eq!(out.arrive(at(1), id, ByteRange { start, end }, 0), Arrival::Foreign, "{id} [{start}, {end})");
         }
-        assert_eq!(out.arrive(at(1), 1, ByteRange::new(5_000, 5_500)), Arrival::InOrder);
+        assert_eq!(out.arrive(at(1), 1, ByteRange::new(5_000, 5_500), 0), Arrival::InOrder);
     }
 
     #[test]
     fn abandon_gives_everything_back_and_late_data_is_still_known() {
         let mut out = Outstanding::new();
         out.request(1000, &[blocks(0, 4)]);
-        out.arrive(at(1), 1, blocks(1, 1));
+        out.arrive(at(1), 1, blocks(1, 1), 0);
         let mut lost = Vec::new();
         out.abandon(|range, _| lost.push(range));
         assert_eq!(lost, [blocks(0, 1), blocks(2, 2)]);
         assert_eq!((out.pending_bytes(), out.expiry(WINDOW)), (0, None));
-        assert_eq!(out.arrive(at(2), 1, blocks(2, 1)), Arrival::Late);
+        assert_eq!(out.arrive(at(2), 1, blocks(2, 1), 0), Arrival::Late);
     }
 }
