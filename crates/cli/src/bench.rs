@@ -1,9 +1,7 @@
 //! `inhaul bench`.
 
 use inhaul_base::format_bytes;
-use inhaul_mover::{
-    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, MoveError,
-};
+use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, MoveError};
 
 use crate::args::Bench;
 use crate::get::to_json;
@@ -86,10 +84,20 @@ mod tests {
     #[test]
     fn summary_has_a_line_for_each_flow_and_one_for_all() {
         let source = BenchSource { address: "a:4321".to_owned(), bytes: 5_000_000, ..BenchSource::default() };
-        let report =
-            BenchReport { bytes: 10_000_000, seconds: 1.0, goodput_bps: 8e7, sources: vec![source.clone(), source], ..BenchReport::default() };
+        let report = BenchReport {
+            bytes: 10_000_000,
+            seconds: 1.0,
+            goodput_bps: 8e7,
+            sources: vec![source.clone(), source],
+            ..BenchReport::default()
+        };
         let text = summary(&report);
         assert_eq!(text.lines().count(), 4, "{text}");
-        assert!(text.ends_with("10.0 MB in 1.00 s: 80.0 Mbit/s, loss 0.00 %, 0.00 s of this processor, Jain's index 0.0000"), "{text}");
+        assert!(
+            text.ends_with(
+                "10.0 MB in 1.00 s: 80.0 Mbit/s, loss 0.00 %, 0.00 s of this processor, Jain's index 0.0000"
+            ),
+            "{text}"
+        );
     }
 }

@@ -56,13 +56,13 @@ impl Session {
             Frame::Welcome { version, .. } => {
                 Err(session.protocol_error(format!("it speaks version {version}, not {VERSION}")))
             }
-            frame => Err(session.unexpected(&frame, "")),
+            frame => Err(session.unexpected(&frame)),
         }
     }
 
     /// Asks for a data set and takes its manifest in.
     pub(crate) fn open(&mut self, path: &str) -> Result<Manifest, MoveError> {
-        self.send(&Frame::Open { path: path.to_owned() })?;
+        self.send(&Frame::Open { path: format!("/{path}") })?;
         let mut bytes = Vec::new();
         loop {
             match self.receive(LISTING_SECONDS)? {
@@ -75,7 +75,7 @@ impl Session {
                         return Manifest::decode(&bytes).map_err(|error| self.protocol_error(error.to_string()));
                     }
                 }
-                frame => return Err(self.unexpected(&frame, path)),
+                frame => return Err(self.unexpected(&frame)),
             }
         }
     }
@@ -85,7 +85,7 @@ impl Session {
         self.send(&Frame::Bench { size, memory })?;
         match self.receive(GREETING_SECONDS)? {
             Frame::DataSet { last: true, .. } => Ok(()),
-            frame => Err(self.unexpected(&frame, "")),
+            frame => Err(self.unexpected(&frame)),
         }
     }
 
@@ -112,11 +112,11 @@ impl Session {
     }
 
     /// What a frame means that is not the answer hoped for.
-    fn unexpected(&self, frame: &Frame, path: &str) -> MoveError {
+    fn unexpected(&self, frame: &Frame) -> MoveError {
         let server = self.server.clone();
         match frame {
             Frame::Refused { code: RefusalCode::NotFound, text } => {
-                MoveError::PathNotFound { server, path: path.to_owned(), detail: text.clone() }
+                MoveError::PathNotFound { server, detail: text.clone() }
             }
             Frame::Refused { text, .. } => MoveError::Refused { server, detail: text.clone() },
             _ => self.protocol_error("it answered out of turn".to_owned()),
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn at_once_keeps_the_order() {
-        let jobs: Vec<Box<dyn FnOnce() -> usize + Send>> = (0..5).map(|k| Box::new(move || k) as _).collect();
+        let jobs: Vec<Box<dyn FnOnce() -> usize + Send>> = (0..5usize).map(|k| Box::new(move || k) as _).collect();
         assert_eq!(at_once(jobs, &Stop::new()).unwrap(), [0, 1, 2, 3, 4]);
     }
 }

@@ -1,7 +1,7 @@
 //! The server's hasher: computes digests of groups, in order, on a thread of its own while data is being sent.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use inhaul_store::{DataSet, digest};
 use inhaul_udp::Waker;
@@ -53,10 +53,7 @@ impl DigestService {
 
     /// The next frame that is ready.
     pub(crate) fn next_frame(&self) -> Option<Frame> {
-        match self.frames.try_recv() {
-            Ok(frame) => Some(frame),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.frames.try_recv().ok()
     }
 }
 

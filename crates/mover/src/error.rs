@@ -35,13 +35,11 @@ pub enum MoveError {
         seconds: u64,
     },
     /// There is nothing at the source's path.
-    #[error("{server}: there is no '{path}' in what it serves ({detail})")]
+    #[error("{server}: {detail}; check the path, which is relative to what the server offers")]
     PathNotFound {
         /// The server.
         server: Server,
-        /// The path that was asked for.
-        path: String,
-        /// What the server said.
+        /// What it said.
         detail: String,
     },
     /// What is to be served does not exist.
@@ -83,7 +81,9 @@ pub enum MoveError {
         detail: String,
     },
     /// Every flow of a bench was lost.
-    #[error("{server}: the bench has lost its last flow ({detail}); check that 'inhaul bench --server' still runs there")]
+    #[error(
+        "{server}: the bench has lost its last flow ({detail}); check that 'inhaul bench --server' still runs there"
+    )]
     BenchLost {
         /// The last server.
         server: Server,

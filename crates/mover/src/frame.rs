@@ -118,7 +118,7 @@ pub enum Frame {
     },
     /// The client wants what lies at this path.
     Open {
-        /// Path below the offered directories, without a leading slash.
+        /// Path below the offered directories, with a leading slash.
         path: String,
     },
     /// The client wants a bench.

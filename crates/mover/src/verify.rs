@@ -300,8 +300,8 @@ impl From<LandingError> for MoveError {
             | LandingError::NotADirectory { .. }
             | LandingError::IsADirectory { .. }
             | LandingError::FileTooLarge { .. }
-            | LandingError::NotWritable { .. } => Self::Destination { detail },
-            LandingError::Io { action: _, path: _, source } => Self::System { what: "the destination failed", source },
+            | LandingError::NotWritable { .. }
+            | LandingError::Io { .. } => Self::Destination { detail },
             _ => Self::Internal(detail),
         }
     }

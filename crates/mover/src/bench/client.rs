@@ -82,8 +82,11 @@ fn run(
         hear(update);
     }
     let (part, result) = thread.join().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
-    *report =
-        BenchReport { intervals: std::mem::take(&mut report.intervals), warnings: std::mem::take(&mut report.warnings), ..part };
+    *report = BenchReport {
+        intervals: std::mem::take(&mut report.intervals),
+        warnings: std::mem::take(&mut report.warnings),
+        ..part
+    };
     result
 }
 

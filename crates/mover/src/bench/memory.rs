@@ -42,7 +42,11 @@ impl BenchMemory {
     }
 
     /// The flow's next bodies are expected in cold memory: where, and as many bytes as lie there in one piece.
-    fn expected_window(&self, flow: Option<FlowId>, expected: Option<Expected>) -> Option<(FlowId, Expected, usize, usize)> {
+    fn expected_window(
+        &self,
+        flow: Option<FlowId>,
+        expected: Option<Expected>,
+    ) -> Option<(FlowId, Expected, usize, usize)> {
         let (flow, expected) = (flow?, expected?);
         if self.flows.get(&flow) != Some(&Memory::Cold) {
             return None;

@@ -1,0 +1,191 @@
+//! Servers and clients as real processes over loopback, each bounded in time and cleaned up.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// No command of these tests takes longer on a machine that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+fn inhaul() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_inhaul"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A server that is killed when the test is done with it.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens, as HOST:PORT.
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// Starts `inhaul` with `args` and waits until it listens.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut child = inhaul().args(args).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some(address) = line.strip_prefix("listening on ") else {
+            let _ = child.kill();
+            panic!("the server said: {line}{:?}", child.wait_with_output());
+        };
+        Self { child, address: address.trim().to_owned() }
+    }
+
+    /// Offers `directory` on a free port of IPv4 loopback.
+    pub(crate) fn offer(directory: &Path) -> Self {
+        Self::start(&["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+    }
+
+    /// Ends it at once, as a power failure would, but for what the kernel then says to its peers.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, and gives its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        interrupt(&self.child);
+        wait(&mut self.child).code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a command came to.
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    /// The JSON object on the last line of standard output.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let line = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{}", self.stderr))
+    }
+}
+
+/// A command that is under way; killed when the test gives up on it.
+pub(crate) struct Running {
+    child: Child,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+}
+
+/// Starts `inhaul` with `args`.
+pub(crate) fn start(args: &[&str]) -> Running {
+    let mut child = inhaul().args(args).spawn().unwrap();
+    let out = read_all(child.stdout.take().unwrap());
+    let err = read_all(child.stderr.take().unwrap());
+    Running { child, out: Some(out), err: Some(err) }
+}
+
+/// Runs `inhaul` with `args` to its end.
+pub(crate) fn run(args: &[&str]) -> Outcome {
+    start(args).finish()
+}
+
+impl Running {
+    /// Sends SIGINT, as Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        interrupt(&self.child);
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Outcome {
+        let code = wait(&mut self.child).code();
+        let text = |thread: Option<JoinHandle<String>>| thread.unwrap().join().unwrap();
+        let (stdout, stderr) = (text(self.out.take()), text(self.err.take()));
+        Outcome { code, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+/// Waits for a child's end, which must come in time.
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("a command took longer than {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `condition` holds, which must come in time.
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Bytes that no two places of a file share, and that differ by `seed`.
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64: no need for good randomness, only for no pattern.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// All names beneath `directory`, sorted, with what files hold.
+pub(crate) fn tree(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_path_buf()];
+    while let Some(path) = pending.pop() {
+        for entry in std::fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                found.push((name + "/", Vec::new()));
+                pending.push(path);
+            } else {
+                found.push((name, std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}

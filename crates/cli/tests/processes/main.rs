@@ -1,0 +1,7 @@
+//! The program as its users meet it: real processes over loopback.
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+mod errors;
+mod transfers;
