@@ -85,8 +85,10 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// Sources, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH, then the destination: a file or a directory
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    #[arg(
+        help = "Sources, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH, then the destination: a file or a directory"
+    )]
     pub(crate) places: Vec<String>,
     /// Most that this host takes in, headers included (C_r), in bits per second, like 850M [default: found out]
     #[arg(long, value_name = "RATE")]
@@ -124,7 +126,7 @@ pub(crate) struct Bench {
     /// With --server: address and port to listen on
     #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
     pub(crate) listen: SocketAddr,
-    /// Servers to measure with, as HOST[:PORT]
+    #[arg(help = "Servers to measure with, as HOST[:PORT]")]
     #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
     pub(crate) servers: Vec<Server>,
     /// How long, in seconds

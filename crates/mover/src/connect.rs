@@ -9,6 +9,7 @@ use inhaul_store::Manifest;
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
 use crate::frame::{Frame, Memory, RefusalCode, SessionRole, VERSION};
+use crate::net;
 use crate::options::Stop;
 use crate::source::Server;
 
@@ -160,8 +161,7 @@ pub(crate) fn at_once<T: Send + 'static>(
             // Nobody listens any more once the user has stopped it.
             let _ = done.send((index, job()));
         };
-        let named = std::thread::Builder::new().name("inhaul-connect".to_owned());
-        named.spawn(run).map_err(MoveError::system("cannot start a thread"))?;
+        net::spawn_helper("inhaul-connect", run)?;
     }
     drop(done);
     let mut ordered: Vec<Option<T>> = (0..count).map(|_| None).collect();

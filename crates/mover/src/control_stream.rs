@@ -9,12 +9,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 use crate::frame::{Frame, FrameError, MAX_FRAME};
 
 /// Most bytes that wait to be written before the peer counts as stuck: a few of the largest frames.
 const MAX_OUTGOING: usize = 4 * MAX_FRAME;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
+
+/// How long a stream is quiet before TCP asks whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(120);
+/// How long TCP waits for an answer before it asks again.
+const KEEPALIVE_PROBE: Duration = Duration::from_secs(5);
 
 /// Why a control stream cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +64,10 @@ impl ControlStream {
     /// When the connection is gone already.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
+        // A peer that vanished without a word is found out: after two minutes, and nine probes.
+        sockopt::set_socket_keepalive(&tcp, true)?;
+        sockopt::set_tcp_keepidle(&tcp, KEEPALIVE)?;
+        sockopt::set_tcp_keepintvl(&tcp, KEEPALIVE_PROBE)?;
         let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
         Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0 })
     }

@@ -6,8 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use inhaul_store::{DataSet, digest};
 use inhaul_udp::Waker;
 
+use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, RefusalCode};
 use crate::groups::Groups;
+use crate::net;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
 const GROUPS_PER_FRAME: usize = 16;
@@ -31,11 +33,11 @@ struct Request {
 
 impl DigestService {
     /// A hasher of `data_set` that calls `waker` when a frame is ready.
-    pub(crate) fn start(data_set: Arc<DataSet>, waker: Waker) -> std::io::Result<Self> {
+    pub(crate) fn start(data_set: Arc<DataSet>, waker: Waker) -> Result<Self, MoveError> {
         let (requests, incoming) = sync_channel(REQUESTS_AHEAD);
         let (outgoing, frames) = sync_channel(FRAMES_AHEAD);
         let hasher = Hasher { groups: Groups::new(Arc::clone(data_set.manifest())), data_set, outgoing, waker };
-        std::thread::Builder::new().name("inhaul-digests".to_owned()).spawn(move || {
+        net::spawn_helper("inhaul-digests", move || {
             // The channels close when the peer is gone.
             while let Ok(request) = incoming.recv() {
                 if hasher.serve(request).is_none() {

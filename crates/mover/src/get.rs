@@ -43,7 +43,7 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
         report.warnings.push(warning.clone());
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
-    let destination = Destination::prepare(&options.destination, &found)?;
+    let _destination = Destination::prepare(&options.destination, &found)?;
     let mut objects = Vec::new();
     let mut joinings = Vec::new();
     for (index, data_set) in found.into_iter().enumerate() {
@@ -52,12 +52,10 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
         objects.push(Object::new(data_set.source, landing));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
-    destination.keep();
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
-    let named = std::thread::Builder::new().name("inhaul-data".to_owned());
     let run = move || run_haul(&options, objects, joinings, updates, stop);
-    let thread = named.spawn(run).map_err(MoveError::system("cannot start a thread"))?;
+    let thread = net::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         hear(update);
     }
@@ -261,7 +259,7 @@ fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
     SourceReport { address: server.to_string(), status, ..SourceReport::default() }
 }
 
-/// The directory that several data sets land in; removed again if it was made for a transfer that does not begin.
+/// The directory that several data sets land in; removed again if it was made for a transfer that brought nothing.
 struct Destination {
     made: Option<PathBuf>,
 }
@@ -288,17 +286,12 @@ impl Destination {
             }),
         }
     }
-
-    /// The transfer begins.
-    fn keep(mut self) {
-        self.made = None;
-    }
 }
 
 impl Drop for Destination {
     fn drop(&mut self) {
         if let Some(path) = &self.made {
-            // If something is in it, it is not ours to remove.
+            // Once something has landed in it, it stays, because it is not empty.
             let _ = std::fs::remove_dir(path);
         }
     }

@@ -118,7 +118,7 @@ impl Reception {
             let _ = greeted.send(greet(tcp, &service, udp_port));
             waker.wake();
         };
-        if std::thread::Builder::new().name("inhaul-greeting".to_owned()).spawn(run).is_ok() {
+        if net::spawn_helper("inhaul-greeting", run).is_ok() {
             self.in_set_up += 1;
         }
     }

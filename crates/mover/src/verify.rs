@@ -13,6 +13,7 @@ use inhaul_udp::Waker;
 use crate::error::MoveError;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
+use crate::net;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
@@ -57,8 +58,7 @@ impl Verifier {
         let (outgoing, findings) = channel();
         let objects = objects.into_iter().map(|(groups, landing)| Object::new(groups, landing)).collect();
         let worker = Worker { objects, ready: Vec::new(), buffer: Vec::new(), findings: outgoing, waker };
-        let named = std::thread::Builder::new().name("inhaul-verify".to_owned());
-        let thread = named.spawn(move || worker.run(&incoming)).map_err(MoveError::system("cannot start a thread"))?;
+        let thread = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         Ok(Self { tasks: Some(tasks), findings, thread: Some(thread) })
     }
 

@@ -70,10 +70,8 @@ fn run(
     let sessions = connect_all(options, stop)?;
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
-    let named = std::thread::Builder::new().name("inhaul-data".to_owned());
-    let thread = named
-        .spawn(move || run_bench(&options, sessions, updates, stop))
-        .map_err(MoveError::system("cannot start a thread"))?;
+    let run = move || run_bench(&options, sessions, updates, stop);
+    let thread = net::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         match &update {
             BenchUpdate::Interval(interval) => report.intervals.push(*interval),
