@@ -13,6 +13,8 @@ const MARGIN: f64 = 0.985;
 const INCREMENT: f64 = 0.02;
 /// ... up to this.
 const INCREMENT_MAX: f64 = 0.25;
+/// Step where overshooting costs nothing.
+const FREE_INCREMENT: f64 = 0.5;
 /// Step while near a capacity that was measured before.
 const CAREFUL: f64 = 0.01;
 /// "Near": between these parts of it.
@@ -87,11 +89,10 @@ impl CapacitySearch {
         self.estimate = Some(estimate.mul_f64(1.0 + self.increment));
     }
 
-    /// The flow used less than it might have, because of its sender: the estimate stays at `rate`, just above that.
-    pub fn on_limited(&mut self, rate: Bitrate) {
-        self.estimate = Some(rate.max(FLOOR));
-        self.increment = 0.0;
-        self.hold = 0;
+    /// As [`CapacitySearch::on_success`], where overshooting costs nothing because something else bounds what is on its way.
+    pub fn on_free_success(&mut self) {
+        self.estimate = self.estimate.map(|e| e.mul_f64(1.0 + FREE_INCREMENT));
+        (self.reached, self.increment, self.hold) = (None, 0.0, 0);
     }
 
     /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average.

@@ -40,10 +40,17 @@ const TRAIN_LOSS_MAX: f64 = 0.1;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
 const START_PART: f64 = 0.95;
+/// A rate that was tried for so short a time has been achieved when this part of it was.
+const TRIED: f64 = 0.8;
 /// Bursts that arrive at this part of their first rate have met no others.
 const UNDISTURBED: f64 = 0.95;
 /// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
 const LIMITED_STEP: f64 = 1.02;
+/// The rate it is asked for leaves it this much room, so that the end of the limit shows at once. Not in the paper, where
+/// the step above is all the room there is: a sender whose processor is taken away now and then would spiral down.
+const LIMITED_ROOM: f64 = 1.25;
+/// Its rate is the highest of so many intervals.
+pub(super) const USED_INTERVALS: usize = 4;
 /// The ambient loss ratio is forgiven with this much on top.
 const AMBIENT_SLACK: f64 = 1.3;
 
@@ -123,6 +130,7 @@ impl Judgement {
 pub(super) struct Central {
     control: Control,
     given: Option<Bitrate>,
+    socket_buffer: u64,
     access: CapacitySearch,
     due: Option<Time>,
     /// Rates of the flows that ended since the last interval (C_l).
@@ -133,9 +141,18 @@ pub(super) struct Central {
 }
 
 impl Central {
-    pub(super) fn new(control: Control, given: Option<Bitrate>) -> Self {
+    pub(super) fn new(control: Control, given: Option<Bitrate>, socket_buffer: u64) -> Self {
         let access = CapacitySearch::default();
-        Self { control, given, access, due: None, left: Bitrate::ZERO, retimed: Vec::new(), alarmed: false }
+        Self {
+            control,
+            given,
+            socket_buffer,
+            access,
+            due: None,
+            left: Bitrate::ZERO,
+            retimed: Vec::new(),
+            alarmed: false,
+        }
     }
 
     /// C_r: what was given, or less if less was found.
@@ -239,11 +256,11 @@ impl Central {
         }
         let bursts = flow.monitor.dispersion().map_or(guess, |d| d.own);
         let start = match flow.monitor.take_interval(now) {
-            Some(tried) if tried.total() < flow.told_rate.mul_f64(0.9) => tried.total().mul_f64(LIMITED_STEP),
+            Some(tried) if tried.total() < flow.told_rate.mul_f64(TRIED) => tried.total().mul_f64(LIMITED_STEP),
             _ => bursts.mul_f64(START_PART),
         };
         flow.path.seed(start, Some(bursts));
-        flow.estimate = start.min(flow.known_bound());
+        flow.estimate = flow.path.estimate().unwrap_or(start).min(flow.known_bound());
         flow.phase = Phase::Steady;
         self.schedule(now, flows);
     }
@@ -345,23 +362,29 @@ impl Central {
             if judged.is_congested() && !shared {
                 flow.path.on_congestion(judged.capacity);
             } else if !shared {
-                Self::grow_path(flow, judged.interval);
+                self.grow_path(flow, judged.interval, running == 1);
             }
             flow.estimate = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
+            if flow.limited {
+                let used = flow.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
+                flow.estimate = flow.estimate.min(used.mul_f64(LIMITED_STEP));
+            }
         }
     }
 
     fn grow_access(&mut self, total: Bitrate, flows: &BTreeMap<FlowId, Flow>) {
         let running = || flows.values().filter(|f| f.is_running());
-        let targets = running().map(|f| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
-        let binds = self.access.estimate().is_some_and(|c| targets >= c.mul_f64(BINDS));
-        if binds && total >= targets.mul_f64(ACHIEVED) {
+        let granted = running().map(Flow::granted).fold(Bitrate::ZERO, Bitrate::saturating_add);
+        let binds = self.access.estimate().is_some_and(|c| granted >= c.mul_f64(BINDS));
+        if binds && total >= granted.mul_f64(ACHIEVED) {
             let shown = running().filter_map(|f| f.monitor.dispersion()).map(|d| d.all_flows).max();
             // Bursts that come through as they did when the path was first measured do not queue up with others: the
             // receiver's link is far from full.
             let undisturbed =
                 |f: &Flow| f.monitor.dispersion().is_some_and(|d| d.own >= f.first_burst.mul_f64(UNDISTURBED));
-            if running().all(undisturbed) {
+            if running().all(|f| self.is_window_bound(f)) {
+                self.access.on_free_success();
+            } else if running().all(undisturbed) {
                 self.access.forget_reached();
             }
             self.access.on_success();
@@ -369,17 +392,28 @@ impl Central {
         }
     }
 
-    fn grow_path(flow: &mut Flow, interval: Interval) {
+    /// Whether what the path holds at this flow's rate is little beside the socket buffer: then requests, which are bounded
+    /// by the buffer, keep the flow from overrunning anything, and its rate hardly matters.
+    fn is_window_bound(&self, flow: &Flow) -> bool {
+        flow.told_rate.bytes_in(flow.rtt()) < self.socket_buffer / 4
+    }
+
+    fn grow_path(&self, flow: &mut Flow, interval: Interval, alone: bool) {
         let target = flow.controller.target();
-        let Some(estimate) = flow.path.estimate() else { return };
         if interval.total() < target.mul_f64(ACHIEVED) {
             if interval.dry {
-                return;
+                return; // it could have sent more, had it been asked to
             }
-            // The sender gives less than it may: leave the rest to others, but follow it when it can give more.
-            flow.path.on_limited(interval.total().mul_f64(LIMITED_STEP));
-        } else if target >= estimate.mul_f64(BINDS) {
-            flow.path.on_success();
+            // The sender gives less than it may: the rest is for others, if there are any.
+            flow.used[flow.used_next % USED_INTERVALS] = interval.total();
+            flow.used_next += 1;
+            flow.limited = !alone;
+        } else {
+            flow.limited = false;
+            flow.used = [Bitrate::ZERO; USED_INTERVALS];
+            if flow.path.estimate().is_some_and(|estimate| target >= estimate.mul_f64(BINDS)) {
+                if self.is_window_bound(flow) { flow.path.on_free_success() } else { flow.path.on_success() }
+            }
         }
     }
 
@@ -392,6 +426,10 @@ impl Central {
         let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {
             let Some(flow) = flows.get_mut(id) else { continue };
+            // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
+            let room = flow.limited && target >= flow.estimate.mul_f64(BINDS);
+            let path = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
+            let target = if room { target.mul_f64(LIMITED_ROOM).min(path) } else { target };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
+use super::central::{AmbientLoss, USED_INTERVALS};
 use super::object::Object;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN};
@@ -43,6 +44,9 @@ const PLANS_MAX: usize = 16;
 /// While a path is being measured, bursts are what is sent in this time, up to so many packets.
 const RAMP_BURST_SPAN: Span = Span::from_millis(2);
 const RAMP_BURST_PACKETS: u64 = 16;
+/// It goes on for two RTT, one of them until data comes, and at least for so many bursts within reason.
+const RAMP_BURSTS: u64 = 10;
+const RAMP_BURSTS_MAX: Span = Span::from_millis(50);
 /// Packet sizes to try if the largest does not come through.
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
 
@@ -96,6 +100,11 @@ pub(super) struct Flow {
     pub(super) path: CapacitySearch,
     /// The rate at which the first burst came that said something.
     pub(super) first_burst: Bitrate,
+    /// The sender gives less than it is asked for.
+    pub(super) limited: bool,
+    /// Total rates of the last intervals in which it did, and how many there were.
+    pub(super) used: [Bitrate; USED_INTERVALS],
+    pub(super) used_next: usize,
     /// The estimate in force (r_hat).
     pub(super) estimate: Bitrate,
     /// Targets from the scheduler that are to be taken over in the future, in order.
@@ -103,7 +112,7 @@ pub(super) struct Flow {
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
     pub(super) avoid: RangeSet,
-    pub(super) ambient: super::central::AmbientLoss,
+    pub(super) ambient: AmbientLoss,
     /// The timer that the endpoint has noted for this flow.
     pub(super) noted: Option<(Time, Reason)>,
     pub(super) stalled: bool,
@@ -133,12 +142,15 @@ impl Flow {
             estimator: CapacityEstimator::default(),
             path: CapacitySearch::default(),
             first_burst: Bitrate::MAX,
+            limited: false,
+            used: [Bitrate::ZERO; USED_INTERVALS],
+            used_next: 0,
             estimate: Bitrate::ZERO,
             pending_targets: VecDeque::new(),
             epoch: 0,
             told_rate: Bitrate::ZERO,
             avoid: RangeSet::new(),
-            ambient: super::central::AmbientLoss::default(),
+            ambient: AmbientLoss::default(),
             noted: None,
             stalled: false,
             mtu_confirmed: 0,
@@ -167,6 +179,12 @@ impl Flow {
     /// Bytes of IP, UDP and GTP header in each packet.
     pub(super) fn overhead(&self) -> u64 {
         ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) + HEADER_LEN as u64
+    }
+
+    /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
+    pub(super) fn granted(&self) -> Bitrate {
+        let target = self.controller.target();
+        if self.limited { target.min(self.estimate) } else { target }
     }
 
     /// What bounds this flow by what was told: min(C_i, R_app, R_send).
@@ -275,20 +293,21 @@ impl Flow {
         rate.bytes_in(BURST_SPAN).max(ramp).clamp(packet, BURST_MAX.max(packet))
     }
 
-    /// How many bytes may be outstanding: what is on its way during an RTT, and a lead so that the sender never runs dry.
-    /// On a short path the lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
-    fn outstanding_limit(&self, socket_buffer: u64) -> u64 {
+    /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an RTT, and
+    /// a lead so that the sender never runs dry; a request is due when half of the lead is used up. On a short path the
+    /// lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
+    fn outstanding_limit(&self, socket_buffer: u64) -> (u64, u64) {
         let block = u64::from(self.block);
         if let Phase::Train { blocks, .. } = self.phase {
-            return blocks * block;
+            return (blocks * block, blocks * block);
         }
         if self.stalled {
-            return STALLED_BLOCKS * block;
+            return (STALLED_BLOCKS * block, block);
         }
         let rate = self.controller.requested();
-        let lead = rate.bytes_in(self.rtt() / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2));
-        let limit = rate.bytes_in(self.rtt()) + lead + 2 * self.burst(rate);
-        limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX)
+        let lead = rate.bytes_in(self.rtt() / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
+        let limit = rate.bytes_in(self.rtt()) + lead;
+        (limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX), lead / 2)
     }
 
     /// Asks for more if enough of what was asked for has come. Returns the message to send.
@@ -297,12 +316,10 @@ impl Flow {
         if !may_ask || !object.has_wanted() {
             return None;
         }
-        let limit = self.outstanding_limit(socket_buffer);
+        let (limit, step) = self.outstanding_limit(socket_buffer);
         let pending = self.requests.pending_bytes();
-        // Requests are made in quarters of the limit, so that there are few of them.
-        if pending > limit - limit / 4
-            || (matches!(self.phase, Phase::Train { .. }) && self.requests.last_id() > self.trains_asked())
-        {
+        let asked = matches!(self.phase, Phase::Train { .. }) && self.requests.last_id() > self.trains_asked();
+        if pending + step > limit || asked {
             return None;
         }
         let ranges = object.take(limit - pending, u64::from(self.block), &self.avoid);
@@ -381,7 +398,8 @@ impl Flow {
         }
         self.controller.set_target(target);
         if let Phase::Ramp { guess, .. } = self.phase {
-            self.phase = Phase::Ramp { guess, until: now + self.rtt() * 2 + Span::from_millis(2) };
+            let bursts = target.time_for(RAMP_BURSTS * self.burst(target));
+            self.phase = Phase::Ramp { guess, until: now + self.rtt() * 2 + bursts.min(RAMP_BURSTS_MAX) };
         }
         Some(self.tell_rate(target, true))
     }

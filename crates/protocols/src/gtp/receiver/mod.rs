@@ -66,7 +66,7 @@ impl GtpReceiver {
             flows: BTreeMap::new(),
             by_key: BTreeMap::new(),
             objects: BTreeMap::new(),
-            central: Central::new(control, config.host_rate),
+            central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
             socket_buffer: config.socket_buffer_bytes,
             wire_bytes: 0,
             events: VecDeque::new(),
