@@ -101,6 +101,8 @@ pub(crate) struct Outlet<'e> {
     pub(crate) prepared: &'e mut bool,
     pub(crate) events: &'e mut VecDeque<Event>,
     pub(crate) failures: &'e mut Vec<SendError>,
+    /// How many datagrams were handed to the network.
+    pub(crate) sent: usize,
 }
 
 impl Host for Outlet<'_> {
@@ -109,6 +111,7 @@ impl Host for Outlet<'_> {
     }
 
     fn transmit(&mut self, _now: Time, batch: &mut TxBatch) -> bool {
+        self.sent += batch.len();
         match self.role {
             Role::Sender => self.transmit_over_one(batch),
             Role::Receiver => self.transmit_by_route(batch),

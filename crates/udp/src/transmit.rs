@@ -284,6 +284,9 @@ fn gather_run<'a>(
     source: &'a (impl BodySource + ?Sized),
     pieces: &mut IoVecs<'a>,
 ) -> Result<usize, SendError> {
+    if gather_straight(batch, flow, run, source, pieces) {
+        return Ok(run.len());
+    }
     let start = pieces.len();
     for (index, datagram) in run.iter().enumerate() {
         let before = pieces.len();
@@ -302,6 +305,33 @@ fn gather_run<'a>(
         return Err(SendError::WrongBody { flow, wanted, got: wanted as usize, pieces: count });
     }
     Ok(run.len())
+}
+
+/// The common case in one go: bodies that follow each other in the object and that the source has in one piece. False, and
+/// nothing is appended, when it is another case.
+fn gather_straight<'a>(
+    batch: &'a TxBatch,
+    flow: FlowId,
+    run: &'a [TxDatagram],
+    source: &'a (impl BodySource + ?Sized),
+    pieces: &mut IoVecs<'a>,
+) -> bool {
+    let [first, .., last] = run else { return false };
+    let whole = ByteRange::new(first.body.start, last.body.end);
+    let follow = run.windows(2).all(|pair| pair[0].body.end == pair[1].body.start && !pair[0].body.is_empty());
+    if !follow || last.body.is_empty() || run.iter().any(|d| d.pad > 0) || 2 * run.len() > PIECES_MAX {
+        return false;
+    }
+    let mut bodies = IoVecs::new();
+    let got = source.body(flow, whole, &mut bodies);
+    if got.is_err() || bodies.len() != 1 || bodies.bytes() as u64 != whole.len() {
+        return false;
+    }
+    for datagram in run {
+        pieces.push(batch.head(datagram));
+        pieces.push_part(&bodies, (datagram.body.start - whole.start) as usize, datagram.body.len() as usize);
+    }
+    true
 }
 
 /// Appends a datagram to `pieces`: head, body, zeros.

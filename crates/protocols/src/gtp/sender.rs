@@ -320,14 +320,14 @@ impl SendFlow {
             if spent + len + overhead > allowed {
                 break;
             }
-            let head = Datagram::Data(DataHeader {
+            let head = DataHeader {
                 key,
                 epoch: self.epoch,
                 request: pending.id,
                 sequence: self.sequence,
                 offset: range.start,
                 sent: now.as_nanos(),
-            });
+            };
             out.push(self.offer.flow, peer, &head.emit(), ByteRange::at(range.start, len), 0);
             self.sequence = self.sequence.plus(1);
             self.sent_packets += 1;

@@ -107,6 +107,24 @@ pub struct DataHeader {
     pub sent: u64,
 }
 
+impl DataHeader {
+    /// Writes the header. There is one for each packet of a transfer, so it is four whole words.
+    pub fn emit(&self) -> [u8; HEADER_LEN] {
+        let kind = u64::from(VERSION << 4 | DATA);
+        let words = [
+            kind << 56 | u64::from(self.epoch) << 32 | u64::from(self.key),
+            u64::from(self.request) << 32 | u64::from(self.sequence.get()),
+            self.offset,
+            self.sent,
+        ];
+        let mut head = [0; HEADER_LEN];
+        for (bytes, word) in head.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        head
+    }
+}
+
 fn u16_at(bytes: &[u8; HEADER_LEN], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -157,14 +175,7 @@ impl Datagram {
         let mut head = [0; HEADER_LEN];
         let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
         let (kind, key) = match *self {
-            Self::Data(data) => {
-                put(2, &data.epoch.to_be_bytes());
-                put(8, &data.request.to_be_bytes());
-                put(12, &data.sequence.get().to_be_bytes());
-                put(16, &data.offset.to_be_bytes());
-                put(24, &data.sent.to_be_bytes());
-                (DATA, data.key)
-            }
+            Self::Data(data) => return data.emit(),
             Self::Edge { key, epoch, request, sequence } => {
                 put(2, &epoch.to_be_bytes());
                 put(8, &request.to_be_bytes());

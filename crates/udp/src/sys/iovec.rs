@@ -38,6 +38,14 @@ impl<'a> IoVecs<'a> {
         }
     }
 
+    /// Appends `len` bytes from `at` on of the only piece of `whole`; cut to what there is.
+    pub(crate) fn push_part(&mut self, whole: &Self, at: usize, len: usize) {
+        let Some(piece) = whole.pieces.first() else { return };
+        let at = at.min(piece.0.iov_len);
+        // Within the piece, so valid as long as the piece is.
+        self.push_raw(piece.0.iov_base.cast::<u8>().wrapping_add(at), len.min(piece.0.iov_len - at));
+    }
+
     /// How many bytes there are in all pieces together.
     pub const fn bytes(&self) -> usize {
         self.bytes
