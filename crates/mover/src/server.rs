@@ -158,13 +158,14 @@ impl FileServer {
         let Wish::Fetch(data_set) = arrival.wish else { return Ok(()) };
         let flow = engine.new_flow();
         let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
+        let only_from = Some(arrival.stream.peer().ip());
         let size = data_set.manifest().size();
         self.bodies.insert(flow, Arc::clone(&data_set));
         self.digests.insert(flow, Digests { data_set, service: None });
         engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
-            let offer = OfferFlow { flow, size, peer: None, mtu, token: net::random_u64()? };
+            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
             engine.command(Role::Sender, Command::Offer(offer));
         }
         Ok(())

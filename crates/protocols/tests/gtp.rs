@@ -264,6 +264,32 @@ fn a_wide_access_link_is_found_though_every_path_is_narrow() {
 }
 
 #[test]
+fn a_flow_that_ends_leaves_its_share_but_does_not_push_others_over_their_paths() {
+    let narrow = SenderSpec::new(0, ENDLESS, 20).link(Bitrate::from_mbps(100));
+    let mut net = Net::new(Spec::new(vec![narrow, SenderSpec::new(1, ENDLESS, 40), SenderSpec::new(2, 64 * MIB, 40)]));
+    let mut target_max = 0;
+    for ms in 500..3_000 {
+        net.run_to(Span::from_millis(ms));
+        target_max = target_max.max(net.stats(0).target_rate.bps() / 1_000_000);
+    }
+    assert!(net.complete.contains_key(&2));
+    let rates = goodputs(&mut net, 3_000, 4_000);
+    println!(
+        "after a flow has ended: {rates:.1?} Mbit/s; the flow on a path of 100 was never asked for more than {target_max}"
+    );
+    assert!(target_max <= 125 && rates[1] > 0.95 * 900.0 * GOODPUT);
+}
+
+#[test]
+fn an_object_that_fits_into_the_first_burst_holds_nothing_back() {
+    let mut net =
+        Net::new(Spec::new(vec![SenderSpec::new(0, ENDLESS, 20), SenderSpec::new(1, 20_000, 40).starting(1_000)]));
+    let rates = goodputs(&mut net, 2_000, 3_000);
+    println!("beside a small object that is complete: {rates:.1?}");
+    assert!(net.complete.contains_key(&1) && rates[0] > 0.95 * 960.0);
+}
+
+#[test]
 fn limits_of_sender_and_receiver_hold() {
     // R_send of flow 0, C_r for both: gtp-2004 Figure 9's pattern.
     let mut first = SenderSpec::new(0, ENDLESS, 20);

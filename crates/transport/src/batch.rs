@@ -148,6 +148,7 @@ impl TxBatch {
 
     /// Adds a datagram: `head`, then the object's bytes `body`, then `pad` zeros. Datagrams of one flow and peer that are
     /// pushed one after the other form one [`Transmit`].
+    #[inline]
     pub fn push(&mut self, flow: FlowId, to: SocketAddr, head: &[u8], body: ByteRange, pad: u16) {
         let head_at = self.heads.len() as u32;
         self.heads.extend_from_slice(head);

@@ -1,6 +1,6 @@
 //! What a user can ask of an endpoint.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet};
 
@@ -41,6 +41,9 @@ pub struct OfferFlow {
     pub size: u64,
     /// Where the receiver's datagram socket is. `None`: it will open the path itself (it connected to us).
     pub peer: Option<SocketAddr>,
+    /// The address that datagrams of the receiver must come from, so that nobody can have data sent to somebody else.
+    /// `None`: any.
+    pub only_from: Option<IpAddr>,
     /// Largest IP packet that the path is believed to carry, in bytes.
     pub mtu: u16,
     /// Random number by which the receiver's first datagram is known. Unguessable, unique in the endpoint.

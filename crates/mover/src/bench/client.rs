@@ -256,6 +256,7 @@ impl BenchClient {
                 flow,
                 size,
                 peer: Some(session.datagrams),
+                only_from: Some(session.datagrams.ip()),
                 mtu: net::mtu_toward(&options.net, session.datagrams),
                 token: net::random_u64()?,
             };

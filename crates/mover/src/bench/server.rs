@@ -73,6 +73,7 @@ impl BenchServer {
         let Wish::Bench { role, size, memory } = arrival.wish else { return Ok(()) };
         let flow = engine.new_flow();
         let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
+        let only_from = Some(arrival.stream.peer().ip());
         self.memory.insert(flow, memory);
         let cpu_before = net::process_cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
@@ -86,7 +87,7 @@ impl BenchServer {
             engine.command(Role::Receiver, Command::Join(join));
         } else {
             engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
-            let offer = OfferFlow { flow, size, peer: None, mtu, token: net::random_u64()? };
+            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
             engine.command(Role::Sender, Command::Offer(offer));
         }
         Ok(())

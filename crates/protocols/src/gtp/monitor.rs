@@ -205,10 +205,10 @@ impl SingleFlowMonitor {
         self.reordering = self.reordering.max(late_by + late_by / 4);
     }
 
-    /// A packet came that had been given up as lost: it was reordered by more than the window.
-    pub fn on_spurious_loss(&mut self) {
+    /// Packets came that had been given up as lost: they were reordered by more than the window.
+    pub fn on_spurious_loss(&mut self, packets: u64) {
         self.reordering = (self.reordering * 2).max(self.reorder_window() * 2);
-        self.lost_packets = self.lost_packets.saturating_sub(1);
+        self.lost_packets = self.lost_packets.saturating_sub(packets);
     }
 
     /// A probe came back.
@@ -443,7 +443,7 @@ mod tests {
         m.on_reordering(Span::from_millis(4));
         assert_eq!(m.reorder_window(), Span::from_millis(5));
         for _ in 0..10 {
-            m.on_spurious_loss();
+            m.on_spurious_loss(1);
         }
         assert_eq!(m.reorder_window(), Span::from_millis(20));
     }

@@ -143,6 +143,9 @@ impl GtpSender {
         let first_share = self.first_share();
         let Some(flow) = self.flows.get_mut(&id) else { return Ok(()) };
         flow.heard = now;
+        if flow.key.is_none() && !matches!(message, Control::Setup { .. } | Control::Close) {
+            return Err(FlowError::Protocol("something else came before Setup"));
+        }
         match message {
             Control::Setup { key, mtu, .. } => {
                 if flow.key.is_some() || mtu < MTU_MIN {
@@ -192,7 +195,8 @@ impl GtpSender {
     fn on_probe(&mut self, now: Time, from: SocketAddr, message: &RxMessage<'_>, k: usize) {
         let Ok(Datagram::Probe { key, token, number, sent }) = Datagram::parse(message.head(k)) else { return };
         let Some(flow) = self.by_token.get(&token).and_then(|id| self.flows.get_mut(id)) else { return };
-        if flow.key != Some(key) {
+        let elsewhere = flow.offer.only_from.is_some_and(|address| address != from.ip());
+        if flow.key != Some(key) || elsewhere {
             return;
         }
         flow.heard = now;
@@ -258,7 +262,7 @@ impl SendFlow {
         if id != self.last_request.wrapping_add(1) {
             return Err(FlowError::Protocol("requests are not numbered in order"));
         }
-        if block > largest_block(self.mtu, false) {
+        if block > largest_block(self.mtu, self.peer.is_some_and(|p| p.is_ipv6())) {
             return Err(FlowError::Protocol("a block that does not fit a packet was requested"));
         }
         if ranges.iter().any(|r| r.end > self.offer.size) {

@@ -296,7 +296,14 @@ impl Net {
     fn start(&mut self, k: usize) {
         let sender = self.spec.senders[k].clone();
         let flow = FlowId(k as u32);
-        let offer = OfferFlow { flow, size: sender.size, peer: None, mtu: 1500, token: self.random.next_u64() };
+        let offer = OfferFlow {
+            flow,
+            size: sender.size,
+            peer: None,
+            only_from: None,
+            mtu: 1500,
+            token: self.random.next_u64(),
+        };
         self.command(k + 1, Command::Offer(offer));
         let join = JoinFlow {
             flow,

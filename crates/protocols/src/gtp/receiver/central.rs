@@ -30,6 +30,8 @@ const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 const HINT: f64 = 0.5;
 /// Congestion that at least so much of the traffic sees is the receiver's own.
 const SHARED_PART: f64 = 0.6;
+/// Congestion that less than so much of the traffic sees is not the receiver's.
+const UNSHARED_PART: f64 = 0.3;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
 /// Packets of the first burst that measures a path, and of the longest.
@@ -37,6 +39,8 @@ const TRAIN_BLOCKS: u64 = 16;
 const TRAIN_BYTES_MAX: u64 = 256 * 1024;
 /// A burst of which more than this part was lost was too long already.
 const TRAIN_LOSS_MAX: f64 = 0.1;
+/// A burst of which nothing can be told is taken to fit into so many RTT.
+const LOST_TRAIN_RTTS: u64 = 4;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
 const START_PART: f64 = 0.95;
@@ -216,8 +220,13 @@ impl Central {
             flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), round: round + 1 };
             return Some(flow.tell_rate(RATE_MAX, true));
         }
-        // A burst that the host handed over all at once says that the path is at least this fast.
-        let guess = seen.map_or(Bitrate::of(blocks * packet, TRAIN_SPAN_MIN), |d| d.own);
+        let guess = match seen {
+            Some(seen) => seen.own,
+            // A burst that the host handed over all at once says that the path is at least this fast.
+            None if lost <= TRAIN_LOSS_MAX => Bitrate::of(blocks * packet, TRAIN_SPAN_MIN),
+            // One that was lost says that the path is slow; how slow, the search will find.
+            None => Bitrate::of(blocks * packet, flow.rtt() * LOST_TRAIN_RTTS),
+        };
         self.know_access(id, guess, flows);
         if let Some(seen) = seen {
             self.access.on_evidence(seen.all_flows);
@@ -256,7 +265,9 @@ impl Central {
         }
         let bursts = flow.monitor.dispersion().map_or(guess, |d| d.own);
         let start = match flow.monitor.take_interval(now) {
-            Some(tried) if tried.total() < flow.told_rate.mul_f64(TRIED) => tried.total().mul_f64(LIMITED_STEP),
+            Some(tried) if !tried.dry && tried.total() < flow.told_rate.mul_f64(TRIED) => {
+                tried.total().mul_f64(LIMITED_STEP)
+            }
             _ => bursts.mul_f64(START_PART),
         };
         flow.path.seed(start, Some(bursts));
@@ -266,21 +277,13 @@ impl Central {
     }
 
     /// A flow has ended. Its share goes to the others (gtp-2004 4.4) at the end of the interval; when rates are ours to
-    /// find, at once: nothing of it is on its way any more, because the receiver had all that it asked for.
+    /// find, at once.
     pub(super) fn on_leave(&mut self, now: Time, flow: &Flow) {
         if flow.is_running() {
-            self.left = self.left.saturating_add(flow.controller.target());
-            if self.control == Control::Discover {
-                self.due = Some(now);
+            match self.control {
+                Control::Paper => self.left = self.left.saturating_add(flow.controller.target()),
+                Control::Discover => self.due = Some(now),
             }
-        }
-    }
-
-    /// A sender has told a new limit.
-    pub(super) fn on_limit(&mut self, now: Time, flow: &mut Flow) {
-        flow.estimate = flow.estimate.min(flow.known_bound());
-        if flow.is_running() {
-            self.due = Some(now);
         }
     }
 
@@ -305,10 +308,12 @@ impl Central {
             return;
         }
         match self.control {
-            Control::Paper => Self::estimate_by_paper(now, flows),
+            Control::Paper => {
+                Self::estimate_by_paper(now, flows);
+                self.redistribute(flows);
+            }
             Control::Discover => self.discover(now, flows),
         }
-        self.redistribute(flows);
         self.schedule(now, flows);
     }
 
@@ -354,7 +359,7 @@ impl Central {
             let unjudged = flows.iter().filter(|(id, f)| f.is_running() && !seen.iter().any(|s| s.0 == **id));
             let targets = unjudged.map(|(_, f)| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
             self.access.on_congestion(sum(|j| j.capacity).saturating_add(targets));
-        } else if !congested && hints == 0 && seen.len() == running {
+        } else if weight(HINT) < UNSHARED_PART * weight(0.0) && seen.len() == running {
             self.grow_access(sum(|j| j.interval.received), flows);
         }
         for (id, judged) in seen {
@@ -412,7 +417,12 @@ impl Central {
             flow.limited = false;
             flow.used = [Bitrate::ZERO; USED_INTERVALS];
             if flow.path.estimate().is_some_and(|estimate| target >= estimate.mul_f64(BINDS)) {
-                if self.is_window_bound(flow) { flow.path.on_free_success() } else { flow.path.on_success() }
+                if self.is_window_bound(flow) {
+                    flow.path.on_free_success();
+                } else {
+                    flow.path.on_success();
+                    flow.path.on_evidence(flow.monitor.dispersion().map_or(Bitrate::ZERO, |d| d.own));
+                }
             }
         }
     }
@@ -421,7 +431,12 @@ impl Central {
     pub(super) fn schedule(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
         let running: Vec<FlowId> = flows.iter().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
         let rtt_max = running.iter().map(|id| flows[id].rtt()).max().unwrap_or(Span::ZERO);
-        self.due = (!running.is_empty()).then(|| now + (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN));
+        // An interval that has begun goes on: a storm of joins must not keep it from ending.
+        if running.is_empty() {
+            self.due = None;
+        } else if self.due.is_none_or(|due| due <= now) {
+            self.due = Some(now + (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN));
+        }
         let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();
         let targets = max_min(self.capacity().unwrap_or(Bitrate::MAX), &estimates);
         for (id, target) in running.iter().zip(targets) {

@@ -20,10 +20,14 @@ pub(super) const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
 const OPENING_GAP: Span = Span::from_millis(100);
 /// Probes when it is open.
 const PROBE_GAP: Span = Span::from_millis(250);
+/// Probes that may be under way.
+const PROBES_MAX: usize = 16;
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Silent for so long (and for several RTT), a sender is gone.
 const SILENCE_MAX: Span = Span::from_secs(5);
+/// A sender that answers probes but sends no data for so long is given up.
+const MUTE_MAX: Span = Span::from_secs(30);
 /// Data that was asked for and does not come for so long (and for several RTT) is asked for again.
 const STALL_MIN: Span = Span::from_millis(300);
 /// The controller acts once per RTT, but not more often than this.
@@ -119,9 +123,13 @@ pub(super) struct Flow {
     mtu_confirmed: u16,
     next_probe: Time,
     probe_number: u32,
+    /// The last probes that have not come back, and when they were sent.
+    probes: VecDeque<(u32, Time)>,
     next_rtt_tick: Time,
     last_heard: Time,
+    /// When data last came, or was asked for when nothing was outstanding.
     last_data: Time,
+    last_arrival: Time,
     pub(super) placed_bytes: u64,
     pub(super) duplicate_bytes: u64,
     pub(super) retransmitted_bytes: u64,
@@ -156,9 +164,11 @@ impl Flow {
             mtu_confirmed: 0,
             next_probe: Time::FAR_FUTURE,
             probe_number: 0,
+            probes: VecDeque::new(),
             next_rtt_tick: Time::FAR_FUTURE,
             last_heard: now,
             last_data: now,
+            last_arrival: now,
             placed_bytes: 0,
             duplicate_bytes: 0,
             retransmitted_bytes: 0,
@@ -169,6 +179,11 @@ impl Flow {
     /// Whether the scheduler gives this flow a rate.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Ramp { .. } | Phase::Steady)
+    }
+
+    /// Whether the path is open.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::SettingUp | Phase::Opening { .. })
     }
 
     /// The smoothed RTT; a guess before the first echo.
@@ -228,17 +243,21 @@ impl Flow {
         for len in lengths {
             self.probe_number += 1;
             let (key, token, number) = (self.join.key, self.token, self.probe_number);
+            if self.probes.len() == PROBES_MAX {
+                self.probes.pop_front();
+            }
+            self.probes.push_back((number, now));
             send(Datagram::Probe { key, token, number, sent: now.as_nanos() }, len);
         }
     }
 
-    /// A probe came back. Returns true when the path has just been found open.
-    pub(super) fn on_echo(&mut self, now: Time, number: u32, probe_sent: u64, len: u16) -> bool {
-        if number == 0 || number > self.probe_number || probe_sent > now.as_nanos() {
-            return false;
-        }
+    /// A probe came back; each counts once, by our own record of when it left. Returns true when the path has just been
+    /// found open.
+    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16) -> bool {
+        let Some(index) = self.probes.iter().position(|probe| probe.0 == number) else { return false };
+        let Some((_, sent)) = self.probes.remove(index) else { return false };
         self.last_heard = now;
-        self.monitor.on_rtt(now.since(Time::from_nanos(probe_sent)));
+        self.monitor.on_rtt(now.since(sent));
         let packet = len.saturating_add(ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16);
         self.mtu_confirmed = self.mtu_confirmed.max(packet.min(self.join.mtu));
         let Phase::Opening { since, heard, gap } = self.phase else { return false };
@@ -264,20 +283,36 @@ impl Flow {
         self.block = largest_block(self.mtu_confirmed, self.peer.is_some_and(|p| p.is_ipv6()));
         self.next_probe = now + PROBE_GAP;
         self.last_data = now;
+        self.last_arrival = now;
         true
     }
 
     /// Seconds of vain waiting after which the flow is given up, if it is time.
     pub(super) fn gone_silent(&self, now: Time) -> Option<u64> {
-        let limit = self.silence_limit()?;
-        (now >= limit).then(|| now.since(self.last_heard).as_nanos() / 1_000_000_000)
+        let (since, limit) = self.silence()?;
+        (now >= limit).then(|| now.since(since).as_nanos() / 1_000_000_000)
     }
 
-    fn silence_limit(&self) -> Option<Time> {
+    /// Since when there has been silence, and how long it may last.
+    fn silence(&self) -> Option<(Time, Time)> {
+        let heard = (self.last_heard, self.last_heard + SILENCE_MAX.max(self.rtt() * 8));
         match self.phase {
             Phase::SettingUp => None, // the control stream's own time-outs watch over that
-            Phase::Opening { since, .. } => Some(since + OPENING_MAX),
-            _ => Some(self.last_heard + SILENCE_MAX.max(self.rtt() * 8)),
+            Phase::Opening { since, .. } => Some((since, since + OPENING_MAX)),
+            // Echoes alone are no use: data has to come.
+            _ if self.stalled => {
+                let mute = (self.last_arrival, self.last_arrival + MUTE_MAX.max(self.rtt() * 8));
+                Some(if mute.1 < heard.1 { mute } else { heard })
+            }
+            _ => Some(heard),
+        }
+    }
+
+    /// Whether the path lets no data through: it never opened, or echoes come and data does not.
+    pub(super) fn is_mute(&self) -> bool {
+        match self.phase {
+            Phase::Opening { .. } => true,
+            _ => self.stalled && self.last_heard > self.last_arrival + SILENCE_MAX,
         }
     }
 
@@ -306,8 +341,9 @@ impl Flow {
         }
         let rate = self.controller.requested();
         let lead = rate.bytes_in(self.rtt() / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
-        let limit = rate.bytes_in(self.rtt()) + lead;
-        (limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX), lead / 2)
+        let limit = rate.bytes_in(self.rtt()).saturating_add(lead);
+        let limit = limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX);
+        (limit, lead.min(limit) / 2)
     }
 
     /// Asks for more if enough of what was asked for has come. Returns the message to send.
@@ -349,6 +385,7 @@ impl Flow {
     pub(super) fn note_data(&mut self, now: Time) {
         self.last_heard = now;
         self.last_data = now;
+        self.last_arrival = now;
         self.stalled = false;
     }
 
@@ -450,7 +487,7 @@ impl Flow {
             (self.pending_targets.front().map(|(at, _)| *at), Reason::Control),
             (ramp, Reason::Control),
             (Some(self.opening_settles()), Reason::Probe),
-            (self.silence_limit(), Reason::Silence),
+            (self.silence().map(|(_, limit)| limit), Reason::Silence),
         ]
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))

@@ -7,7 +7,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use inhaul_base::{Bitrate, ByteRange, Time};
+use inhaul_base::{Bitrate, ByteRange, RangeSet, Time};
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, ObjectId,
     Place, Reason, RxMessage, TxBatch,
@@ -121,6 +121,12 @@ impl GtpReceiver {
             object.flows.retain(|f| *f != id);
             flow.requests.abandon(|range, _| object.want(range));
             self.touched.extend(object.flows.iter().copied());
+            // The only flow that is left must bring everything.
+            if let [last] = object.flows[..]
+                && let Some(last) = self.flows.get_mut(&last)
+            {
+                last.avoid = RangeSet::new();
+            }
         }
         self.central.on_leave(now, &flow);
         Some(flow)
@@ -178,7 +184,7 @@ impl GtpReceiver {
             Arrival::Foreign => return,
             Arrival::InOrder => {}
             Arrival::Reordered(late_by) => flow.monitor.on_reordering(late_by),
-            Arrival::Late if !object.held.contains(range) => flow.monitor.on_spurious_loss(),
+            Arrival::Late if !object.held.contains(range) => flow.monitor.on_spurious_loss(run.packets),
             Arrival::Late => {}
         }
         let wire_bytes = run.body_bytes + run.packets * flow.overhead();
@@ -214,8 +220,8 @@ impl GtpReceiver {
                 flow.monitor.on_dry();
                 flow.requests.all_sent(now, request, epoch);
             }
-            Datagram::Echo { number, probe_sent, len, .. } => {
-                if flow.on_echo(now, number, probe_sent, len) {
+            Datagram::Echo { number, len, .. } => {
+                if flow.on_echo(now, number, len) {
                     self.opened(now, id);
                 }
             }
@@ -239,7 +245,8 @@ impl GtpReceiver {
             }
             wire::Control::Limit { send_rate } => {
                 flow.send_limit = send_rate;
-                self.central.on_limit(now, flow);
+                flow.estimate = flow.estimate.min(flow.known_bound());
+                self.central.schedule(now, &mut self.flows);
             }
             _ => return Err(FlowError::Protocol("a receiver's message came from the sender")),
         }
@@ -249,6 +256,16 @@ impl GtpReceiver {
 
     fn opened(&mut self, now: Time, id: FlowId) {
         self.events.push_back(Event::Opened { flow: id });
+        self.begin(now, id);
+    }
+
+    /// Has an open flow take up work, or rest if there is none.
+    fn begin(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        if self.objects.get(&flow.object).is_some_and(|o| o.complete) {
+            flow.phase = Phase::Idle;
+            return;
+        }
         let message = self.central.on_open(now, id, &mut self.flows);
         if let Some(message) = message {
             self.say(id, &message);
@@ -260,8 +277,7 @@ impl GtpReceiver {
     fn on_flow_timer(&mut self, now: Time, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if let Some(seconds) = flow.gone_silent(now) {
-            let opening = matches!(flow.phase, Phase::Opening { .. });
-            let error = if opening { FlowError::NoPath { seconds } } else { FlowError::Silent { seconds } };
+            let error = if flow.is_mute() { FlowError::NoPath { seconds } } else { FlowError::Silent { seconds } };
             return self.fail(now, id, error);
         }
         flow.due_probes(now, |datagram, len| self.probes.push_back((id, datagram, len)));
@@ -347,7 +363,7 @@ impl GtpReceiver {
         object.complete = true;
         self.events.push_back(Event::Complete { object: object_id });
         for flow in object.flows.clone() {
-            if let Some(flow) = self.flows.get_mut(&flow).filter(|f| f.is_running()) {
+            if let Some(flow) = self.flows.get_mut(&flow).filter(|f| f.is_open()) {
                 self.central.on_leave(now, flow);
                 flow.phase = Phase::Idle;
             }
@@ -383,18 +399,21 @@ impl GtpReceiver {
             return Err(CommandError::OutOfRange(range));
         }
         object.unhold(range);
-        for &id in &object.flows {
-            let Some(flow) = self.flows.get_mut(&id) else { continue };
-            if Some(id) == suspect && object.flows.len() > 1 {
-                flow.avoid.insert(range);
-            }
-            if flow.phase == Phase::Idle {
-                flow.phase = Phase::Steady;
-            }
-            self.touched.insert(id);
-        }
         if object.flows.is_empty() {
             self.events.push_back(Event::Starved { object: object_id });
+        }
+        for id in object.flows.clone() {
+            self.touched.insert(id);
+            let alone = self.objects.get(&object_id).is_some_and(|o| o.flows.len() == 1);
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
+            if Some(id) == suspect && !alone {
+                flow.avoid.insert(range);
+            }
+            if flow.phase == Phase::Idle && flow.estimate > Bitrate::ZERO {
+                flow.phase = Phase::Steady;
+            } else if flow.phase == Phase::Idle {
+                self.begin(now, id); // it was never measured
+            }
         }
         self.central.schedule(now, &mut self.flows);
         Ok(())
