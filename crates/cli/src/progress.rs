@@ -1,4 +1,5 @@
-//! The live display on a terminal: one line for the whole transfer, one for each sender.
+//! The live display on a terminal: one line for the whole transfer, one for each sender. Lines are cut at the terminal's
+//! edge and never wrap: a line that wraps could not be drawn over.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use inhaul_base::format_bytes;
 use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 
-use crate::summary::{percent, rate};
+use crate::summary::{milliseconds, percent, rate};
 
 /// Lines on standard error that follow a transfer.
 pub(crate) struct Display {
@@ -18,7 +19,7 @@ pub(crate) struct Display {
 impl Display {
     pub(crate) fn new() -> Self {
         let lines = MultiProgress::new();
-        let overall = lines.add(ProgressBar::new(0).with_style(style("{bar:30.cyan} {percent:>3} %  {msg}")));
+        let overall = lines.add(ProgressBar::new(0).with_style(style("{bar:20.cyan} {percent:>3} %  {wide_msg}")));
         Self { lines, overall, senders: Vec::new() }
     }
 
@@ -27,12 +28,13 @@ impl Display {
         self.overall.set_length(progress.total_bytes);
         self.overall.set_position(progress.bytes);
         self.overall.set_message(overall_line(progress));
-        while self.senders.len() < progress.sources.len() {
-            self.senders.push(self.lines.add(ProgressBar::new(0).with_style(style("  {msg}"))));
+        // A line of headings, and one for each sender.
+        while self.senders.len() <= progress.sources.len() {
+            self.senders.push(self.lines.add(ProgressBar::new(0).with_style(style("{wide_msg}"))));
         }
-        let width = progress.sources.iter().map(|source| source.address.len()).max().unwrap_or(0);
-        for (line, source) in self.senders.iter().zip(&progress.sources) {
-            line.set_message(sender_line(source, width));
+        let rows = std::iter::once(HEADINGS.to_owned()).chain(progress.sources.iter().map(sender_line));
+        for (line, row) in self.senders.iter().zip(rows) {
+            line.set_message(row);
         }
     }
 
@@ -65,27 +67,32 @@ fn overall_line(progress: &Progress) -> String {
         "waiting".to_owned()
     };
     format!(
-        "{} of {} received, {} verified  {}  {time_left}",
-        format_bytes(progress.received_bytes),
-        format_bytes(progress.total_bytes),
+        "{} of {}  {}  {time_left}",
         format_bytes(progress.bytes),
+        format_bytes(progress.total_bytes),
         rate(progress.goodput_bps),
     )
 }
 
-fn sender_line(source: &SourceProgress, width: usize) -> String {
-    let address = &source.address;
-    match source.status {
-        SourceStatus::Lost => format!("{address:width$}  lost"),
-        SourceStatus::Different => format!("{address:width$}  left out: its data set is another one"),
-        SourceStatus::Running | SourceStatus::Complete => format!(
-            "{address:width$}  {:>13} of {:>13}  loss {}  RTT {:.2} ms",
-            rate(source.received_bps),
-            rate(source.target_bps),
-            percent(source.loss_ratio),
-            source.rtt_ms,
-        ),
-    }
+/// What the numbers of [`sender_line`] are. Names stand last: they may be long, and then it is they that are cut.
+const HEADINGS: &str = "           rate         target       loss         RTT  sender";
+
+fn sender_line(source: &SourceProgress) -> String {
+    let note = match source.status {
+        SourceStatus::Running | SourceStatus::Complete => "",
+        SourceStatus::Lost => " (LOST)",
+        SourceStatus::Different => " (left out: it has other data)",
+    };
+    let is_live = note.is_empty();
+    let if_live = |text: String| if is_live { text } else { "-".to_owned() };
+    format!(
+        "  {:>13}  {:>13}  {:>9}  {:>10}  {}{note}",
+        if_live(rate(source.received_bps)),
+        if_live(rate(source.target_bps)),
+        percent(source.loss_ratio),
+        milliseconds(source.rtt_ms),
+        source.address,
+    )
 }
 
 /// Seconds as `7 s`, `3:05` or `2:03:05`.
@@ -112,9 +119,38 @@ mod tests {
     fn overall_line_says_when_only_verification_is_left() {
         let mut progress =
             Progress { bytes: 10, received_bytes: 50, total_bytes: 100, goodput_bps: 80.0, ..Progress::default() };
-        assert!(overall_line(&progress).ends_with("80 bit/s  5 s left"), "{}", overall_line(&progress));
+        assert_eq!(overall_line(&progress), "10 B of 100 B  80 bit/s  5 s left");
         progress.received_bytes = 100;
-        assert!(overall_line(&progress).contains("10 B verified"), "{}", overall_line(&progress));
-        assert!(overall_line(&progress).ends_with("verifying"));
+        assert_eq!(overall_line(&progress), "10 B of 100 B  80 bit/s  verifying");
+        assert!(overall_line(&Progress { total_bytes: 100, ..Progress::default() }).ends_with("waiting"));
+    }
+
+    #[test]
+    fn overall_line_fits_beside_the_bar_on_80_columns() {
+        let progress = Progress {
+            bytes: 999_990_000_000,
+            total_bytes: 999_990_000_000_000,
+            goodput_bps: 999.9e9,
+            ..Progress::default()
+        };
+        let line = overall_line(&progress);
+        assert!("....................  100 %  ".len() + line.len() <= 80, "{line}");
+    }
+
+    #[test]
+    fn sender_line_stands_under_its_headings_and_names_who_is_lost() {
+        let mut source = SourceProgress {
+            address: "a:1".to_owned(),
+            received_bps: 64.2e6,
+            target_bps: 66.7e6,
+            loss_ratio: 0.000_05,
+            rtt_ms: 163.0,
+            ..SourceProgress::default()
+        };
+        let line = sender_line(&source);
+        assert_eq!(line, "    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  a:1");
+        assert_eq!(line.find("a:1"), HEADINGS.find("sender"));
+        source.status = SourceStatus::Lost;
+        assert_eq!(sender_line(&source), "              -              -   0.0050 %   163.00 ms  a:1 (LOST)");
     }
 }
