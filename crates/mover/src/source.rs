@@ -58,7 +58,8 @@ impl FromStr for Source {
             }
             mirrors.push(server);
         }
-        Ok(Self { mirrors, path: decode_path(path.trim_matches('/'))? })
+        // Slashes are trimmed after decoding: '%2F' is one too.
+        Ok(Self { mirrors, path: decode_path(path)?.trim_matches('/').to_owned() })
     }
 }
 
@@ -138,7 +139,8 @@ impl fmt::Display for Source {
             }
             write!(f, "{server}")?;
         }
-        write!(f, "/{}", self.path)
+        // The one character that reading a path does not take as it is.
+        write!(f, "/{}", self.path.replace('%', "%25"))
     }
 }
 
@@ -160,6 +162,7 @@ mod tests {
             ("inhaul://data.example.org", vec![server("data.example.org", 4321)], ""),
             ("inhaul://[::1]:77,[fe80::1%eth0]/x", vec![server("::1", 77), server("fe80::1%eth0", 4321)], "x"),
             ("inhaul://a/with space/100%25", vec![server("a", 4321)], "with space/100%"),
+            ("inhaul://a/%2Fetc%2F", vec![server("a", 4321)], "etc"),
         ] {
             assert_eq!(text.parse(), Ok(Source { mirrors, path: path.to_owned() }), "{text}");
         }
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn display_can_be_read_again() {
-        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f"] {
+        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
     }

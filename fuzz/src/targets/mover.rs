@@ -42,9 +42,11 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
 pub fn source(data: &[u8]) -> bool {
     let Some(source) = str::from_utf8(data).ok().and_then(|text| text.parse::<Source>().ok()) else { return false };
     assert!(!source.mirrors.is_empty());
-    for server in source.mirrors {
-        assert_eq!(server.to_string().parse(), Ok(server));
+    assert_eq!(source.path.trim_matches('/'), source.path);
+    for server in &source.mirrors {
+        assert_eq!(server.to_string().parse().as_ref(), Ok(server));
     }
+    assert_eq!(source.to_string().parse(), Ok(source));
     true
 }
 
@@ -54,5 +56,6 @@ pub(super) fn sources() -> Vec<Vec<u8>> {
         "inhaul://a:1,b:2,c/path",
         "inhaul://[::1]:4321,[fe80::1%eth0]/100%25",
         "inhaul://10.0.0.1:65535",
+        "inhaul://a/%2Fetc/%252F/",
     ])
 }
