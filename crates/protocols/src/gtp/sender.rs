@@ -302,6 +302,20 @@ impl SendFlow {
         self.burst.max(block + self.overhead()).min(self.queued_bytes + packets * self.overhead()).max(1)
     }
 
+    /// How many packets may be sent now: whole bursts while there is more to send than one, so that messages with segmentation
+    /// offload are full and look alike. `None` when the batch has no room for a burst but something to be sent first.
+    fn whole_bursts(&self, allowed: u64, out: &TxBatch) -> Option<usize> {
+        let packet = u64::from(self.queue.front()?.block) + self.overhead();
+        let burst = usize::try_from(self.burst / packet).unwrap_or(usize::MAX).max(1);
+        let may = usize::try_from(allowed / packet).unwrap_or(usize::MAX).min(out.room());
+        match may {
+            _ if self.queued_bytes < self.burst => Some(out.room()),
+            may if may >= burst => Some(may - may % burst),
+            _ if out.is_empty() => Some(out.room()),
+            _ => None,
+        }
+    }
+
     /// Appends data packets as far as pacing and `out` allow. Returns whether there were any.
     fn push_data(&mut self, now: Time, out: &mut TxBatch) -> bool {
         let (Some(peer), Some(key), true) = (self.peer, self.key, self.opened) else { return false };
@@ -310,7 +324,7 @@ impl SendFlow {
             return false;
         }
         let overhead = self.overhead();
-        let mut room = out.room();
+        let Some(mut room) = self.whole_bursts(allowed, out) else { return false };
         let mut spent = 0;
         while room > 0
             && let Some(pending) = self.queue.front_mut()

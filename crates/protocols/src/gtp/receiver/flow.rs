@@ -34,8 +34,8 @@ const STALL_MIN: Span = Span::from_millis(300);
 const RTT_TICK_MIN: Span = Span::from_millis(5);
 /// A burst is what is sent in this time ...
 const BURST_SPAN: Span = Span::from_micros(250);
-/// ... but no more than one buffer of segmentation offload takes.
-const BURST_MAX: u64 = 64 * 1024;
+/// ... but no more UDP payload than one message with segmentation offload takes.
+const OFFLOAD_BYTES_MAX: u64 = 65_507;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
 const LEAD: Span = Span::from_millis(5);
 /// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
@@ -325,7 +325,9 @@ impl Flow {
             Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
             _ => 0,
         };
-        rate.bytes_in(BURST_SPAN).max(ramp).clamp(packet, BURST_MAX.max(packet))
+        // Whole packets, and no more than segmentation offload takes.
+        let most = OFFLOAD_BYTES_MAX / (u64::from(self.block) + HEADER_LEN as u64);
+        (rate.bytes_in(BURST_SPAN).max(ramp) / packet).clamp(1, most.max(1)) * packet
     }
 
     /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an RTT, and
