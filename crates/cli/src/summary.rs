@@ -26,7 +26,7 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     for source in &report.sources {
         let note = match source.status {
             SourceStatus::Complete | SourceStatus::Running => "",
-            SourceStatus::Lost => " (LOST on the way)",
+            SourceStatus::Lost => " (LOST)",
             SourceStatus::Different => " (left out: it has other data)",
         };
         let _ = writeln!(

@@ -44,10 +44,12 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
     let _destination = Destination::prepare(&options.destination, &found)?;
+    let total_bytes: u64 = found.iter().map(|data_set| data_set.manifest.size()).fold(0, u64::saturating_add);
     let mut objects = Vec::new();
     let mut joinings = Vec::new();
     for (index, data_set) in found.into_iter().enumerate() {
-        let landing_options = LandingOptions { overwrite: options.overwrite };
+        let other_bytes = total_bytes.saturating_sub(data_set.manifest.size());
+        let landing_options = LandingOptions { overwrite: options.overwrite, other_bytes };
         let landing = Landing::create(&options.destination, data_set.manifest, landing_options)?;
         objects.push(Object::new(data_set.source, landing));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));

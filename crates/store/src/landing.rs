@@ -32,6 +32,8 @@ pub use error::LandingError;
 pub struct LandingOptions {
     /// Replace files that exist already, and partial files that another transfer has left.
     pub overwrite: bool,
+    /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
+    pub other_bytes: u64,
 }
 
 /// A data set on its way to disk.
@@ -89,7 +91,7 @@ impl Landing {
     /// set would bring. Nothing is left behind then.
     pub fn create(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
         let destination = Destination::find(dest, &manifest)?;
-        destination.check_space(manifest.size())?;
+        destination.check_space(manifest.size().saturating_add(options.other_bytes))?;
         let (base, made_target) = match manifest.kind() {
             Kind::File => (destination.reopen()?, false),
             Kind::Directory => destination.make_directory()?,

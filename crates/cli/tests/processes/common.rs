@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use rustix::process::Signal;
+
 /// No command of these tests takes longer on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -48,8 +50,8 @@ impl Server {
     }
 
     /// Asks it to stop, and gives its exit code.
-    pub(crate) fn stop(&mut self) -> Option<i32> {
-        interrupt(&self.child);
+    pub(crate) fn stop(&mut self, signal: Signal) -> Option<i32> {
+        send_signal(&self.child, signal);
         wait(&mut self.child).code()
     }
 }
@@ -97,9 +99,8 @@ pub(crate) fn run(args: &[&str]) -> Outcome {
 }
 
 impl Running {
-    /// Sends SIGINT, as Ctrl-C does.
-    pub(crate) fn interrupt(&self) {
-        interrupt(&self.child);
+    pub(crate) fn signal(&self, signal: Signal) {
+        send_signal(&self.child, signal);
     }
 
     /// Waits for its end.
@@ -126,9 +127,9 @@ fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-fn interrupt(child: &Child) {
+fn send_signal(child: &Child, signal: Signal) {
     let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 /// Waits for a child's end, which must come in time.
@@ -177,7 +178,7 @@ pub(crate) fn tree(directory: &Path) -> Vec<(String, Vec<u8>)> {
     while let Some(path) = pending.pop() {
         for entry in std::fs::read_dir(&path).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+            let name = path.strip_prefix(directory).unwrap().as_os_str().as_encoded_bytes().escape_ascii().to_string();
             if path.is_dir() {
                 found.push((name + "/", Vec::new()));
                 pending.push(path);

@@ -4,7 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Outcome, Server, noise, run, start, tree, wait_until};
+use crate::common::{Outcome, Server, Signal, noise, run, start, tree, wait_until};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -175,18 +175,24 @@ fn interrupted_transfer_is_130() {
     let (_from, server, to) = offered();
     // It would take minutes.
     let source = format!("inhaul://{}/f", server.address);
-    let client = start(&["get", &source, text(to.path()), "--receive-rate", "100k"]);
-    wait_until("the transfer", || to.path().join("f.partial").exists());
-    client.interrupt();
-    assert_failed(&client.finish(), 130, "interrupted", to.path());
+    for signal in [Signal::INT, Signal::TERM] {
+        let client = start(&["get", &source, text(to.path()), "--receive-rate", "100k"]);
+        wait_until("the transfer", || to.path().join("f.partial").exists());
+        client.signal(signal);
+        assert_failed(&client.finish(), 130, "interrupted", to.path());
+    }
 }
 
 #[test]
 fn last_server_lost_is_5() {
-    let (_from, mut server, to) = offered();
-    let source = format!("inhaul://{}/f", server.address);
-    let client = start(&["get", &source, text(to.path()), "--receive-rate", "100k"]);
-    wait_until("the transfer", || to.path().join("f.partial").exists());
-    server.kill();
-    assert_failed(&client.finish(), 5, "no server is left", to.path());
+    // Whether it dies or is asked to stop while it is sending.
+    let ways: [fn(&mut Server); 2] = [Server::kill, |server| assert_eq!(server.stop(Signal::TERM), Some(0))];
+    for end in ways {
+        let (_from, mut server, to) = offered();
+        let source = format!("inhaul://{}/f", server.address);
+        let client = start(&["get", &source, text(to.path()), "--receive-rate", "100k"]);
+        wait_until("the transfer", || to.path().join("f.partial").exists());
+        end(&mut server);
+        assert_failed(&client.finish(), 5, "no server is left", to.path());
+    }
 }

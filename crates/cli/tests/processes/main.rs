@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod blocked;
 mod common;
+mod disks;
 mod errors;
 mod transfers;

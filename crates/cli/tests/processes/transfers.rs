@@ -1,8 +1,10 @@
 //! Transfers between real processes over loopback.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::common::{Server, noise, run, start, tree, wait_until};
+use crate::common::{Server, Signal, noise, run, start, tree, wait_until};
 
 /// A directory with `f` of `len` bytes in it.
 fn directory_with(len: usize, seed: u64) -> tempfile::TempDir {
@@ -50,6 +52,48 @@ fn get_a_directory_brings_all_of_it() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     assert!(outcome.stderr.contains("52 files"), "{}", outcome.stderr);
+}
+
+#[test]
+fn get_brings_odd_names_as_they_are() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let set = from.path().join("100% a,b");
+    std::fs::create_dir_all(set.join(" .. ")).unwrap();
+    let names: [&[u8]; 8] = [
+        b" ",
+        b"-rf",
+        b"a\nb",
+        b"back\\slash",
+        "\u{e4}\u{1f980}".as_bytes(),
+        b"no\xffutf8",
+        b"x.partial",
+        &[b'n'; 255],
+    ];
+    for (k, name) in names.into_iter().enumerate() {
+        std::fs::write(set.join(OsStr::from_bytes(name)), noise(1000 + k, k as u64)).unwrap();
+    }
+    std::fs::write(set.join(" .. /x"), b"").unwrap();
+    std::fs::write(set.join("x"), noise(70_000, 9)).unwrap();
+    let server = Server::offer(from.path());
+    let outcome = run(&["get", &format!("inhaul://{}/100%25 a,b/", server.address), text(to.path())]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(tree(to.path()), tree(from.path()));
+}
+
+#[test]
+fn get_of_2000_small_files_brings_them_all() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for k in 0..2000 {
+        let dir = from.path().join(format!("set/{:02}", k % 40));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("f{k}")), noise(k % 5000, k as u64)).unwrap();
+    }
+    let servers = [Server::offer(from.path()), Server::offer(from.path())];
+    let source = format!("inhaul://{},{}/set", servers[0].address, servers[1].address);
+    let outcome = run(&["get", &source, text(to.path())]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(tree(to.path()), tree(from.path()));
+    assert!(outcome.stderr.contains("2000 files"), "{}", outcome.stderr);
 }
 
 #[test]
@@ -105,22 +149,27 @@ fn get_from_distinct_sources_brings_each_into_one_directory() {
 
 #[test]
 fn get_goes_on_when_a_mirror_is_killed_and_says_which() {
-    let (from, to) = (directory_with(20_000_000, 4), tempfile::tempdir().unwrap());
-    let mut servers: Vec<_> = (0..3).map(|_| Server::offer(from.path())).collect();
-    let mirrors: Vec<_> = servers.iter().map(|server| server.address.clone()).collect();
-    let source = format!("inhaul://{}/f", mirrors.join(","));
-    // Slow enough that the transfer is under way when the server dies: it takes two seconds.
-    let client = start(&["get", &source, text(to.path()), "--json", "--receive-rate", "80M"]);
-    wait_until("the first data", || to.path().join("f.partial").exists());
-    servers[0].kill();
-    let outcome = client.finish();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    assert_eq!(tree(to.path()), tree(from.path()));
-    let report = outcome.json();
-    let status = |k: usize| report["sources"][k]["status"].as_str().unwrap().to_owned();
-    assert_eq!((status(0), status(1), status(2)), ("lost".into(), "complete".into(), "complete".into()));
-    assert!(report["warnings"][0].as_str().unwrap().contains(&mirrors[0]), "{report}");
-    assert!(outcome.stderr.contains(&mirrors[0]), "{}", outcome.stderr);
+    // The first mirror's digests count, until it is lost.
+    for victim in [0, 2] {
+        let (from, to) = (directory_with(20_000_000, 4), tempfile::tempdir().unwrap());
+        let mut servers: Vec<_> = (0..3).map(|_| Server::offer(from.path())).collect();
+        let mirrors: Vec<_> = servers.iter().map(|server| server.address.clone()).collect();
+        let source = format!("inhaul://{}/f", mirrors.join(","));
+        // Slow enough that the transfer is under way when the server dies: it takes two seconds.
+        let client = start(&["get", &source, text(to.path()), "--json", "--receive-rate", "80M"]);
+        wait_until("the first data", || to.path().join("f.partial").exists());
+        servers[victim].kill();
+        let outcome = client.finish();
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert_eq!(tree(to.path()), tree(from.path()));
+        let report = outcome.json();
+        for (k, source) in report["sources"].as_array().unwrap().iter().enumerate() {
+            assert_eq!(source["status"], if k == victim { "lost" } else { "complete" }, "{report}");
+        }
+        assert_eq!(report["files"][0]["verified"], true);
+        assert!(report["warnings"][0].as_str().unwrap().contains(&mirrors[victim]), "{report}");
+        assert!(outcome.stderr.contains(&format!("{} is lost", mirrors[victim])), "{}", outcome.stderr);
+    }
 }
 
 #[test]
@@ -201,6 +250,8 @@ fn bench_moves_the_bytes_it_was_asked_to_in_both_directions() {
 #[test]
 fn servers_stop_when_asked_to() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(Server::offer(dir.path()).stop(), Some(0));
-    assert_eq!(Server::start(&["bench", "--server", "--listen", "127.0.0.1:0"]).stop(), Some(0));
+    for signal in [Signal::INT, Signal::TERM] {
+        assert_eq!(Server::offer(dir.path()).stop(signal), Some(0));
+        assert_eq!(Server::start(&["bench", "--server", "--listen", "127.0.0.1:0"]).stop(signal), Some(0));
+    }
 }

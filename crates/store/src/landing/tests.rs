@@ -9,8 +9,8 @@ use super::*;
 use crate::digest::{GROUP_BYTES, group_count, group_digest, root};
 use crate::{Directory, Entry, Offered, Timestamp};
 
-const OVERWRITE: LandingOptions = LandingOptions { overwrite: true };
-const REFUSE: LandingOptions = LandingOptions { overwrite: false };
+const OVERWRITE: LandingOptions = LandingOptions { overwrite: true, other_bytes: 0 };
+const REFUSE: LandingOptions = LandingOptions { overwrite: false, other_bytes: 0 };
 
 fn entry(path: &[u8], size: u64) -> Entry {
     Entry { path: path.to_vec(), size, mode: 0o644, modified: Timestamp { seconds: 1_000_000_000, nanos: 5 } }
