@@ -23,8 +23,10 @@ const EDGE_GAPS_MS: [u64; 7] = [5, 10, 20, 50, 100, 200, 500];
 const OPEN_GAP: Span = Span::from_millis(50);
 /// A receiver probes at least once a second; silent for so long, it is gone.
 const SILENCE_MAX: Span = Span::from_secs(30);
-/// The bucket holds, beyond one burst, what is earned while a wake-up is late by this much.
+/// Beyond a burst, at once may leave what is earned while a wake-up is late by this much ...
 const LATENESS: Span = Span::from_micros(100);
+/// ... and little by little what was earned while wake-ups were late by this much.
+const LATENESS_KEPT: Span = Span::from_millis(10);
 /// A change of a receiver's share of R_send by less than this part is not worth a message.
 const LIMIT_CHANGE: f64 = 0.01;
 
@@ -234,7 +236,7 @@ impl SendFlow {
             requested_rate: Bitrate::ZERO,
             told_limit: None,
             burst: 0,
-            pacer: Pacer::new(now, Bitrate::ZERO, 0),
+            pacer: Pacer::new(now, Bitrate::ZERO, 0, LATENESS_KEPT),
             queue: VecDeque::new(),
             queued_ranges: 0,
             queued_bytes: 0,

@@ -37,6 +37,8 @@ const ALARM_LOSS: f64 = 0.02;
 /// Packets of the first burst that measures a path, and of the longest.
 const TRAIN_BLOCKS: u64 = 16;
 const TRAIN_BYTES_MAX: u64 = 256 * 1024;
+/// A burst is not more than a flow may have in this time.
+const TRAIN_SPAN_MAX: Span = Span::from_millis(50);
 /// A burst of which more than this part was lost was too long already.
 const TRAIN_LOSS_MAX: f64 = 0.1;
 /// A burst of which nothing can be told is taken to fit into so many RTT.
@@ -186,7 +188,7 @@ impl Central {
         let flow = flows.get_mut(&id)?;
         let bound = flow.known_bound();
         let train = TRAIN_BLOCKS * (u64::from(flow.block) + flow.overhead());
-        let slow = self.capacity().map_or(bound, |c| c.min(bound)) < Bitrate::of(train, Span::from_millis(50));
+        let slow = self.capacity().map_or(bound, |c| c.min(bound)).bytes_in(TRAIN_SPAN_MAX) < train;
         if self.control == Control::Discover && !slow {
             flow.phase = Phase::Train { blocks: TRAIN_BLOCKS, round: 0 };
             flow.monitor.watch_bursts(2);
@@ -214,7 +216,8 @@ impl Central {
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
         let packet = u64::from(flow.block) + flow.overhead();
-        let longest = (TRAIN_BYTES_MAX / packet).max(TRAIN_BLOCKS);
+        let bound = flow.known_bound().bytes_in(TRAIN_SPAN_MAX).min(TRAIN_BYTES_MAX);
+        let longest = (bound / packet).max(TRAIN_BLOCKS);
         let lost = flow.monitor.take_rtt_loss(now).unwrap_or(0.0);
         if seen.is_none() && blocks < longest && lost <= TRAIN_LOSS_MAX {
             flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), round: round + 1 };
