@@ -124,6 +124,18 @@ pub enum MoveError {
         /// How often it was tried.
         times: u32,
     },
+    /// Mirrors have files of the same size with different bytes in them.
+    #[error("{path}: bytes {start} to {end} are not the same on all mirrors, {detail}")]
+    CopiesDiffer {
+        /// The file.
+        path: String,
+        /// First byte of the part in which they differ.
+        start: u64,
+        /// One past its last byte.
+        end: u64,
+        /// What is known of who is right, and what to do.
+        detail: String,
+    },
     /// Two sources bring a file of the same name.
     #[error("'{path}' comes from more than one source: fetch them into different directories")]
     NameClash {
@@ -178,7 +190,7 @@ pub enum ErrorKind {
     NoSpace,
     /// The destination cannot be written or exists.
     Destination,
-    /// Data came in wrong again and again.
+    /// Data came in wrong again and again, or mirrors have different data and nobody knows which is right.
     Integrity,
     /// Datagrams do not come through.
     UdpBlocked,
@@ -234,7 +246,7 @@ impl MoveError {
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
-            Self::Integrity { .. } => ErrorKind::Integrity,
+            Self::Integrity { .. } | Self::CopiesDiffer { .. } => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Usage(_) => ErrorKind::Usage,
             Self::Listen { .. } => ErrorKind::Unreachable,

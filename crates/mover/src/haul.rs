@@ -1,5 +1,7 @@
 //! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
 
+mod disputes;
+
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use inhaul_transport::{
     Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place, Role,
 };
 
+use self::disputes::Disputes;
 use crate::connect::Session;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
@@ -32,6 +35,9 @@ const DIGESTS_AHEAD: u64 = 1024;
 /// How long the servers may take to say goodbye.
 const FAREWELL: Span = Span::from_millis(500);
 
+/// How long a server may take for the next digests: it hashes far more in a second.
+const DIGESTS_MAX: Span = Span::from_secs(60);
+
 /// One data set and where it lands.
 pub(crate) struct Object {
     pub(crate) source: Source,
@@ -39,8 +45,8 @@ pub(crate) struct Object {
     groups: Groups,
     tally: Tally,
     mirrors: Vec<FlowId>,
-    /// The mirror whose digests count.
-    authority: Option<FlowId>,
+    /// The mirrors whose digests count, each from a group on; the last one is asked for more.
+    authorities: Vec<(u64, FlowId)>,
     /// The next group whose digest has to come.
     next_digest: u64,
     /// Digests are asked for up to here.
@@ -59,6 +65,8 @@ pub(crate) struct Mirror {
     pub(crate) status: SourceStatus,
     opened: Option<Time>,
     ended: Option<Time>,
+    /// Since when digests have been awaited and none has come.
+    owing: Option<Time>,
     /// Whether the session is over.
     parted: bool,
 }
@@ -72,7 +80,7 @@ impl Object {
             groups,
             landing: Arc::new(landing),
             mirrors: Vec::new(),
-            authority: None,
+            authorities: Vec::new(),
             next_digest: 0,
             asked_digests: 0,
             verified_groups: 0,
@@ -83,6 +91,16 @@ impl Object {
 
     fn size(&self) -> u64 {
         self.groups.manifest().size()
+    }
+
+    /// The mirror whose digests count from now on.
+    fn authority(&self) -> Option<FlowId> {
+        self.authorities.last().map(|&(_, flow)| flow)
+    }
+
+    /// The mirror whose digest of `group` counts.
+    fn author_of_digest(&self, group: u64) -> Option<FlowId> {
+        self.authorities.iter().rev().find(|&&(first, _)| first <= group).map(|&(_, flow)| flow)
     }
 }
 
@@ -147,6 +165,7 @@ pub(crate) struct Haul {
     /// All is verified: the servers are being told.
     parting: Option<Time>,
     last_error: Option<FlowError>,
+    disputes: Disputes,
 }
 
 /// A session and what it is good for.
@@ -182,6 +201,7 @@ impl Haul {
             history: Vec::new(),
             parting: None,
             last_error: None,
+            disputes: Disputes::default(),
         })
     }
 
@@ -228,6 +248,7 @@ impl Haul {
                 status: SourceStatus::Running,
                 opened: None,
                 ended: None,
+                owing: None,
                 parted: false,
             },
         );
@@ -260,16 +281,10 @@ impl Haul {
 
     /// A mirror is lost; the object's others go on.
     fn lose(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
-        let now = engine.now();
-        let Some(mirror) = self.mirrors.get_mut(&flow).filter(|mirror| mirror.status == SourceStatus::Running) else {
+        let Some((server, index)) = self.mirrors.get(&flow).map(|mirror| (mirror.server.clone(), mirror.object)) else {
             return Ok(());
         };
-        mirror.status = SourceStatus::Lost;
-        mirror.ended = Some(now);
-        mirror.parted = true;
-        let (server, index) = (mirror.server.clone(), mirror.object);
-        engine.close(flow);
-        if self.parting.is_some() || self.objects[index].done {
+        if !self.part_with(engine, flow, SourceStatus::Lost) || self.parting.is_some() || self.objects[index].done {
             return Ok(());
         }
         let live = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
@@ -278,11 +293,24 @@ impl Haul {
         };
         self.warn(format!("{server} is lost ({detail}); going on with the others"));
         let object = &mut self.objects[index];
-        if object.authority == Some(flow) {
-            object.authority = Some(next);
+        if object.authority() == Some(flow) {
+            object.authorities.push((object.next_digest, next));
             object.asked_digests = object.next_digest;
         }
-        Ok(())
+        self.settle_disputes(engine)
+    }
+
+    /// Ends a mirror's part in the transfer, unless it has ended already.
+    fn part_with(&mut self, engine: &mut Engine, flow: FlowId, status: SourceStatus) -> bool {
+        let Some(mirror) = self.mirrors.get_mut(&flow).filter(|mirror| mirror.status == SourceStatus::Running) else {
+            return false;
+        };
+        mirror.status = status;
+        mirror.ended = Some(engine.now());
+        mirror.parted = true;
+        engine.close(flow);
+        self.disputes.forget(flow);
+        true
     }
 
     fn all_lost(&self, index: usize, server: &Server, detail: &str) -> MoveError {
@@ -300,7 +328,7 @@ impl Haul {
     /// Keeps a window of digests asked for.
     fn ask_digests(&mut self, engine: &mut Engine) {
         for object in &mut self.objects {
-            let Some(authority) = object.authority else { continue };
+            let Some(authority) = object.authority() else { continue };
             let unused = object.next_digest.saturating_sub(object.verified_groups);
             let total = object.groups.count();
             let answered = object.next_digest == object.asked_digests;
@@ -320,9 +348,14 @@ impl Haul {
         first_group: u64,
         values: Vec<crate::frame::GroupDigest>,
     ) -> Result<(), MoveError> {
-        let Some(index) = self.mirrors.get(&flow).map(|mirror| mirror.object) else { return Ok(()) };
+        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
+        mirror.owing = None;
+        let index = mirror.object;
+        if self.take_vote(engine, flow, first_group, &values)? {
+            return Ok(());
+        }
         let object = &mut self.objects[index];
-        if object.authority != Some(flow) {
+        if object.authority() != Some(flow) {
             return Ok(());
         }
         let end = first_group.saturating_add(values.len() as u64);
@@ -334,13 +367,27 @@ impl Haul {
         Ok(())
     }
 
+    /// Gives up mirrors that send no digests.
+    fn check_digests(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
+        let mut overdue = Vec::new();
+        for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, mirror)| mirror.status == SourceStatus::Running) {
+            let object = &self.objects[mirror.object];
+            let is_asked = object.authority() == Some(flow) && object.next_digest < object.asked_digests;
+            mirror.owing = (is_asked || self.disputes.is_asked(flow)).then(|| mirror.owing.unwrap_or(now));
+            if mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_MAX) {
+                overdue.push(flow);
+            }
+        }
+        overdue.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no digests"))
+    }
+
     fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {
         match finding {
             Finding::Verified { object, bytes } => {
                 self.objects[object].verified_groups += 1;
                 self.verified_bytes += bytes;
             }
-            Finding::Wrong { object, group } => self.refetch(engine, object, group),
+            Finding::Wrong { object, group, expected } => self.dispute(engine, object, group, expected)?,
             Finding::FileDone { object, file, hash } => {
                 self.objects[object].hashes.insert(file, hash);
             }
@@ -348,19 +395,6 @@ impl Haul {
             Finding::Failed(error) => return Err(error),
         }
         Ok(())
-    }
-
-    /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
-    fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
-        let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group) else { return };
-        let suspect = object.tally.deliverer(group);
-        object.tally.forget(&object.groups, group);
-        let from = suspect.and_then(|flow| self.mirrors.get(&flow)).map(|mirror| format!(" from {}", mirror.server));
-        let path = inhaul_store::printable(&object.groups.manifest().entries()[place.file].path);
-        self.warn(format!("a part of '{path}' came in wrong{}; fetching it again", from.unwrap_or_default()));
-        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
-        engine.command(Role::Receiver, refetch);
     }
 
     /// Tells how far things are, and how fast they have been going.
@@ -488,10 +522,13 @@ impl Application for Haul {
         let now = engine.now();
         for object in &mut self.objects {
             // The first mirror is the first authority.
-            object.authority = object.authority.or(object.mirrors.first().copied());
+            if object.authorities.is_empty() {
+                object.authorities.extend(object.mirrors.first().map(|&first| (0, first)));
+            }
         }
         self.ask_digests(engine);
         if now >= self.next_tick {
+            self.check_digests(engine, now)?;
             self.tick(engine, now);
         }
         if self.parting.is_none() && self.objects.iter().all(|object| object.done) {

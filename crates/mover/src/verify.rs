@@ -34,8 +34,8 @@ pub(crate) enum Task {
 pub(crate) enum Finding {
     /// A group is as it is at its source; so many bytes.
     Verified { object: usize, bytes: u64 },
-    /// A group differs from its source, for the first or second time.
-    Wrong { object: usize, group: u64 },
+    /// A group differs from what its source says of it, for the first or second time.
+    Wrong { object: usize, group: u64, expected: GroupDigest },
     /// A file is verified and has its name.
     FileDone { object: usize, file: usize, hash: digest::Hash },
     /// All files of the object have their names, and will keep them.
@@ -253,7 +253,7 @@ impl Worker {
                 times: *tries,
             });
         }
-        self.report(Finding::Wrong { object: index, group });
+        self.report(Finding::Wrong { object: index, group, expected });
         Ok(())
     }
 
@@ -373,7 +373,7 @@ mod tests {
         for _ in 0..2 {
             verifier.tell(Task::Whole { object: 0, group: 1 });
             let finding = next(&verifier);
-            assert!(matches!(finding, Finding::Wrong { object: 0, group: 1 }), "{finding:?}");
+            assert!(matches!(finding, Finding::Wrong { object: 0, group: 1, .. }), "{finding:?}");
         }
         verifier.tell(Task::Whole { object: 0, group: 1 });
         let finding = next(&verifier);

@@ -6,4 +6,5 @@ mod blocked;
 mod common;
 mod disks;
 mod errors;
+mod integrity;
 mod transfers;

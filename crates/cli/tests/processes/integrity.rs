@@ -1,0 +1,72 @@
+//! Mirrors with copies of the same size, some of them with wrong bytes.
+
+use crate::common::{Outcome, Server, noise, run, tree};
+
+const SIZE: usize = 20_000_000;
+/// A wrong copy has a wrong byte in each so many: whatever it brings is wrong.
+const WRONG_EVERY: usize = 1000;
+
+/// What comes of a haul from mirrors that have `variants` of a file: 0 is good, every other number is wrong in its own way.
+struct Trial {
+    outcome: Outcome,
+    mirrors: Vec<String>,
+    landed: Vec<(String, Vec<u8>)>,
+}
+
+fn haul(variants: &[u8]) -> Trial {
+    let to = tempfile::tempdir().unwrap();
+    let mut servers = Vec::new();
+    for &variant in variants {
+        let from = tempfile::tempdir().unwrap();
+        let mut bytes = noise(SIZE, 1);
+        bytes.iter_mut().step_by(WRONG_EVERY).for_each(|byte| *byte ^= variant);
+        std::fs::write(from.path().join("f"), bytes).unwrap();
+        servers.push((Server::offer(from.path()), from));
+    }
+    let mirrors: Vec<String> = servers.iter().map(|(server, _)| server.address.clone()).collect();
+    // Slow enough that all mirrors take part.
+    let source = format!("inhaul://{}/f", mirrors.join(","));
+    let outcome = run(&["get", &source, to.path().to_str().unwrap(), "--json", "--receive-rate", "200M"]);
+    Trial { outcome, mirrors, landed: tree(to.path()) }
+}
+
+impl Trial {
+    fn assert_healed(&self) {
+        assert_eq!(self.outcome.code, Some(0), "{}", self.outcome.stderr);
+        assert!(self.landed == [("f".to_owned(), noise(SIZE, 1))], "the wrong bytes have landed");
+    }
+
+    fn assert_refused(&self, words: &str) {
+        assert_eq!(self.outcome.code, Some(10), "{}", self.outcome.stderr);
+        assert!(self.outcome.stderr.contains("are not the same on all mirrors"), "{}", self.outcome.stderr);
+        assert!(self.outcome.stderr.contains(words), "{}", self.outcome.stderr);
+        assert_eq!(self.landed, []);
+    }
+}
+
+#[test]
+fn mirror_with_wrong_bytes_is_healed_from_the_others_and_named() {
+    for bad in [1, 2] {
+        let mut variants = [0; 3];
+        variants[bad] = 1;
+        let trial = haul(&variants);
+        trial.assert_healed();
+        let report = trial.outcome.json();
+        assert_eq!(report["sources"][bad]["status"], "different", "{report}");
+        let warning = format!("going on without {}: bytes ", trial.mirrors[bad]);
+        assert!(trial.outcome.stderr.contains(&warning), "{}", trial.outcome.stderr);
+    }
+}
+
+#[test]
+fn first_mirror_with_wrong_bytes_is_named_and_nothing_lands() {
+    let trial = haul(&[1, 0, 0]);
+    trial.assert_refused(&format!("it is {} that differs", trial.mirrors[0]));
+}
+
+#[test]
+fn mirrors_that_differ_without_a_majority_are_refused() {
+    for variants in [&[0, 1][..], &[0, 1, 2]] {
+        haul(variants).assert_refused("no majority tells which copy is right");
+    }
+}

@@ -1,0 +1,269 @@
+//! What to make of a group that came in wrong: on the way, or because a mirror's copy is another one.
+//!
+//! The digests of one mirror, the authority, are what data is checked against. When a group differs from them, every
+//! other mirror is asked for its digest of that group. If all say the same, the data went wrong on the way and is fetched
+//! again. A mirror that most others contradict is left out. When it is the authority itself, or when nobody has a
+//! majority, nothing that was verified against it can be relied on, and the transfer ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use inhaul_transport::{Command, FlowId, ObjectId, Role};
+
+use super::Haul;
+use crate::engine::Engine;
+use crate::error::MoveError;
+use crate::frame::{Frame, GroupDigest};
+use crate::report::SourceStatus;
+
+/// The digests that the mirrors have of one group.
+#[derive(Debug)]
+struct Dispute {
+    votes: BTreeMap<FlowId, GroupDigest>,
+    /// Who has not been heard yet.
+    waiting: BTreeSet<FlowId>,
+}
+
+/// What a dispute comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// All have the same bytes.
+    Agreed,
+    /// These have others than most.
+    Outvoted(Vec<FlowId>),
+    /// No digest has more votes than every other.
+    Undecided,
+}
+
+impl Dispute {
+    /// The verdict, once everybody has been heard.
+    fn verdict(&self) -> Option<Verdict> {
+        if !self.waiting.is_empty() {
+            return None;
+        }
+        let count = |digest: &GroupDigest| self.votes.values().filter(|&other| other == digest).count();
+        let best = self.votes.values().max_by_key(|digest| count(digest))?;
+        if self.votes.values().any(|digest| digest != best && count(digest) == count(best)) {
+            return Some(Verdict::Undecided);
+        }
+        let outvoted: Vec<FlowId> =
+            self.votes.iter().filter(|(_, vote)| *vote != best).map(|(&flow, _)| flow).collect();
+        Some(if outvoted.is_empty() { Verdict::Agreed } else { Verdict::Outvoted(outvoted) })
+    }
+}
+
+/// The disputes of a transfer, by object and group.
+#[derive(Debug, Default)]
+pub(super) struct Disputes {
+    open: BTreeMap<(usize, u64), Dispute>,
+    /// What each mirror is being asked about: one thing at a time, so that a server never has many questions waiting.
+    asked: BTreeMap<FlowId, (usize, u64)>,
+}
+
+impl Disputes {
+    /// Takes a mirror's answer; false if it was not asked about that group.
+    fn take_vote(&mut self, flow: FlowId, group: u64, digest: GroupDigest) -> bool {
+        let Some(key) = self.asked.get(&flow).copied().filter(|&(_, asked)| asked == group) else { return false };
+        self.asked.remove(&flow);
+        if let Some(dispute) = self.open.get_mut(&key)
+            && dispute.waiting.remove(&flow)
+        {
+            dispute.votes.insert(flow, digest);
+        }
+        true
+    }
+
+    /// A mirror is gone: nobody waits for it any more. What it has said still counts.
+    pub(super) fn forget(&mut self, flow: FlowId) {
+        self.asked.remove(&flow);
+        for dispute in self.open.values_mut() {
+            dispute.waiting.remove(&flow);
+        }
+    }
+
+    /// Whether a mirror owes an answer.
+    pub(super) fn is_asked(&self, flow: FlowId) -> bool {
+        self.asked.contains_key(&flow)
+    }
+
+    /// What mirrors that are not busy should be asked now.
+    fn questions(&mut self) -> Vec<(FlowId, u64)> {
+        let mut questions = Vec::new();
+        for (&key, dispute) in &self.open {
+            for &flow in &dispute.waiting {
+                if let std::collections::btree_map::Entry::Vacant(free) = self.asked.entry(flow) {
+                    free.insert(key);
+                    questions.push((flow, key.1));
+                }
+            }
+        }
+        questions
+    }
+
+    /// Takes out a dispute that has come to its end.
+    fn take_settled(&mut self) -> Option<(usize, u64, Verdict)> {
+        let (key, verdict) = self.open.iter().find_map(|(&key, dispute)| Some((key, dispute.verdict()?)))?;
+        self.open.remove(&key);
+        Some((key.0, key.1, verdict))
+    }
+}
+
+impl Haul {
+    /// A group differs from what the authority said of it: what do the others say?
+    pub(super) fn dispute(
+        &mut self,
+        engine: &mut Engine,
+        index: usize,
+        group: u64,
+        expected: GroupDigest,
+    ) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        let Some(author) = object.author_of_digest(group) else { return Ok(()) };
+        let is_running = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
+        let waiting = object.mirrors.iter().copied().filter(|flow| *flow != author && is_running(flow)).collect();
+        let dispute = Dispute { votes: BTreeMap::from([(author, expected)]), waiting };
+        self.disputes.open.insert((index, group), dispute);
+        self.settle_disputes(engine)
+    }
+
+    /// An answer to a question of ours, if it is one.
+    pub(super) fn take_vote(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        group: u64,
+        values: &[GroupDigest],
+    ) -> Result<bool, MoveError> {
+        let [digest] = values else { return Ok(false) };
+        let taken = self.disputes.take_vote(flow, group, *digest);
+        self.settle_disputes(engine)?;
+        Ok(taken)
+    }
+
+    /// Asks what is to be asked, and acts on what is decided.
+    pub(super) fn settle_disputes(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        while let Some((index, group, verdict)) = self.disputes.take_settled() {
+            match verdict {
+                Verdict::Agreed => {}
+                Verdict::Undecided => {
+                    let detail = "and no majority tells which copy is right: find out, and fetch from that one alone";
+                    return Err(self.copies_differ(index, group, detail.to_owned()));
+                }
+                Verdict::Outvoted(flows) => {
+                    for flow in flows {
+                        self.leave_out(engine, index, group, flow)?;
+                    }
+                }
+            }
+            self.refetch(engine, index, group);
+        }
+        for (flow, group) in self.disputes.questions() {
+            engine.send(flow, &Frame::DigestsFrom { first_group: group, count: 1 });
+        }
+        Ok(())
+    }
+
+    /// Goes on without a mirror that has other data than most.
+    fn leave_out(&mut self, engine: &mut Engine, index: usize, group: u64, flow: FlowId) -> Result<(), MoveError> {
+        let Some(server) = self.mirrors.get(&flow).map(|mirror| mirror.server.clone()) else { return Ok(()) };
+        if self.objects[index].author_of_digest(group) == Some(flow) {
+            let detail = format!("and it is {server} that differs from the others: fetch again without it");
+            return Err(self.copies_differ(index, group, detail));
+        }
+        if self.part_with(engine, flow, SourceStatus::Different) {
+            let (path, start, end) = self.bytes_of(index, group);
+            self.warn(format!(
+                "going on without {server}: bytes {start} to {end} of its '{path}' are not what the other mirrors have"
+            ));
+        }
+        Ok(())
+    }
+
+    fn copies_differ(&self, index: usize, group: u64, detail: String) -> MoveError {
+        let (path, start, end) = self.bytes_of(index, group);
+        MoveError::CopiesDiffer { path, start, end, detail }
+    }
+
+    /// A group for people: its file, its first byte there and the one past its last.
+    fn bytes_of(&self, index: usize, group: u64) -> (String, u64, u64) {
+        let manifest = self.objects[index].groups.manifest();
+        let Some(place) = self.objects[index].groups.place(group) else { return Default::default() };
+        let start = manifest.file_range(place.file).map_or(0, |range| range.start);
+        let path = inhaul_store::printable(&manifest.entries()[place.file].path);
+        (path, place.range.start - start, place.range.end - start)
+    }
+
+    /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
+    fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
+        let object = &mut self.objects[index];
+        let Some(place) = object.groups.place(group) else { return };
+        let suspect = object.tally.deliverer(group);
+        object.tally.forget(&object.groups, group);
+        let from = suspect.and_then(|flow| self.mirrors.get(&flow)).map(|mirror| format!(" from {}", mirror.server));
+        let (path, start, end) = self.bytes_of(index, group);
+        let from = from.unwrap_or_default();
+        self.warn(format!("bytes {start} to {end} of '{path}' came in wrong{from}; fetching them again"));
+        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
+        engine.command(Role::Receiver, refetch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: FlowId = FlowId(1);
+    const B: FlowId = FlowId(2);
+    const C: FlowId = FlowId(3);
+
+    /// A dispute about group 7 of object 0, opened by what A says; B and C are asked.
+    fn opened() -> Disputes {
+        let dispute = Dispute { votes: BTreeMap::from([(A, [1; 32])]), waiting: BTreeSet::from([B, C]) };
+        let mut disputes = Disputes::default();
+        disputes.open.insert((0, 7), dispute);
+        assert_eq!(disputes.questions(), [(B, 7), (C, 7)]);
+        disputes
+    }
+
+    fn verdict_of(b: u8, c: u8) -> Verdict {
+        let mut disputes = opened();
+        assert!(disputes.take_vote(B, 7, [b; 32]));
+        assert_eq!(disputes.take_settled(), None);
+        assert!(disputes.take_vote(C, 7, [c; 32]));
+        let (object, group, verdict) = disputes.take_settled().unwrap();
+        assert_eq!((object, group, disputes.open.len()), (0, 7, 0));
+        verdict
+    }
+
+    #[test]
+    fn verdict_goes_with_the_most_votes() {
+        assert_eq!(verdict_of(1, 1), Verdict::Agreed);
+        assert_eq!(verdict_of(1, 2), Verdict::Outvoted(vec![C]));
+        assert_eq!(verdict_of(2, 2), Verdict::Outvoted(vec![A]));
+        assert_eq!(verdict_of(2, 3), Verdict::Undecided);
+    }
+
+    #[test]
+    fn verdict_does_not_wait_for_who_is_gone() {
+        let mut disputes = opened();
+        disputes.forget(B);
+        assert_eq!(disputes.take_settled(), None);
+        disputes.take_vote(C, 7, [2; 32]);
+        assert_eq!(disputes.take_settled(), Some((0, 7, Verdict::Undecided)));
+        let mut disputes = opened();
+        disputes.forget(B);
+        disputes.forget(C);
+        assert_eq!(disputes.take_settled(), Some((0, 7, Verdict::Agreed)));
+    }
+
+    #[test]
+    fn questions_come_one_at_a_time_to_each_mirror() {
+        let mut disputes = opened();
+        let waiting = BTreeSet::from([B]);
+        disputes.open.insert((0, 9), Dispute { votes: BTreeMap::new(), waiting });
+        assert_eq!(disputes.questions(), []);
+        assert!(!disputes.take_vote(B, 9, [1; 32]), "that was not asked yet");
+        assert!(disputes.take_vote(B, 7, [1; 32]));
+        assert_eq!(disputes.questions(), [(B, 9)]);
+        assert!(!disputes.take_vote(A, 7, [1; 32]), "nobody asked A");
+    }
+}
