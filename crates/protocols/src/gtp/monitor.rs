@@ -7,7 +7,7 @@ use inhaul_transport::kit::{RttEstimator, WindowedMin};
 /// The least one-way delay is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 /// In normal operation a burst of fewer packets says too little of the path.
-pub const TRAIN_PACKETS_MIN: u64 = 8;
+pub const TRAIN_PACKETS_MIN: u64 = 6;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
 /// How many bursts the capacity of the path is the median of.
@@ -115,6 +115,7 @@ fn least(known: Option<i64>, new: i64) -> Option<i64> {
 pub struct SingleFlowMonitor {
     epoch: u16,
     interval: Tally,
+    judged: Time,
     this_rtt: RttTally,
     last_rtt: RttTally,
     rtt_since: (Time, u64),
@@ -141,6 +142,7 @@ impl SingleFlowMonitor {
         Self {
             epoch: 0,
             interval: Tally::default(),
+            judged: now,
             this_rtt: RttTally::default(),
             last_rtt: RttTally::default(),
             rtt_since: (now, 0),
@@ -227,6 +229,13 @@ impl SingleFlowMonitor {
         (rtt / REORDER_RTT_PART).max(self.reordering).min(rtt).max(REORDER_MIN)
     }
 
+    /// A queue of this length, seen since the last interval, is none: it becomes part of the base.
+    pub fn take_delay_as_base(&mut self, queue: Span) {
+        let base = self.base_delay.get().unwrap_or(0);
+        self.base_delay = WindowedMin::new(BASE_DELAY_WINDOW);
+        self.base_delay.sample(self.judged, base.saturating_add(i64::try_from(queue.as_nanos()).unwrap_or(i64::MAX)));
+    }
+
     /// Loss ratio, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<f64> {
         let (since, bytes) = self.rtt_since;
@@ -262,6 +271,7 @@ impl SingleFlowMonitor {
         // Silence at the end counts, beyond the gap that pacing leaves between bursts.
         let silence = now.since(tally.last_at).saturating_sub(span / 4 + Span::from_millis(1));
         self.interval = Tally::default();
+        self.judged = now;
         Some(Interval {
             received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
             loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
@@ -405,6 +415,20 @@ mod tests {
     }
 
     #[test]
+    fn take_delay_as_base_forgives_a_delay_that_came_to_stay() {
+        let mut m = monitor();
+        feed(&mut m, 50_000, 100, 120, 10_000, 0);
+        feed(&mut m, 100_000, 1_000, 120, 14_000, 0);
+        let interval = m.take_interval(at(220_000)).unwrap();
+        assert_eq!(interval.queue, Span::ZERO); // the first packets met no queue
+        feed(&mut m, 220_000, 1_000, 120, 14_000, 0);
+        assert_eq!(m.take_interval(at(340_000)).unwrap().queue, Span::from_millis(4));
+        m.take_delay_as_base(Span::from_millis(4));
+        feed(&mut m, 340_000, 1_000, 120, 14_500, 0);
+        assert_eq!(m.take_interval(at(460_000)).unwrap().queue, Span::from_micros(500));
+    }
+
+    #[test]
     fn take_interval_counts_silence_at_the_end() {
         let mut m = monitor();
         feed(&mut m, 20_000, 1_001, 100, 10_000, 0);
@@ -427,7 +451,7 @@ mod tests {
     #[test]
     fn dispersion_ignores_short_bursts_and_those_handed_over_at_once() {
         let mut m = monitor();
-        feed(&mut m, 0, 7, 12, 0, 0);
+        feed(&mut m, 0, 5, 12, 0, 0);
         m.end_train();
         for _ in 0..44 {
             m.on_data(at(90), run(5, 0), 0);

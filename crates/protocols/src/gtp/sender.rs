@@ -167,7 +167,7 @@ impl GtpSender {
                 };
                 self.events.push_back(Event::Control { flow: id, message: accept.emit() });
             }
-            Control::Request { id: request, block, ranges } => flow.on_request(request, block, ranges)?,
+            Control::Request { id: request, block, ranges } => flow.on_request(now, request, block, ranges)?,
             Control::Rate { epoch, rate, burst } => {
                 if epoch != flow.epoch {
                     // What was saved up at the old rate is not for the new one.
@@ -260,7 +260,7 @@ impl SendFlow {
         self.pacer.set(now, share, bucket);
     }
 
-    fn on_request(&mut self, id: u32, block: u16, ranges: Vec<ByteRange>) -> Result<(), FlowError> {
+    fn on_request(&mut self, now: Time, id: u32, block: u16, ranges: Vec<ByteRange>) -> Result<(), FlowError> {
         if id != self.last_request.wrapping_add(1) {
             return Err(FlowError::Protocol("requests are not numbered in order"));
         }
@@ -272,6 +272,9 @@ impl SendFlow {
         }
         if self.queued_ranges + ranges.len() > QUEUED_RANGES_MAX {
             return Err(FlowError::Protocol("too many ranges were requested at once"));
+        }
+        if self.queue.is_empty() {
+            self.pacer.rest(now);
         }
         self.last_request = id;
         self.queued_ranges += ranges.len();

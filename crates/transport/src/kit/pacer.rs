@@ -89,6 +89,12 @@ impl Pacer {
         }
     }
 
+    /// Nothing was to be sent until `now`: what was not used was not missed, and no more than a burst of it is kept.
+    pub fn rest(&mut self, now: Time) {
+        self.average.fill(now);
+        self.average.credit = self.average.credit.min(i128::from(self.burst.bound_bytes) * UNITS_PER_BYTE);
+    }
+
     /// The rate in force.
     pub fn rate(&self) -> Bitrate {
         self.average.rate
@@ -191,6 +197,15 @@ mod tests {
         assert_eq!(pacer.allowance(woken), 15_000);
         pacer.spend(15_000);
         assert_eq!(pacer.due(15_000), woken + Span::from_micros(96));
+    }
+
+    #[test]
+    fn rest_keeps_a_burst_and_no_more() {
+        let mut pacer = Pacer::new(Time::ZERO, Bitrate::from_gbps(1), 15_000, KEPT);
+        let later = Time::ZERO + Span::from_millis(7);
+        pacer.rest(later);
+        pacer.spend(pacer.clone().allowance(later));
+        assert_eq!(pacer.due(15_000), later + Span::from_micros(120));
     }
 
     #[test]

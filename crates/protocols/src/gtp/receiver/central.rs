@@ -26,6 +26,10 @@ const TARGET_CHANGE: f64 = 0.001;
 const LOSS_THRESHOLD: f64 = 0.005;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
+/// A queue still stands when this part of it is left, ...
+const STANDING_PART: f64 = 0.75;
+/// ... though the search's margin drains this much of each second.
+const DRAIN_RATE: f64 = 0.015;
 /// A flow with this part of what counts as congestion bears witness to the congestion of others.
 const HINT: f64 = 0.5;
 /// Congestion that at least so much of the traffic sees is the receiver's own.
@@ -99,6 +103,40 @@ fn fresh_pressure(flow: &Flow) -> f64 {
     queue.max(flow.ambient.excess(loss) / LOSS_THRESHOLD)
 }
 
+/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the rate were
+/// to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules the receiver
+/// late, a rival's queue), and no reason to slow down.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StandingQueue {
+    first: Span,
+    should_have_drained: Span,
+    judged: Time,
+}
+
+impl StandingQueue {
+    /// An interval ended with this queue, above `threshold` or not; whether everything `sent` came through. True when the
+    /// queue is not of our making.
+    fn is_foreign(&mut self, now: Time, queue: Span, threshold: Span, all_came: bool) -> bool {
+        let passed = now.since(std::mem::replace(&mut self.judged, now));
+        if queue <= threshold || queue < self.first.mul_f64(STANDING_PART) || self.first == Span::ZERO {
+            *self = Self {
+                first: if queue > threshold { queue } else { Span::ZERO },
+                should_have_drained: Span::ZERO,
+                judged: now,
+            };
+            return false;
+        }
+        if all_came {
+            self.should_have_drained = self.should_have_drained + passed.mul_f64(DRAIN_RATE);
+        }
+        let foreign = self.should_have_drained > self.first / 2;
+        if foreign {
+            *self = Self { judged: now, ..Self::default() };
+        }
+        foreign
+    }
+}
+
 /// What an interval says of one flow.
 #[derive(Clone, Copy, Debug)]
 struct Judgement {
@@ -110,8 +148,13 @@ struct Judgement {
 }
 
 impl Judgement {
-    fn of(flow: &mut Flow, interval: Interval, alarmed: bool) -> Self {
+    fn of(now: Time, flow: &mut Flow, mut interval: Interval, alarmed: bool) -> Self {
         let threshold = queue_threshold(flow);
+        let all_came = interval.total() >= flow.controller.target().mul_f64(BINDS) && interval.loss == 0.0;
+        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
+            flow.monitor.take_delay_as_base(interval.queue);
+            interval.queue = Span::ZERO;
+        }
         let queue = interval.queue.as_secs_f64() / threshold.as_secs_f64();
         if interval.queue_mean < threshold {
             flow.ambient.learn(interval.loss, interval.total());
@@ -190,7 +233,7 @@ impl Central {
         let train = TRAIN_BLOCKS * (u64::from(flow.block) + flow.overhead());
         let slow = self.capacity().map_or(bound, |c| c.min(bound)).bytes_in(TRAIN_SPAN_MAX) < train;
         if self.control == Control::Discover && !slow {
-            flow.phase = Phase::Train { blocks: TRAIN_BLOCKS, round: 0 };
+            flow.phase = Phase::Train { blocks: TRAIN_BLOCKS, after: flow.requests.last_id() };
             flow.monitor.watch_bursts(2);
             return Some(flow.tell_rate(RATE_MAX, true));
         }
@@ -212,7 +255,7 @@ impl Central {
         flows: &mut BTreeMap<FlowId, Flow>,
     ) -> Option<wire::Control> {
         let flow = flows.get_mut(&id)?;
-        let Phase::Train { blocks, round } = flow.phase else { return None };
+        let Phase::Train { blocks, .. } = flow.phase else { return None };
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
         let packet = u64::from(flow.block) + flow.overhead();
@@ -220,7 +263,7 @@ impl Central {
         let longest = (bound / packet).max(TRAIN_BLOCKS);
         let lost = flow.monitor.take_rtt_loss(now).unwrap_or(0.0);
         if seen.is_none() && blocks < longest && lost <= TRAIN_LOSS_MAX {
-            flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), round: round + 1 };
+            flow.phase = Phase::Train { blocks: (blocks * 4).min(longest), after: flow.requests.last_id() };
             return Some(flow.tell_rate(RATE_MAX, true));
         }
         let guess = match seen {
@@ -310,6 +353,7 @@ impl Central {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
+        self.due = None;
         match self.control {
             Control::Paper => {
                 Self::estimate_by_paper(now, flows);
@@ -346,7 +390,7 @@ impl Central {
         let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
         for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.phase == Phase::Steady) {
             if let Some(interval) = flow.monitor.take_interval(now) {
-                seen.push((id, Judgement::of(flow, interval, alarmed)));
+                seen.push((id, Judgement::of(now, flow, interval, alarmed)));
             }
         }
         let sum =
@@ -437,7 +481,7 @@ impl Central {
         // An interval that has begun goes on: a storm of joins must not keep it from ending.
         if running.is_empty() {
             self.due = None;
-        } else if self.due.is_none_or(|due| due <= now) {
+        } else if self.due.is_none() {
             self.due = Some(now + (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN));
         }
         let estimates: Vec<Bitrate> = running.iter().map(|id| flows[id].estimate.min(RATE_MAX)).collect();

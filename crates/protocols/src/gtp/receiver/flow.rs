@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
-use super::central::{AmbientLoss, USED_INTERVALS};
+use super::central::{AmbientLoss, StandingQueue, USED_INTERVALS};
 use super::object::Object;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN};
@@ -68,12 +68,12 @@ pub(super) enum Phase {
         /// The gap before the next probes.
         gap: Span,
     },
-    /// The path is measured by a burst of so many packets, the `round`-th.
+    /// The path is measured by a burst of so many packets.
     Train {
         /// Blocks in the burst.
         blocks: u64,
-        /// Counts from 0.
-        round: u32,
+        /// The last request before the one that asks for the burst.
+        after: u32,
     },
     /// Half of what the burst suggested is tried until then.
     Ramp {
@@ -117,6 +117,7 @@ pub(super) struct Flow {
     pub(super) told_rate: Bitrate,
     pub(super) avoid: RangeSet,
     pub(super) ambient: AmbientLoss,
+    pub(super) standing: StandingQueue,
     /// The timer that the endpoint has noted for this flow.
     pub(super) noted: Option<(Time, Reason)>,
     pub(super) stalled: bool,
@@ -159,6 +160,7 @@ impl Flow {
             told_rate: Bitrate::ZERO,
             avoid: RangeSet::new(),
             ambient: AmbientLoss::default(),
+            standing: StandingQueue::default(),
             noted: None,
             stalled: false,
             mtu_confirmed: 0,
@@ -179,6 +181,11 @@ impl Flow {
     /// Whether the scheduler gives this flow a rate.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Ramp { .. } | Phase::Steady)
+    }
+
+    /// Whether the flow has been under the scheduler's control: its estimate means something.
+    pub(super) fn is_measured(&self) -> bool {
+        self.path.estimate().is_some() || (self.estimate > Bitrate::ZERO && self.first_burst == Bitrate::MAX)
     }
 
     /// Whether the path is open.
@@ -300,7 +307,7 @@ impl Flow {
             Phase::SettingUp => None, // the control stream's own time-outs watch over that
             Phase::Opening { since, .. } => Some((since, since + OPENING_MAX)),
             // Echoes alone are no use: data has to come.
-            _ if self.stalled => {
+            _ if self.stalled && self.phase != Phase::Idle => {
                 let mute = (self.last_arrival, self.last_arrival + MUTE_MAX.max(self.rtt() * 8));
                 Some(if mute.1 < heard.1 { mute } else { heard })
             }
@@ -356,7 +363,7 @@ impl Flow {
         }
         let (limit, step) = self.outstanding_limit(socket_buffer);
         let pending = self.requests.pending_bytes();
-        let asked = matches!(self.phase, Phase::Train { .. }) && self.requests.last_id() > self.trains_asked();
+        let asked = self.train_is_asked_for();
         if pending + step > limit || asked {
             return None;
         }
@@ -366,21 +373,22 @@ impl Flow {
         }
         if pending == 0 {
             self.last_data = now;
+            if !self.stalled {
+                self.last_arrival = now;
+            }
         }
         let id = self.requests.request(self.block, &ranges);
         Some(Control::Request { id, block: self.block, ranges })
     }
 
-    /// Whether the burst that measures the path has come, as far as it ever will.
-    pub(super) fn train_has_arrived(&self) -> bool {
-        matches!(self.phase, Phase::Train { .. })
-            && self.requests.last_id() > self.trains_asked()
-            && self.requests.pending_bytes() == 0
+    /// Whether the flow is measuring its path and has asked for the burst: one request for each.
+    fn train_is_asked_for(&self) -> bool {
+        matches!(self.phase, Phase::Train { after, .. } if self.requests.last_id() > after)
     }
 
-    /// In the Train phase exactly one request is made for each round.
-    fn trains_asked(&self) -> u32 {
-        if let Phase::Train { round, .. } = self.phase { round } else { 0 }
+    /// Whether the burst that measures the path has come, as far as it ever will.
+    pub(super) fn train_has_arrived(&self) -> bool {
+        self.train_is_asked_for() && self.requests.pending_bytes() == 0
     }
 
     /// Blocks of the flow came in.

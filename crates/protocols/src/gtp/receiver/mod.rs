@@ -406,10 +406,13 @@ impl GtpReceiver {
             self.touched.insert(id);
             let alone = self.objects.get(&object_id).is_some_and(|o| o.flows.len() == 1);
             let Some(flow) = self.flows.get_mut(&id) else { continue };
+            // Only the last that was wrong is left out, so that there is always one to ask.
             if Some(id) == suspect && !alone {
                 flow.avoid.insert(range);
+            } else {
+                flow.avoid.remove(range);
             }
-            if flow.phase == Phase::Idle && flow.estimate > Bitrate::ZERO {
+            if flow.phase == Phase::Idle && flow.is_measured() {
                 flow.phase = Phase::Steady;
             } else if flow.phase == Phase::Idle {
                 self.begin(now, id); // it was never measured
