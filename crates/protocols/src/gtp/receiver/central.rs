@@ -9,6 +9,7 @@ use inhaul_transport::kit::max_min;
 
 use super::Control;
 use super::flow::{Flow, Phase, RATE_MAX};
+use super::judgement::{Judgement, fresh_pressure};
 use crate::gtp::wire;
 use crate::gtp::{CapacitySearch, Interval, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 
@@ -19,17 +20,9 @@ const INTERVAL_MIN: Span = Span::from_millis(20);
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
 const ACHIEVED: f64 = 0.95;
 /// A target binds when it is this close to the bound.
-const BINDS: f64 = 0.99;
+pub(super) const BINDS: f64 = 0.99;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
-/// gtp-2004 4.2: loss ratio above which the estimate falls.
-const LOSS_THRESHOLD: f64 = 0.005;
-/// A queue that stands through an interval and is longer than this means that the capacity is used up.
-const QUEUE_THRESHOLD: Span = Span::from_millis(1);
-/// A queue still stands when this part of it is left, ...
-const STANDING_PART: f64 = 0.75;
-/// ... though the search's margin drains this much of each second.
-const DRAIN_RATE: f64 = 0.015;
 /// A flow with this part of what counts as congestion bears witness to the congestion of others.
 const HINT: f64 = 0.5;
 /// Congestion that at least so much of the traffic sees is the receiver's own.
@@ -61,118 +54,6 @@ const LIMITED_STEP: f64 = 1.02;
 const LIMITED_ROOM: f64 = 1.25;
 /// Its rate is the highest of so many intervals.
 pub(super) const USED_INTERVALS: usize = 4;
-/// The ambient loss ratio is forgiven with this much on top.
-const AMBIENT_SLACK: f64 = 1.3;
-
-/// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AmbientLoss {
-    ratio: f64,
-    last: Option<(f64, Bitrate)>,
-}
-
-impl AmbientLoss {
-    /// The part of a loss ratio that the rate is to blame for.
-    pub(super) fn excess(&self, loss: f64) -> f64 {
-        (loss - AMBIENT_SLACK * self.ratio).max(0.0)
-    }
-
-    /// An interval with a loss ratio and no queue, at a total rate.
-    fn learn(&mut self, loss: f64, rate: Bitrate) {
-        if loss < self.ratio {
-            self.ratio = loss;
-        } else if let Some((before, at)) = self.last
-            && rate < at.mul_f64(BINDS)
-            && loss > before / 2.0
-        {
-            self.ratio += (loss - self.ratio) / 2.0;
-        }
-        self.last = (loss >= LOSS_THRESHOLD).then_some((loss, rate));
-    }
-}
-
-/// A queue this long is none: two packets of a slow flow are not.
-fn queue_threshold(flow: &Flow) -> Span {
-    QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)))
-}
-
-/// Signs of congestion over the last RTT, as a part of what counts as congestion.
-fn fresh_pressure(flow: &Flow) -> f64 {
-    let (queue, loss) = flow.monitor.recent_signs();
-    let queue = queue.as_secs_f64() / queue_threshold(flow).as_secs_f64();
-    queue.max(flow.ambient.excess(loss) / LOSS_THRESHOLD)
-}
-
-/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the rate were
-/// to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules the receiver
-/// late, a rival's queue), and no reason to slow down.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StandingQueue {
-    first: Span,
-    should_have_drained: Span,
-    judged: Time,
-}
-
-impl StandingQueue {
-    /// An interval ended with this queue, above `threshold` or not; whether everything `sent` came through. True when the
-    /// queue is not of our making.
-    fn is_foreign(&mut self, now: Time, queue: Span, threshold: Span, all_came: bool) -> bool {
-        let passed = now.since(std::mem::replace(&mut self.judged, now));
-        if queue <= threshold || queue < self.first.mul_f64(STANDING_PART) || self.first == Span::ZERO {
-            *self = Self {
-                first: if queue > threshold { queue } else { Span::ZERO },
-                should_have_drained: Span::ZERO,
-                judged: now,
-            };
-            return false;
-        }
-        if all_came {
-            self.should_have_drained = self.should_have_drained + passed.mul_f64(DRAIN_RATE);
-        }
-        let foreign = self.should_have_drained > self.first / 2;
-        if foreign {
-            *self = Self { judged: now, ..Self::default() };
-        }
-        foreign
-    }
-}
-
-/// What an interval says of one flow.
-#[derive(Clone, Copy, Debug)]
-struct Judgement {
-    interval: Interval,
-    /// Standing queue and loss, each as a part of what counts as congestion; the larger of the two.
-    pressure: f64,
-    /// What the narrowest place let through, counted as a sending rate.
-    capacity: Bitrate,
-}
-
-impl Judgement {
-    fn of(now: Time, flow: &mut Flow, mut interval: Interval, alarmed: bool) -> Self {
-        let threshold = queue_threshold(flow);
-        let all_came = interval.total() >= flow.controller.target().mul_f64(BINDS) && interval.loss == 0.0;
-        if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
-            flow.monitor.take_delay_as_base(interval.queue);
-            interval.queue = Span::ZERO;
-        }
-        let queue = interval.queue.as_secs_f64() / threshold.as_secs_f64();
-        if interval.queue_mean < threshold {
-            flow.ambient.learn(interval.loss, interval.total());
-        }
-        let loss = flow.ambient.excess(interval.loss);
-        let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
-        let delivered = delivered.mul_f64(1.0 / (1.0 - flow.ambient.ratio.min(0.9)));
-        // Without a queue that stood throughout, the controller's own cuts may have left capacity unused.
-        let unused = flow.controller.target().mul_f64(1.0 - loss);
-        let full = (queue >= 1.0 || alarmed) && !interval.dry;
-        let capacity = if full { delivered } else { delivered.max(unused) };
-        Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity }
-    }
-
-    fn is_congested(&self) -> bool {
-        self.pressure >= 1.0
-    }
-}
 
 /// The central control of a receiver.
 #[derive(Debug)]

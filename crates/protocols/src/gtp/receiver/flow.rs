@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
-use super::central::{AmbientLoss, StandingQueue, USED_INTERVALS};
+use super::central::USED_INTERVALS;
+use super::judgement::{AmbientLoss, StandingQueue};
 use super::object::Object;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN};

@@ -2,6 +2,7 @@
 
 mod central;
 mod flow;
+mod judgement;
 mod object;
 mod requests;
 
