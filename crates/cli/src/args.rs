@@ -21,43 +21,69 @@ pub(crate) enum Command {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
     /// Fetch files or directories, verified, from one or many servers
-    #[command(after_help = GET_EXAMPLES)]
+    #[command(after_help = GET_EXAMPLES, override_usage = GET_USAGE)]
     Get(Get),
     /// Measure memory to memory, in the manner of iperf3
-    #[command(after_help = BENCH_EXAMPLES)]
+    #[command(after_help = BENCH_EXAMPLES, override_usage = BENCH_USAGE)]
     Bench(Bench),
     /// List the transport protocols and their parameters
     Protocols(Protocols),
 }
 
 const SERVE_EXAMPLES: &str = "\
-Examples:
-  inhaul serve /data                                offer /data on every address, port 4321
-  inhaul serve /data /scratch --send-rate 5G        two directories, at most 5 Gbit/s for all receivers together
-  inhaul serve /data --listen 127.0.0.1:0           a free port of this host, printed when ready
+RATE is in bits per second, like 850M, 2.5G or 100k.
 
-Both TCP and UDP of the port must be open in a firewall. Transfers are not encrypted yet.";
+Examples:
+  Offer /data on every address of this host, port 4321:
+    inhaul serve /data
+  Two directories, at most 5 Gbit/s for all receivers together:
+    inhaul serve /data /scratch --send-rate 5G
+  A free port of this host alone; the address is printed when it is ready:
+    inhaul serve /data --listen 127.0.0.1:0
+
+A firewall must let the port through for TCP and for UDP.
+Transfers are not encrypted yet: whoever reaches the port can read what is offered.";
+
+const GET_USAGE: &str = "inhaul get [OPTIONS] <SOURCE>... <DEST>";
 
 const GET_EXAMPLES: &str = "\
-Examples:
-  inhaul get inhaul://dtn1/run7/events.h5 .                   one file, into this directory
-  inhaul get inhaul://dtn1,dtn2,dtn3/run7 /scratch            one data set on three mirrors, all used at once
-  inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch         two data sets at once, each sender with its fair share
-  inhaul get inhaul://dtn1/run7 . --receive-rate 850M         leave the rest of the link to others
+A SOURCE is inhaul://HOST[:PORT]/PATH, a file or a directory that a server offers;
+with more hosts after commas it is one data set on several mirrors. In PATH, write
+% as %25. RATE is in bits per second, like 850M, 2.5G or 100k.
 
-A file appears under its name once each of its bytes is verified. Transfers are not encrypted yet.";
+Examples:
+  One file, into this directory:
+    inhaul get inhaul://dtn1/run7/events.h5 .
+  One data set on three mirrors, all used at once:
+    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch
+  Two data sets at once, each sender with its fair share:
+    inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch
+  Leave the rest of a 1 Gbit/s link to others:
+    inhaul get inhaul://dtn1/run7 . --receive-rate 850M
+
+A file appears under its name once each of its bytes is verified.
+Transfers are not encrypted yet.";
+
+const BENCH_USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
 
 const BENCH_EXAMPLES: &str = "\
+RATE is in bits per second, like 850M, 2.5G or 100k.
+
 Examples:
-  inhaul bench --server                             on one host
-  inhaul bench dtn1 -t 10                           on the other: the server sends, this host receives
-  inhaul bench dtn1 dtn2 dtn3 -n 30G -J             three senders into this host, as JSON
-  inhaul bench dtn1 -R                              this host sends, the server receives and drives";
+  On one host, wait for clients:
+    inhaul bench --server
+  On another, receive from it for ten seconds:
+    inhaul bench dtn1 -t 10
+  The other way: this host sends, the server receives and drives:
+    inhaul bench dtn1 -R
+  Three senders into this host, 30 GB in all, as JSON:
+    inhaul bench dtn1 dtn2 dtn3 -n 30G -J";
 
 /// What every command that moves data takes.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
-    /// Largest IP packet to use, in bytes [default: what the interface carries, at most 9000]
+    /// Largest IP packet (MTU), in bytes [default: what the interface carries, at most 9000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
     /// Do without segmentation and receive offload
@@ -76,7 +102,7 @@ pub(crate) struct Serve {
     /// Address and port to listen on, TCP and UDP alike; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
     pub(crate) listen: SocketAddr,
-    /// Most that leaves for all receivers together, headers included (R_send), in bits per second, like 5G [default: no limit]
+    /// Most that leaves for all receivers together, headers included (R_send) [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) send_rate: Option<Bitrate>,
     #[command(flatten)]
@@ -87,13 +113,13 @@ pub(crate) struct Serve {
 pub(crate) struct Get {
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
     #[arg(
-        help = "Sources, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH, then the destination: a file or a directory"
+        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
     )]
     pub(crate) places: Vec<String>,
-    /// Most that this host takes in, headers included (C_r), in bits per second, like 850M [default: found out]
+    /// Most that this host takes in, headers included (C_r) [default: found out]
     #[arg(long, value_name = "RATE")]
     pub(crate) receive_rate: Option<Bitrate>,
-    /// Most that each sender may send, headers included (R_app), in bits per second [default: no limit]
+    /// Most that each sender may send, headers included (R_app) [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Bitrate>,
     /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
@@ -102,16 +128,16 @@ pub(crate) struct Get {
     /// Transport protocol: see 'inhaul protocols'
     #[arg(long, value_name = "NAME", default_value = "gtp")]
     pub(crate) transport: String,
-    /// Replace files that exist
+    /// Replace files that exist, and partial ones that another transfer has left
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
-    /// Print a JSON object a second, and the final one (docs/json.md)
+    /// Print one JSON object each second and one at the end (docs/json.md)
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// No progress and no summary
+    /// No progress, warnings or summary; errors are still printed
     #[arg(long, short)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -138,7 +164,7 @@ pub(crate) struct Bench {
     /// Flows to each server
     #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) parallel: u16,
-    /// Most for each flow, headers included, in bits per second, like 2.5G [default: no limit]
+    /// Most for each flow, headers included (R_app) [default: no limit]
     #[arg(short = 'b', long, value_name = "RATE")]
     pub(crate) bitrate: Option<Bitrate>,
     /// Send to the servers, rather than receive from them
@@ -153,7 +179,7 @@ pub(crate) struct Bench {
     /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
     #[arg(long, value_enum, default_value_t)]
     pub(crate) control: Control,
-    /// Most that the receiver takes in, headers included (C_r), in bits per second [default: found out]
+    /// Most that the receiver takes in, headers included (C_r) [default: found out]
     #[arg(long, value_name = "RATE")]
     pub(crate) receive_rate: Option<Bitrate>,
     #[command(flatten)]
@@ -170,10 +196,10 @@ pub(crate) struct Protocols {
 /// How rates are controlled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Control {
-    /// Capacities are found out
+    // Capacities are found out.
     #[default]
     Default,
-    /// gtp-2004 to the letter: capacities are given
+    // gtp-2004 to the letter: capacities are given.
     Paper,
 }
 

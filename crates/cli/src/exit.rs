@@ -5,12 +5,16 @@ use inhaul_mover::ErrorKind;
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
 
-/// The table of docs/exit-codes.md, for `--help`.
+/// How to begin, and the table of docs/exit-codes.md, for `--help`.
 pub(crate) const HELP: &str = "\
+A first transfer, from host dtn1 to this one:
+  dtn1$ inhaul serve /data
+      $ inhaul get inhaul://dtn1/file .
+
 Exit codes:
   0 complete             4 host unknown        8 no space left
   1 internal error       5 unreachable         9 destination not writable, or exists
-  2 usage                6 timed out          10 data wrong at its source
+  2 usage                6 timed out          10 data wrong, or mirrors differ
   3 path not found       7 refused            11 UDP blocked
                                              130 interrupted";
 
