@@ -20,9 +20,11 @@ use inhaul_udp::{
 };
 
 const USAGE: &str = "usage: raw recv --listen ADDRESS:PORT --mtu BYTES --memory hot|cold [--no-offload]
-       raw send ADDRESS:PORT --seconds N|--bytes N --mtu BYTES --memory hot|cold [--no-offload]";
+       raw send ADDRESS:PORT --seconds N|--bytes N --mtu BYTES --memory hot|cold [--no-offload] [--gather]";
 
 const COLD_BYTES: usize = 1 << 30;
+/// With --gather each datagram is gathered from a head of so many bytes and a body, as a protocol's is.
+const HEAD_BYTES: usize = 32;
 const AGGREGATE_BYTES: usize = 1 << 16;
 const AGGREGATES: usize = 8;
 
@@ -32,6 +34,7 @@ struct Setup {
     /// UDP payload of each datagram, in bytes.
     datagram: usize,
     cold: bool,
+    gather: bool,
     offload: Offload,
     seconds: Option<f64>,
     bytes: Option<u64>,
@@ -62,7 +65,8 @@ fn run(arguments: &[String]) -> Result<String, Box<dyn Error>> {
 
 fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
     let mut address = None;
-    let (mut mtu, mut cold, mut offload, mut seconds, mut bytes) = (1500, false, Offload::Auto, None, None);
+    let (mut mtu, mut cold, mut gather) = (1500, false, false);
+    let (mut offload, mut seconds, mut bytes) = (Offload::Auto, None, None);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
@@ -77,6 +81,7 @@ fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
                 }
             }
             "--no-offload" => offload = Offload::Off,
+            "--gather" => gather = true,
             "--seconds" => seconds = Some(value()?.parse()?),
             "--bytes" => bytes = Some(parse_bytes(value()?)?),
             other => address = Some(other.parse().map_err(|_| format!("'{other}' is no address and no option"))?),
@@ -85,7 +90,7 @@ fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
     let address: SocketAddr = address.ok_or("an address is needed")?;
     let headers = if address.is_ipv4() { 28 } else { 48 };
     let datagram = usize::checked_sub(mtu, headers).filter(|&n| (1..=MESSAGE_BYTES_MAX).contains(&n));
-    Ok(Setup { address, datagram: datagram.ok_or("no such MTU")?, cold, offload, seconds, bytes })
+    Ok(Setup { address, datagram: datagram.ok_or("no such MTU")?, cold, gather, offload, seconds, bytes })
 }
 
 /// Memory whose pages are all there.
@@ -119,8 +124,13 @@ fn send(setup: &Setup) -> Result<String, Box<dyn Error>> {
         .chunks_exact(message_bytes * messages)
         .map(|chunk| {
             let mut pieces = IoVecs::new();
-            chunk.chunks_exact(message_bytes).for_each(|message| pieces.push(message));
-            (pieces, (0..messages).map(|m| socket.outgoing(setup.address, m..m + 1, segment)).collect())
+            for datagram in chunk.chunks_exact(if setup.gather { setup.datagram } else { message_bytes }) {
+                let (head, body) = datagram.split_at(if setup.gather { HEAD_BYTES.min(datagram.len()) } else { 0 });
+                pieces.push(head);
+                pieces.push(body);
+            }
+            let each = pieces.len() / messages;
+            (pieces, (0..messages).map(|m| socket.outgoing(setup.address, m * each..(m + 1) * each, segment)).collect())
         })
         .collect();
 

@@ -339,26 +339,28 @@ impl SendFlow {
                 self.queue.pop_front();
                 continue;
             };
-            let len = u64::from(pending.block).min(range.len());
-            if spent + len + overhead > allowed {
-                break;
+            let block = u64::from(pending.block);
+            let packets = room.min(((allowed - spent) / (block + overhead)) as usize) as u64;
+            let mut body = ByteRange::at(range.start, range.len().min(packets * block));
+            if body.is_empty() {
+                // The short last block of a range may still fit where a whole one does not.
+                if range.len() > block || range.len() + overhead > allowed - spent {
+                    break;
+                }
+                body = *range;
             }
-            let head = DataHeader {
-                key,
-                epoch: self.epoch,
-                request: pending.id,
-                sequence: self.sequence,
-                offset: range.start,
-                sent: now.as_nanos(),
-            };
-            out.push(self.offer.flow, peer, &head.emit(), ByteRange::at(range.start, len), 0);
-            self.sequence = self.sequence.plus(1);
-            self.sent_packets += 1;
-            self.sent_bytes += len;
-            self.queued_bytes -= len;
-            spent += len + overhead;
-            room -= 1;
-            range.start += len;
+            let (epoch, request, first, sent) = (self.epoch, pending.id, self.sequence, now.as_nanos());
+            out.push_run(self.offer.flow, peer, body, block, |k, offset| {
+                DataHeader { key, epoch, request, sequence: first.plus(k), offset, sent }.emit()
+            });
+            let packets = body.len().div_ceil(block);
+            self.sequence = self.sequence.plus(packets as u32);
+            self.sent_packets += packets;
+            self.sent_bytes += body.len();
+            self.queued_bytes -= body.len();
+            spent += body.len() + packets * overhead;
+            room -= packets as usize;
+            range.start = body.end;
             if range.is_empty() {
                 pending.ranges.pop_front();
                 self.queued_ranges -= 1;
