@@ -15,7 +15,7 @@ pub mod wire;
 pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
-pub use search::CapacitySearch;
+pub use search::{CapacitySearch, MARGIN};
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};
 use receiver::{Control, GtpReceiver};

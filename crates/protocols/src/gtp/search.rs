@@ -8,7 +8,7 @@
 use inhaul_base::Bitrate;
 
 /// The estimate is set this far below the capacity that was measured, so that the queue drains.
-const MARGIN: f64 = 0.985;
+pub const MARGIN: f64 = 0.985;
 /// gtp-2004 4.2: first increment; it doubles from interval to interval ...
 const INCREMENT: f64 = 0.02;
 /// ... up to this.

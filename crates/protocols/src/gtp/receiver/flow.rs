@@ -194,6 +194,14 @@ impl Flow {
         !matches!(self.phase, Phase::SettingUp | Phase::Opening { .. })
     }
 
+    /// Everything has come: the flow rests, and what it was told before it did is over.
+    pub(super) fn rest(&mut self) {
+        self.phase = Phase::Idle;
+        self.stalled = false;
+        self.pending_targets.clear();
+        self.standing = StandingQueue::default();
+    }
+
     /// The smoothed RTT; a guess before the first echo.
     pub(super) fn rtt(&self) -> Span {
         self.monitor.rtt().smoothed().unwrap_or(OPENING_GAP)

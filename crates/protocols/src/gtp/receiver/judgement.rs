@@ -5,14 +5,14 @@ use inhaul_base::{Bitrate, Span, Time};
 
 use super::central::BINDS;
 use super::flow::Flow;
-use crate::gtp::Interval;
+use crate::gtp::{Interval, MARGIN};
 
 /// The ambient loss ratio is forgiven with this much on top.
 const AMBIENT_SLACK: f64 = 1.3;
 /// A queue still stands when this part of it is left, ...
 const STANDING_PART: f64 = 0.75;
 /// ... though the search's margin drains this much of each second.
-const DRAIN_RATE: f64 = 0.015;
+const DRAIN_RATE: f64 = 1.0 - MARGIN;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
@@ -104,7 +104,8 @@ pub(super) struct Judgement {
 impl Judgement {
     pub(super) fn of(now: Time, flow: &mut Flow, mut interval: Interval, alarmed: bool) -> Self {
         let threshold = queue_threshold(flow);
-        let all_came = interval.total() >= flow.controller.target().mul_f64(BINDS) && interval.loss == 0.0;
+        let whole = flow.ambient.excess(interval.loss) == 0.0;
+        let all_came = whole && interval.total() >= flow.controller.target().mul_f64(BINDS);
         if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
             flow.monitor.take_delay_as_base(interval.queue);
             interval.queue = Span::ZERO;

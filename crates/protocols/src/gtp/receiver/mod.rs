@@ -264,7 +264,7 @@ impl GtpReceiver {
     fn begin(&mut self, now: Time, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if self.objects.get(&flow.object).is_some_and(|o| o.complete) {
-            flow.phase = Phase::Idle;
+            flow.rest();
             return;
         }
         let message = self.central.on_open(now, id, &mut self.flows);
@@ -366,7 +366,7 @@ impl GtpReceiver {
         for flow in object.flows.clone() {
             if let Some(flow) = self.flows.get_mut(&flow).filter(|f| f.is_open()) {
                 self.central.on_leave(now, flow);
-                flow.phase = Phase::Idle;
+                flow.rest();
             }
             self.note_timer(flow);
         }
