@@ -4,7 +4,7 @@
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::{RttEstimator, WindowedMin};
 
-/// The least one-way delay is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
+/// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 /// In normal operation a burst of fewer packets says too little of the path.
 pub const TRAIN_PACKETS_MIN: u64 = 6;
@@ -122,6 +122,7 @@ pub struct SingleFlowMonitor {
     recent: Bitrate,
     rtt: RttEstimator,
     base_delay: WindowedMin,
+    base_rtt: WindowedMin,
     reordering: Span,
     train: Option<Train>,
     train_packets_min: u64,
@@ -149,6 +150,7 @@ impl SingleFlowMonitor {
             recent: Bitrate::ZERO,
             rtt: RttEstimator::default(),
             base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
+            base_rtt: WindowedMin::new(BASE_DELAY_WINDOW),
             reordering: Span::ZERO,
             train: None,
             train_packets_min: TRAIN_PACKETS_MIN,
@@ -214,8 +216,15 @@ impl SingleFlowMonitor {
     }
 
     /// A probe came back.
-    pub fn on_rtt(&mut self, rtt: Span) {
+    pub fn on_rtt(&mut self, now: Time, rtt: Span) {
         self.rtt.sample(rtt);
+        self.base_rtt.sample(now, i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX));
+    }
+
+    /// The least round-trip time of late: the path's own, without queues and without hosts that are slow to answer. What is on
+    /// its way on the path is reckoned by this one; a queue must not be a reason to ask for more.
+    pub fn base_rtt(&self) -> Option<Span> {
+        self.base_rtt.get().map(|nanos| Span::from_nanos(nanos.unsigned_abs()))
     }
 
     /// The round-trip time.
@@ -385,7 +394,7 @@ mod tests {
 
     fn monitor() -> SingleFlowMonitor {
         let mut m = SingleFlowMonitor::new(Time::ZERO);
-        m.on_rtt(Span::from_millis(20));
+        m.on_rtt(Time::ZERO, Span::from_millis(20));
         m
     }
 

@@ -328,7 +328,7 @@ impl Central {
     /// Whether what the path holds at this flow's rate is little beside the socket buffer: then requests, which are bounded
     /// by the buffer, keep the flow from overrunning anything, and its rate hardly matters.
     fn is_window_bound(&self, flow: &Flow) -> bool {
-        flow.told_rate.bytes_in(flow.rtt()) < self.socket_buffer / 4
+        flow.told_rate.bytes_in(flow.base_rtt()) < self.socket_buffer / 4
     }
 
     fn grow_path(&self, flow: &mut Flow, interval: Interval, alone: bool) {

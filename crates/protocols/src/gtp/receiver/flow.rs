@@ -207,6 +207,11 @@ impl Flow {
         self.monitor.rtt().smoothed().unwrap_or(OPENING_GAP)
     }
 
+    /// The path's own RTT; a guess before the first echo.
+    pub(super) fn base_rtt(&self) -> Span {
+        self.monitor.base_rtt().unwrap_or(OPENING_GAP)
+    }
+
     /// Bytes of IP, UDP and GTP header in each packet.
     pub(super) fn overhead(&self) -> u64 {
         ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) + HEADER_LEN as u64
@@ -273,7 +278,7 @@ impl Flow {
         let Some(index) = self.probes.iter().position(|probe| probe.0 == number) else { return false };
         let Some((_, sent)) = self.probes.remove(index) else { return false };
         self.last_heard = now;
-        self.monitor.on_rtt(now.since(sent));
+        self.monitor.on_rtt(now, now.since(sent));
         let packet = len.saturating_add(ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16);
         self.mtu_confirmed = self.mtu_confirmed.max(packet.min(self.join.mtu));
         let Phase::Opening { since, heard, gap } = self.phase else { return false };
@@ -358,8 +363,9 @@ impl Flow {
             return (STALLED_BLOCKS * block, block);
         }
         let rate = self.controller.requested();
-        let lead = rate.bytes_in(self.rtt() / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
-        let limit = rate.bytes_in(self.rtt()).saturating_add(lead);
+        let rtt = self.base_rtt();
+        let lead = rate.bytes_in(rtt / 4).max(rate.bytes_in(LEAD).min(socket_buffer / 2)) + 2 * self.burst(rate);
+        let limit = rate.bytes_in(rtt).saturating_add(lead);
         let limit = limit.clamp(OUTSTANDING_BLOCKS_MIN * block, OUTSTANDING_BYTES_MAX);
         (limit, lead.min(limit) / 2)
     }
