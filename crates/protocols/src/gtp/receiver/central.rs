@@ -43,6 +43,8 @@ const LOST_TRAIN_RTTS: u64 = 4;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
 const START_PART: f64 = 0.95;
+/// What is taken at least, whatever became of the try.
+const START_PART_MIN: f64 = 0.2;
 /// A rate that was tried for so short a time has been achieved when this part of it was.
 const TRIED: f64 = 0.8;
 /// Bursts that arrive at this part of their first rate have met no others.
@@ -192,8 +194,9 @@ impl Central {
         }
         let bursts = flow.monitor.dispersion().map_or(guess, |d| d.own);
         let start = match flow.monitor.take_interval(now) {
+            // So short a time may fall into a pause of either host: the bursts still count for something.
             Some(tried) if !tried.dry && tried.total() < flow.told_rate.mul_f64(TRIED) => {
-                tried.total().mul_f64(LIMITED_STEP)
+                tried.total().mul_f64(LIMITED_STEP).max(bursts.mul_f64(START_PART_MIN))
             }
             _ => bursts.mul_f64(START_PART),
         };

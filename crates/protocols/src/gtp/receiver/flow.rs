@@ -406,6 +406,24 @@ impl Flow {
         self.train_is_asked_for() && self.requests.pending_bytes() == 0
     }
 
+    /// Whether the flow runs and all that it was asked for has come.
+    pub(super) fn has_nothing_to_do(&self) -> bool {
+        self.phase == Phase::Steady && !self.stalled && self.requests.pending_bytes() == 0
+    }
+
+    /// How long `bytes` more would take.
+    pub(super) fn time_for(&self, bytes: u64) -> Span {
+        self.told_rate.time_for(bytes) + self.rtt()
+    }
+
+    /// How long what is outstanding will take.
+    pub(super) fn time_left(&self) -> Span {
+        match self.requests.pending_bytes() {
+            0 => Span::ZERO,
+            bytes => self.time_for(bytes),
+        }
+    }
+
     /// Blocks of the flow came in.
     pub(super) fn note_data(&mut self, now: Time) {
         self.last_heard = now;

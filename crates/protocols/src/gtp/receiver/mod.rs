@@ -8,7 +8,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use inhaul_base::{Bitrate, ByteRange, RangeSet, Time};
+use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, ObjectId,
     Place, Reason, RxMessage, TxBatch,
@@ -47,6 +47,9 @@ pub struct GtpReceiver {
     touched: BTreeSet<FlowId>,
     probes: VecDeque<(FlowId, Datagram, u16)>,
 }
+
+/// A sender is not relieved of what it will bring in this time.
+const RELIEF_MIN: Span = Span::from_millis(50);
 
 /// Consecutive data packets of one message, being gathered.
 #[derive(Clone, Copy)]
@@ -348,11 +351,35 @@ impl GtpReceiver {
     }
 
     fn request_more(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.get(&id) else { return };
+        let object_id = flow.object;
+        if flow.has_nothing_to_do() && self.objects.get(&object_id).is_some_and(|o| !o.has_wanted()) {
+            self.relieve_slowest(id, object_id);
+        }
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        let Some(object) = self.objects.get_mut(&flow.object) else { return };
+        let Some(object) = self.objects.get_mut(&object_id) else { return };
         if let Some(message) = flow.request_more(now, object, self.socket_buffer) {
             self.say(id, &message);
         }
+    }
+
+    /// The end of a transfer must not wait for the slowest of its senders: what one still owes is wanted again when another
+    /// that has nothing left to do would bring it in less than half the time. What is under way all the same is not lost.
+    fn relieve_slowest(&mut self, idle: FlowId, object_id: ObjectId) {
+        let Some(object) = self.objects.get(&object_id) else { return };
+        let owes = |id: &FlowId| self.flows.get(id).map(|f| (f.time_left(), *id));
+        let slowest = object.flows.iter().filter(|id| **id != idle).filter_map(owes).max();
+        let (Some((left, slow)), Some(helper)) = (slowest, self.flows.get(&idle)) else { return };
+        let Some(bytes) = self.flows.get(&slow).map(|f| f.requests.pending_bytes()) else { return };
+        if left <= helper.time_for(bytes) * 2 + RELIEF_MIN {
+            return;
+        }
+        let (Some(flow), Some(object)) = (self.flows.get_mut(&slow), self.objects.get_mut(&object_id)) else { return };
+        flow.requests.abandon(|range, _| object.want(range));
+        let cancel = wire::Control::Cancel { through: flow.requests.last_id() };
+        self.say(slow, &cancel);
+        self.touched.insert(slow);
+        self.note_timer(slow);
     }
 
     /// If the flow's object is all there, says so and lets its flows rest. They stay, in case bytes turn out to be wrong.
