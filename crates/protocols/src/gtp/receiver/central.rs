@@ -295,10 +295,11 @@ impl Central {
         }
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
+            flow.window_bound = flow.told_rate.bytes_in(flow.base_rtt()) < self.socket_buffer / 4;
             if judged.is_congested() && !shared {
                 flow.path.on_congestion(judged.capacity);
             } else if !shared {
-                self.grow_path(flow, judged.interval, running == 1);
+                Self::grow_path(flow, judged.interval, running == 1);
             }
             flow.estimate = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
             if flow.limited {
@@ -318,7 +319,7 @@ impl Central {
             // receiver's link is far from full.
             let undisturbed =
                 |f: &Flow| f.monitor.dispersion().is_some_and(|d| d.own >= f.first_burst.mul_f64(UNDISTURBED));
-            if running().all(|f| self.is_window_bound(f)) {
+            if running().all(|f| f.window_bound) {
                 self.access.on_free_success();
             } else if running().all(undisturbed) {
                 self.access.forget_reached();
@@ -328,13 +329,7 @@ impl Central {
         }
     }
 
-    /// Whether what the path holds at this flow's rate is little beside the socket buffer: then requests, which are bounded
-    /// by the buffer, keep the flow from overrunning anything, and its rate hardly matters.
-    fn is_window_bound(&self, flow: &Flow) -> bool {
-        flow.told_rate.bytes_in(flow.base_rtt()) < self.socket_buffer / 4
-    }
-
-    fn grow_path(&self, flow: &mut Flow, interval: Interval, alone: bool) {
+    fn grow_path(flow: &mut Flow, interval: Interval, alone: bool) {
         let target = flow.controller.target();
         if interval.total() < target.mul_f64(ACHIEVED) {
             if interval.dry {
@@ -348,7 +343,7 @@ impl Central {
             flow.limited = false;
             flow.used = [Bitrate::ZERO; USED_INTERVALS];
             if flow.path.estimate().is_some_and(|estimate| target >= estimate.mul_f64(BINDS)) {
-                if self.is_window_bound(flow) {
+                if flow.window_bound {
                     flow.path.on_free_success();
                 } else {
                     flow.path.on_success();

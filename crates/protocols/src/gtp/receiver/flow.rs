@@ -105,6 +105,8 @@ pub(super) struct Flow {
     pub(super) path: CapacitySearch,
     /// The rate at which the first burst came that said something.
     pub(super) first_burst: Bitrate,
+    /// What the path holds is little beside the socket buffer: requests bound what is on its way, not the rate.
+    pub(super) window_bound: bool,
     /// The sender gives less than it is asked for.
     pub(super) limited: bool,
     /// Total rates of the last intervals in which it did, and how many there were.
@@ -152,6 +154,7 @@ impl Flow {
             estimator: CapacityEstimator::default(),
             path: CapacitySearch::default(),
             first_burst: Bitrate::MAX,
+            window_bound: false,
             limited: false,
             used: [Bitrate::ZERO; USED_INTERVALS],
             used_next: 0,
@@ -343,6 +346,8 @@ impl Flow {
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
         let ramp = match self.phase {
+            // Nothing on so short a path is hurt by a full burst, and both hosts have less to do.
+            _ if self.window_bound => u64::MAX,
             Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
             _ => 0,
         };
