@@ -62,6 +62,7 @@ def _ratios(rows):
     questions = (
         ("throughput of raw UDP, single sender", "raw-udp", "goodput_bps", lambda case: case.endswith("/1")),
         ("throughput of raw UDP, three senders", "raw-udp", "goodput_bps", lambda case: case.endswith("/3")),
+        ("throughput of gathered raw UDP, single sender", "raw-udp-gather", "goodput_bps", lambda case: case.endswith("/1")),
         ("throughput of kernel TCP, 128 KiB writes", "tcp", "goodput_bps", None),
         ("throughput of kernel TCP, 1 MiB writes", "tcp-1m", "goodput_bps", None),
         ("throughput of UDT 4", "udt4", "goodput_bps", None),
