@@ -107,6 +107,9 @@ impl Poller {
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
+        } else {
+            // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who waits.
+            std::thread::yield_now();
         }
         self.ready.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), Some(&timespec(Span::ZERO))) {
