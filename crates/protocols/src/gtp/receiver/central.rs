@@ -19,6 +19,8 @@ const INTERVAL_RTTS: u64 = 3;
 const INTERVAL_MIN: Span = Span::from_millis(20);
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
 const ACHIEVED: f64 = 0.95;
+/// On a path that is bound by requests this part is enough.
+const ACHIEVED_FREE: f64 = 0.5;
 /// A target binds when it is this close to the bound.
 pub(super) const BINDS: f64 = 0.99;
 /// Targets that move by less than this part are left alone.
@@ -331,7 +333,9 @@ impl Central {
 
     fn grow_path(flow: &mut Flow, interval: Interval, alone: bool) {
         let target = flow.controller.target();
-        if interval.total() < target.mul_f64(ACHIEVED) {
+        // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
+        let achieved = if flow.window_bound { ACHIEVED_FREE } else { ACHIEVED };
+        if interval.total() < target.mul_f64(achieved) {
             if interval.dry {
                 return; // it could have sent more, had it been asked to
             }

@@ -35,6 +35,8 @@ const STALL_MIN: Span = Span::from_millis(300);
 const RTT_TICK_MIN: Span = Span::from_millis(5);
 /// A burst is what is sent in this time ...
 const BURST_SPAN: Span = Span::from_micros(250);
+/// ... or in this time on a short path ...
+const LONG_BURST_SPAN: Span = Span::from_millis(1);
 /// ... but no more UDP payload than one message with segmentation offload takes.
 const OFFLOAD_BYTES_MAX: u64 = 65_507;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
@@ -346,8 +348,9 @@ impl Flow {
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
         let ramp = match self.phase {
-            // Nothing on so short a path is hurt by a full burst, and both hosts have less to do.
-            _ if self.window_bound => u64::MAX,
+            // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
+            // in each interval, or the rate cannot be measured.
+            _ if self.window_bound => rate.bytes_in(LONG_BURST_SPAN),
             Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
             _ => 0,
         };
