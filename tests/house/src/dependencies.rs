@@ -4,16 +4,20 @@ use serde::Deserialize;
 
 /// What each crate may use of the others. A crate that is not listed may not exist.
 ///
-/// Neither `udp` nor `store` knows any protocol: an engine that did could not carry the next one.
+/// None of `udp`, `store`, `link` and `sim` knows any protocol: an engine that did could not carry the next one.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-base", &[]),
     ("inhaul-transport", &["inhaul-base"]),
     ("inhaul-protocols", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-store", &["inhaul-base"]),
+    ("inhaul-link", &["inhaul-base"]),
+    ("inhaul-sim", &["inhaul-link", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-lab", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
-    ("inhaul-cli", &["inhaul-mover", "inhaul-protocols", "inhaul-base"]),
+    ("inhaul-cli", &["inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base"]),
     ("inhaul-fuzz", &["inhaul-mover", "inhaul-store", "inhaul-protocols", "inhaul-base"]),
+    ("inhaul-contract-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-house-tests", &[]),
 ];
 
