@@ -1,0 +1,318 @@
+//! The link: queue, transmitter and wire put together.
+
+use std::collections::VecDeque;
+
+use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
+
+use crate::line::Line;
+use crate::loss::Loss;
+use crate::queue::Admission;
+use crate::wire::{Arrivals, Transit, Wire};
+use crate::{LinkSpec, LinkStats};
+
+/// Why a packet will not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DropCause {
+    /// The queue had no room for it.
+    #[error("the queue of the link is full")]
+    QueueFull,
+    /// Random early detection dropped it.
+    #[error("dropped early by the queue discipline of the link")]
+    Early,
+    /// It will be lost on the wire. It waits and is transmitted like the others, but does not arrive.
+    #[error("lost on the link")]
+    Lost,
+    /// The link is down.
+    #[error("the link is down")]
+    Down,
+}
+
+/// A one-way link that carries packets of type `T`.
+///
+/// Call [`receive`](Self::receive) at [`next_arrival`](Self::next_arrival) until it has nothing. Time never goes back from one
+/// call to the next, whichever calls they are. Nothing has to be called in between: what the transmitter did meanwhile is
+/// caught up with, at its exact times, by the next call.
+///
+/// Each thing that is random (loss, jitter, reordering, duplication, RED) draws from a stream of its own, so that turning
+/// one on leaves the numbers of the others alone.
+#[derive(Clone, Debug)]
+pub struct Link<T> {
+    up: bool,
+    line: Line,
+    admission: Admission,
+    loss: Loss,
+    duplication: (Probability, RandomStream),
+    wire: Wire,
+    /// In the order in which they were sent: first the `on_wire` packets whose transmission has begun, then those that wait.
+    ring: VecDeque<Slot<T>>,
+    on_wire: usize,
+    /// The way of the packet in transmission, and the arrival before it: a change of the rate reckons its arrival again.
+    in_transmission: (Transit, Time),
+    /// The latest arrival of a packet that keeps its place.
+    ordered_until: Time,
+    /// Where packets go when they are transmitted, if the wire does not keep their order.
+    unordered: Option<Arrivals<T>>,
+    stats: LinkStats,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    /// When it came, while it waits; when it arrives at the far end, once its transmission has begun.
+    time: Time,
+    bytes: u32,
+    /// Whether it arrives twice.
+    twice: bool,
+    /// `None`: it will not arrive.
+    packet: Option<T>,
+}
+
+impl<T: Clone> Link<T> {
+    /// A link as specified, up and empty. Every random decision comes from `random`.
+    pub fn new(spec: LinkSpec, mut random: RandomStream) -> Self {
+        let seed = random.next_u64();
+        let stream = |number| RandomStream::new(seed, number);
+        let wire = Wire::new(&spec, stream(3), stream(4));
+        Self {
+            up: true,
+            line: Line::new(spec.rate),
+            admission: Admission::new(spec.queue, stream(0)),
+            loss: Loss::new(spec.loss, stream(1)),
+            duplication: (spec.duplication, stream(2)),
+            ring: VecDeque::new(),
+            on_wire: 0,
+            in_transmission: (Transit { span: Span::ZERO, in_order: true }, Time::ZERO),
+            ordered_until: Time::ZERO,
+            unordered: (!wire.keeps_order()).then(Arrivals::new),
+            wire,
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Sends a packet of `bytes` bytes on the wire into the link at `now`.
+    ///
+    /// # Errors
+    /// Why it will not arrive, as far as that is decided now. CoDel, and a link that goes down, drop a packet later: then
+    /// only [`stats`](Self::stats) tells.
+    #[inline]
+    pub fn send(&mut self, now: Time, bytes: u32, packet: T) -> Result<(), DropCause> {
+        self.settle(now);
+        self.stats.offered.add(bytes);
+        // Drawn for every packet, so that its fate on the wire hangs on its number alone and not on the queue.
+        let lost = self.loss.takes_next();
+        let twice = self.duplication.0 > Probability::ZERO && self.duplication.1.chance(self.duplication.0);
+        if !self.up {
+            self.stats.down.add(bytes);
+            return Err(DropCause::Down);
+        }
+        if let Err(cause) = self.admission.admit(now, &self.line, self.stats.queued, bytes) {
+            match cause {
+                DropCause::Early => self.stats.early.add(bytes),
+                _ => self.stats.queue_full.add(bytes),
+            }
+            return Err(cause);
+        }
+        self.ring.push_back(Slot { time: now, bytes, twice, packet: (!lost).then_some(packet) });
+        if self.line.free_at() <= now {
+            let departure = self.line.transmit_at(now, bytes);
+            self.put_on_wire(departure);
+            self.forget_lost();
+        } else {
+            self.stats.queued.add(bytes);
+            self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.stats.queued.bytes);
+            self.stats.queue_packets_max = self.stats.queue_packets_max.max(self.stats.queued.packets);
+        }
+        if lost { Err(DropCause::Lost) } else { Ok(()) }
+    }
+
+    /// When to call [`receive`](Self::receive) next; `None` if nothing is on its way. Any call may change it.
+    ///
+    /// It is the time of the next arrival, with two exceptions where the next arrival is not known yet and it is a
+    /// little early: while the only packet in transmission is one that will be lost, and on a wire that does not keep the
+    /// order. Then `receive` may have nothing and the next answer is later.
+    #[inline]
+    pub fn next_arrival(&self) -> Option<Time> {
+        let mut next = match self.ring.front() {
+            None => Time::FAR_FUTURE,
+            Some(first) if self.on_wire > 0 => first.time,
+            Some(_) => self.earliest_of_waiting(),
+        };
+        if let Some(arrivals) = &self.unordered {
+            next = next.min(arrivals.next_at().unwrap_or(Time::FAR_FUTURE));
+            if self.ring.len() > self.on_wire {
+                next = next.min(self.earliest_of_waiting());
+            }
+        }
+        (next < Time::FAR_FUTURE).then_some(next)
+    }
+
+    /// Takes the next packet that has arrived at the far end by `now`, with the exact time of its arrival.
+    #[inline]
+    pub fn receive(&mut self, now: Time) -> Option<(Time, T)> {
+        self.settle(now);
+        if let Some(arrivals) = &mut self.unordered {
+            return arrivals.pop(now);
+        }
+        if self.on_wire == 0 {
+            return None;
+        }
+        let first = self.ring.front_mut().filter(|slot| slot.time <= now)?;
+        let arrival = first.time;
+        if first.twice {
+            first.twice = false;
+            return first.packet.clone().map(|packet| (arrival, packet));
+        }
+        let packet = first.packet.take();
+        self.forget_lost();
+        packet.map(|packet| (arrival, packet))
+    }
+
+    /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
+    pub fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
+        self.settle(now);
+        let transmitting = self.line.free_at() > now;
+        self.line.set_rate(now, rate);
+        if transmitting && self.on_wire > 0 {
+            let (transit, before) = self.in_transmission;
+            self.ordered_until = before;
+            let arrival = self.arrival(self.line.free_at(), transit);
+            self.ring[self.on_wire - 1].time = arrival;
+        }
+        self.settle(now);
+    }
+
+    /// Takes the link down or up at `now`. Going down drops what waits and cuts the packet in transmission; what is on the
+    /// wire already still arrives. (To hold everything instead, set the rate to [`Bitrate::ZERO`].)
+    pub fn set_up(&mut self, now: Time, up: bool) {
+        self.settle(now);
+        self.up = up;
+        if up {
+            return;
+        }
+        for slot in self.ring.drain(self.on_wire..) {
+            self.stats.queued.take(slot.bytes);
+            self.stats.down.add(slot.bytes);
+        }
+        if self.line.free_at() > now {
+            self.line.cut(now);
+            // A packet that was lost anyway has been forgotten, or counted as that.
+            if let Some(Slot { bytes, twice, packet: Some(_), .. }) = self.ring.pop_back() {
+                self.ordered_until = self.in_transmission.1;
+                self.stats.carried.take(bytes);
+                self.stats.down.add(bytes);
+                if twice {
+                    self.stats.duplicated.take(bytes);
+                }
+            }
+            self.on_wire = self.ring.len();
+        }
+    }
+
+    /// Whether the link is up.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// The rate of the transmitter, bits per second; `None`: transmission takes no time.
+    pub fn rate(&self) -> Option<Bitrate> {
+        self.line.rate()
+    }
+
+    /// Bytes that wait for the transmitter at `now`; the packet in transmission is not among them.
+    pub fn queue_bytes(&mut self, now: Time) -> u64 {
+        self.settle(now);
+        self.stats.queued.bytes
+    }
+
+    /// What the link has done until `now`.
+    pub fn stats(&mut self, now: Time) -> LinkStats {
+        self.settle(now);
+        self.stats.busy = self.line.busy(now);
+        self.stats
+    }
+
+    /// Memory held for packets, in bytes: it follows the most that was ever queued and on the wire at once.
+    pub fn memory_bytes(&self) -> usize {
+        let unordered = self.unordered.as_ref().map_or(0, Arrivals::memory_bytes);
+        self.ring.capacity() * size_of::<Slot<T>>() + unordered
+    }
+
+    /// Catches up with the transmitter: starts every packet whose turn came by `now`.
+    #[inline]
+    fn settle(&mut self, now: Time) {
+        if self.ring.len() > self.on_wire || self.unordered.is_some() {
+            self.start_due(now);
+        }
+    }
+
+    fn start_due(&mut self, now: Time) {
+        while self.line.free_at() <= now {
+            self.sort_transmitted();
+            let Some(slot) = self.ring.get_mut(self.on_wire) else { break };
+            let (since, bytes) = (slot.time, slot.bytes);
+            self.stats.queued.take(bytes);
+            if self.admission.drops_at_turn(self.line.free_at(), since, bytes, self.stats.queued) {
+                slot.packet = None;
+                self.on_wire += 1;
+                self.stats.early.add(bytes);
+            } else {
+                let departure = self.line.transmit_next(bytes);
+                self.put_on_wire(departure);
+            }
+        }
+        self.forget_lost();
+    }
+
+    /// Moves what has been transmitted to where arrivals are sorted, if the wire does not keep the order.
+    fn sort_transmitted(&mut self) {
+        let Some(arrivals) = &mut self.unordered else { return };
+        for slot in self.ring.drain(..self.on_wire) {
+            if let Some(packet) = slot.packet {
+                arrivals.push(slot.time, packet, slot.twice);
+            }
+        }
+        self.on_wire = 0;
+    }
+
+    /// The first packet that waits is in transmission and will have left at `departure`.
+    #[inline]
+    fn put_on_wire(&mut self, departure: Time) {
+        let transit = self.wire.next();
+        self.in_transmission = (transit, self.ordered_until);
+        let arrival = self.arrival(departure, transit);
+        let slot = &mut self.ring[self.on_wire];
+        slot.time = arrival;
+        self.on_wire += 1;
+        if slot.packet.is_none() {
+            self.stats.lost.add(slot.bytes);
+            return;
+        }
+        self.stats.carried.add(slot.bytes);
+        if slot.twice {
+            self.stats.duplicated.add(slot.bytes);
+        }
+    }
+
+    #[inline]
+    fn arrival(&mut self, departure: Time, transit: Transit) -> Time {
+        let arrival = departure + transit.span;
+        if !transit.in_order {
+            return arrival;
+        }
+        self.ordered_until = self.ordered_until.max(arrival);
+        self.ordered_until
+    }
+
+    /// Drops from the front of the ring what does not arrive, so that the first slot is the next arrival.
+    #[inline]
+    fn forget_lost(&mut self) {
+        while self.on_wire > 0 && self.ring.front().is_some_and(|slot| slot.packet.is_none()) {
+            self.ring.pop_front();
+            self.on_wire -= 1;
+        }
+    }
+
+    /// No packet that waits can arrive before this.
+    fn earliest_of_waiting(&self) -> Time {
+        self.line.free_at() + self.wire.delay
+    }
+}

@@ -1,0 +1,65 @@
+//! Who may wait for the transmitter, and who is dropped when the turn comes.
+
+use inhaul_base::{RandomStream, Span, Time};
+
+use crate::codel::CoDel;
+use crate::line::Line;
+use crate::red::Red;
+use crate::{Discipline, DropCause, QueueLimit, QueueSpec, Traffic};
+
+/// The rules of the queue; the packets themselves are the link's.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission {
+    limit: QueueLimit,
+    discipline: Rule,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    DropTail,
+    Red { red: Red, mean_packet: u32 },
+    CoDel(CoDel),
+}
+
+impl Admission {
+    pub(crate) fn new(spec: QueueSpec, random: RandomStream) -> Self {
+        let in_bytes = matches!(spec.limit, QueueLimit::Bytes(_));
+        let discipline = match spec.discipline {
+            Discipline::DropTail => Rule::DropTail,
+            Discipline::Red(red) => Rule::Red { red: Red::new(red, in_bytes, random), mean_packet: red.mean_packet },
+            Discipline::CoDel(codel) => Rule::CoDel(CoDel::new(codel)),
+        };
+        Self { limit: spec.limit, discipline }
+    }
+
+    /// Whether a packet that comes at `now` is let in while `queued` waits. On a free line it need not wait.
+    #[inline]
+    pub(crate) fn admit(&mut self, now: Time, line: &Line, queued: Traffic, bytes: u32) -> Result<(), DropCause> {
+        let free = line.free_at() <= now;
+        if !free && !self.has_room(queued, bytes) {
+            return Err(DropCause::QueueFull);
+        }
+        let Rule::Red { red, mean_packet } = &mut self.discipline else { return Ok(()) };
+        let length = if matches!(self.limit, QueueLimit::Bytes(_)) { queued.bytes } else { queued.packets };
+        let typical = line.rate().map_or(Span::ZERO, |rate| rate.time_for(u64::from(*mean_packet)));
+        let idle = free.then(|| (now.since(line.free_at()), typical));
+        if red.drops(length, bytes, idle) { Err(DropCause::Early) } else { Ok(()) }
+    }
+
+    /// Whether the packet whose turn comes at `now` is dropped after all; `behind` is what still waits.
+    #[inline]
+    pub(crate) fn drops_at_turn(&mut self, now: Time, since: Time, bytes: u32, behind: Traffic) -> bool {
+        match &mut self.discipline {
+            Rule::CoDel(codel) => codel.drops(now, bytes, now.since(since), behind.bytes),
+            Rule::DropTail | Rule::Red { .. } => false,
+        }
+    }
+
+    fn has_room(&self, queued: Traffic, bytes: u32) -> bool {
+        match self.limit {
+            QueueLimit::Bytes(limit) => queued.bytes + u64::from(bytes) <= limit,
+            QueueLimit::Packets(limit) => queued.packets < limit,
+            QueueLimit::Unlimited => true,
+        }
+    }
+}

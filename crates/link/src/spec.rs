@@ -1,0 +1,217 @@
+//! What a link is like, as plain data.
+
+use inhaul_base::{Bitrate, Probability, Span};
+
+/// A one-way link: what it does to the packets that are sent into it.
+///
+/// A packet waits in the queue, is transmitted at the rate, and is on its way for the delay and what jitter and
+/// reordering add. Loss and duplication happen on the wire: a packet that will be lost waits and is transmitted like
+/// any other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSpec {
+    /// Bits per second of the transmitter, every byte that `send` is told of counted; `None`: transmission takes no
+    /// time and nothing ever waits. [`Bitrate::ZERO`] holds everything until the rate is changed.
+    pub rate: Option<Bitrate>,
+    /// Propagation delay: from the last bit sent to the last bit received.
+    pub delay: Span,
+    /// Added to the delay of each packet: uniform in `[0, jitter)`.
+    pub jitter: Span,
+    /// Whether jitter lets a packet pass another. If not, a packet that would arrive before the one in front of it
+    /// arrives together with it, and dense traffic sees less jitter than was drawn.
+    pub jitter_reorders: bool,
+    /// Where packets wait for the transmitter.
+    pub queue: QueueSpec,
+    /// Which packets are lost on the wire.
+    pub loss: LossSpec,
+    /// Which packets are held back on the wire, so that others pass them.
+    pub reordering: ReorderingSpec,
+    /// Probability that a packet arrives twice. The copy arrives with the packet (under reordering, as jitter has
+    /// it) and takes none of the rate.
+    pub duplication: Probability,
+}
+
+impl LinkSpec {
+    /// A link that takes no time and loses nothing.
+    pub fn ideal() -> Self {
+        Self {
+            rate: None,
+            delay: Span::ZERO,
+            jitter: Span::ZERO,
+            jitter_reorders: false,
+            queue: QueueSpec::UNLIMITED,
+            loss: LossSpec::None,
+            reordering: ReorderingSpec::NONE,
+            duplication: Probability::ZERO,
+        }
+    }
+
+    /// A link of this rate and propagation delay with a drop-tail queue.
+    pub fn drop_tail(rate: Bitrate, delay: Span, limit: QueueLimit) -> Self {
+        let queue = QueueSpec { limit, discipline: Discipline::DropTail };
+        Self { rate: Some(rate), delay, queue, ..Self::ideal() }
+    }
+
+    /// Whether the link makes sense. [`Link::new`](crate::Link::new) takes any specification without a panic; what a
+    /// person wrote should be checked first.
+    ///
+    /// # Errors
+    /// One [`SpecError`] for the first thing that is wrong.
+    pub fn check(&self) -> Result<(), SpecError> {
+        match self.queue.discipline {
+            Discipline::DropTail => Ok(()),
+            Discipline::Red(red) => red.check(),
+            Discipline::CoDel(codel) if codel.interval == Span::ZERO => Err(SpecError::CoDelInterval),
+            Discipline::CoDel(_) => Ok(()),
+        }
+    }
+}
+
+/// The queue in front of the transmitter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueSpec {
+    /// How much may wait; who comes when that much waits is dropped, under every discipline.
+    pub limit: QueueLimit,
+    /// Who is dropped before that.
+    pub discipline: Discipline,
+}
+
+impl QueueSpec {
+    /// Everything may wait.
+    pub const UNLIMITED: Self = Self { limit: QueueLimit::Unlimited, discipline: Discipline::DropTail };
+}
+
+/// How much may wait for the transmitter. The packet in transmission does not count (as in ns-2 and ns-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// So many bytes; a packet that does not fit whole is dropped.
+    Bytes(u64),
+    /// So many packets of any size.
+    Packets(u64),
+    /// Anything.
+    Unlimited,
+}
+
+/// Queue discipline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Discipline {
+    /// First in, first out; nobody is dropped before the queue is full.
+    DropTail,
+    /// Random early detection, decided when a packet comes.
+    Red(RedSpec),
+    /// Controlled delay (RFC 8289), decided when a packet's turn comes: `send` answers `Ok`, the drop is in the statistics.
+    CoDel(CoDelSpec),
+}
+
+/// Random early detection: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (1993), with
+/// the "gentle" slope above the upper threshold (Floyd 2000).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RedSpec {
+    /// Average queue below which nothing is dropped; in bytes if the limit of the queue is in bytes, else in packets.
+    pub min_threshold: f64,
+    /// Average queue at which `max_probability` is reached, same unit. At twice this every packet is dropped.
+    pub max_threshold: f64,
+    /// Probability of a drop at `max_threshold` (max_p).
+    pub max_probability: Probability,
+    /// Weight of the newest queue length in the average (w_q), in `(0, 1]`; 0.002 in the paper.
+    pub weight: f64,
+    /// Bytes of a typical packet: how fast the average decays while the link is idle, and in a queue counted in
+    /// bytes, which packets count as large.
+    pub mean_packet: u32,
+}
+
+impl RedSpec {
+    fn check(&self) -> Result<(), SpecError> {
+        if !(self.min_threshold >= 0.0 && self.max_threshold > self.min_threshold && self.max_threshold.is_finite()) {
+            return Err(SpecError::RedThresholds { min: self.min_threshold, max: self.max_threshold });
+        }
+        if !(self.weight > 0.0 && self.weight <= 1.0) {
+            return Err(SpecError::RedWeight(self.weight));
+        }
+        if self.mean_packet == 0 {
+            return Err(SpecError::RedMeanPacket);
+        }
+        Ok(())
+    }
+}
+
+/// Controlled delay, RFC 8289.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDelSpec {
+    /// Acceptable standing queue delay (RFC 8289 section 4.4: 5 ms).
+    pub target: Span,
+    /// Time in which the delay must fall below the target (RFC 8289 section 4.3: 100 ms, in the order of the RTT).
+    pub interval: Span,
+}
+
+impl CoDelSpec {
+    /// The values that RFC 8289 recommends for the open Internet.
+    pub const RFC_8289: Self = Self { target: Span::from_millis(5), interval: Span::from_millis(100) };
+}
+
+/// Which packets are lost on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LossSpec {
+    /// None.
+    None,
+    /// Each with this probability, independent of the others.
+    Random(Probability),
+    /// In bursts.
+    GilbertElliott(GilbertElliottSpec),
+    /// Exactly those with these numbers: 0 is the first packet that was ever sent into the link, whatever became of
+    /// it. Any order.
+    Scripted(Vec<u64>),
+}
+
+/// The Gilbert-Elliott channel (Gilbert 1960, Elliott 1963): a Markov chain of two states that steps once for each
+/// packet, starts in the good one, and loses packets with the probability of the state it is in after the step.
+///
+/// The share of the bad state is `to_bad / (to_bad + to_good)`, a stay in it lasts `1 / to_good` packets on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliottSpec {
+    /// Probability of a step from good to bad.
+    pub to_bad: Probability,
+    /// Probability of a step from bad to good.
+    pub to_good: Probability,
+    /// Probability of a loss in the good state.
+    pub loss_in_good: Probability,
+    /// Probability of a loss in the bad state.
+    pub loss_in_bad: Probability,
+}
+
+/// Which packets are held back on the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReorderingSpec {
+    /// Probability that a packet is held back.
+    pub probability: Probability,
+    /// For how long, beyond delay and jitter. It changes the order only if it is longer than the gap to the next packet.
+    pub by: Span,
+}
+
+impl ReorderingSpec {
+    /// Nobody is held back.
+    pub const NONE: Self = Self { probability: Probability::ZERO, by: Span::ZERO };
+}
+
+/// What is wrong with a [`LinkSpec`].
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// The thresholds of RED are not ordered.
+    #[error(
+        "RED thresholds {min} and {max}: write 0 <= min_threshold < max_threshold, both in the unit of the queue's limit"
+    )]
+    RedThresholds {
+        /// The lower one.
+        min: f64,
+        /// The upper one.
+        max: f64,
+    },
+    /// The weight of RED's average is not in `(0, 1]`.
+    #[error("RED weight {0}: write a number above 0 and at most 1, like 0.002")]
+    RedWeight(f64),
+    /// RED's typical packet has no bytes.
+    #[error("RED mean_packet 0: write the bytes of a typical packet, like 1500")]
+    RedMeanPacket,
+    /// CoDel's interval is zero.
+    #[error("CoDel interval 0: write a span in the order of the round-trip time, like 100 ms")]
+    CoDelInterval,
+}

@@ -1,0 +1,62 @@
+//! What a link counts.
+
+use inhaul_base::Span;
+
+/// A number of packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as `send` was told.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn take(&mut self, bytes: u32) {
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+}
+
+/// What a link has done so far. At any time `offered = carried + dropped() + queued`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// What was sent into the link.
+    pub offered: Traffic,
+    /// What was transmitted and arrives, or is being transmitted and will arrive.
+    pub carried: Traffic,
+    /// What waits for the transmitter.
+    pub queued: Traffic,
+    /// Dropped because the queue was full.
+    pub queue_full: Traffic,
+    /// Dropped by RED or CoDel while the queue was not full.
+    pub early: Traffic,
+    /// Transmitted and lost on the wire.
+    pub lost: Traffic,
+    /// Dropped because the link was down, or went down.
+    pub down: Traffic,
+    /// Copies that were made, beyond what was carried.
+    pub duplicated: Traffic,
+    /// The most bytes that ever waited at once.
+    pub queue_bytes_max: u64,
+    /// The most packets that ever waited at once.
+    pub queue_packets_max: u64,
+    /// How long the transmitter was busy: utilisation is this divided by the time passed.
+    pub busy: Span,
+}
+
+impl LinkStats {
+    /// What did not and will not arrive, for any cause.
+    pub fn dropped(&self) -> Traffic {
+        let causes = [self.queue_full, self.early, self.lost, self.down];
+        causes.iter().fold(Traffic::default(), |sum, cause| Traffic {
+            packets: sum.packets + cause.packets,
+            bytes: sum.bytes + cause.bytes,
+        })
+    }
+}
