@@ -1,0 +1,56 @@
+//! What is to happen at a set time.
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Bitrate, Time};
+use inhaul_transport::Command;
+
+use crate::{EndpointId, LinkId, TransferId};
+
+/// Something that is changed in a running network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A link gets another rate; `None`: no limit.
+    LinkRate(LinkId, Option<Bitrate>),
+    /// A link dies: what is on it is lost, nothing is taken.
+    LinkDown(LinkId),
+    /// A dead link lives again.
+    LinkUp(LinkId),
+    /// An endpoint is commanded: limits, a flow to be disconnected at one end, bytes to be fetched again
+    /// (which the simulation then expects to be placed again).
+    Command(EndpointId, Command),
+    /// The control stream of a transfer breaks: both ends are disconnected.
+    Break(TransferId),
+}
+
+/// What is scheduled.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    Change(Change),
+    Start(TransferId),
+    Stop(TransferId),
+}
+
+/// What is scheduled, by time; equal times in the order of scheduling.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    happenings: BTreeMap<(Time, u64), Happening>,
+    sequence: u64,
+}
+
+impl Timeline {
+    pub(crate) fn push(&mut self, at: Time, happening: Happening) {
+        self.sequence += 1;
+        self.happenings.insert((at, self.sequence), happening);
+    }
+
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.happenings.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The next thing that is due by `now`.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Happening> {
+        let first = self.happenings.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}

@@ -1,0 +1,267 @@
+//! Hosts as places where congestion can happen: the network interface's ring, and a processor that others use too.
+//!
+//! gtp-2004 section 2: on lambda grids the network is no longer the bottleneck, end systems are. A packet that comes in goes to
+//! the interface's ring, which is finite. The processor takes what waits there as a batch, spends its time on each
+//! packet, and then calls the endpoints. While competing tasks have the processor, the ring fills and overflows.
+
+use std::collections::VecDeque;
+
+use inhaul_base::{RandomStream, Span, Time};
+
+use crate::agenda::ComponentId;
+use crate::packet::Packet;
+
+/// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
+const BATCH_MAX: usize = 64;
+
+/// A host as plain data. The default takes any number of packets and never loses one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSpec {
+    /// Packets a second that the processor can take in when it has nothing else to do; `None`: any number.
+    pub packet_rate: Option<f64>,
+    /// Packets that the network interface's ring holds; more are lost. Where the processor is never the bottleneck
+    /// (no `packet_rate`, no `tasks`) nothing waits in it.
+    pub ring_packets: usize,
+    /// What else wants the processor.
+    pub tasks: Vec<CompetingTask>,
+}
+
+impl Default for HostSpec {
+    fn default() -> Self {
+        // 512 is what common interfaces are set to.
+        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new() }
+    }
+}
+
+impl HostSpec {
+    /// What is wrong with the numbers, if anything.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.packet_rate.is_some_and(|rate| !rate.is_finite() || rate < 1.0) {
+            return Err("packet_rate must be at least one packet a second");
+        }
+        if self.ring_packets == 0 {
+            return Err("ring_packets must be at least 1");
+        }
+        let task_is_bad = |task: &CompetingTask| !(0.0..=1.0).contains(&task.share);
+        if self.tasks.iter().any(task_is_bad) {
+            return Err("a task's share must be from 0 to 1");
+        }
+        if self.tasks.iter().any(|task| task.on.mean() + task.off.mean() < Span::from_nanos(1_000)) {
+            return Err("a task's spells must together last a microsecond at least");
+        }
+        Ok(())
+    }
+}
+
+/// A task that takes the processor for spells: on, off, on, ...
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompetingTask {
+    /// Part of the processor that it has while it is on, 0 to 1. The parts of tasks that are on together add up; what is
+    /// left is the endpoints'. With nothing left they are not called at all, not for their timers either.
+    pub share: f64,
+    /// How long it is on.
+    pub on: Spell,
+    /// How long it is off.
+    pub off: Spell,
+    /// When it is first on.
+    pub start: Time,
+}
+
+/// A length of time that is always the same or drawn anew each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spell {
+    /// Always so long.
+    Fixed(Span),
+    /// Exponentially distributed with this mean.
+    Exponential(Span),
+}
+
+impl Spell {
+    /// Its length, or the mean of it.
+    pub fn mean(self) -> Span {
+        match self {
+            Self::Fixed(span) | Self::Exponential(span) => span,
+        }
+    }
+
+    /// The next length.
+    pub(crate) fn draw(self, random: &mut RandomStream) -> Span {
+        match self {
+            Self::Fixed(span) => span,
+            Self::Exponential(mean) => mean.mul_f64(exponential(random)),
+        }
+    }
+}
+
+/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): a logarithm is not the same to the
+/// last bit on every machine.
+fn exponential(random: &mut RandomStream) -> f64 {
+    let mut whole = 0.0;
+    loop {
+        let first = random.unit();
+        let mut last = first;
+        let mut run = 1u32;
+        loop {
+            let next = random.unit();
+            if next >= last {
+                break;
+            }
+            last = next;
+            run += 1;
+        }
+        // A descending run of odd length is accepted.
+        if run % 2 == 1 {
+            return whole + first;
+        }
+        whole += 1.0;
+    }
+}
+
+/// What has come in at a host. Counters run from the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStats {
+    /// Packets that came to the host.
+    pub arrived_packets: u64,
+    /// Of these, lost because the ring was full: end-system loss.
+    pub ring_drops: u64,
+    /// Most packets that waited in the ring.
+    pub ring_packets_max: usize,
+    /// Batches that the processor has handed to endpoints.
+    pub batches: u64,
+    /// Time that the processor had nothing left for the endpoints.
+    pub taken: Span,
+}
+
+#[derive(Debug)]
+struct RunningTask {
+    task: CompetingTask,
+    on: bool,
+    switch: Time,
+    random: RandomStream,
+}
+
+/// A host while it runs.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) component: ComponentId,
+    pub(crate) stats: HostStats,
+    /// Endpoints by port.
+    pub(crate) endpoints: Vec<crate::EndpointId>,
+    /// Endpoints whose deadline passed while they had no processor.
+    pub(crate) postponed: Vec<crate::EndpointId>,
+    ring: VecDeque<Packet>,
+    ring_packets: usize,
+    /// What the processor is busy with.
+    batch: Vec<Packet>,
+    /// Time that a packet takes of the whole processor, in nanoseconds.
+    packet_nanos: f64,
+    /// Time that the batch still takes of the whole processor, in nanoseconds, as of `since`.
+    left_nanos: f64,
+    since: Time,
+    /// Part of the processor that tasks leave.
+    speed: f64,
+    tasks: Vec<RunningTask>,
+    /// Whether packets go straight to endpoints.
+    at_once: bool,
+}
+
+impl Host {
+    pub(crate) fn new(spec: &HostSpec, component: ComponentId, mut random: impl FnMut(usize) -> RandomStream) -> Self {
+        let run = |(k, task): (usize, &CompetingTask)| RunningTask {
+            task: *task,
+            on: false,
+            switch: task.start,
+            random: random(k),
+        };
+        Self {
+            component,
+            stats: HostStats::default(),
+            endpoints: Vec::new(),
+            postponed: Vec::new(),
+            ring: VecDeque::new(),
+            ring_packets: spec.ring_packets,
+            batch: Vec::new(),
+            packet_nanos: spec.packet_rate.map_or(0.0, |rate| 1e9 / rate),
+            left_nanos: 0.0,
+            since: Time::ZERO,
+            speed: 1.0,
+            tasks: spec.tasks.iter().enumerate().map(run).collect(),
+            at_once: spec.packet_rate.is_none() && spec.tasks.is_empty(),
+        }
+    }
+
+    /// Whether packets go straight to endpoints.
+    pub(crate) fn takes_at_once(&self) -> bool {
+        self.at_once
+    }
+
+    /// Whether competing tasks have left nothing of the processor.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.speed <= 0.0
+    }
+
+    /// A packet comes in. It goes to the ring, or is handed back to be dropped when the ring is full.
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
+        self.stats.arrived_packets += 1;
+        if self.ring.len() >= self.ring_packets {
+            self.stats.ring_drops += 1;
+            return Some(packet);
+        }
+        self.ring.push_back(packet);
+        self.stats.ring_packets_max = self.stats.ring_packets_max.max(self.ring.len());
+        self.begin_batch(now);
+        None
+    }
+
+    /// When the batch is done, or a task begins or ends.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let busy = !self.batch.is_empty() && self.speed > 0.0;
+        let done = busy.then(|| self.since + Span::from_nanos((self.left_nanos / self.speed).ceil() as u64));
+        self.tasks.iter().map(|running| running.switch).chain(done).min()
+    }
+
+    /// Lets time pass up to `now`: tasks come and go, and the batch gets on. A batch that is done is moved to `done`.
+    pub(crate) fn advance(&mut self, now: Time, done: &mut Vec<Packet>) {
+        let elapsed = now.since(self.since);
+        self.left_nanos = (self.left_nanos - elapsed.as_nanos() as f64 * self.speed).max(0.0);
+        if self.is_halted() {
+            self.stats.taken = self.stats.taken + elapsed;
+        }
+        self.since = now;
+        if !self.batch.is_empty() && self.left_nanos < 0.5 && !self.is_halted() {
+            self.stats.batches += 1;
+            done.append(&mut self.batch);
+        }
+        for running in &mut self.tasks {
+            // A spell may be shorter than the clock's step.
+            while running.switch <= now {
+                running.on = !running.on;
+                let spell = if running.on { running.task.on } else { running.task.off };
+                running.switch += spell.draw(&mut running.random);
+            }
+        }
+        let taken: f64 = self.tasks.iter().filter(|running| running.on).map(|running| running.task.share).sum();
+        // What is left by shares like 0.7 and 0.3 is no more than a rounding error.
+        self.speed = if taken > 1.0 - 1e-9 { 0.0 } else { 1.0 - taken };
+        self.begin_batch(now);
+    }
+
+    /// The processor takes what waits, if it is free.
+    fn begin_batch(&mut self, now: Time) {
+        if !self.batch.is_empty() || self.ring.is_empty() || self.is_halted() {
+            return;
+        }
+        let count = self.ring.len().min(BATCH_MAX);
+        self.batch.extend(self.ring.drain(..count));
+        self.left_nanos = self.packet_nanos * count as f64;
+        self.since = now;
+    }
+
+    /// Bytes of memory that the host takes, without its packets' datagrams.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + (self.ring.capacity() + self.batch.capacity()) * size_of::<Packet>()
+            + self.tasks.capacity() * size_of::<RunningTask>()
+            + (self.endpoints.capacity() + self.postponed.capacity()) * size_of::<crate::EndpointId>()
+    }
+}

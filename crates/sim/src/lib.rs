@@ -1,0 +1,48 @@
+//! A network in virtual time: links, routers and hosts that carry the very [`Endpoint`](inhaul_transport::Endpoint)s that
+//! move real data, at the speed of the processor and deterministic to the last bit.
+//!
+//! A [`Topology`] says what there is; a [`Simulation`] of it and a seed is run. Endpoints are put on hosts, a [`Transfer`]
+//! joins two of them, and [`Simulation::run_until`] lets time pass. No protocol is known here: an endpoint is driven by
+//! [`inhaul_transport::drain`] only, as the socket engine drives it.
+//!
+//! **Time.** Things happen in the order of (time, sequence), with time in whole nanoseconds; every component has a random
+//! stream of its own. The same topology, calls and seed give the same [`Simulation::trace`] on any machine. A simulation
+//! runs on one thread and may be moved between threads.
+//!
+//! **Packets** carry the head that the protocol wrote and the range of the object that follows it, not the bytes of the
+//! range. Every [`Place`](inhaul_transport::Place) is checked against what was sent; an endpoint that places a byte wrongly or
+//! twice ends the run with a [`SimError`].
+//!
+//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it), IPv6, fragmentation (a packet larger than
+//! a link's MTU does not exist: links have none), and the set-up of control streams, which stand when a transfer starts.
+#![forbid(unsafe_code)]
+
+mod agenda;
+mod capture;
+mod changes;
+mod control;
+mod error;
+mod host;
+mod ledger;
+mod network;
+mod packet;
+mod recorder;
+mod routes;
+mod run;
+mod shapes;
+mod simulation;
+mod topology;
+mod traffic;
+mod transfer;
+
+pub use changes::Change;
+pub use error::{SimError, TopologyError};
+pub use host::{CompetingTask, HostSpec, HostStats, Spell};
+pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
+pub use shapes::{
+    Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,
+};
+pub use simulation::Simulation;
+pub use topology::{LinkId, NodeId, Topology};
+pub use traffic::{Pattern, TrafficId, TrafficStats, UdpTraffic};
+pub use transfer::{EndpointId, Failure, Transfer, TransferId};

@@ -1,0 +1,618 @@
+//! How time passes: one event after the other, and what follows from each.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use inhaul_base::{ByteRange, Time};
+use inhaul_transport::{
+    Command, CommandError, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow, RxMessage, TxBatch, drain,
+};
+
+use crate::agenda::Component;
+use crate::changes::{Change, Happening};
+use crate::control::{Item, Segment, Stream};
+use crate::host::Host;
+use crate::network::{Addresses, Network, located};
+use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
+use crate::transfer::{Phase, Streams};
+use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
+
+/// An endpoint that is woken so often at one time will never let it pass.
+const WAKES_MAX: u32 = 10_000;
+/// Most packets that are handed to an endpoint at a time.
+const MESSAGES_MAX: usize = 64;
+
+// --- Time -------------------------------------------------------------------------------------------------------------
+
+impl Simulation {
+    /// Lets time pass until `end`; what is due at `end` happens too.
+    ///
+    /// # Errors
+    /// When an endpoint did something that is wrong whatever its protocol; the run stops there.
+    pub fn run_until(&mut self, end: Time) -> Result<(), SimError> {
+        self.run_while(end, |_| true)
+    }
+
+    /// Lets time pass until `limit`, or until `goes_on` says no: it is asked before each event.
+    ///
+    /// # Errors
+    /// When an endpoint did something that is wrong whatever its protocol; the run stops there.
+    pub fn run_while(&mut self, limit: Time, mut goes_on: impl FnMut(&Self) -> bool) -> Result<(), SimError> {
+        while goes_on(self) {
+            match self.network.agenda.peek() {
+                Some((at, component)) if at <= limit => {
+                    self.now = at;
+                    self.happen(component);
+                }
+                _ => {
+                    self.now = self.now.max(limit);
+                    break;
+                }
+            }
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+        }
+        self.flush_captures()
+    }
+
+    /// One event. Each leaves its component scheduled for its next, or not at all.
+    fn happen(&mut self, component: Component) {
+        match component {
+            Component::Link(link) => self.on_link(link),
+            Component::Endpoint(endpoint) => self.on_deadline(EndpointId(endpoint)),
+            Component::Host(host) => self.on_host(NodeId(host)),
+            Component::Control(transfer) => self.on_control_timer(TransferId(transfer)),
+            Component::Traffic(traffic) => self.on_traffic(traffic as usize),
+            Component::Changes => self.on_changes(),
+            Component::Recorder => self.on_recorder(),
+        }
+    }
+
+    fn flush_captures(&mut self) -> Result<(), SimError> {
+        for capture in self.network.lines.iter_mut().filter_map(|line| line.capture.as_mut()) {
+            capture.flush()?;
+        }
+        Ok(())
+    }
+}
+
+// --- Packets ----------------------------------------------------------------------------------------------------------
+
+impl Simulation {
+    fn on_link(&mut self, link: u32) {
+        let captured = self.network.lines[link as usize].capture.is_some();
+        let arrived = if captured { self.captured_hop(link) } else { self.network.hop(self.now, link) };
+        let Some(packet) = arrived else { return };
+        let host = &mut self.hosts[packet.to.0 as usize];
+        if host.takes_at_once() {
+            host.stats.arrived_packets += 1;
+            self.deliver(packet);
+        } else {
+            if let Some(dropped) = host.arrive(self.now, packet) {
+                self.network.pool.put_back(dropped.datagram);
+            }
+            self.network.agenda.schedule(host.component, host.due());
+        }
+    }
+
+    /// A hop over a link that is captured.
+    #[cold]
+    fn captured_hop(&mut self, link: u32) -> Option<Packet> {
+        let addresses = Addresses { endpoints: &self.addresses, transfers: &self.transfers, traffic: &self.traffic };
+        let (arrived, written) = self.network.hop_captured(self.now, link, &addresses);
+        if let Err(error) = written {
+            self.fault = Some(error.into());
+        }
+        arrived
+    }
+
+    /// The processor of a host has done a batch, or a competing task has begun or ended.
+    fn on_host(&mut self, node: NodeId) {
+        let mut served = std::mem::take(&mut self.served);
+        let host = &mut self.hosts[node.0 as usize];
+        host.advance(self.now, &mut served);
+        self.network.agenda.schedule(host.component, host.due());
+        if !host.is_halted() {
+            for endpoint in host.postponed.drain(..) {
+                let component = self.seats[endpoint.0 as usize].component;
+                self.network.agenda.schedule(component, Some(self.now));
+            }
+        }
+        self.deliver_batch(&mut served);
+        self.served = served;
+    }
+
+    /// Hands a batch over, packets in a row for one endpoint together.
+    fn deliver_batch(&mut self, batch: &mut Vec<Packet>) {
+        let mut packets = batch.drain(..).peekable();
+        let mut run: Vec<Packet> = Vec::new();
+        while let Some(packet) = packets.next() {
+            let Load::Data { to, .. } = packet.datagram.load else {
+                self.deliver(packet);
+                continue;
+            };
+            run.push(packet);
+            let goes_on = |next: &Packet| matches!(next.datagram.load, Load::Data { to: next, .. } if next == to);
+            if run.len() < MESSAGES_MAX && packets.peek().is_some_and(goes_on) {
+                continue;
+            }
+            self.hand_over(to, &run);
+            run.drain(..).for_each(|packet| self.network.pool.put_back(packet.datagram));
+        }
+    }
+
+    /// A packet has come to where it should.
+    fn deliver(&mut self, packet: Packet) {
+        match packet.datagram.load {
+            Load::Data { to, .. } => self.hand_over(to, std::slice::from_ref(&packet)),
+            Load::Control { transfer, to_receiver, segment } => self.on_segment(transfer, to_receiver, segment),
+            Load::Background(traffic) => self.traffic[traffic.0 as usize].stats.received_packets += 1,
+        }
+        self.network.pool.put_back(packet.datagram);
+    }
+
+    /// Gives datagrams to their endpoint, at most [`MESSAGES_MAX`], and checks where it places them.
+    fn hand_over(&mut self, to: EndpointId, packets: &[Packet]) {
+        let mut places = std::mem::take(&mut self.places);
+        packets.iter().for_each(|packet| self.note_delivery(to, &packet.datagram));
+        let endpoint = &mut self.seats[to.0 as usize].endpoint;
+        if let [packet] = packets {
+            endpoint.handle_datagrams(self.now, &[message(&self.addresses, &packet.datagram)], &mut places);
+        } else {
+            let nothing = RxMessage::single(SocketAddr::from(([0, 0, 0, 0], 0)), &[]);
+            let mut messages = [nothing; MESSAGES_MAX];
+            for (slot, packet) in messages.iter_mut().zip(packets) {
+                *slot = message(&self.addresses, &packet.datagram);
+            }
+            endpoint.handle_datagrams(self.now, &messages[..packets.len()], &mut places);
+        }
+        for place in places.drain(..) {
+            let Some(packet) = packets.get(place.message as usize) else {
+                self.fault = Some(SimError::WrongPlace {
+                    at: self.now,
+                    flow: place.flow,
+                    body: ByteRange::default(),
+                    placed: place.range,
+                    reason: "there is no such message",
+                });
+                break;
+            };
+            self.place(place, &packet.datagram);
+        }
+        self.places = places;
+        self.pump(to);
+    }
+
+    fn place(&mut self, place: inhaul_transport::Place, datagram: &Datagram) {
+        let Some(running) = self.transfers.get_mut(place.flow.0 as usize) else { return };
+        match self.ledger.place(self.now, running.object, &place, datagram) {
+            Ok(new) => running.placed_bytes += new,
+            Err(error) => self.fault = Some(error),
+        }
+    }
+
+    fn note_delivery(&mut self, to: EndpointId, datagram: &Datagram) {
+        let head = datagram.head();
+        self.mix(self.now.as_nanos());
+        self.mix(u64::from(to.0) << 32 | u64::from(datagram.len));
+        let (words, rest) = head.as_chunks::<8>();
+        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.mix(u64::from(*byte)));
+    }
+
+    /// Takes a word into the fingerprint.
+    fn mix(&mut self, word: u64) {
+        // A multiplication by an odd number and a rotation: different words leave different fingerprints.
+        self.trace = (self.trace.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// A datagram as its endpoint sees it.
+fn message<'a>(addresses: &[(NodeId, std::net::SocketAddrV4)], datagram: &'a Datagram) -> RxMessage<'a> {
+    let from = match datagram.load {
+        Load::Data { from, .. } => addresses[from.0 as usize].1,
+        _ => std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0),
+    };
+    let heads = datagram.readable();
+    let len = datagram.len as usize;
+    RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len }
+}
+
+// --- Endpoints --------------------------------------------------------------------------------------------------------
+
+/// Where an endpoint's output goes.
+struct Outlet<'a> {
+    network: &'a mut Network,
+    hosts: &'a [Host],
+    node: NodeId,
+    from: EndpointId,
+    events: &'a mut VecDeque<(EndpointId, Event)>,
+    fault: &'a mut Option<SimError>,
+}
+
+impl Driver for Outlet<'_> {
+    fn event(&mut self, _now: Time, event: Event) {
+        self.events.push_back((self.from, event));
+    }
+
+    fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool {
+        for transmit in batch.transmits() {
+            let Some((node, to)) = self.find(transmit.to) else {
+                *self.fault = Some(SimError::NobodyThere { at: now, to: transmit.to });
+                continue;
+            };
+            for datagram in transmit.datagrams {
+                let len = datagram.len() as u32;
+                let load = Load::Data { flow: transmit.flow, from: self.from, to, body: datagram.body };
+                let packet = self.network.pool.packet(node, len + IP_UDP_BYTES, load, len, batch.head(datagram));
+                self.network.send(now, self.node, packet);
+            }
+        }
+        batch.clear();
+        true
+    }
+}
+
+impl Outlet<'_> {
+    fn find(&self, address: SocketAddr) -> Option<(NodeId, EndpointId)> {
+        let SocketAddr::V4(address) = address else { return None };
+        let (node, index) = located(address)?;
+        let endpoint = self.hosts.get(node.0 as usize)?.endpoints.get(index)?;
+        Some((node, *endpoint))
+    }
+}
+
+impl Simulation {
+    /// An endpoint's deadline has come.
+    fn on_deadline(&mut self, id: EndpointId) {
+        let (now, node) = (self.now, self.addresses[id.0 as usize].0);
+        let seat = &mut self.seats[id.0 as usize];
+        let component = seat.component;
+        let host = &mut self.hosts[node.0 as usize];
+        if host.is_halted() {
+            host.postponed.push(id);
+            self.network.agenda.schedule(component, None);
+            return;
+        }
+        seat.woken = if seat.woken.0 == now { (now, seat.woken.1 + 1) } else { (now, 1) };
+        if seat.woken.1 > WAKES_MAX {
+            self.fault = Some(SimError::Stuck { at: now, times: WAKES_MAX });
+            self.network.agenda.schedule(component, None);
+            return;
+        }
+        seat.endpoint.handle_timeout(now);
+        // Off the agenda, so that a deadline that is now again comes after the others'.
+        self.network.agenda.schedule(component, None);
+        self.pump(id);
+    }
+
+    /// Takes everything that an endpoint has to give, and notes when it wants to be called again.
+    fn pump(&mut self, id: EndpointId) {
+        let seat = &mut self.seats[id.0 as usize];
+        let mut outlet = Outlet {
+            network: &mut self.network,
+            hosts: &self.hosts,
+            node: self.addresses[id.0 as usize].0,
+            from: id,
+            events: &mut self.events,
+            fault: &mut self.fault,
+        };
+        let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut outlet);
+        let due = due.map(|(at, _)| at.max(self.now));
+        self.network.agenda.schedule(seat.component, due);
+        while let Some((from, event)) = self.events.pop_front() {
+            self.on_event(from, event);
+        }
+    }
+
+    fn on_event(&mut self, from: EndpointId, event: Event) {
+        match event {
+            Event::Control { flow, message } => self.write(from, flow, Item::Message(message)),
+            Event::Complete { object } => self.on_complete(from, object),
+            Event::Failed { flow, error } => {
+                let transfer = TransferId(flow.0);
+                // A flow that was stopped as planned has not failed.
+                if self.transfers.get(flow.0 as usize).is_some_and(|running| running.phase != Phase::Ended) {
+                    self.failures.push(Failure { at: self.now, transfer, endpoint: from, error });
+                    // Whoever gives a flow up closes its stream: the other end hears of it when that arrives.
+                    self.write(from, flow, Item::End);
+                }
+            }
+            Event::Starved { object } => self.starved.push((from, object)),
+            Event::Opened { .. } | Event::Closed { .. } => {}
+        }
+    }
+
+    fn on_complete(&mut self, receiver: EndpointId, object: ObjectId) {
+        let now = self.now;
+        let Some(entry) = self.ledger.named(receiver, object) else { return };
+        let (placed, size) = (entry.placed.covered(), entry.size);
+        if placed < size {
+            self.fault = Some(SimError::NotComplete { at: now, object, placed, size });
+            return;
+        }
+        entry.complete = Some(now);
+        let mirrors = |id: &TransferId| {
+            let transfer = &self.transfers[id.0 as usize].transfer;
+            transfer.receiver == receiver && transfer.object == object
+        };
+        // What the flows say of themselves is kept before the endpoints forget them.
+        self.transfers().filter(mirrors).collect::<Vec<_>>().into_iter().for_each(|id| self.keep_stats(id));
+    }
+
+    /// Notes what both ends say of a transfer, as long as they know it.
+    fn keep_stats(&mut self, id: TransferId) {
+        let (receiver, sender) = (self.stats(id), self.sender_stats(id));
+        let running = &mut self.transfers[id.0 as usize];
+        running.receiver_stats = receiver;
+        running.sender_stats = sender;
+    }
+}
+
+// --- Control streams --------------------------------------------------------------------------------------------------
+
+impl Simulation {
+    /// An endpoint writes to the control stream of a flow.
+    fn write(&mut self, from: EndpointId, flow: FlowId, item: Item) {
+        let Some(running) = self.transfers.get_mut(flow.0 as usize) else { return };
+        let to_receiver = from == running.transfer.sender;
+        let Some(streams) = &mut running.streams else { return };
+        streams.direction(to_receiver).write(item);
+        self.send_segments(TransferId(flow.0), to_receiver);
+    }
+
+    /// Sends what one direction of a control stream may send.
+    fn send_segments(&mut self, id: TransferId, to_receiver: bool) {
+        let Some(running) = self.transfers.get_mut(id.0 as usize) else { return };
+        let Some(streams) = &mut running.streams else { return };
+        while let Some(segment) = streams.direction(to_receiver).poll_segment(self.now) {
+            let ends = (running.transfer.sender, running.transfer.receiver);
+            let (from, to) = if to_receiver { ends } else { (ends.1, ends.0) };
+            let node = |endpoint: EndpointId| self.addresses[endpoint.0 as usize].0;
+            let load = Load::Control { transfer: id, to_receiver, segment };
+            let packet = self.network.pool.packet(node(to), segment.wire_bytes(), load, 0, &[]);
+            self.network.send(self.now, node(from), packet);
+        }
+        self.network.agenda.schedule(running.component, streams.due());
+    }
+
+    /// A segment has arrived at one end.
+    fn on_segment(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
+        self.mix(self.now.as_nanos());
+        self.mix(u64::from(id.0) << 1 | u64::from(to_receiver));
+        let running = &mut self.transfers[id.0 as usize];
+        // After the end, segments may still be on their way.
+        let Some(streams) = &mut running.streams else { return };
+        match segment {
+            // An acknowledgement is of the direction that its packet did not take.
+            Segment::Ack(through) => {
+                streams.direction(!to_receiver).on_ack(self.now, through);
+                self.send_segments(id, !to_receiver);
+            }
+            Segment::Data(range) => {
+                let acknowledgement = streams.direction(to_receiver).on_data(range);
+                self.acknowledge(id, to_receiver, acknowledgement);
+                self.read(id, to_receiver);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
+        let transfer = &self.transfers[id.0 as usize].transfer;
+        let ends = (transfer.sender, transfer.receiver);
+        let (from, to) = if to_receiver { (ends.1, ends.0) } else { ends };
+        let node = |endpoint: EndpointId| self.addresses[endpoint.0 as usize].0;
+        let load = Load::Control { transfer: id, to_receiver: !to_receiver, segment };
+        let packet = self.network.pool.packet(node(to), segment.wire_bytes(), load, 0, &[]);
+        self.network.send(self.now, node(from), packet);
+    }
+
+    /// Hands the messages over that have come in whole.
+    fn read(&mut self, id: TransferId, to_receiver: bool) {
+        loop {
+            let running = &mut self.transfers[id.0 as usize];
+            let reader = running.end(to_receiver);
+            let item = running.streams.as_mut().and_then(|streams| streams.direction(to_receiver).pop_item());
+            match item {
+                None => return,
+                Some(Item::Message(message)) => {
+                    message.iter().for_each(|byte| self.mix(u64::from(*byte)));
+                    self.seats[reader.0 as usize].endpoint.handle_control(self.now, id.flow(), &message);
+                    self.pump(reader);
+                }
+                Some(Item::End) => self.disconnect(id, reader),
+            }
+        }
+    }
+
+    fn on_control_timer(&mut self, id: TransferId) {
+        let running = &mut self.transfers[id.0 as usize];
+        let stands = running.streams.as_mut().is_none_or(|streams| {
+            // Both timers are looked at, whichever went off.
+            streams.to_receiver.on_timeout(self.now) & streams.to_sender.on_timeout(self.now)
+        });
+        if !stands {
+            return self.break_stream(id);
+        }
+        let component = running.component;
+        let due = running.streams.as_ref().and_then(|streams| streams.due());
+        self.network.agenda.schedule(component, due);
+        self.send_segments(id, true);
+        self.send_segments(id, false);
+    }
+
+    /// The control stream is no more: both ends are told.
+    fn break_stream(&mut self, id: TransferId) {
+        self.close_stream(id);
+        for receiver in [false, true] {
+            let end = self.transfers[id.0 as usize].end(receiver);
+            self.disconnect(id, end);
+        }
+    }
+
+    fn close_stream(&mut self, id: TransferId) {
+        let running = &mut self.transfers[id.0 as usize];
+        running.streams = None;
+        self.network.agenda.schedule(running.component, None);
+    }
+
+    /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow by itself.
+    fn disconnect(&mut self, id: TransferId, endpoint: EndpointId) {
+        self.keep_stats(id);
+        let command = Command::Disconnect { flow: id.flow() };
+        if self.seats[endpoint.0 as usize].endpoint.command(self.now, command).is_ok() {
+            self.pump(endpoint);
+        }
+    }
+}
+
+// --- Changes ----------------------------------------------------------------------------------------------------------
+
+impl Simulation {
+    fn on_changes(&mut self) {
+        let Some(happening) = self.timeline.pop(self.now) else { return };
+        self.network.agenda.reschedule(self.changes, self.timeline.due());
+        match happening {
+            Happening::Start(id) => self.start(id),
+            Happening::Stop(id) => self.stop(id),
+            Happening::Change(change) => self.change(change),
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        let now = self.now;
+        let link = match change {
+            Change::LinkRate(link, rate) => {
+                self.network.lines[link.0 as usize].link.set_rate(now, rate);
+                link
+            }
+            Change::LinkDown(link) | Change::LinkUp(link) => {
+                let up = matches!(change, Change::LinkUp(_));
+                self.network.lines[link.0 as usize].link.set_up(now, up);
+                link
+            }
+            Change::Command(endpoint, command) => {
+                if let Err(error) = self.give(endpoint, command) {
+                    self.fault = Some(self.refused(error));
+                }
+                return;
+            }
+            Change::Break(transfer) => return self.break_stream(transfer),
+        };
+        self.network.reschedule(link.0);
+    }
+
+    /// Commands an endpoint. A flow that it is to be disconnected from may have ended by itself.
+    pub(crate) fn give(&mut self, endpoint: EndpointId, command: Command) -> Result<(), (FlowId, CommandError)> {
+        let farewell = match &command {
+            Command::Disconnect { flow } => Some(TransferId(flow.0)),
+            _ => None,
+        };
+        if let Some(id) = farewell.filter(|id| (id.0 as usize) < self.transfers.len()) {
+            self.keep_stats(id);
+        }
+        let flow = flow_of(&command);
+        if let Command::Refetch { object, range, .. } = &command
+            && let Some(entry) = self.ledger.named(endpoint, *object)
+        {
+            entry.placed.remove(*range);
+            entry.complete = None;
+        }
+        match self.seats[endpoint.0 as usize].endpoint.command(self.now, command) {
+            Err(error) if farewell.is_none() => return Err((flow, error)),
+            _ => self.pump(endpoint),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: TransferId) {
+        let running = &mut self.transfers[id.0 as usize];
+        running.phase = Phase::Running;
+        let mtu = running.transfer.mtu;
+        running.streams = Some(Box::new(Streams { to_receiver: Stream::new(mtu), to_sender: Stream::new(mtu) }));
+        let transfer = running.transfer.clone();
+        let object = self.ledger.object_mut(running.object);
+        let fetch = (!std::mem::replace(&mut object.fetched, true)).then(|| Command::Fetch {
+            object: transfer.object,
+            size: transfer.size,
+            held: Default::default(),
+        });
+        let peer = self.addresses[transfer.sender.0 as usize].1;
+        let offer = OfferFlow {
+            flow: id.flow(),
+            size: transfer.size,
+            peer: None,
+            only_from: None,
+            mtu: transfer.mtu,
+            token: self.names.next_u64(),
+        };
+        let join = JoinFlow {
+            flow: id.flow(),
+            object: transfer.object,
+            peer: Some(peer.into()),
+            mtu: transfer.mtu,
+            // Keys differ for certain, not only with high probability: an odd factor maps numbers one to one.
+            key: id.0.wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32),
+            limits: transfer.limits,
+        };
+        let commands = [(transfer.sender, Some(Command::Offer(offer))), (transfer.receiver, fetch)];
+        let commands = commands.into_iter().chain([(transfer.receiver, Some(Command::Join(join)))]);
+        for (endpoint, command) in commands {
+            if let Some(command) = command
+                && let Err(error) = self.give(endpoint, command)
+            {
+                self.fault = Some(self.refused(error));
+                return;
+            }
+        }
+    }
+
+    fn stop(&mut self, id: TransferId) {
+        self.keep_stats(id);
+        self.transfers[id.0 as usize].phase = Phase::Ended;
+        self.break_stream(id);
+    }
+
+    fn on_traffic(&mut self, index: usize) {
+        let source = &mut self.traffic[index];
+        let traffic = source.traffic;
+        source.advance();
+        self.network.agenda.schedule(source.component, source.due());
+        let wire_bytes = u32::from(traffic.packet_bytes);
+        let load = Load::Background(crate::TrafficId(index as u32));
+        let packet = self.network.pool.packet(traffic.to, wire_bytes, load, wire_bytes - IP_UDP_BYTES, &[]);
+        self.network.send(self.now, traffic.from, packet);
+    }
+
+    fn on_recorder(&mut self) {
+        let now = self.now;
+        for index in 0..self.transfers.len() {
+            let id = TransferId(index as u32);
+            if self.transfers[index].phase == Phase::Running {
+                self.keep_stats(id);
+                let running = &mut self.transfers[index];
+                let (receiver, sender) = (&running.receiver_stats, &running.sender_stats);
+                running.series.push(Sample::of(now, running.placed_bytes, receiver, sender));
+            }
+        }
+        let Some(recorder) = &mut self.recorder else { return };
+        for (line, series) in self.network.lines.iter_mut().zip(&mut recorder.links) {
+            let queue_bytes = line.link.queue_bytes(now);
+            let stats = line.link.stats(now);
+            let (carried_bytes, dropped_packets) = (stats.carried.bytes, stats.dropped().packets);
+            series.push(LinkSample { at: now, queue_bytes, carried_bytes, dropped_packets });
+        }
+        self.network.agenda.schedule(recorder.component, Some(now + recorder.spec.interval));
+    }
+}
+
+/// The flow that a command is about; flow 0 for those that are about none.
+fn flow_of(command: &Command) -> FlowId {
+    match command {
+        Command::Join(join) => join.flow,
+        Command::Offer(offer) => offer.flow,
+        Command::Disconnect { flow } => *flow,
+        _ => FlowId::default(),
+    }
+}

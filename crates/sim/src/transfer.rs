@@ -1,0 +1,119 @@
+//! Transfers: a flow between two endpoints, its control stream, and what has become of it.
+
+use inhaul_base::Time;
+use inhaul_transport::{FlowError, FlowId, FlowLimits, FlowStats, ObjectId};
+
+use crate::Sample;
+use crate::agenda::ComponentId;
+use crate::control::Stream;
+
+/// An endpoint on a host of a [`Simulation`](crate::Simulation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointId(pub(crate) u32);
+
+/// A transfer of a [`Simulation`](crate::Simulation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(pub(crate) u32);
+
+/// One flow: a sender serves an object to a receiver.
+///
+/// At `start` the control stream stands, the sender is offered the flow and the receiver joins it. Several transfers of one
+/// receiver and object are mirrors: the receiver fetches the object once, from all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfer {
+    /// Its name, for people.
+    pub name: String,
+    /// The endpoint that has the object.
+    pub sender: EndpointId,
+    /// The endpoint that wants it.
+    pub receiver: EndpointId,
+    /// The object, by the receiver's name for it.
+    pub object: ObjectId,
+    /// Size of the object, in bytes.
+    pub size: u64,
+    /// When it begins.
+    pub start: Time,
+    /// When both ends are disconnected; `None`: it ends by itself.
+    pub stop: Option<Time>,
+    /// Largest IP packet of the path, in bytes; both ends are told.
+    pub mtu: u16,
+    /// Limits that the receiver's user sets.
+    pub limits: FlowLimits,
+}
+
+/// A flow that has ended badly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// When.
+    pub at: Time,
+    /// Which one.
+    pub transfer: TransferId,
+    /// The endpoint that said so.
+    pub endpoint: EndpointId,
+    /// Why.
+    pub error: FlowError,
+}
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Running,
+    Ended,
+}
+
+/// The control stream: one direction each.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) to_receiver: Stream,
+    pub(crate) to_sender: Stream,
+}
+
+impl Streams {
+    pub(crate) fn direction(&mut self, to_receiver: bool) -> &mut Stream {
+        if to_receiver { &mut self.to_receiver } else { &mut self.to_sender }
+    }
+
+    /// When the next retransmission timer goes off.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.to_receiver.due().into_iter().chain(self.to_sender.due()).min()
+    }
+}
+
+/// A transfer while it runs, and what is kept of it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) transfer: Transfer,
+    /// Index of its object in the ledger.
+    pub(crate) object: u32,
+    pub(crate) phase: Phase,
+    pub(crate) component: ComponentId,
+    /// `None` before the start and after the end.
+    pub(crate) streams: Option<Box<Streams>>,
+    /// Bytes of the object that came by this transfer.
+    pub(crate) placed_bytes: u64,
+    /// What the endpoints said last, for when they know the flow no more.
+    pub(crate) receiver_stats: FlowStats,
+    pub(crate) sender_stats: FlowStats,
+    pub(crate) series: Vec<Sample>,
+}
+
+impl Running {
+    /// The endpoint at one end.
+    pub(crate) fn end(&self, receiver: bool) -> EndpointId {
+        if receiver { self.transfer.receiver } else { self.transfer.sender }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let streams = self.streams.as_ref().map_or(0, |s| s.to_receiver.memory_bytes() + s.to_sender.memory_bytes());
+        size_of::<Self>() + streams + self.transfer.name.capacity() + self.series.capacity() * size_of::<Sample>()
+    }
+}
+
+impl TransferId {
+    /// The name of the transfer's flow at both of its endpoints.
+    pub(crate) fn flow(self) -> FlowId {
+        FlowId(self.0)
+    }
+}
