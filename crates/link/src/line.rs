@@ -44,6 +44,7 @@ impl Line {
     }
 
     /// When the transmission that is under way ends, or the last one ended.
+    #[inline]
     pub(crate) fn free_at(&self) -> Time {
         self.free_at
     }
@@ -54,11 +55,13 @@ impl Line {
     }
 
     /// Bits per second; `None` if transmission takes no time.
+    #[inline]
     pub(crate) fn rate(&self) -> Option<Bitrate> {
         self.rate
     }
 
     /// Transmits `bytes` from `now` on a free line; returns the end.
+    #[inline]
     pub(crate) fn transmit_at(&mut self, now: Time, bytes: u32) -> Time {
         // At the very end of a transmission the next follows on, without the rounding of that end.
         if now > self.free_at {
@@ -72,6 +75,7 @@ impl Line {
     }
 
     /// Transmits `bytes` right behind the transmission before; returns the end.
+    #[inline]
     pub(crate) fn transmit_next(&mut self, bytes: u32) -> Time {
         let Some(rate) = self.rate else { return self.free_at };
         if rate == Bitrate::ZERO {
@@ -142,6 +146,7 @@ impl Line {
         }
     }
 
+    #[inline]
     fn round(&mut self) {
         self.free_at = Time::from_nanos(self.whole.saturating_add(u64::from(self.part > 0)));
     }

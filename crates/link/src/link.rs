@@ -60,10 +60,17 @@ struct Slot<T> {
     /// When it came, while it waits; when it arrives at the far end, once its transmission has begun.
     time: Time,
     bytes: u32,
-    /// Whether it arrives twice.
-    twice: bool,
-    /// `None`: it will not arrive.
-    packet: Option<T>,
+    fate: Fate,
+    packet: T,
+}
+
+/// What becomes of a packet that was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    ArrivesTwice,
+    /// Lost on the wire, or dropped when its turn came.
+    Vanishes,
 }
 
 impl<T: Clone> Link<T> {
@@ -111,7 +118,12 @@ impl<T: Clone> Link<T> {
             }
             return Err(cause);
         }
-        self.ring.push_back(Slot { time: now, bytes, twice, packet: (!lost).then_some(packet) });
+        let fate = match (lost, twice) {
+            (true, _) => Fate::Vanishes,
+            (false, true) => Fate::ArrivesTwice,
+            (false, false) => Fate::Arrives,
+        };
+        self.ring.push_back(Slot { time: now, bytes, fate, packet });
         if self.line.free_at() <= now {
             let departure = self.line.transmit_at(now, bytes);
             self.put_on_wire(departure);
@@ -156,14 +168,14 @@ impl<T: Clone> Link<T> {
             return None;
         }
         let first = self.ring.front_mut().filter(|slot| slot.time <= now)?;
-        let arrival = first.time;
-        if first.twice {
-            first.twice = false;
-            return first.packet.clone().map(|packet| (arrival, packet));
+        if first.fate == Fate::ArrivesTwice {
+            first.fate = Fate::Arrives;
+            return Some((first.time, first.packet.clone()));
         }
-        let packet = first.packet.take();
+        let Slot { time, packet, .. } = self.ring.pop_front()?;
+        self.on_wire -= 1;
         self.forget_lost();
-        packet.map(|packet| (arrival, packet))
+        Some((time, packet))
     }
 
     /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
@@ -171,11 +183,14 @@ impl<T: Clone> Link<T> {
         self.settle(now);
         let transmitting = self.line.free_at() > now;
         self.line.set_rate(now, rate);
-        if transmitting && self.on_wire > 0 {
+        if transmitting {
             let (transit, before) = self.in_transmission;
             self.ordered_until = before;
             let arrival = self.arrival(self.line.free_at(), transit);
-            self.ring[self.on_wire - 1].time = arrival;
+            // A packet that will be lost may have been forgotten, and with it all before it.
+            if let Some(last) = self.on_wire.checked_sub(1) {
+                self.ring[last].time = arrival;
+            }
         }
         self.settle(now);
     }
@@ -194,12 +209,12 @@ impl<T: Clone> Link<T> {
         }
         if self.line.free_at() > now {
             self.line.cut(now);
+            self.ordered_until = self.in_transmission.1;
             // A packet that was lost anyway has been forgotten, or counted as that.
-            if let Some(Slot { bytes, twice, packet: Some(_), .. }) = self.ring.pop_back() {
-                self.ordered_until = self.in_transmission.1;
+            if let Some(Slot { bytes, fate, .. }) = self.ring.pop_back().filter(|slot| slot.fate != Fate::Vanishes) {
                 self.stats.carried.take(bytes);
                 self.stats.down.add(bytes);
-                if twice {
+                if fate == Fate::ArrivesTwice {
                     self.stats.duplicated.take(bytes);
                 }
             }
@@ -251,7 +266,7 @@ impl<T: Clone> Link<T> {
             let (since, bytes) = (slot.time, slot.bytes);
             self.stats.queued.take(bytes);
             if self.admission.drops_at_turn(self.line.free_at(), since, bytes, self.stats.queued) {
-                slot.packet = None;
+                slot.fate = Fate::Vanishes;
                 self.on_wire += 1;
                 self.stats.early.add(bytes);
             } else {
@@ -266,8 +281,8 @@ impl<T: Clone> Link<T> {
     fn sort_transmitted(&mut self) {
         let Some(arrivals) = &mut self.unordered else { return };
         for slot in self.ring.drain(..self.on_wire) {
-            if let Some(packet) = slot.packet {
-                arrivals.push(slot.time, packet, slot.twice);
+            if slot.fate != Fate::Vanishes {
+                arrivals.push(slot.time, slot.packet, slot.fate == Fate::ArrivesTwice);
             }
         }
         self.on_wire = 0;
@@ -282,14 +297,12 @@ impl<T: Clone> Link<T> {
         let slot = &mut self.ring[self.on_wire];
         slot.time = arrival;
         self.on_wire += 1;
-        if slot.packet.is_none() {
-            self.stats.lost.add(slot.bytes);
-            return;
+        match slot.fate {
+            Fate::Vanishes => return self.stats.lost.add(slot.bytes),
+            Fate::Arrives => {}
+            Fate::ArrivesTwice => self.stats.duplicated.add(slot.bytes),
         }
         self.stats.carried.add(slot.bytes);
-        if slot.twice {
-            self.stats.duplicated.add(slot.bytes);
-        }
     }
 
     #[inline]
@@ -305,7 +318,7 @@ impl<T: Clone> Link<T> {
     /// Drops from the front of the ring what does not arrive, so that the first slot is the next arrival.
     #[inline]
     fn forget_lost(&mut self) {
-        while self.on_wire > 0 && self.ring.front().is_some_and(|slot| slot.packet.is_none()) {
+        while self.on_wire > 0 && self.ring.front().is_some_and(|slot| slot.fate == Fate::Vanishes) {
             self.ring.pop_front();
             self.on_wire -= 1;
         }

@@ -27,6 +27,7 @@ impl Loss {
     }
 
     /// Whether the next packet is lost.
+    #[inline]
     pub(crate) fn takes_next(&mut self) -> bool {
         match self {
             Self::None => false,

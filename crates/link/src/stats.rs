@@ -12,11 +12,13 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    #[inline]
     pub(crate) fn add(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, bytes: u32) {
         self.packets -= 1;
         self.bytes -= u64::from(bytes);
