@@ -147,6 +147,15 @@ def _local_ports(pid, kind):
 
 def machine_busy_seconds():
     """CPU seconds that the whole machine has spent on anything, interrupts included, since it started."""
-    with open("/proc/stat", encoding="ascii") as lines:
-        user, nice, system, _idle, _iowait, irq, softirq = map(int, lines.readline().split()[1:8])
+    user, nice, system, _idle, _iowait, irq, softirq, _steal = _machine_ticks()
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_stolen_seconds():
+    """CPU seconds that a virtual machine wanted and its host gave to others, since it started."""
+    return _machine_ticks()[7] / os.sysconf("SC_CLK_TCK")
+
+
+def _machine_ticks():
+    with open("/proc/stat", encoding="ascii") as lines:
+        return list(map(int, lines.readline().split()[1:9]))

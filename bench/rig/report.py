@@ -1,6 +1,6 @@
 """The table of a run, made from its JSON and from nothing else."""
 
-COLUMNS = ("contestant", "Gbit/s", "of raw UDP", "× UDT 4", "CPU s/GB", "machine CPU s/GB", "lost or resent")
+COLUMNS = ("contestant", "Gbit/s", "of raw UDP", "× UDT 4", "CPU s/GB", "machine CPU s/GB", "lost or resent", "stolen")
 
 
 def table(results):
@@ -8,7 +8,7 @@ def table(results):
     machine = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     parts = [
-        f"# {results['date']}, {'quick run' if results['quick'] else 'full run'}",
+        f"# {results['date']}, {results['extent']}",
         f"{machine['cpu']}, {machine['cores']} cores, {'virtual' if machine['virtual'] else 'metal'}, "
         f"Linux {machine['kernel']}, rmem_max {machine['rmem_max_bytes']}. {versions}.",
         *_sections(results["rows"]),
@@ -37,6 +37,7 @@ def _cells(row, members):
         f"{row['cpu_seconds_per_gigabyte']:.3f}",
         f"{row['machine_cpu_seconds_per_gigabyte']:.3f}",
         _losses(row),
+        f"{row['stolen_ratio']:.1%}",
     ]
 
 

@@ -50,7 +50,7 @@ pub(crate) trait Application {
     fn bodies(&mut self) -> &mut dyn Bodies;
 
     /// Bodies have been brought to these places.
-    fn on_places(&mut self, places: &[inhaul_transport::Place]);
+    fn on_places(&mut self, _places: &[inhaul_transport::Place]) {}
 
     /// An endpoint has something to say that is not meant for its peer.
     fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError>;
@@ -61,8 +61,10 @@ pub(crate) trait Application {
     /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten already.
     fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
 
-    /// Somebody has connected.
-    fn on_accept(&mut self, engine: &mut Engine, tcp: std::net::TcpStream) -> Result<(), MoveError>;
+    /// Somebody has connected, which happens to those who listen only.
+    fn on_accept(&mut self, _engine: &mut Engine, _tcp: std::net::TcpStream) -> Result<(), MoveError> {
+        Ok(())
+    }
 
     /// Once a turn: news of other threads, timers of its own.
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError>;
@@ -276,6 +278,12 @@ impl Engine {
             let role = of.role;
             self.command(role, Command::Disconnect { flow });
         }
+    }
+
+    /// Gives a flow up, with a last word to its peer.
+    pub(crate) fn dismiss(&mut self, flow: FlowId, farewell: &Frame) {
+        self.send(flow, farewell);
+        self.close(flow);
     }
 
     /// Runs until the application is done.

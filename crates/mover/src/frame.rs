@@ -198,6 +198,16 @@ mod kind {
 const LENGTH_BYTES: usize = 4;
 
 impl Frame {
+    /// The refusal of a peer that has broken the rules, and how.
+    pub(crate) fn malformed(how: &impl ToString) -> Self {
+        Self::Refused { code: RefusalCode::Malformed, text: how.to_string() }
+    }
+
+    /// The refusal of a frame that may not come at this time, or from this side.
+    pub(crate) fn out_of_place() -> Self {
+        Self::malformed(&"that frame has no place here")
+    }
+
     /// Reads the first frame of `bytes` and says how many bytes it took; `None` while it is not whole.
     ///
     /// # Errors

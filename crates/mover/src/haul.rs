@@ -3,7 +3,6 @@
 mod disputes;
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -134,11 +133,7 @@ impl Sink for Landings {
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        let batch = port.receiver.receive(&port.socket).map_err(MoveError::system("cannot receive"))?;
-        if batch.is_empty() {
-            return Ok(false);
-        }
-        show(batch.messages(), places);
+        let Some(batch) = port.receive(show, places)? else { return Ok(false) };
         batch.deliver(places, |delivery| match self.by_flow.get(&delivery.flow) {
             Some(landing) => landing.write(delivery.range.start, delivery.bodies).map_err(MoveError::from),
             None => Ok(()),
@@ -506,10 +501,6 @@ impl Application for Haul {
             mirror.parted = true;
         }
         self.lose(engine, flow, &cause.to_string())
-    }
-
-    fn on_accept(&mut self, _engine: &mut Engine, _tcp: TcpStream) -> Result<(), MoveError> {
-        Ok(())
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {

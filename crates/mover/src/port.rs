@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use inhaul_base::Time;
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
-use inhaul_udp::{BodySource, Receiver, SendError, Socket, Transmitter};
+use inhaul_udp::{Batch, BodySource, Receiver, SendError, Socket, Transmitter};
 
 use crate::error::MoveError;
 
@@ -71,6 +71,20 @@ impl Port {
             watched: false,
             outgoing: TxBatch::with_limit(WAITING_MAX),
         }
+    }
+
+    /// Receives one batch and shows it; `None` when nothing has come.
+    pub(crate) fn receive(
+        &mut self,
+        show: &mut Show<'_>,
+        places: &mut Vec<Place>,
+    ) -> Result<Option<Batch<'_, 'static>>, MoveError> {
+        let batch = self.receiver.receive(&self.socket).map_err(MoveError::system("cannot receive"))?;
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        show(batch.messages(), places);
+        Ok(Some(batch))
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -187,11 +201,6 @@ impl Sink for Discard {
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        let batch = port.receiver.receive(&port.socket).map_err(MoveError::system("cannot receive"))?;
-        if batch.is_empty() {
-            return Ok(false);
-        }
-        show(batch.messages(), places);
-        Ok(true)
+        Ok(port.receive(show, places)?.is_some())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use inhaul_base::{Span, Time};
 use inhaul_store::{Offered, OfferedError};
-use inhaul_transport::{Command, Event, FlowId, OfferFlow, Place, Role};
+use inhaul_transport::{Command, Event, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
 use crate::bodies::FileBodies;
@@ -173,8 +173,7 @@ impl FileServer {
 
     /// Ends a session, with a word to the client.
     fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
-        engine.send(flow, farewell);
-        engine.close(flow);
+        engine.dismiss(flow, farewell);
         self.forget(flow);
     }
 
@@ -217,11 +216,9 @@ impl Application for FileServer {
         &mut self.bodies
     }
 
-    fn on_places(&mut self, _places: &[Place]) {}
-
     fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
         if let Event::Failed { flow, error } = event {
-            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text: error.to_string() });
+            self.part(engine, flow, &Frame::malformed(&error));
         }
         Ok(())
     }
@@ -230,10 +227,7 @@ impl Application for FileServer {
         match frame {
             Frame::DigestsFrom { first_group, count } => self.start_digests(engine, flow, first_group, count),
             Frame::Finish => self.part(engine, flow, &Frame::Bye),
-            _ => {
-                let text = "that frame has no place here".to_owned();
-                self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text });
-            }
+            _ => self.part(engine, flow, &Frame::out_of_place()),
         }
         Ok(())
     }

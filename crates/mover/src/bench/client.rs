@@ -1,11 +1,10 @@
 //! The side of a bench that calls: it receives from the servers and drives, or sends to them and is driven.
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
 
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
-use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, OfferFlow, Place, Role};
+use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, OfferFlow, Role};
 
 use super::bench_stats;
 use super::memory::BenchMemory;
@@ -411,8 +410,6 @@ impl Application for BenchClient {
         &mut self.memory
     }
 
-    fn on_places(&mut self, _places: &[Place]) {}
-
     fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
         let now = engine.now();
         match event {
@@ -460,10 +457,6 @@ impl Application for BenchClient {
 
     fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
         self.lose(engine, flow, &cause.to_string())
-    }
-
-    fn on_accept(&mut self, _engine: &mut Engine, _tcp: TcpStream) -> Result<(), MoveError> {
-        Ok(())
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {

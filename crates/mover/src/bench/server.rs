@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 
 use inhaul_base::{RangeSet, Span, Time};
-use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, OfferFlow, Place, Role};
+use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, OfferFlow, Role};
 
 use super::bench_stats;
 use super::memory::BenchMemory;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, RefusalCode, SessionRole};
+use crate::frame::{Frame, SessionRole};
 use crate::greeting::{Arrival, Service, Wish};
 use crate::net;
 use crate::options::{BenchServerOptions, NetOptions, Stop};
@@ -113,8 +113,7 @@ impl BenchServer {
 
     /// Ends a session, with a word to the client.
     fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
-        engine.send(flow, farewell);
-        engine.close(flow);
+        engine.dismiss(flow, farewell);
         self.forget(flow);
     }
 
@@ -133,13 +132,11 @@ impl Application for BenchServer {
         &mut self.memory
     }
 
-    fn on_places(&mut self, _places: &[Place]) {}
-
     fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
         match event {
             Event::Complete { object } => self.tell(engine, FlowId(object.0)),
             Event::Failed { flow, error } => {
-                self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text: error.to_string() });
+                self.part(engine, flow, &Frame::malformed(&error));
             }
             _ => {}
         }
@@ -151,8 +148,7 @@ impl Application for BenchServer {
             self.tell(engine, flow);
             self.part(engine, flow, &Frame::Bye);
         } else {
-            let text = "that frame has no place here".to_owned();
-            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Malformed, text });
+            self.part(engine, flow, &Frame::out_of_place());
         }
         Ok(())
     }
