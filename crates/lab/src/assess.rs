@@ -1,0 +1,236 @@
+//! From a simulation that has ended to what it came to.
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Span, Time};
+use inhaul_sim::{LinkId, LinkSample, Simulation, TransferId};
+
+use crate::ideal::{Epoch, epochs};
+use crate::metrics::{self, Trajectory};
+use crate::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, RunResult, ScaleIndex};
+use crate::run::stop_of;
+use crate::scenario::Plan;
+
+/// How near to its ideal a flow must be to count as converged.
+const CONVERGED: f64 = 0.1;
+/// Central intervals are this many RTTmax (gtp-2004 4.2): the window of convergence times.
+const CENTRAL_INTERVAL_RTTS: u64 = 3;
+/// Time scales of the fairness index: those of fhstcp-2005 Figure 3, and shorter ones.
+const SCALES_S: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 150.0];
+
+/// Everything of the result but what the runner knows better (experiment, case, seed, validity).
+pub(crate) fn assess(plan: &Plan, simulation: &mut Simulation, transfers: &[TransferId]) -> RunResult {
+    let stops: Vec<Time> = transfers.iter().enumerate().map(|(k, id)| stop_of(plan, simulation, k, *id)).collect();
+    let mut flows: Vec<FlowResult> =
+        transfers.iter().zip(&stops).enumerate().map(|(k, (id, stop))| flow(plan, simulation, k, *id, *stop)).collect();
+    let epochs = epochs(plan, &stops);
+    let measured = measured_time(plan, simulation.now());
+    for (k, flow) in flows.iter_mut().enumerate() {
+        flow.measured_bps = flow.trajectory.rate_bps(measured[0], measured[1]);
+        flow.ideal_bps = ideal_over(&epochs, k, measured).map(|rate| rate * flow.efficiency);
+    }
+    let epochs: Vec<EpochResult> = epochs.iter().map(|epoch| epoch_result(plan, epoch, &flows)).collect();
+    let lost = losses(plan, simulation, transfers);
+    let metrics = run_metrics(&flows, &epochs, measured, &lost);
+    RunResult {
+        backend: "sim",
+        duration_s: simulation.now().as_secs_f64(),
+        measured_s: measured,
+        groups: groups(&flows, &lost),
+        links: links(plan, simulation, measured),
+        epochs,
+        metrics,
+        packet_hops: simulation.hops(),
+        trace: format!("{:016x}", simulation.trace()),
+        flows,
+        ..RunResult::default()
+    }
+}
+
+fn measured_time(plan: &Plan, end: Time) -> [f64; 2] {
+    [plan.measure.0.min(end).as_secs_f64(), plan.measure.1.min(end).as_secs_f64()]
+}
+
+fn flow(plan: &Plan, simulation: &Simulation, k: usize, id: TransferId, stop: Time) -> FlowResult {
+    let planned = &plan.flows[k];
+    let stats = simulation.stats(id);
+    let (start_s, stop_s) = (planned.start.as_secs_f64(), stop.as_secs_f64());
+    let mut trajectory = Trajectory::starting_at(start_s);
+    for sample in simulation.series(id) {
+        trajectory.push(sample.at.as_secs_f64().min(stop_s), sample.placed_bytes as f64);
+    }
+    let bytes = simulation.placed_bytes(id);
+    trajectory.push(stop_s, bytes as f64);
+    let last = simulation.series(id).last();
+    let rtt_measured = last.map(|sample| sample.rtt).filter(|rtt| *rtt > Span::ZERO);
+    let failure = simulation.failures().iter().find(|failure| failure.transfer == id);
+    let received = (stats.placed_bytes + stats.duplicate_bytes) as f64;
+    FlowResult {
+        name: planned.name.clone(),
+        protocol: planned.protocol.name,
+        group: planned.group.clone(),
+        background: planned.background,
+        rtt_ms: planned.rtt.as_millis_f64(),
+        rtt_measured_ms: rtt_measured.map(Span::as_millis_f64),
+        start_s,
+        stop_s,
+        bytes,
+        goodput_bps: trajectory.rate_bps(start_s, stop_s),
+        loss_ratio: Losses::of(simulation, id).ratio(),
+        failure: failure.map(|failure| failure.error.to_string()),
+        series: series(&trajectory),
+        trajectory,
+        efficiency: if stats.wire_bytes > 0 { (received / stats.wire_bytes as f64).min(1.0) } else { 1.0 },
+        ..FlowResult::default()
+    }
+}
+
+fn series(trajectory: &Trajectory) -> Vec<Point> {
+    let rates = trajectory.points().windows(2).map(|pair| (pair[1].0, trajectory.rate_bps(pair[0].0, pair[1].0)));
+    rates.map(|(t_s, goodput_bps)| Point { t_s, goodput_bps }).collect()
+}
+
+/// Data packets that came and that did not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    received: u64,
+    lost: u64,
+}
+
+impl Losses {
+    fn of(simulation: &Simulation, id: TransferId) -> Self {
+        let stats = simulation.stats(id);
+        // Where the sender looks for losses, the receiver counts none.
+        Self {
+            received: stats.received_packets,
+            lost: stats.lost_packets.max(simulation.sender_stats(id).lost_packets),
+        }
+    }
+
+    fn ratio(self) -> f64 {
+        self.lost as f64 / (self.received + self.lost).max(1) as f64
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { received: self.received + other.received, lost: self.lost + other.lost }
+    }
+}
+
+fn losses(plan: &Plan, simulation: &Simulation, transfers: &[TransferId]) -> Vec<Losses> {
+    debug_assert_eq!(plan.flows.len(), transfers.len());
+    transfers.iter().map(|id| Losses::of(simulation, *id)).collect()
+}
+
+/// Mean of a flow's fair rate over a time, headers included; `None` if it was never active in it.
+fn ideal_over(epochs: &[Epoch], flow: usize, [from_s, to_s]: [f64; 2]) -> Option<f64> {
+    let overlap = |epoch: &Epoch| (epoch.to.as_secs_f64().min(to_s) - epoch.from.as_secs_f64().max(from_s)).max(0.0);
+    let bits: f64 = epochs.iter().map(|epoch| epoch.rates_bps[flow] * overlap(epoch)).sum();
+    (bits > 0.0 && to_s > from_s).then(|| bits / (to_s - from_s))
+}
+
+fn epoch_result(plan: &Plan, epoch: &Epoch, flows: &[FlowResult]) -> EpochResult {
+    let ideal_bps: Vec<f64> = flows.iter().zip(&epoch.rates_bps).map(|(flow, rate)| rate * flow.efficiency).collect();
+    let (from_s, to_s) = (epoch.from.as_secs_f64(), epoch.to.as_secs_f64());
+    let active: Vec<usize> = (0..flows.len()).filter(|k| !flows[*k].background && ideal_bps[*k] > 0.0).collect();
+    let rtt_max = active.iter().map(|k| plan.flows[*k].rtt).max().unwrap_or_default();
+    // A window shorter than what is recorded would measure straight lines between samples.
+    let window_s = (rtt_max * CENTRAL_INTERVAL_RTTS).max(plan.record * 2).as_secs_f64();
+    let judged: Vec<(&Trajectory, f64)> = active.iter().map(|k| (&flows[*k].trajectory, ideal_bps[*k])).collect();
+    let rates: Vec<f64> = judged.iter().map(|(trajectory, _)| trajectory.rate_bps(from_s, to_s)).collect();
+    let ideals: Vec<f64> = judged.iter().map(|(_, ideal)| *ideal).collect();
+    EpochResult {
+        from_s,
+        to_s,
+        flows: active.len(),
+        convergence_s: metrics::convergence_s(&judged, from_s, to_s, window_s, CONVERGED),
+        jain_index_ideal: metrics::jain_index_against(&rates, &ideals),
+        is_join: epoch.is_join,
+        ideal_bps,
+    }
+}
+
+fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f64; 2], lost: &[Losses]) -> Metrics {
+    let measured: Vec<&FlowResult> = flows.iter().filter(|flow| !flow.background).collect();
+    let rates: Vec<f64> = measured.iter().map(|flow| flow.measured_bps).collect();
+    let ideals: Vec<f64> = measured.iter().map(|flow| flow.ideal_bps.unwrap_or(0.0)).collect();
+    let ideal: f64 = ideals.iter().sum();
+    let aggregate: f64 = rates.iter().sum();
+    let of_measured = flows.iter().zip(lost).filter(|(flow, _)| !flow.background);
+    let trajectories: Vec<&Trajectory> = measured.iter().map(|flow| &flow.trajectory).collect();
+    let populated: Vec<&EpochResult> =
+        epochs.iter().filter(|epoch| epoch.flows > 0 && epoch.to_s > epoch.from_s).collect();
+    let converged: Vec<f64> = populated.iter().filter_map(|epoch| epoch.convergence_s).collect();
+    let scales = SCALES_S.into_iter().filter(|scale| *scale < to_s - from_s - 1e-9).chain([to_s - from_s]);
+    Metrics {
+        jain_index: metrics::jain_index(&rates),
+        jain_index_ideal: metrics::jain_index_against(&rates, &ideals),
+        min_max_ratio: metrics::min_max_ratio(&rates),
+        aggregate_goodput_bps: aggregate,
+        aggregate_over_ideal: (ideal > 0.0).then(|| aggregate / ideal),
+        convergence_s: populated.iter().rev().find(|epoch| epoch.from_s < to_s).and_then(|epoch| epoch.convergence_s),
+        convergence_mean_s: metrics::estimate(&converged).map(|estimate| estimate.mean),
+        converged_ratio: (!populated.is_empty()).then(|| converged.len() as f64 / populated.len() as f64),
+        loss_ratio: of_measured.map(|(_, losses)| *losses).fold(Losses::default(), Losses::and).ratio(),
+        jain_by_scale: scales
+            .map(|scale_s| ScaleIndex {
+                scale_s,
+                jain_index: metrics::jain_at_scale(&trajectories, from_s, to_s, scale_s),
+            })
+            .collect(),
+    }
+}
+
+fn groups(flows: &[FlowResult], lost: &[Losses]) -> Vec<GroupResult> {
+    let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (k, flow) in flows.iter().enumerate() {
+        if let Some(group) = &flow.group {
+            members.entry(group).or_default().push(k);
+        }
+    }
+    let group = |(name, members): (&str, Vec<usize>)| {
+        let rates: Vec<f64> = members.iter().map(|k| flows[*k].measured_bps).collect();
+        GroupResult {
+            name: name.to_owned(),
+            flows: members.len(),
+            measured_bps: rates.iter().sum(),
+            jain_index: metrics::jain_index(&rates),
+            loss_ratio: members.iter().map(|k| lost[*k]).fold(Losses::default(), Losses::and).ratio(),
+        }
+    };
+    members.into_iter().map(group).collect()
+}
+
+fn links(plan: &Plan, simulation: &mut Simulation, measured: [f64; 2]) -> Vec<LinkResult> {
+    let ids: Vec<(LinkId, String)> = plan.topology.links().map(|(id, name, ..)| (id, name.to_owned())).collect();
+    let duration_s = simulation.now().as_secs_f64();
+    let mut results = Vec::new();
+    for (id, name) in ids {
+        let stats = simulation.link_stats(id);
+        if stats.offered.packets == 0 {
+            continue;
+        }
+        let rate_bps = plan.topology.link_spec(id).and_then(|spec| spec.rate).map(|rate| rate.bps());
+        let used = |bytes: f64, seconds: f64| {
+            rate_bps.filter(|_| seconds > 0.0).map(|rate| bytes * 8.0 / (rate as f64 * seconds))
+        };
+        let carried = carried_between(simulation.link_series(id), measured);
+        results.push(LinkResult {
+            name,
+            rate_bps,
+            utilisation: used(stats.carried.bytes as f64, duration_s),
+            measured_utilisation: carried.and_then(|bytes| used(bytes, measured[1] - measured[0])),
+            drop_ratio: stats.dropped().packets as f64 / stats.offered.packets as f64,
+            queue_bytes_max: stats.queue_bytes_max,
+        });
+    }
+    results
+}
+
+/// Bytes that a link carried in a time.
+fn carried_between(series: &[LinkSample], [from_s, to_s]: [f64; 2]) -> Option<f64> {
+    let mut carried = Trajectory::starting_at(0.0);
+    for sample in series {
+        carried.push(sample.at.as_secs_f64(), sample.carried_bytes as f64);
+    }
+    (!series.is_empty()).then(|| carried.bytes_at(to_s) - carried.bytes_at(from_s))
+}

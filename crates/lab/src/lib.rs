@@ -1,0 +1,18 @@
+//! The laboratory: scenarios, their runs in the simulator, what came of them, and the papers' experiments.
+//!
+//! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, run as a sweep on all cores, and comes
+//! to one [`RunResult`] a run (docs/json.md). An [`Experiment`] is a scenario with the values that a paper printed and the checks
+//! that tell whether they came out; the folder `experiments/` is built into the program.
+#![forbid(unsafe_code)]
+
+mod assess;
+mod ideal;
+pub mod metrics;
+pub mod result;
+mod run;
+pub mod scenario;
+mod web;
+
+pub use result::RunResult;
+pub use run::{run_once, run_scenario};
+pub use scenario::{Scenario, ScenarioError};

@@ -1,0 +1,291 @@
+//! What came of a run: the object that `--json` prints. docs/json.md is its reference.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::metrics::Trajectory;
+
+/// One run. Rates are bits per second of data unless said otherwise; numbers that do not exist are `None`, null in JSON.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RunResult {
+    /// The experiment, or the scenario's file.
+    pub experiment: String,
+    /// The cell of the sweep; empty if there is none.
+    pub case: String,
+    /// What it was run in.
+    pub backend: &'static str,
+    /// The seed that repeats it.
+    pub seed: u64,
+    /// Whether the run kept every rule of the simulator. What broke one proves nothing.
+    pub valid: bool,
+    /// Why it is not valid.
+    pub invalid_reason: Option<String>,
+    /// Simulated time, in seconds.
+    pub duration_s: f64,
+    /// Begin and end of the time that the metrics are about, in seconds.
+    pub measured_s: [f64; 2],
+    /// The flows, in the order of the scenario.
+    pub flows: Vec<FlowResult>,
+    /// Flows taken together, by the scenario's `group`.
+    pub groups: Vec<GroupResult>,
+    /// The links that carried something, in the order of the topology.
+    pub links: Vec<LinkResult>,
+    /// The stretches of time in which the same flows were active over the same links.
+    pub epochs: Vec<EpochResult>,
+    /// What the run is judged by.
+    pub metrics: Metrics,
+    /// What the paper printed, by the name of the quantity.
+    pub published: BTreeMap<String, f64>,
+    /// What was to come out, and whether it did.
+    pub checks: Vec<Verdict>,
+    /// Packets that came over links.
+    pub packet_hops: u64,
+    /// Fingerprint of every delivery and its time, in hexadecimal: equal for equal runs.
+    pub trace: String,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlowResult {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// The group it belongs to.
+    pub group: Option<String>,
+    /// Whether it is left out of the metrics.
+    pub background: bool,
+    /// Propagation round-trip time of its path, in milliseconds.
+    pub rtt_ms: f64,
+    /// Smoothed round-trip time at the end as the protocol measured it, queues included, in milliseconds.
+    pub rtt_measured_ms: Option<f64>,
+    /// When it started, in seconds.
+    pub start_s: f64,
+    /// When it was complete, was stopped, or the run ended, in seconds.
+    pub stop_s: f64,
+    /// Data that it was the first to deliver, in bytes.
+    pub bytes: u64,
+    /// Mean rate from start to stop.
+    pub goodput_bps: f64,
+    /// Mean rate over the measured time.
+    pub measured_bps: f64,
+    /// Max-min fair rate over the measured time, of data; `None` if it was not active then.
+    pub ideal_bps: Option<f64>,
+    /// Data packets lost over data packets received and lost.
+    pub loss_ratio: f64,
+    /// Why it ended badly, if it did.
+    pub failure: Option<String>,
+    /// Its mean rates, one after the other.
+    pub series: Vec<Point>,
+    /// How much it had delivered by when.
+    #[serde(skip)]
+    pub trajectory: Trajectory,
+    /// Data over everything it received, headers included.
+    #[serde(skip)]
+    pub efficiency: f64,
+}
+
+/// A mean rate over the time since the point before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// End of that time, in seconds.
+    pub t_s: f64,
+    /// Bits per second.
+    pub goodput_bps: f64,
+}
+
+/// Flows taken together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GroupResult {
+    /// The group.
+    pub name: String,
+    /// How many flows.
+    pub flows: usize,
+    /// Sum of their mean rates over the measured time.
+    pub measured_bps: f64,
+    /// Jain's index of these rates.
+    pub jain_index: Option<f64>,
+    /// Their data packets lost over received and lost.
+    pub loss_ratio: f64,
+}
+
+/// One link.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LinkResult {
+    /// Its name.
+    pub name: String,
+    /// Its rate at the start, headers included; `None`: no limit.
+    pub rate_bps: Option<u64>,
+    /// Part of its rate that was used over the whole run.
+    pub utilisation: Option<f64>,
+    /// Part of its rate that was used over the measured time.
+    pub measured_utilisation: Option<f64>,
+    /// Packets dropped or lost over packets offered.
+    pub drop_ratio: f64,
+    /// Most bytes that waited for the transmitter.
+    pub queue_bytes_max: u64,
+}
+
+/// A stretch of time between two events: starts and stops of flows, changes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EpochResult {
+    /// When it began, in seconds.
+    pub from_s: f64,
+    /// When it ended, in seconds.
+    pub to_s: f64,
+    /// Measured flows that were active.
+    pub flows: usize,
+    /// Time until each of them had its max-min fair share within 10 %, for as long as the epoch lasted.
+    pub convergence_s: Option<f64>,
+    /// Jain's index of their mean rates against the ideal.
+    pub jain_index_ideal: Option<f64>,
+    /// Max-min fair rate of data of each flow, by its number; 0 for those that were not active.
+    #[serde(skip)]
+    pub ideal_bps: Vec<f64>,
+    /// Whether a measured flow starts with it.
+    #[serde(skip)]
+    pub is_join: bool,
+}
+
+/// What a run is judged by. All but the last are over the measured time, without background flows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Metrics {
+    /// Jain's fairness index of the flows' rates.
+    pub jain_index: Option<f64>,
+    /// Jain's index of the flows' rates over their max-min fair ones.
+    pub jain_index_ideal: Option<f64>,
+    /// Smallest rate over largest.
+    pub min_max_ratio: Option<f64>,
+    /// Sum of the flows' rates.
+    pub aggregate_goodput_bps: f64,
+    /// That over the sum of the max-min fair rates.
+    pub aggregate_over_ideal: Option<f64>,
+    /// Time from the last event before the end of the measured time until all flows had their max-min fair share within 10 %, and kept it.
+    pub convergence_s: Option<f64>,
+    /// Mean of the epochs' convergence times, of those that converged.
+    pub convergence_mean_s: Option<f64>,
+    /// Part of the epochs that converged.
+    pub converged_ratio: Option<f64>,
+    /// Data packets lost over received and lost, whole run.
+    pub loss_ratio: f64,
+    /// Jain's index at time scales.
+    pub jain_by_scale: Vec<ScaleIndex>,
+}
+
+/// Fairness at a time scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ScaleIndex {
+    /// Length of the windows, in seconds.
+    pub scale_s: f64,
+    /// Mean of Jain's index over the windows that fit into the measured time.
+    pub jain_index: Option<f64>,
+}
+
+/// Something that was to come out, and whether it did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What was to come out.
+    pub what: String,
+    /// What it was compared with.
+    pub expected: String,
+    /// What came out.
+    pub found: String,
+    /// Whether that is so.
+    pub passed: bool,
+}
+
+impl RunResult {
+    /// A quantity by its path: `metrics.jain_index`, `metrics.jain_at.50`, `flows.NAME.measured_bps`, `groups.NAME.loss_ratio`,
+    /// `links.NAME.utilisation`; rates of flows and groups over a time of one's own as `flows.NAME.goodput_bps[2.5..3]`.
+    /// `None` when it does not exist.
+    pub fn quantity(&self, path: &str) -> Option<f64> {
+        let (path, window) = match path.strip_suffix(']').and_then(|path| path.split_once('[')) {
+            Some((path, window)) => (path, Some(parse_window(window)?)),
+            None => (path, None),
+        };
+        let (kind, rest) = path.split_once('.')?;
+        if kind == "metrics" {
+            return self.metrics.quantity(rest);
+        }
+        let (name, field) = rest.rsplit_once('.')?;
+        match kind {
+            "flows" => self.flows.iter().find(|flow| flow.name == name)?.quantity(field, window),
+            "groups" => self.group_quantity(name, field, window),
+            "links" => self.links.iter().find(|link| link.name == name)?.quantity(field),
+            _ => None,
+        }
+    }
+
+    fn group_quantity(&self, name: &str, field: &str, window: Option<(f64, f64)>) -> Option<f64> {
+        let members = || self.flows.iter().filter(|flow| flow.group.as_deref() == Some(name));
+        if let Some((from, to)) = window {
+            let is_rate = field == "goodput_bps" && members().next().is_some();
+            return is_rate.then(|| members().map(|flow| flow.trajectory.rate_bps(from, to)).sum());
+        }
+        let group = self.groups.iter().find(|group| group.name == name)?;
+        match field {
+            "measured_bps" => Some(group.measured_bps),
+            "jain_index" => group.jain_index,
+            "loss_ratio" => Some(group.loss_ratio),
+            _ => None,
+        }
+    }
+
+    /// The flows that the metrics are about.
+    pub fn measured_flows(&self) -> impl Iterator<Item = &FlowResult> {
+        self.flows.iter().filter(|flow| !flow.background)
+    }
+}
+
+fn parse_window(text: &str) -> Option<(f64, f64)> {
+    let (from, to) = text.split_once("..")?;
+    Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
+}
+
+impl FlowResult {
+    fn quantity(&self, field: &str, window: Option<(f64, f64)>) -> Option<f64> {
+        match (field, window) {
+            ("goodput_bps", Some((from, to))) => Some(self.trajectory.rate_bps(from, to)),
+            (_, Some(_)) => None,
+            ("goodput_bps", None) => Some(self.goodput_bps),
+            ("measured_bps", None) => Some(self.measured_bps),
+            ("ideal_bps", None) => self.ideal_bps,
+            ("loss_ratio", None) => Some(self.loss_ratio),
+            ("duration_s", None) => Some(self.stop_s - self.start_s),
+            _ => None,
+        }
+    }
+}
+
+impl LinkResult {
+    fn quantity(&self, field: &str) -> Option<f64> {
+        match field {
+            "utilisation" => self.utilisation,
+            "measured_utilisation" => self.measured_utilisation,
+            "drop_ratio" => Some(self.drop_ratio),
+            "queue_bytes_max" => Some(self.queue_bytes_max as f64),
+            _ => None,
+        }
+    }
+}
+
+impl Metrics {
+    fn quantity(&self, field: &str) -> Option<f64> {
+        match field {
+            "jain_index" => self.jain_index,
+            "jain_index_ideal" => self.jain_index_ideal,
+            "min_max_ratio" => self.min_max_ratio,
+            "aggregate_goodput_bps" => Some(self.aggregate_goodput_bps),
+            "aggregate_over_ideal" => self.aggregate_over_ideal,
+            "convergence_s" => self.convergence_s,
+            "convergence_mean_s" => self.convergence_mean_s,
+            "converged_ratio" => self.converged_ratio,
+            "loss_ratio" => Some(self.loss_ratio),
+            _ => {
+                let scale: f64 = field.strip_prefix("jain_at.")?.parse().ok()?;
+                self.jain_by_scale.iter().find(|index| index.scale_s == scale)?.jain_index
+            }
+        }
+    }
+}

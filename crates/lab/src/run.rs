@@ -1,0 +1,203 @@
+//! From a plan to a simulation, and from the simulation to a result.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use inhaul_base::{RandomStream, Span, Time};
+use inhaul_protocols::registry;
+use inhaul_sim::{Change, EndpointId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
+use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
+
+use crate::assess;
+use crate::result::RunResult;
+use crate::scenario::{Cell, Plan, Scenario, WhatChanges};
+use crate::web;
+
+/// Random streams of the lab, apart from those of the simulator, which gets a seed of its own.
+const ENDPOINT_STREAMS: u64 = 1 << 40;
+const WEB_STREAMS: u64 = 2 << 40;
+/// How often a run says how far it is.
+const PROGRESS_STEPS: u64 = 200;
+
+/// Runs every cell and repetition of a scenario on `threads` threads. The results stand in the order of cells, then repetitions, and
+/// are the same whatever the number of threads.
+///
+/// `progress` is told now and then, from any thread, which part of the simulated time is done, from 0 to 1.
+pub fn run_scenario(
+    scenario: &Scenario,
+    experiment: &str,
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Vec<RunResult> {
+    let jobs: Vec<(&Cell, u64)> = scenario
+        .cells
+        .iter()
+        .flat_map(|cell| (0..u64::from(scenario.repetitions)).map(move |k| (cell, scenario.seed.wrapping_add(k))))
+        .collect();
+    let total: u64 = jobs.iter().map(|(cell, _)| cell.plan.end.as_nanos()).sum();
+    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let results: Mutex<Vec<Option<RunResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let work = || {
+        while let Some((cell, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let advanced = |span: Span| {
+                let before = done.fetch_add(span.as_nanos(), Ordering::Relaxed);
+                progress((before + span.as_nanos()) as f64 / total.max(1) as f64);
+            };
+            let mut result = run_once(&cell.plan, *seed, &advanced);
+            result.experiment = experiment.to_owned();
+            result.case.clone_from(&cell.case);
+            let at = jobs.iter().position(|(c, s)| std::ptr::eq(*c, *cell) && s == seed);
+            if let (Ok(mut results), Some(at)) = (results.lock(), at) {
+                results[at] = Some(result);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
+}
+
+/// Runs a plan once. What breaks a rule of the simulator ends the run early and makes it invalid.
+pub fn run_once(plan: &Plan, seed: u64, advanced: &dyn Fn(Span)) -> RunResult {
+    let mut run = match Run::new(plan, seed) {
+        Ok(run) => run,
+        Err(reason) => {
+            return RunResult {
+                backend: "sim",
+                seed,
+                valid: false,
+                invalid_reason: Some(reason),
+                ..RunResult::default()
+            };
+        }
+    };
+    let outcome = run.simulate(advanced);
+    let invalid_reason = outcome.err().map(|error| error.to_string());
+    let mut result = assess::assess(plan, &mut run.simulation, &run.transfers);
+    result.seed = seed;
+    result.valid = invalid_reason.is_none();
+    result.invalid_reason = invalid_reason;
+    result
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    simulation: Simulation,
+    /// By flow of the plan.
+    transfers: Vec<TransferId>,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, seed: u64) -> Result<Self, String> {
+        let simulation = Simulation::new(plan.topology.clone(), seed).map_err(|error| error.to_string())?;
+        let mut run = Self { plan, simulation, transfers: Vec::new() };
+        let endpoints = run.endpoints(seed)?;
+        run.traffic(seed, &endpoints).map_err(|error| error.to_string())?;
+        for (link, path) in &plan.captures {
+            let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
+            run.simulation.capture(*link, Box::new(BufWriter::new(file))).map_err(|error| error.to_string())?;
+        }
+        Ok(run)
+    }
+
+    fn endpoints(&mut self, seed: u64) -> Result<Vec<EndpointId>, String> {
+        let mut ids = Vec::with_capacity(self.plan.endpoints.len());
+        for (stream, endpoint) in (0u64..).zip(&self.plan.endpoints) {
+            let role = if endpoint.sends { Role::Sender } else { Role::Receiver };
+            let config = EndpointConfig {
+                host_rate: endpoint.host_rate,
+                parameters: endpoint.parameters.clone(),
+                ..EndpointConfig::new(role, RandomStream::new(seed, ENDPOINT_STREAMS + stream).next_u64())
+            };
+            let protocol = registry::find(endpoint.protocol).ok_or("the protocol is not registered")?;
+            let built = (protocol.build)(&config).map_err(|error| error.to_string())?;
+            ids.push(self.simulation.endpoint(endpoint.host, built).map_err(|error| error.to_string())?);
+        }
+        Ok(ids)
+    }
+
+    fn traffic(&mut self, seed: u64, endpoints: &[EndpointId]) -> Result<(), SimError> {
+        for flow in &self.plan.flows {
+            let transfer = Transfer {
+                name: flow.name.clone(),
+                sender: endpoints[flow.sender],
+                receiver: endpoints[flow.receiver],
+                object: ObjectId(flow.object),
+                size: flow.size,
+                start: flow.start,
+                stop: flow.stop,
+                mtu: flow.mtu,
+                limits: flow.limits,
+            };
+            self.transfers.push(self.simulation.transfer(transfer)?);
+        }
+        // Objects of flows have the flows' numbers; these come after them.
+        let mut object = self.plan.flows.len() as u32;
+        for (stream, web) in (0u64..).zip(&self.plan.web) {
+            for transfer in web::transfers(web, &mut RandomStream::new(seed, WEB_STREAMS + stream)) {
+                self.simulation.transfer(Transfer {
+                    name: format!("{}-{object}", web.name),
+                    sender: endpoints[web.sender],
+                    receiver: endpoints[web.receiver],
+                    object: ObjectId(object),
+                    size: transfer.size,
+                    start: transfer.start,
+                    stop: None,
+                    mtu: web.mtu,
+                    limits: FlowLimits::default(),
+                })?;
+                object += 1;
+            }
+        }
+        for udp in &self.plan.udp {
+            self.simulation.background_udp(udp.traffic)?;
+        }
+        for change in &self.plan.changes {
+            let happens = match change.what {
+                WhatChanges::LinkRate(link, rate) => Change::LinkRate(link, Some(rate)),
+                WhatChanges::LinkUp(link, true) => Change::LinkUp(link),
+                WhatChanges::LinkUp(link, false) => Change::LinkDown(link),
+                WhatChanges::SendRate(at, rate) => Change::Command(endpoints[at], Command::LimitSend(Some(rate))),
+                WhatChanges::ReceiveRate(at, rate) => Change::Command(endpoints[at], Command::LimitReceive(Some(rate))),
+            };
+            self.simulation.at(change.at, happens)?;
+        }
+        self.simulation.record(RecorderSpec { interval: self.plan.record })
+    }
+
+    fn simulate(&mut self, advanced: &dyn Fn(Span)) -> Result<(), SimError> {
+        let end = self.plan.end;
+        let step = Span::from_nanos((end.as_nanos() / PROGRESS_STEPS).max(1));
+        while self.simulation.now() < end {
+            let from = self.simulation.now();
+            let to = (from + step).min(end);
+            // When everything that was to come has come, the rest of the time passes without being looked at.
+            if self.is_over() {
+                advanced(end.since(from));
+                break;
+            }
+            self.simulation.run_until(to)?;
+            advanced(to.since(from));
+        }
+        Ok(())
+    }
+
+    /// Whether every flow has a size of its own and is complete.
+    fn is_over(&self) -> bool {
+        let flows = self.plan.flows.iter().zip(&self.transfers);
+        flows.into_iter().all(|(flow, transfer)| !flow.endless && self.simulation.is_complete(*transfer))
+    }
+}
+
+/// When a flow ended: complete, stopped, failed, or with the run.
+pub(crate) fn stop_of(plan: &Plan, simulation: &Simulation, flow: usize, transfer: TransferId) -> Time {
+    let failed = simulation.failures().iter().find(|failure| failure.transfer == transfer).map(|failure| failure.at);
+    let ends = [simulation.completed_at(transfer), plan.flows[flow].stop, failed];
+    ends.into_iter().flatten().min().unwrap_or(plan.end).min(simulation.now())
+}

@@ -1,0 +1,180 @@
+use super::*;
+
+const STAR: &str = r#"
+title = "two senders"
+duration = "2 s"
+
+[topology.star]
+access = { rate = "1 Gbit/s", queue = "5 ms" }
+senders = [
+  { name = "near", rtt = "20 ms", link = { rate = "1 Gbit/s" } },
+  { name = "far", rtt = "80 ms", link = { rate = "1 Gbit/s" } },
+]
+
+[[flows]]
+name = "f1"
+protocol = "gtp"
+from = "near"
+to = "receiver"
+
+[[flows]]
+name = "f2"
+protocol = "gtp"
+from = "far"
+to = "receiver"
+start = "500 ms"
+"#;
+
+fn refused(text: &str) -> String {
+    Scenario::parse("s.toml", text, &[]).err().expect("refused").to_string()
+}
+
+/// The star with one line changed, and what is said of it.
+fn refused_with(from: &str, to: &str) -> String {
+    assert!(STAR.contains(from), "{from}");
+    refused(&STAR.replacen(from, to, 1))
+}
+
+#[test]
+fn parse_builds_the_star_of_the_lambda_grid() {
+    let scenario = Scenario::parse("s.toml", STAR, &[]).unwrap();
+    let [cell] = &scenario.cells[..] else { panic!("one cell") };
+    let rtts: Vec<f64> = cell.plan.flows.iter().map(|flow| flow.rtt.as_millis_f64()).collect();
+    assert_eq!(rtts, [20.0, 80.0]);
+    assert_eq!(cell.plan.endpoints.len(), 3, "two senders and one shared receiver");
+    let names: Vec<_> = cell.plan.topology.links().map(|(_, name, ..)| name.to_owned()).collect();
+    assert_eq!(names, ["access", "access-back", "near-link", "near-link-back", "far-link", "far-link-back"]);
+    assert_eq!(cell.plan.measure.0.as_secs_f64(), 0.5);
+}
+
+#[test]
+fn parse_refuses_with_line_column_and_what_was_expected() {
+    for (from, to, expected) in [
+        ("\"5 ms\"", "5", "s.toml:6:39: invalid type: integer `5`, expected the length of a queue"),
+        ("rate = \"1 Gbit/s\", queue", "rate = \"0\", queue", "s.toml:6:19: '0' is out of range"),
+        (
+            "from = \"near\"",
+            "from = \"nowhere\"",
+            "s.toml:15:8: there is no host 'nowhere'; there are: far, near, receiver",
+        ),
+        ("protocol = \"gtp\"", "protocol = \"gpt\"", "s.toml:14:12: there is no protocol 'gpt'; there are: gtp"),
+        ("start = \"500 ms\"", "start = \"2 s\"", "s.toml:23:9: the flow starts at"),
+        ("start = \"500 ms\"", "start = \"1 s\"\nstop = \"1 s\"", "s.toml:24:8: the flow stops at"),
+        ("start = \"500 ms\"", "begin = \"500 ms\"", "s.toml:23:1: unknown field `begin`, expected one of"),
+        ("name = \"f2\"", "name = \"f1\"", "s.toml:19:8: 'f1' cannot name a flow"),
+        ("start = \"500 ms\"", "parameters = { speed = 3 }", "gtp has no parameter 'speed'; it has: control"),
+        (
+            "start = \"500 ms\"",
+            "parameters = { control = \"paper\" }\nreceive_rate = \"1G\"",
+            "share one endpoint there",
+        ),
+        ("duration = \"2 s\"", "duration = \"2 fortnights\"", "s.toml:3:12: '2 fortnights' is not a time"),
+        ("rtt = \"20 ms\"", "rtt = \"20 ms\", count = 3", "needs a `*`"),
+        ("title = \"two senders\"", "title = two senders", "s.toml:2:9: "),
+        ("title = \"two senders\"\n", "", "missing field `title`"),
+        ("start = \"500 ms\"", "mtu = 100", "s.toml:23:7: a packet has from 576"),
+        (
+            "start = \"500 ms\"",
+            "[[changes]]\nat = \"1 s\"\nlink = \"exit\"\nup = false",
+            "s.toml:25:8: there is no link 'exit'",
+        ),
+        (
+            "start = \"500 ms\"",
+            "[[changes]]\nat = \"1 s\"\nflow = \"f2\"\nup = false",
+            "s.toml:24:6: a change of a flow says",
+        ),
+    ] {
+        let found = refused_with(from, to);
+        assert!(found.contains(expected), "{found}\nnot: {expected}");
+    }
+}
+
+#[test]
+fn parse_refuses_hosts_that_no_links_join() {
+    let text = r#"
+title = "islands"
+duration = "1 s"
+[topology.graph]
+hosts = ["a", "b"]
+routers = ["r"]
+links = [{ name = "x", from = "a", to = "r", link = { rate = "1G" } }, { name = "y", from = "r", to = "b", one_way = true, link = {} }]
+[[flows]]
+name = "f"
+protocol = "gtp"
+from = "a"
+to = "b"
+"#;
+    assert!(refused(text).starts_with("s.toml:12:6: no links lead there and back"), "{}", refused(text));
+}
+
+#[test]
+fn parse_names_the_cell_that_is_wrong() {
+    let text = format!("{STAR}\n[[sweep]]\nkey = \"flows.*.protocol\"\nvalues = [\"gtp\", \"gpt\"]\n");
+    assert!(refused(&text).contains("with flows.*.protocol = gpt: there is no protocol"), "{}", refused(&text));
+}
+
+#[test]
+fn parse_sweeps_are_cartesian_the_last_fastest() {
+    let text = format!(
+        "{STAR}\n[[sweep]]\ncases = [{{ name = \"a\" }}, {{ name = \"b\", set = {{ \"topology.star.access.rate\" = \"2G\" }} }}]\n\
+         [[sweep]]\nkey = \"topology.star.senders.near.rtt\"\nrange = {{ from = 10, to = 20, steps = 2, unit = \"ms\" }}\n"
+    );
+    let scenario = Scenario::parse("s.toml", &text, &[]).unwrap();
+    let cases: Vec<&str> = scenario.cells.iter().map(|cell| cell.case.as_str()).collect();
+    assert_eq!(cases, ["a, rtt = 10 ms", "a, rtt = 20 ms", "b, rtt = 10 ms", "b, rtt = 20 ms"]);
+    assert_eq!(scenario.cells[2].plan.flows[0].rtt.as_millis_f64(), 10.0);
+}
+
+#[test]
+fn parse_set_changes_a_value_before_it_is_checked() {
+    let set = [("flows.f2.start".to_owned(), "1 s".to_owned()), ("seed".to_owned(), "9".to_owned())];
+    let scenario = Scenario::parse("s.toml", STAR, &set).unwrap();
+    assert_eq!((scenario.seed, scenario.cells[0].plan.flows[1].start.as_secs_f64()), (9, 1.0));
+    let set = [("flows.f3.start".to_owned(), "1 s".to_owned())];
+    let error = Scenario::parse("s.toml", STAR, &set).err().unwrap().to_string();
+    assert!(error.contains("there is no 'f3'; there are: f1, f2"), "{error}");
+}
+
+#[test]
+fn parse_flows_by_pattern_and_number() {
+    let text = r#"
+title = "many"
+duration = "1 s"
+[topology.star]
+access = { rate = "1G" }
+senders = [{ name = "s*", count = 12, rtt = "10 ms", rtt_max = "120 ms", link = { rate = "1G" } }]
+[[flows]]
+name = "f*"
+protocol = "gtp"
+from = "s*"
+to = "receiver"
+spread = "600 ms"
+[[flows]]
+name = "p*"
+count = 3
+protocol = "gtp"
+from = "s1"
+to = "receiver"
+"#;
+    let scenario = Scenario::parse("s.toml", text, &[]).unwrap();
+    let flows = &scenario.cells[0].plan.flows;
+    let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(names, ["f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12", "p1", "p2", "p3"]);
+    assert_eq!((flows[11].rtt.as_millis_f64(), flows[11].start.as_secs_f64()), (120.0, 0.55));
+}
+
+mod robustness {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Whatever stands in the file: a scenario or an error, never a panic.
+        #[test]
+        fn parse_survives_any_damage(at in 0..STAR.len(), junk in "[\\[\\]{}=\"a-z0-9\\. *\n-]{0,12}", cut in 0usize..40) {
+            let end = (at + cut).min(STAR.len());
+            let _ = Scenario::parse("s.toml", &format!("{}{junk}{}", &STAR[..at], &STAR[end..]), &[]);
+        }
+    }
+}

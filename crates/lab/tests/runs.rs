@@ -1,0 +1,61 @@
+//! Small scenarios in the simulator: the runner and what it says of them.
+
+use inhaul_lab::{RunResult, Scenario, run_scenario};
+
+const STAR: &str = r#"
+title = "two senders, unequal round-trip times"
+duration = "3 s"
+record = "20 ms"
+measure = { from = "1.5 s" }
+
+[topology.star]
+access = { rate = "100 Mbit/s", queue = "20 ms" }
+senders = [
+  { name = "near", rtt = "10 ms", link = { rate = "100 Mbit/s" } },
+  { name = "far", rtt = "40 ms", link = { rate = "100 Mbit/s" } },
+]
+
+[[flows]]
+name = "near"
+protocol = "gtp"
+from = "near"
+to = "receiver"
+
+[[flows]]
+name = "far"
+protocol = "gtp"
+from = "far"
+to = "receiver"
+start = "1 s"
+"#;
+
+fn run(text: &str, threads: usize) -> Vec<RunResult> {
+    let scenario = Scenario::parse("test.toml", text, &[]).unwrap_or_else(|error| panic!("{error}"));
+    run_scenario(&scenario, "test", threads, &|_| {})
+}
+
+#[test]
+fn a_star_of_gtp_flows_is_shared_fairly() {
+    let [result] = &run(STAR, 1)[..] else { panic!("one run") };
+    assert!(result.valid, "{:?}", result.invalid_reason);
+    assert!(result.metrics.jain_index.unwrap() > 0.99, "{:?}", result.metrics);
+    assert!(result.metrics.aggregate_over_ideal.unwrap() > 0.9, "{:?}", result.metrics);
+    // Half of the link, less what headers take.
+    let ideal = result.flows[1].ideal_bps.unwrap();
+    assert!((45e6..50e6).contains(&ideal), "{ideal}");
+    assert_eq!(result.epochs.len(), 2);
+    let json = serde_json::to_value(result).unwrap();
+    assert_eq!(json["flows"][0]["rtt_ms"], 10.0);
+}
+
+#[test]
+fn a_sweep_is_the_same_on_any_number_of_threads() {
+    let text = format!(
+        "repetitions = 2\n{STAR}\n[[sweep]]\nkey = \"topology.star.access.loss\"\nvalues = [\"0 %\", \"0.1 %\"]\n"
+    );
+    let json = |threads| run(&text, threads).iter().map(|r| serde_json::to_string(r).unwrap()).collect::<Vec<_>>();
+    let alone = json(1);
+    assert_eq!(alone.len(), 4);
+    assert_eq!(alone, json(3));
+    assert_ne!(alone[2], alone[3], "another seed, another run");
+}
