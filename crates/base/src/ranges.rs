@@ -126,6 +126,12 @@ impl RangeSet {
         gaps
     }
 
+    /// The whole range of the set that holds the byte at `at`.
+    pub fn run_at(&self, at: u64) -> Option<ByteRange> {
+        let (&start, &end) = self.ranges.range(..=at).next_back()?;
+        (at < end).then_some(ByteRange { start, end })
+    }
+
     /// Adds `range` and returns how many of its bytes were new.
     pub fn insert(&mut self, range: ByteRange) -> u64 {
         if range.is_empty() {
@@ -285,6 +291,8 @@ mod tests {
                 prop_assert_eq!(set.contains(probe), count(&model, probe) == probe.len());
                 let missing: u64 = set.gaps(probe).iter().map(|g| g.len()).sum();
                 prop_assert_eq!(missing, probe.len() - count(&model, probe));
+                let run = set.iter().find(|r| r.start <= probe.start && probe.start < r.end);
+                prop_assert_eq!(set.run_at(probe.start), run);
                 let held: u64 = set.within(probe).map(ByteRange::len).sum();
                 prop_assert_eq!(held, count(&model, probe));
             }

@@ -5,3 +5,4 @@
 
 pub mod gtp;
 pub mod registry;
+pub mod tcp;

@@ -3,7 +3,16 @@
 use inhaul_transport::Protocol;
 
 /// All protocols, the default first.
-pub const PROTOCOLS: &[Protocol] = &[crate::gtp::PROTOCOL];
+pub const PROTOCOLS: &[Protocol] = &[
+    crate::gtp::PROTOCOL,
+    crate::tcp::RENO,
+    crate::tcp::HIGHSPEED,
+    crate::tcp::SCALABLE,
+    crate::tcp::BIC,
+    crate::tcp::CUBIC,
+    crate::tcp::FHSTCP,
+    crate::tcp::BBR,
+];
 
 /// The protocol of that name.
 pub fn find(name: &str) -> Option<&'static Protocol> {

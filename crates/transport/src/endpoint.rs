@@ -66,6 +66,8 @@ pub struct FlowStats {
     pub outstanding_bytes: u64,
     /// Standing queue on the path, as time; zero when unknown.
     pub queue_delay: Span,
+    /// Bytes that may be in flight at once; zero where the protocol has no window, and on the side that does not keep it.
+    pub window_bytes: u64,
 }
 
 /// A protocol's state machine for one host, with all its flows.

@@ -13,6 +13,7 @@ mod command;
 mod endpoint;
 mod event;
 pub mod kit;
+mod law;
 mod protocol;
 mod pump;
 
@@ -20,5 +21,6 @@ pub use batch::{Place, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
 pub use endpoint::{Endpoint, Expected, FlowId, FlowStats, ObjectId, Reason};
 pub use event::{Event, FlowError};
+pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 pub use protocol::{Channels, EndpointConfig, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
+use inhaul_transport::kit::Object;
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
 use super::central::USED_INTERVALS;
 use super::judgement::{AmbientLoss, StandingQueue};
-use super::object::Object;
 use super::requests::Outstanding;
-use crate::gtp::wire::{Control, Datagram, HEADER_LEN};
+use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
 use crate::gtp::{
     CapacityEstimator, CapacitySearch, SingleFlowController, SingleFlowMonitor, ip_overhead, largest_block,
 };
@@ -390,7 +390,7 @@ impl Flow {
         if pending + step > limit || asked {
             return None;
         }
-        let ranges = object.take(limit - pending, u64::from(self.block), &self.avoid);
+        let ranges = object.take(limit - pending, u64::from(self.block), RANGES_MAX, &self.avoid);
         if ranges.is_empty() {
             return None;
         }
@@ -564,6 +564,7 @@ impl Flow {
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),
+            window_bytes: 0,
         }
     }
 }

@@ -3,12 +3,12 @@
 mod central;
 mod flow;
 mod judgement;
-mod object;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
+use inhaul_transport::kit::Object;
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, ObjectId,
     Place, Reason, RxMessage, TxBatch,
@@ -19,7 +19,6 @@ use super::monitor::Run;
 use super::wire::{self, DataHeader, Datagram, HEADER_LEN, VERSION, WireError};
 use central::Central;
 use flow::{Flow, Phase};
-use object::Object;
 use requests::Arrival;
 
 /// How rates are controlled.

@@ -1,58 +1,63 @@
 //! What is fetched: which bytes are held, which are still to be asked for.
 
 use inhaul_base::{ByteRange, RangeSet};
-use inhaul_transport::FlowId;
 
-use crate::gtp::wire::RANGES_MAX;
+use crate::FlowId;
 
 /// While the received bytes are in more pieces than this, only holes are asked for: bounds the memory of an object.
 const FRAGMENTS_MAX: usize = 100_000;
 
 /// An object and the flows that bring it. Blocks are handed out to flows as they can take them, never split beforehand.
 #[derive(Debug)]
-pub(super) struct Object {
-    pub(super) size: u64,
-    pub(super) held: RangeSet,
+pub struct Object {
+    /// Its size in bytes.
+    pub size: u64,
+    /// What has been placed.
+    pub held: RangeSet,
     /// Neither held nor asked for.
     wanted: RangeSet,
-    pub(super) flows: Vec<FlowId>,
-    pub(super) complete: bool,
+    /// The flows that bring it.
+    pub flows: Vec<FlowId>,
+    /// Whether its user has been told that all is there.
+    pub complete: bool,
 }
 
 impl Object {
-    pub(super) fn new(size: u64, held: RangeSet) -> Self {
+    /// An object of `size` bytes, of which `held` are there already.
+    pub fn new(size: u64, held: RangeSet) -> Self {
         let wanted = held.gaps(ByteRange::new(0, size)).into_iter().collect();
         Self { size, held, wanted, flows: Vec::new(), complete: false }
     }
 
-    pub(super) fn is_all_held(&self) -> bool {
+    /// Whether every byte has been placed.
+    pub fn is_all_held(&self) -> bool {
         self.held.covered() >= self.size
     }
 
     /// Whether anything is left to ask for.
-    pub(super) fn has_wanted(&self) -> bool {
+    pub fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
     /// Bytes that are still to be asked for.
-    pub(super) fn wanted_bytes(&self) -> u64 {
+    pub fn wanted_bytes(&self) -> u64 {
         self.wanted.covered()
     }
 
     /// Bytes of memory, about.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         (self.held.fragments() + self.wanted.fragments()) * 40
     }
 
     /// Marks what of `range` is not held as wanted (again).
-    pub(super) fn want(&mut self, range: ByteRange) {
+    pub fn want(&mut self, range: ByteRange) {
         for gap in self.held.gaps(range) {
             self.wanted.insert(gap);
         }
     }
 
     /// Bytes arrived: calls `place` for each part that is new and returns how many bytes are new.
-    pub(super) fn hold(&mut self, range: ByteRange, mut place: impl FnMut(ByteRange)) -> u64 {
+    pub fn hold(&mut self, range: ByteRange, mut place: impl FnMut(ByteRange)) -> u64 {
         if self.held.within(range).next().is_none() {
             place(range);
         } else {
@@ -68,26 +73,26 @@ impl Object {
     }
 
     /// Placed bytes were wrong: they are not held.
-    pub(super) fn unhold(&mut self, range: ByteRange) {
+    pub fn unhold(&mut self, range: ByteRange) {
         self.held.remove(range);
         self.complete = false;
         self.wanted.insert(range);
     }
 
     /// Takes about `max` bytes, in whole blocks, from the front of what is wanted, leaving out what is in `avoid`.
-    /// The ranges are ascending and at most as many as a request can name.
-    pub(super) fn take(&mut self, max: u64, block: u64, avoid: &RangeSet) -> Vec<ByteRange> {
+    /// The ranges are ascending, and at most `ranges_max` of them.
+    pub fn take(&mut self, max: u64, block: u64, ranges_max: usize, avoid: &RangeSet) -> Vec<ByteRange> {
         let mut taken = Vec::new();
         let mut left = max.max(block);
         let fragmented = self.held.fragments() > FRAGMENTS_MAX;
         let last_held = self.held.iter().next_back().map_or(0, |r| r.end);
         for want in self.wanted.iter() {
-            if left < block || taken.len() == RANGES_MAX || (fragmented && want.start >= last_held) {
+            if left < block || taken.len() == ranges_max || (fragmented && want.start >= last_held) {
                 break;
             }
             for usable in if avoid.is_empty() { vec![want] } else { avoid.gaps(want) } {
                 let len = usable.len().min(left - left % block);
-                if len > 0 && taken.len() < RANGES_MAX {
+                if len > 0 && taken.len() < ranges_max {
                     taken.push(ByteRange::at(usable.start, len));
                     left = left.saturating_sub(len);
                 }
@@ -108,19 +113,19 @@ mod tests {
     fn take_hands_out_whole_blocks_from_the_front_and_each_byte_once() {
         let mut object = Object::new(10_500, RangeSet::from_iter([ByteRange::new(2_000, 3_000)]));
         let none = RangeSet::new();
-        assert_eq!(object.take(3_900, 1_000, &none), [ByteRange::new(0, 2_000), ByteRange::new(3_000, 4_000)]);
-        assert_eq!(object.take(100, 1_000, &none), [ByteRange::new(4_000, 5_000)]);
-        assert_eq!(object.take(1 << 40, 1_000, &none), [ByteRange::new(5_000, 10_500)]);
-        assert!(object.take(1_000, 1_000, &none).is_empty());
+        assert_eq!(object.take(3_900, 1_000, 64, &none), [ByteRange::new(0, 2_000), ByteRange::new(3_000, 4_000)]);
+        assert_eq!(object.take(100, 1_000, 64, &none), [ByteRange::new(4_000, 5_000)]);
+        assert_eq!(object.take(1 << 40, 1_000, 64, &none), [ByteRange::new(5_000, 10_500)]);
+        assert!(object.take(1_000, 1_000, 64, &none).is_empty());
     }
 
     #[test]
     fn take_leaves_out_what_is_to_be_avoided() {
         let mut object = Object::new(10_000, RangeSet::new());
         let avoid = RangeSet::from_iter([ByteRange::new(0, 4_000)]);
-        assert_eq!(object.take(2_000, 1_000, &avoid), [ByteRange::new(4_000, 6_000)]);
+        assert_eq!(object.take(2_000, 1_000, 64, &avoid), [ByteRange::new(4_000, 6_000)]);
         assert_eq!(
-            object.take(5_000, 1_000, &RangeSet::new()),
+            object.take(5_000, 1_000, 64, &RangeSet::new()),
             [ByteRange::new(0, 4_000), ByteRange::new(6_000, 7_000)]
         );
     }

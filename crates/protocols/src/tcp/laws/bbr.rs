@@ -1,0 +1,224 @@
+//! BBR version 1 (Cardwell and others, *BBR: Congestion-Based Congestion Control*, ACM Queue 2016;
+//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor its window:
+//! during a repair the sender itself sends no more than is delivered.
+
+use std::collections::VecDeque;
+
+use inhaul_base::{Bitrate, RandomStream, Span, Time};
+use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace, RateSample};
+
+use super::LawConfig;
+
+/// 2 / ln 2: the least gain that doubles the rate each round trip (4.3.2).
+const HIGH_GAIN: f64 = 2.89;
+/// Gains of the pacing rate while bandwidth is probed, a round trip each (4.3.4).
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// The window is so many times what the path holds: acknowledgements may be late and joined.
+const WINDOW_GAIN: f64 = 2.0;
+/// Round trips over which the greatest bandwidth is kept.
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// How long the least round-trip time is believed, and for how long the queue is then drained to measure it.
+const RT_PROP_SPAN: Span = Span::from_secs(10);
+const PROBE_RTT_SPAN: Span = Span::from_millis(200);
+/// The least window.
+const WINDOW_MIN: f64 = 4.0;
+/// Room in the window for packets that leave or are acknowledged in pairs (3 x send_quantum).
+const QUANTA: f64 = 6.0;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw { phase: usize, since: Time },
+    ProbeRtt { until: Option<Time>, round_passed: bool },
+}
+
+/// BBR version 1.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mode: Mode,
+    /// Bandwidths by round, falling: the first is the greatest of the last rounds (BtlBw).
+    bandwidths: VecDeque<(u64, f64)>,
+    rt_prop: Option<Span>,
+    rt_prop_at: Time,
+    round: u64,
+    next_round_delivered: u64,
+    /// Bandwidth when it last grew by a quarter, and rounds since.
+    full_bandwidth: (f64, u32),
+    filled: bool,
+    /// Packets a second; zero while nothing is known.
+    pacing: f64,
+    window: f64,
+    window_before: f64,
+    initial: f64,
+    max: f64,
+    packet_bytes: u64,
+    random: RandomStream,
+}
+
+impl Bbr {
+    /// A law at the beginning of Startup.
+    pub fn new(config: &LawConfig) -> Self {
+        Self {
+            mode: Mode::Startup,
+            bandwidths: VecDeque::new(),
+            rt_prop: None,
+            rt_prop_at: Time::ZERO,
+            round: 0,
+            next_round_delivered: 0,
+            full_bandwidth: (0.0, 0),
+            filled: false,
+            pacing: 0.0,
+            window: config.initial_window as f64,
+            window_before: 0.0,
+            initial: config.initial_window as f64,
+            max: config.window_max as f64,
+            packet_bytes: 0,
+            random: RandomStream::new(config.seed, 0),
+        }
+    }
+
+    fn bandwidth(&self) -> f64 {
+        self.bandwidths.front().map_or(0.0, |b| b.1)
+    }
+
+    /// What the path holds, times `gain`, with room for pairs (BBRInflight).
+    fn inflight(&self, gain: f64) -> f64 {
+        self.rt_prop.map_or(self.initial, |rtt| gain * self.bandwidth() * rtt.as_secs_f64() + QUANTA)
+    }
+
+    fn gains(&self) -> (f64, f64) {
+        match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (1.0 / HIGH_GAIN, HIGH_GAIN),
+            Mode::ProbeBw { phase, .. } => (CYCLE[phase], WINDOW_GAIN),
+            Mode::ProbeRtt { .. } => (1.0, 1.0),
+        }
+    }
+
+    /// Returns whether a round has begun.
+    fn update_bandwidth(&mut self, rate: &RateSample) -> bool {
+        let began = rate.prior_delivered >= self.next_round_delivered;
+        if began {
+            self.next_round_delivered = rate.delivered;
+            self.round += 1;
+        }
+        if !rate.app_limited || rate.packets_per_second >= self.bandwidth() {
+            while self.bandwidths.back().is_some_and(|b| b.1 <= rate.packets_per_second) {
+                self.bandwidths.pop_back();
+            }
+            self.bandwidths.push_back((self.round, rate.packets_per_second));
+        }
+        while self.bandwidths.len() > 1 && self.bandwidths[0].0 + BANDWIDTH_ROUNDS < self.round {
+            self.bandwidths.pop_front();
+        }
+        if began && !self.filled && !rate.app_limited {
+            // 4.3.2.2: three rounds without a quarter more.
+            if self.bandwidth() >= self.full_bandwidth.0 * 1.25 {
+                self.full_bandwidth = (self.bandwidth(), 0);
+            } else {
+                self.full_bandwidth.1 += 1;
+                self.filled = self.full_bandwidth.1 >= 3;
+            }
+        }
+        began
+    }
+
+    fn enter_probe_bw(&mut self, now: Time) {
+        // Any phase but the one that drains, at random, so that flows do not probe together.
+        let phase = (7 - self.random.below(7) as usize + 1) % CYCLE.len();
+        self.mode = Mode::ProbeBw { phase, since: now };
+    }
+
+    fn update_mode(&mut self, ack: &AckSample, round_began: bool, rt_prop_expired: bool) {
+        let in_flight = ack.in_flight as f64;
+        if self.mode == Mode::Startup && self.filled {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && in_flight <= self.inflight(1.0) {
+            self.enter_probe_bw(ack.now);
+        }
+        if let Mode::ProbeBw { phase, since } = self.mode {
+            let whole = self.rt_prop.is_some_and(|rtt| ack.now.since(since) > rtt);
+            let before = in_flight + ack.delivered_packets as f64;
+            let next = match CYCLE[phase] {
+                gain if gain > 1.0 => whole && (ack.lost_packets > 0 || before >= self.inflight(gain)),
+                gain if gain < 1.0 => whole || before <= self.inflight(1.0),
+                _ => whole,
+            };
+            if next {
+                self.mode = Mode::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: ack.now };
+            }
+        }
+        if rt_prop_expired && !matches!(self.mode, Mode::ProbeRtt { .. }) {
+            self.window_before = self.window;
+            self.mode = Mode::ProbeRtt { until: None, round_passed: false };
+        }
+        if let Mode::ProbeRtt { until, round_passed } = &mut self.mode {
+            match until {
+                None if in_flight <= WINDOW_MIN => *until = Some(ack.now + PROBE_RTT_SPAN),
+                None => {}
+                Some(until) => {
+                    *round_passed |= round_began;
+                    if *round_passed && ack.now > *until {
+                        self.rt_prop_at = ack.now;
+                        self.window = self.window.max(self.window_before);
+                        if self.filled { self.enter_probe_bw(ack.now) } else { self.mode = Mode::Startup }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes in a round-trip time. Returns whether the least of them has not been seen again for too long.
+    fn update_rt_prop(&mut self, ack: &AckSample) -> bool {
+        let Some(rtt) = ack.rtt else { return false };
+        let expired = self.rt_prop.is_some() && ack.now > self.rt_prop_at + RT_PROP_SPAN;
+        if expired || self.rt_prop.is_none_or(|least| rtt <= least) {
+            self.rt_prop = Some(rtt);
+            self.rt_prop_at = ack.now;
+        }
+        expired
+    }
+}
+
+impl Law for Bbr {
+    fn on_ack(&mut self, ack: &AckSample) {
+        self.packet_bytes = ack.packet_bytes;
+        let round_began = ack.rate.is_some_and(|rate| self.update_bandwidth(&rate));
+        let expired = self.update_rt_prop(ack);
+        self.update_mode(ack, round_began, expired);
+        let (pacing_gain, window_gain) = self.gains();
+        let pacing = pacing_gain * self.bandwidth();
+        if self.filled || pacing > self.pacing {
+            self.pacing = pacing;
+        }
+        let (target, grown) = (self.inflight(window_gain), self.window + ack.delivered_packets as f64);
+        if self.filled {
+            self.window = grown.min(target);
+        } else if self.window < target {
+            self.window = grown;
+        }
+        self.window = self.window.clamp(WINDOW_MIN, self.max.max(WINDOW_MIN));
+    }
+
+    fn on_loss(&mut self, _loss: &LossSample) {}
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.window_before = self.window_before.max(self.window);
+        self.window = 1.0;
+    }
+
+    fn on_spurious_timeout(&mut self, _now: Time) {
+        self.window = self.window.max(self.window_before);
+    }
+
+    fn on_idle(&mut self, _now: Time) {}
+
+    fn limits(&self) -> Limits {
+        let window = if let Mode::ProbeRtt { .. } = self.mode { self.window.min(WINDOW_MIN) } else { self.window };
+        let bits = self.pacing * self.packet_bytes as f64 * 8.0;
+        let pace = if bits >= 1.0 { Pace::Rate(Bitrate::from_f64(bits)) } else { Pace::Unpaced };
+        Limits { window_packets: window.min(self.max) as u64, pace }
+    }
+}

@@ -1,0 +1,147 @@
+//! Congestion control laws, one file each. Laws that keep a window say how it grows in congestion avoidance and how it is
+//! cut ([`Avoidance`]); slow start and its end are the same for all ([`Windowed`]).
+
+mod bbr;
+mod bic;
+mod cubic;
+mod fhstcp;
+mod highspeed;
+mod reno;
+mod scalable;
+mod windowed;
+
+use inhaul_transport::Law;
+
+pub use bbr::Bbr;
+pub use bic::Bic;
+pub use cubic::Cubic;
+pub use fhstcp::Fhstcp;
+pub use highspeed::HighSpeed;
+pub use reno::Reno;
+pub use scalable::Scalable;
+pub use windowed::{Avoidance, Windowed};
+
+/// The laws there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LawName {
+    /// Standard TCP (RFC 5681).
+    Reno,
+    /// HighSpeed TCP (RFC 3649).
+    HighSpeed,
+    /// Scalable TCP (Kelly 2003).
+    Scalable,
+    /// BIC (Xu, Harfoush, Rhee 2004).
+    Bic,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// Fair HighSpeed TCP (fhstcp-2005).
+    Fhstcp,
+    /// BBR version 1 (Cardwell and others 2016).
+    Bbr,
+}
+
+impl LawName {
+    const ALL: [Self; 7] =
+        [Self::Reno, Self::HighSpeed, Self::Scalable, Self::Bic, Self::Cubic, Self::Fhstcp, Self::Bbr];
+
+    /// Its number in a Setup message.
+    pub const fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// The law of that number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|law| law.code() == code)
+    }
+
+    /// Builds the law.
+    pub fn build(self, config: &LawConfig) -> Box<dyn Law + Send> {
+        match self {
+            Self::Reno => Box::new(Windowed::new(Reno, config)),
+            Self::HighSpeed => Box::new(Windowed::new(HighSpeed, config)),
+            Self::Scalable => Box::new(Windowed::new(Scalable, config)),
+            Self::Bic => Box::new(Windowed::new(Bic::default(), config)),
+            Self::Cubic => Box::new(Windowed::new(Cubic::default(), config)),
+            Self::Fhstcp => Box::new(Windowed::new(Fhstcp::new(config.fair_factor, config.block_pacing), config)),
+            Self::Bbr => Box::new(Bbr::new(config)),
+        }
+    }
+}
+
+/// What laws are built from.
+#[derive(Clone, Copy, Debug)]
+pub struct LawConfig {
+    /// Packets that may be sent before anything is known (RFC 6928).
+    pub initial_window: u64,
+    /// Packets that may be on their way at most.
+    pub window_max: u64,
+    /// FHSTCP's c, per second.
+    pub fair_factor: f64,
+    /// Whether FHSTCP sends its window in blocks.
+    pub block_pacing: bool,
+    /// Seed of the law's random stream.
+    pub seed: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! What tests of laws share.
+
+    use super::*;
+    use inhaul_base::{Span, Time};
+    use inhaul_transport::{AckSample, LossSample};
+
+    pub(crate) const CONFIG: LawConfig =
+        LawConfig { initial_window: 10, window_max: 1_000_000, fair_factor: 10.0, block_pacing: true, seed: 1 };
+
+    /// An acknowledgement of `packets` on a path with round trips of `rtt`, by a sender that its window holds back.
+    pub(crate) fn ack(now: Time, packets: u64, rtt: Span) -> AckSample {
+        AckSample {
+            now,
+            delivered_packets: packets,
+            packet_bytes: 1500,
+            rtt: Some(rtt),
+            smoothed_rtt: rtt,
+            window_limited: true,
+            ..AckSample::default()
+        }
+    }
+
+    /// A law of a window in congestion avoidance, driven round trip by round trip.
+    pub(crate) struct Drive<A> {
+        pub(crate) law: Windowed<A>,
+        pub(crate) now: Time,
+        rtt: Span,
+    }
+
+    impl<A: Avoidance> Drive<A> {
+        /// In congestion avoidance at `window` packets.
+        pub(crate) fn at(avoidance: A, window: f64, rtt_ms: u64) -> Self {
+            let law = Windowed::in_avoidance(avoidance, window, &CONFIG);
+            Self { law, now: Time::ZERO + Span::from_secs(1), rtt: Span::from_millis(rtt_ms) }
+        }
+
+        /// One round trip without loss: each packet of the window is acknowledged, two at a time.
+        pub(crate) fn round(&mut self) -> f64 {
+            let acks = (self.law.window() / 2.0).round() as u64;
+            for k in 0..acks {
+                let now = self.now + self.rtt.mul_f64(k as f64 / acks as f64);
+                self.law.on_ack(&ack(now, 2, self.rtt));
+            }
+            self.now += self.rtt;
+            self.law.window()
+        }
+
+        /// So many round trips.
+        pub(crate) fn rounds(&mut self, count: u64) -> f64 {
+            (0..count).fold(self.law.window(), |_, _| self.round())
+        }
+
+        /// A loss, and the window after it.
+        pub(crate) fn lose(&mut self) -> f64 {
+            let in_flight = self.law.window() as u64;
+            self.law.on_loss(&LossSample { now: self.now, in_flight });
+            self.law.window()
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What laws with a window share: slow start, its end, and what a timeout does (RFC 5681).
+
+use inhaul_base::Time;
+use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
+
+use super::LawConfig;
+
+/// No window is cut below this many packets (RFC 5681 equation 4).
+const WINDOW_MIN: f64 = 2.0;
+
+/// How a window grows in congestion avoidance, and how it is cut.
+pub trait Avoidance {
+    /// The window, in packets, after an acknowledgement in congestion avoidance. `window` is what it is now.
+    fn grow(&mut self, window: f64, ack: &AckSample) -> f64;
+
+    /// The window after congestion at a window of `window` packets.
+    fn reduce(&mut self, now: Time, window: f64) -> f64;
+
+    /// The window did not hold the sender back: time passes that proves nothing.
+    fn on_unused(&mut self, _now: Time) {}
+
+    /// How the window is spread over time.
+    fn pace(&self) -> Pace {
+        Pace::Unpaced
+    }
+}
+
+/// A law that keeps a window: slow start up to a threshold, then what `A` says.
+///
+/// Growth counts delivered packets, not acknowledgements (RFC 3465), so delayed acknowledgements cost nothing; like
+/// Linux it has no limit L on what one acknowledgement may count.
+#[derive(Debug)]
+pub struct Windowed<A> {
+    avoidance: A,
+    window: f64,
+    /// Where slow start ends (ssthresh).
+    threshold: f64,
+    initial: f64,
+    max: f64,
+    /// Window and threshold before the last timeout.
+    before_timeout: Option<(f64, f64)>,
+}
+
+impl<A: Avoidance> Windowed<A> {
+    /// A law in slow start.
+    pub fn new(avoidance: A, config: &LawConfig) -> Self {
+        let initial = config.initial_window as f64;
+        let max = config.window_max as f64;
+        Self { avoidance, window: initial.min(max), threshold: f64::INFINITY, initial, max, before_timeout: None }
+    }
+
+    /// The window in packets.
+    pub fn window(&self) -> f64 {
+        self.window
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_avoidance(avoidance: A, window: f64, config: &LawConfig) -> Self {
+        Self { window, threshold: window, ..Self::new(avoidance, config) }
+    }
+}
+
+impl<A: Avoidance> Law for Windowed<A> {
+    fn on_ack(&mut self, ack: &AckSample) {
+        if ack.recovering && self.window >= self.threshold {
+            return;
+        }
+        if !ack.window_limited {
+            self.avoidance.on_unused(ack.now);
+            return;
+        }
+        let mut rest = *ack;
+        if self.window < self.threshold {
+            // RFC 5681 3.1: one packet for each that was acknowledged; what is left beyond the threshold counts as avoidance.
+            let room = (self.threshold - self.window).min(self.max);
+            let grown = (rest.delivered_packets as f64).min(room.ceil());
+            self.window = (self.window + grown).min(self.threshold);
+            rest.delivered_packets -= grown as u64;
+        }
+        if rest.delivered_packets > 0 && self.window >= self.threshold {
+            self.window = self.avoidance.grow(self.window, &rest);
+        }
+        self.window = self.window.min(self.max);
+    }
+
+    fn on_loss(&mut self, loss: &LossSample) {
+        self.before_timeout = None;
+        self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
+        self.window = self.threshold;
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        // A second timeout in a row is about the same packets: the threshold stays (RFC 5681 3.1).
+        if self.before_timeout.is_none() {
+            self.before_timeout = Some((self.window, self.threshold));
+            self.threshold = self.avoidance.reduce(now, self.window).max(WINDOW_MIN);
+        }
+        self.window = 1.0;
+    }
+
+    fn on_spurious_timeout(&mut self, _now: Time) {
+        if let Some((window, threshold)) = self.before_timeout.take() {
+            (self.window, self.threshold) = (window.max(self.window), threshold);
+        }
+    }
+
+    fn on_idle(&mut self, now: Time) {
+        self.avoidance.on_unused(now);
+        self.window = self.window.min(self.initial);
+    }
+
+    fn limits(&self) -> Limits {
+        let pace = if self.window < self.threshold { Pace::Unpaced } else { self.avoidance.pace() };
+        Limits { window_packets: (self.window as u64).max(1), pace }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, ack};
+    use super::super::{LawName, Reno};
+    use super::*;
+    use inhaul_base::Span;
+
+    const RTT: Span = Span::from_millis(100);
+
+    #[test]
+    fn slow_start_doubles_each_round_trip_and_ends_at_the_threshold() {
+        let mut law = Windowed::new(Reno, &CONFIG);
+        for expected in [20.0, 40.0, 80.0] {
+            (0..law.window() as u64 / 2).for_each(|_| law.on_ack(&ack(Time::ZERO, 2, RTT)));
+            assert_eq!(law.window(), expected);
+        }
+        law.on_loss(&LossSample { now: Time::ZERO, in_flight: 80 });
+        assert_eq!(law.window(), 40.0);
+        law.on_timeout(Time::ZERO);
+        assert_eq!((law.window(), law.threshold), (1.0, 20.0));
+        // 19 packets to the threshold, then one packet for a window's worth.
+        law.on_ack(&ack(Time::ZERO, 19, RTT));
+        assert_eq!(law.window(), 20.0);
+        (0..10).for_each(|_| law.on_ack(&ack(Time::ZERO, 2, RTT)));
+        assert!((law.window() - 21.0).abs() < 0.05, "{}", law.window());
+    }
+
+    #[test]
+    fn on_timeout_in_a_row_keeps_the_threshold_and_a_spurious_one_is_undone() {
+        let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
+        (0..3).for_each(|_| law.on_timeout(Time::ZERO));
+        assert_eq!((law.window(), law.threshold), (1.0, 32.0));
+        law.on_spurious_timeout(Time::ZERO);
+        assert_eq!((law.window(), law.threshold), (64.0, 64.0));
+    }
+
+    #[test]
+    fn on_ack_does_not_grow_a_window_that_is_not_used_or_was_just_cut() {
+        let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
+        law.on_ack(&AckSample { window_limited: false, ..ack(Time::ZERO, 64, RTT) });
+        law.on_ack(&AckSample { recovering: true, ..ack(Time::ZERO, 64, RTT) });
+        assert_eq!(law.window(), 64.0);
+        law.on_idle(Time::ZERO);
+        assert_eq!(law.window(), 10.0);
+    }
+
+    #[test]
+    fn every_law_keeps_to_the_largest_window_and_to_one_packet() {
+        for code in 1..=7 {
+            let name = LawName::from_code(code).unwrap();
+            let config = LawConfig { window_max: 50, ..CONFIG };
+            let mut law = name.build(&config);
+            for k in 0..1_000 {
+                law.on_ack(&ack(Time::ZERO + Span::from_millis(k), 10, RTT));
+                assert!(law.limits().window_packets <= 50, "{name:?}");
+            }
+            for k in 0..100 {
+                law.on_timeout(Time::ZERO + Span::from_secs(10 + k));
+                law.on_loss(&LossSample { now: Time::ZERO + Span::from_secs(10 + k), in_flight: 1 });
+                assert!(law.limits().window_packets >= 1, "{name:?}");
+            }
+        }
+        assert_eq!(LawName::from_code(0), None);
+        assert_eq!(LawName::from_code(8), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! The TCP family over datagrams: a real TCP sender and receiver (SACK and RFC 6675 recovery, RFC 6298 timeouts, delayed
+//! acknowledgements), with the congestion control law as a part that can be exchanged.
+//!
+//! PROTOCOL.md in this folder specifies it. All seven protocols speak the same on the wire; the receiver names the law.
+
+pub mod laws;
+mod options;
+pub mod receiver;
+pub mod sender;
+pub mod wire;
+
+use inhaul_transport::{Channels, Endpoint, EndpointConfig, Protocol, Role, SetupError};
+
+use laws::LawName;
+pub use options::Options;
+use receiver::TcpReceiver;
+use sender::TcpSender;
+
+/// Smallest path MTU that the protocol works with: what every IPv4 host must take.
+const MTU_MIN: u16 = 576;
+
+/// Bytes of IP and UDP header in front of each datagram.
+fn ip_overhead(ipv6: bool) -> u64 {
+    if ipv6 { 48 } else { 28 }
+}
+
+/// The largest segment that fits a packet of `mtu` bytes.
+fn largest_segment(mtu: u16, ipv6: bool) -> u16 {
+    let room = mtu.saturating_sub(ip_overhead(ipv6) as u16 + wire::HEADER_LEN as u16);
+    room.clamp(wire::SEGMENT_MIN, wire::SEGMENT_MAX)
+}
+
+/// Standard TCP.
+pub const RENO: Protocol = Protocol {
+    name: "reno",
+    summary: "standard TCP: one segment more each round trip, half the window at a loss",
+    channels: Channels::DatagramsAndControl,
+    parameters: options::PARAMETERS,
+    colour: "#7f7f7f",
+    build: |config| build(LawName::Reno, RENO.name, config),
+};
+
+/// HighSpeed TCP.
+pub const HIGHSPEED: Protocol = Protocol {
+    name: "highspeed",
+    summary: "HighSpeed TCP (RFC 3649): larger windows grow faster and are cut less",
+    colour: "#e69f00",
+    build: |config| build(LawName::HighSpeed, HIGHSPEED.name, config),
+    ..RENO
+};
+
+/// Scalable TCP.
+pub const SCALABLE: Protocol = Protocol {
+    name: "scalable",
+    summary: "Scalable TCP: the window grows by a hundredth of itself each round trip",
+    colour: "#56b4e9",
+    build: |config| build(LawName::Scalable, SCALABLE.name, config),
+    ..RENO
+};
+
+/// BIC.
+pub const BIC: Protocol = Protocol {
+    name: "bic",
+    summary: "BIC TCP: searches by halves for the window at which packets were lost",
+    colour: "#009e73",
+    build: |config| build(LawName::Bic, BIC.name, config),
+    ..RENO
+};
+
+/// CUBIC.
+pub const CUBIC: Protocol = Protocol {
+    name: "cubic",
+    summary: "CUBIC (RFC 9438), what most hosts run: the window is a cubic function of the time since the last loss",
+    colour: "#d55e00",
+    build: |config| build(LawName::Cubic, CUBIC.name, config),
+    ..RENO
+};
+
+/// FHSTCP.
+pub const FHSTCP: Protocol = Protocol {
+    name: "fhstcp",
+    summary: "Fair HighSpeed TCP (2005): HighSpeed TCP that grows alike at every round-trip time",
+    parameters: options::FHSTCP_PARAMETERS,
+    colour: "#cc79a7",
+    build: |config| build(LawName::Fhstcp, FHSTCP.name, config),
+    ..RENO
+};
+
+/// BBR.
+pub const BBR: Protocol = Protocol {
+    name: "bbr",
+    summary: "BBR version 1: keeps to the bandwidth and round-trip time that it measures",
+    colour: "#332288",
+    build: |config| build(LawName::Bbr, BBR.name, config),
+    ..RENO
+};
+
+fn build(
+    law: LawName,
+    protocol: &'static str,
+    config: &EndpointConfig,
+) -> Result<Box<dyn Endpoint + Send>, SetupError> {
+    let options = Options::read(law, protocol, &config.parameters)?;
+    Ok(match config.role {
+        Role::Sender => Box::new(TcpSender::new(config, options)),
+        Role::Receiver => Box::new(TcpReceiver::new(config, law, options)),
+    })
+}

@@ -1,0 +1,174 @@
+//! What a user can set.
+
+use inhaul_base::Span;
+use inhaul_transport::{Parameter, SetupError};
+
+use super::laws::{LawConfig, LawName};
+use super::wire::{SEGMENT_MAX, SEGMENT_MIN};
+
+const SEGMENT: Parameter = Parameter {
+    name: "segment",
+    unit: "bytes, from 256",
+    default: "what the path's MTU leaves",
+    summary: "Bytes of data in a packet; set at the receiver",
+};
+const INITIAL_WINDOW: Parameter = Parameter {
+    name: "initial-window",
+    unit: "packets, 1 to 1000",
+    default: "10",
+    summary: "Packets that are sent before anything is known (RFC 6928); set at the sender",
+};
+const WINDOW_MAX: Parameter = Parameter {
+    name: "window-max",
+    unit: "packets, 2 to 1000000",
+    default: "1000000",
+    summary: "Packets that may be on their way: the sender's largest window, the receiver's receive window",
+};
+const RTO_MIN: Parameter = Parameter {
+    name: "rto-min",
+    unit: "milliseconds, 1 to 60000",
+    default: "200",
+    summary: "Least variation that the retransmission timeout allows for: 200 as Linux, RFC 6298 has 1000; set at the sender",
+};
+const DELAYED_ACKS: Parameter = Parameter {
+    name: "delayed-acks",
+    unit: "on | off",
+    default: "on",
+    summary: "Whether only every second packet is acknowledged; set at the receiver",
+};
+const FAIR_FACTOR: Parameter = Parameter {
+    name: "c",
+    unit: "per second, 0.1 to 1000",
+    default: "10",
+    summary: "FHSTCP's c: the window grows c times the round-trip time as fast as HighSpeed TCP's; set at the sender",
+};
+const PACING: Parameter = Parameter {
+    name: "pacing",
+    unit: "blocks | off",
+    default: "blocks",
+    summary: "Whether FHSTCP spreads its window over the round trip in blocks; set at the sender",
+};
+
+/// Parameters of every law.
+pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
+/// Parameters of FHSTCP.
+pub(super) const FHSTCP_PARAMETERS: &[Parameter] =
+    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, FAIR_FACTOR, PACING];
+
+/// Parameters that were read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Bytes of data in a packet; `None`: what the path's MTU leaves.
+    pub segment: Option<u16>,
+    /// Packets that are sent before anything is known.
+    pub initial_window: u64,
+    /// Packets that may be on their way.
+    pub window_max: u64,
+    /// Least variation that the retransmission timeout allows for.
+    pub rto_min: Span,
+    /// Whether only every second packet is acknowledged.
+    pub delayed_acks: bool,
+    /// FHSTCP's c, per second.
+    pub fair_factor: f64,
+    /// Whether FHSTCP sends its window in blocks.
+    pub block_pacing: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment: None,
+            initial_window: 10,
+            window_max: 1_000_000,
+            rto_min: Span::from_millis(200),
+            delayed_acks: true,
+            fair_factor: 10.0,
+            block_pacing: true,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the parameters of `protocol`, which uses `law`.
+    ///
+    /// # Errors
+    /// When a parameter is not known or its value is not legal.
+    pub fn read(law: LawName, protocol: &'static str, parameters: &[(String, String)]) -> Result<Self, SetupError> {
+        let known = if law == LawName::Fhstcp { FHSTCP_PARAMETERS } else { PARAMETERS };
+        let mut options = Self::default();
+        for (name, value) in parameters {
+            let Some(parameter) = known.iter().find(|p| p.name == name) else {
+                let known = known.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
+                return Err(SetupError::UnknownParameter { protocol, name: name.clone(), known });
+            };
+            if options.set(parameter.name, value).is_none() {
+                let (name, expected) = (parameter.name, parameter.unit);
+                return Err(SetupError::BadValue { protocol, name, value: value.clone(), expected });
+            }
+        }
+        Ok(options)
+    }
+
+    /// Sets one parameter; `None` when the value is not legal.
+    fn set(&mut self, name: &'static str, value: &str) -> Option<()> {
+        let switch = |on: &str| if value == on { Some(true) } else { (value == "off").then_some(false) };
+        match name {
+            "segment" => self.segment = Some(within(value, SEGMENT_MIN, SEGMENT_MAX)?),
+            "initial-window" => self.initial_window = within(value, 1, 1_000)?,
+            "window-max" => self.window_max = within(value, 2, 1_000_000)?,
+            "rto-min" => self.rto_min = Span::from_millis(within(value, 1, 60_000)?),
+            "delayed-acks" => self.delayed_acks = switch("on")?,
+            "c" => self.fair_factor = within(value, 0.1, 1_000.0)?,
+            "pacing" => self.block_pacing = switch("blocks")?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What a flow's law is built from.
+    pub(super) fn law_config(&self, seed: u64) -> LawConfig {
+        LawConfig {
+            initial_window: self.initial_window,
+            window_max: self.window_max,
+            fair_factor: self.fair_factor,
+            block_pacing: self.block_pacing,
+            seed,
+        }
+    }
+}
+
+fn within<T: std::str::FromStr + PartialOrd + Copy>(value: &str, least: T, most: T) -> Option<T> {
+    value.parse().ok().filter(|n| *n >= least && *n <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(law: LawName, name: &str, value: &str) -> Result<Options, SetupError> {
+        Options::read(law, "test", &[(name.into(), value.into())])
+    }
+
+    #[test]
+    fn read_takes_what_the_parameters_say_and_names_what_is_wrong() {
+        assert_eq!(Options::read(LawName::Reno, "reno", &[]), Ok(Options::default()));
+        assert_eq!(read(LawName::Reno, "segment", "1000").map(|o| o.segment), Ok(Some(1000)));
+        assert_eq!(read(LawName::Fhstcp, "c", "5").map(|o| o.fair_factor), Ok(5.0));
+        assert_eq!(read(LawName::Fhstcp, "pacing", "off").map(|o| o.block_pacing), Ok(false));
+        for (name, value) in
+            [("segment", "10"), ("initial-window", "0"), ("delayed-acks", "blocks"), ("c", "NaN"), ("rto-min", "-1")]
+        {
+            assert!(matches!(read(LawName::Fhstcp, name, value), Err(SetupError::BadValue { .. })), "{name} {value}");
+        }
+        let error = read(LawName::Reno, "c", "5").unwrap_err().to_string();
+        assert!(error.contains("initial-window"), "{error}");
+    }
+
+    #[test]
+    fn every_default_in_the_table_is_what_is_used() {
+        for parameter in FHSTCP_PARAMETERS.iter().filter(|p| p.name != "segment") {
+            let set = read(LawName::Fhstcp, parameter.name, parameter.default);
+            assert_eq!(set, Ok(Options::default()), "{}", parameter.name);
+        }
+    }
+}

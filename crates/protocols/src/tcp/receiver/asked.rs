@@ -1,0 +1,144 @@
+//! What one flow was asked for and has not delivered.
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{ByteRange, RangeSet};
+
+/// Most ranges that are remembered: bounds what a flow holds in memory. The first are forgotten first.
+const ASKED_MAX: usize = 16_384;
+
+/// The ranges that a flow was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Each range as it was asked for, by its start, until all of it has come. Never overlapping.
+    ranges: BTreeMap<u64, Range>,
+    /// What has neither come nor been given to others.
+    pending: RangeSet,
+    last_id: u32,
+    /// Behind what came last.
+    frontier: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    end: u64,
+    segment: u64,
+    /// Bytes of it that have not come.
+    left: u64,
+}
+
+impl Asked {
+    /// Notes a request for `ranges`, to be cut into segments of `segment` bytes, and returns its number.
+    pub(super) fn ask(&mut self, segment: u64, ranges: &[ByteRange]) -> u32 {
+        for &range in ranges {
+            self.forget(range);
+            self.ranges.insert(range.start, Range { end: range.end, segment, left: range.len() });
+            self.pending.insert(range);
+        }
+        while self.ranges.len() > ASKED_MAX {
+            self.ranges.pop_first();
+        }
+        self.last_id = self.last_id.wrapping_add(1);
+        self.last_id
+    }
+
+    /// Forgets ranges that overlap `range`: what was given up before is asked for again.
+    fn forget(&mut self, range: ByteRange) {
+        while let Some((&start, old)) = self.ranges.range(..range.end).next_back()
+            && old.end > range.start
+        {
+            self.ranges.remove(&start);
+        }
+    }
+
+    /// Bytes `range` came. Whether they were asked for, as whole segments: bounds what a hostile sender can cut the object
+    /// into.
+    pub(super) fn arrive(&mut self, range: ByteRange) -> bool {
+        let Some((&start, asked)) = self.ranges.range_mut(..=range.start).next_back() else { return false };
+        let aligned = !range.is_empty()
+            && range.end <= asked.end
+            && (range.start - start).is_multiple_of(asked.segment)
+            && (range.end == asked.end || (range.end - start).is_multiple_of(asked.segment));
+        if !aligned {
+            return false;
+        }
+        self.frontier = range.end;
+        let new = self.pending.remove(range);
+        asked.left = asked.left.saturating_sub(new);
+        if asked.left == 0 {
+            self.ranges.remove(&start);
+        }
+        true
+    }
+
+    /// Bytes asked for that have neither come nor been given up.
+    pub(super) fn pending_bytes(&self) -> u64 {
+        self.pending.covered()
+    }
+
+    /// The last request made; 0 before the first.
+    pub(super) fn last_id(&self) -> u32 {
+        self.last_id
+    }
+
+    /// Gives up what is pending: others are to bring it. What comes all the same is still known.
+    pub(super) fn abandon(&mut self) -> RangeSet {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// The range and segment length that will come next if nothing is lost.
+    pub(super) fn expected(&self) -> Option<(ByteRange, u64)> {
+        let on = self.pending.run_at(self.frontier).map(|run| ByteRange::new(self.frontier, run.end));
+        let run = on.or_else(|| self.pending.first())?;
+        let from = run.start;
+        let (_, asked) = self.ranges.range(..=from).next_back()?;
+        Some((ByteRange::new(from, run.end.min(asked.end)), asked.segment))
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        (self.ranges.len() + self.pending.fragments()) * 48
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrive_takes_whole_segments_of_what_was_asked_for() {
+        let mut asked = Asked::default();
+        assert_eq!(asked.ask(1_000, &[ByteRange::new(2_000, 5_500)]), 1);
+        for (start, end) in [(2_500, 3_500), (2_000, 2_999), (1_000, 3_000), (5_000, 6_000), (3_000, 3_000)] {
+            assert!(!asked.arrive(ByteRange { start, end }), "[{start}, {end})");
+        }
+        assert!(asked.arrive(ByteRange::new(5_000, 5_500)));
+        assert!(asked.arrive(ByteRange::new(2_000, 4_000)));
+        assert_eq!(asked.pending_bytes(), 1_000);
+        assert_eq!(asked.expected(), Some((ByteRange::new(4_000, 5_000), 1_000)));
+        assert!(asked.arrive(ByteRange::new(4_000, 5_000)));
+        assert!(!asked.arrive(ByteRange::new(4_000, 5_000)));
+        assert_eq!((asked.memory_bytes(), asked.expected()), (0, None));
+    }
+
+    #[test]
+    fn abandon_gives_back_what_is_pending_and_still_knows_it() {
+        let mut asked = Asked::default();
+        asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
+        asked.arrive(ByteRange::new(0, 1_000));
+        assert_eq!(asked.abandon(), RangeSet::from_iter([ByteRange::new(1_000, 3_000)]));
+        assert!(asked.arrive(ByteRange::new(1_000, 2_000)));
+        // Asked for again, cut in another way.
+        asked.ask(700, &[ByteRange::new(2_000, 3_000)]);
+        assert!(asked.arrive(ByteRange::new(2_700, 3_000)) && !asked.arrive(ByteRange::new(2_000, 3_500)));
+        assert_eq!(asked.pending_bytes(), 700);
+    }
+
+    #[test]
+    fn expected_runs_on_from_what_came_last() {
+        let mut asked = Asked::default();
+        asked.ask(1_000, &[ByteRange::new(0, 10_000)]);
+        asked.arrive(ByteRange::new(0, 2_000));
+        asked.arrive(ByteRange::new(5_000, 6_000));
+        assert_eq!(asked.expected(), Some((ByteRange::new(6_000, 10_000), 1_000)));
+    }
+}

@@ -1,0 +1,93 @@
+//! The seam between a protocol's machinery and its congestion or rate control law.
+
+use inhaul_base::{Bitrate, Span, Time};
+
+/// What an acknowledgement says. Packets are the protocol's own: segments for TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AckSample {
+    /// When it came.
+    pub now: Time,
+    /// Packets that it is the first to report as delivered, in order or selectively.
+    pub delivered_packets: u64,
+    /// Packets found lost with its help.
+    pub lost_packets: u64,
+    /// Packets on their way, by the sender's reckoning, after it.
+    pub in_flight: u64,
+    /// Bytes of a full packet, headers from IP up included.
+    pub packet_bytes: u64,
+    /// The round-trip time that it measures, if it does.
+    pub rtt: Option<Span>,
+    /// Smoothed round-trip time; zero until measured.
+    pub smoothed_rtt: Span,
+    /// Whether the window was what held the sender back lately. When it was not, nothing is known of a larger one.
+    pub window_limited: bool,
+    /// Whether losses are being repaired: a window that was just cut does not grow before that is done.
+    pub recovering: bool,
+    /// What the packet that it acknowledges says of the rate of delivery.
+    pub rate: Option<RateSample>,
+}
+
+/// A measurement of the rate at which the path delivers (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug)]
+pub struct RateSample {
+    /// The rate, in packets a second.
+    pub packets_per_second: f64,
+    /// Packets that had been delivered when the packet that is now acknowledged was sent.
+    pub prior_delivered: u64,
+    /// Packets that have been delivered by now.
+    pub delivered: u64,
+    /// The sender had nothing more to send meanwhile: the path could deliver more.
+    pub app_limited: bool,
+}
+
+/// What a loss says. Told once for all losses of one round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct LossSample {
+    /// When it was noticed.
+    pub now: Time,
+    /// Packets on their way, by the sender's reckoning, with those that were lost.
+    pub in_flight: u64,
+}
+
+/// How packets are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Not at all: acknowledgements clock them.
+    Unpaced,
+    /// Evenly, at this rate, headers from IP up included.
+    Rate(Bitrate),
+    /// The window leaves as so many blocks, spread over a round trip (fhstcp-2005 Figure 1).
+    Blocks(u64),
+}
+
+/// What a law lets its sender do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Packets that may be on their way at once.
+    pub window_packets: u64,
+    /// How they are spread over time.
+    pub pace: Pace,
+}
+
+/// A congestion control law: small and pure. It repairs nothing and sends nothing; it looks at measurements and says what
+/// may be sent.
+pub trait Law {
+    /// An acknowledgement reported something new.
+    fn on_ack(&mut self, ack: &AckSample);
+
+    /// Packets were lost. Called when a repair begins: once per round trip with losses. The window that
+    /// [`limits`](Law::limits) gives from now on is the one to come down to.
+    fn on_loss(&mut self, loss: &LossSample);
+
+    /// No acknowledgement came for so long that everything on its way must be taken for lost (RFC 6298).
+    fn on_timeout(&mut self, now: Time);
+
+    /// The last timeout was a mistake: nothing was lost, the acknowledgements were late (RFC 3522).
+    fn on_spurious_timeout(&mut self, now: Time);
+
+    /// Nothing was sent for longer than a retransmission timeout: what was known of the path is stale (RFC 5681 4.1).
+    fn on_idle(&mut self, now: Time);
+
+    /// What may be sent.
+    fn limits(&self) -> Limits;
+}
