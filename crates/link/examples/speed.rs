@@ -12,7 +12,9 @@ use inhaul_link::{CoDelSpec, Discipline, Link, LinkSpec, LossSpec, QueueLimit};
 /// As large as a packet of the simulator: its head is inside.
 type Packet = [u64; 12];
 
-const PACKETS: u64 = 20_000_000;
+const PACKETS: u64 = 2_000_000;
+/// The machine is shared: the least of several runs is nearest to what the code takes.
+const RUNS: usize = 7;
 
 fn main() {
     let gigabit = LinkSpec::drop_tail(Bitrate::from_gbps(1), Span::from_millis(10), QueueLimit::Bytes(1_000_000));
@@ -29,7 +31,8 @@ fn main() {
         ("random loss, load 0.9", lossy, 13_333),
         ("reordering jitter, load 0.9", reordering, 13_333),
     ] {
-        println!("{name:30} {:6.1} ns a packet", nanos_per_packet(spec, gap));
+        let nanos = (0..RUNS).map(|_| nanos_per_packet(spec.clone(), gap)).fold(f64::INFINITY, f64::min);
+        println!("{name:30} {nanos:6.1} ns a packet");
     }
 }
 
