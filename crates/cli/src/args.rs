@@ -94,6 +94,32 @@ pub(crate) struct Wire {
     pub(crate) cpu: Option<usize>,
 }
 
+/// What every command takes that decides how data moves: those that connect. Servers do as they are asked.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Transport options")]
+pub(crate) struct Transport {
+    /// Transport protocol: see 'inhaul protocols'
+    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    pub(crate) transport: String,
+    /// How gtp controls its rates: 'paper' needs --receive-rate, and is for experiments
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) control: Control,
+    /// Set a parameter of the transport protocol on this side, as NAME=VALUE; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self { transport: "gtp".to_owned(), control: Control::Default, set: Vec::new() }
+    }
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in c=10")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directories to offer; nothing outside them can be fetched
@@ -122,12 +148,8 @@ pub(crate) struct Get {
     /// Most that each sender may send, headers included (R_app) [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Bitrate>,
-    /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) control: Control,
-    /// Transport protocol: see 'inhaul protocols'
-    #[arg(long, value_name = "NAME", default_value = "gtp")]
-    pub(crate) transport: String,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
     /// Replace files that exist, and partial ones that another transfer has left
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -176,9 +198,8 @@ pub(crate) struct Bench {
     /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end at both sides (cold)
     #[arg(long, value_enum, default_value_t)]
     pub(crate) memory: MemoryArg,
-    /// How rates are controlled: 'paper' needs --receive-rate, and is for experiments
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
     /// Most that the receiver takes in, headers included (C_r) [default: found out]
     #[arg(long, value_name = "RATE")]
     pub(crate) receive_rate: Option<Bitrate>,

@@ -10,7 +10,7 @@ use crate::summary::{percent, rate};
 
 pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
-    let net = crate::net_options(&args.wire, "gtp", args.control);
+    let net = crate::net_options(&args.wire, &args.transport);
     if args.server {
         let options = BenchServerOptions { listen: args.listen, receive_rate: args.receive_rate, net };
         return inhaul_mover::bench_server(&options, &stop, |address| announce(&format!("listening on {address}")));

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         receive_rate: args.receive_rate,
         rate: args.rate,
         overwrite: args.overwrite,
-        net: crate::net_options(&args.wire, &args.transport, args.control),
+        net: crate::net_options(&args.wire, &args.transport),
     };
     if !args.quiet {
         eprintln!("inhaul: the transfer is not encrypted yet");

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Parser;
 use inhaul_mover::{MoveError, NetOptions, Stop};
 
-use crate::args::{Cli, Command, Control, Wire};
+use crate::args::{Cli, Command, Control, Transport, Wire};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -52,10 +52,16 @@ fn stop_on_signals() -> Result<Stop, MoveError> {
 }
 
 /// What the options that every command shares come to.
-fn net_options(wire: &Wire, transport: &str, control: Control) -> NetOptions {
-    let parameters = match control {
-        Control::Default => Vec::new(),
-        Control::Paper => vec![("control".to_owned(), "paper".to_owned())],
-    };
-    NetOptions { mtu: wire.mtu, offload: !wire.no_offload, cpu: wire.cpu, transport: transport.to_owned(), parameters }
+fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
+    let mut parameters = transport.set.clone();
+    if transport.control == Control::Paper {
+        parameters.push(("control".to_owned(), "paper".to_owned()));
+    }
+    NetOptions {
+        mtu: wire.mtu,
+        offload: !wire.no_offload,
+        cpu: wire.cpu,
+        transport: transport.transport.clone(),
+        parameters,
+    }
 }

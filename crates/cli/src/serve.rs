@@ -4,7 +4,7 @@ use std::io::Write;
 
 use inhaul_mover::{MoveError, ServeOptions};
 
-use crate::args::{Control, Serve};
+use crate::args::{Serve, Transport};
 
 pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
@@ -12,7 +12,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
         directories: args.directories.clone(),
         listen: args.listen,
         send_rate: args.send_rate,
-        net: crate::net_options(&args.wire, "gtp", Control::Default),
+        net: crate::net_options(&args.wire, &Transport::default()),
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
     inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))

@@ -33,22 +33,22 @@ pub(crate) struct Session {
 
 impl Session {
     /// Finds the server, connects and greets. Tries each of the host's addresses.
-    pub(crate) fn connect(server: &Server, role: SessionRole) -> Result<Self, MoveError> {
+    pub(crate) fn connect(server: &Server, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
         let addresses = resolve(server)?;
         let mut failure = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, Duration::from_secs(CONNECT_SECONDS)) {
-                Ok(tcp) => return Self::greet(server, tcp, role),
+                Ok(tcp) => return Self::greet(server, tcp, role, transport),
                 Err(error) => failure = Some(connect_error(server, &error)),
             }
         }
         Err(failure.unwrap_or_else(|| unknown_host(server, "it has no address")))
     }
 
-    fn greet(server: &Server, tcp: TcpStream, role: SessionRole) -> Result<Self, MoveError> {
+    fn greet(server: &Server, tcp: TcpStream, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
         let stream = ControlStream::new(tcp).map_err(|error| connect_error(server, &error))?;
         let mut session = Self { server: server.clone(), datagrams: stream.peer(), stream };
-        session.send(&Frame::Hello { version: VERSION, role })?;
+        session.send(&Frame::Hello { version: VERSION, role, transport: transport.to_owned() })?;
         match session.receive(GREETING_SECONDS)? {
             Frame::Welcome { version: VERSION, udp_port } => {
                 session.datagrams.set_port(udp_port);
@@ -195,10 +195,10 @@ mod tests {
 
     #[test]
     fn connect_tells_an_unknown_host_from_one_where_nothing_listens() {
-        let unknown = Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch).unwrap_err();
+        let unknown = Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch, "gtp").unwrap_err();
         assert!(matches!(unknown, MoveError::UnknownHost { .. }), "{unknown}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch).unwrap_err();
+        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap_err();
         assert!(matches!(nothing, MoveError::Unreachable { .. }), "{nothing}");
     }
 
@@ -211,7 +211,7 @@ mod tests {
             let (mut tcp, _) = listener.accept().unwrap();
             tcp.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
         });
-        let error = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch).unwrap_err();
+        let error = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");
     }

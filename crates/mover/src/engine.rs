@@ -90,6 +90,10 @@ pub(crate) enum EndCause {
     Send(#[from] SendError),
 }
 
+/// An endpoint that the engine drives, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SideId(usize);
+
 /// An endpoint and what is on its way out of it.
 struct Side {
     role: Role,
@@ -102,7 +106,7 @@ struct Side {
 
 /// A flow's control stream and its place among endpoints and sockets.
 struct Flow {
-    role: Role,
+    side: SideId,
     port: PortId,
     stream: ControlStream,
     waits_to_write: bool,
@@ -147,7 +151,7 @@ pub(crate) struct Engine {
     flows: BTreeMap<FlowId, Flow>,
     next_id: u32,
     events: VecDeque<Event>,
-    commands: VecDeque<(Role, Command)>,
+    commands: VecDeque<(SideId, Command)>,
     ended: VecDeque<(FlowId, EndCause)>,
     places: Vec<inhaul_transport::Place>,
     pulse: Pulse,
@@ -175,10 +179,11 @@ impl Engine {
         })
     }
 
-    /// Has the engine drive an endpoint; one for each role at most.
-    pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) {
+    /// Has the engine drive an endpoint.
+    pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> SideId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
         self.sides.push(Side { role, endpoint, batch, prepared: false, due: None });
+        SideId(self.sides.len() - 1)
     }
 
     /// Has the engine take connections.
@@ -214,7 +219,7 @@ impl Engine {
     pub(crate) fn add_flow(
         &mut self,
         flow: FlowId,
-        role: Role,
+        side: SideId,
         port: PortId,
         mut stream: ControlStream,
     ) -> Result<(), MoveError> {
@@ -228,7 +233,7 @@ impl Engine {
         {
             port.flow = Some(flow);
         }
-        self.flows.insert(flow, Flow { role, port, stream, waits_to_write: false, closing: None });
+        self.flows.insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None });
         Ok(())
     }
 
@@ -246,8 +251,8 @@ impl Engine {
     }
 
     /// Gives the endpoint a command, once it has been drained.
-    pub(crate) fn command(&mut self, role: Role, command: Command) {
-        self.commands.push_back((role, command));
+    pub(crate) fn command(&mut self, side: SideId, command: Command) {
+        self.commands.push_back((side, command));
     }
 
     /// How a flow is doing, by its endpoint.
@@ -275,8 +280,8 @@ impl Engine {
             && of.closing.is_none()
         {
             of.closing = Some(until);
-            let role = of.role;
-            self.command(role, Command::Disconnect { flow });
+            let side = of.side;
+            self.command(side, Command::Disconnect { flow });
         }
     }
 
@@ -369,8 +374,8 @@ impl Engine {
                     Event::Control { flow, message } => self.send(flow, &Frame::Protocol { message }),
                     event => app.on_event(self, event)?,
                 }
-            } else if let Some((role, command)) = self.commands.pop_front() {
-                self.carry_out(role, command, app)?;
+            } else if let Some((side, command)) = self.commands.pop_front() {
+                self.carry_out(side, command, app)?;
             } else if let Some((flow, cause)) = self.ended.pop_front() {
                 self.end(flow, &cause, app)?;
             } else {
@@ -379,8 +384,12 @@ impl Engine {
         }
     }
 
-    fn carry_out(&mut self, role: Role, command: Command, app: &mut dyn Application) -> Result<(), MoveError> {
-        let Some(index) = self.sides.iter().position(|side| side.role == role) else { return Ok(()) };
+    fn carry_out(
+        &mut self,
+        SideId(index): SideId,
+        command: Command,
+        app: &mut dyn Application,
+    ) -> Result<(), MoveError> {
         let is_farewell = matches!(command, Command::Disconnect { .. });
         let now = self.now();
         if let Err(error) = self.sides[index].endpoint.command(now, command) {
@@ -394,14 +403,14 @@ impl Engine {
     /// Forgets a flow that can go no further.
     fn end(&mut self, flow: FlowId, cause: &EndCause, app: &mut dyn Application) -> Result<(), MoveError> {
         let Some(of) = self.flows.get(&flow) else { return Ok(()) };
-        let (role, closing) = (of.role, of.closing.is_some());
+        let (side, closing) = (of.side, of.closing.is_some());
         if let EndCause::Send(error) = cause {
             let code = crate::frame::RefusalCode::Unreadable;
             self.send(flow, &Frame::Refused { code, text: error.to_string() });
         }
         self.forget(flow);
         if !closing {
-            self.command(role, Command::Disconnect { flow });
+            self.command(side, Command::Disconnect { flow });
             app.on_end(self, flow, cause)?;
         }
         Ok(())
@@ -517,18 +526,16 @@ impl Engine {
     }
 
     fn take_frame(&mut self, app: &mut dyn Application, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        let Some(role) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.role) else {
+        let Some(SideId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.side) else {
             return Ok(());
         };
         let Frame::Protocol { message } = frame else {
             app.on_frame(self, flow, frame)?;
             return self.settle(app);
         };
-        if let Some(index) = self.sides.iter().position(|side| side.role == role) {
-            let now = self.now();
-            self.sides[index].endpoint.handle_control(now, flow, &message);
-            self.drain(index, now, app);
-        }
+        let now = self.now();
+        self.sides[index].endpoint.handle_control(now, flow, &message);
+        self.drain(index, now, app);
         self.settle(app)
     }
 

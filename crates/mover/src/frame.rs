@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! client                                server
-//! Hello {magic, version, role}     ->
+//! Hello {magic, version, role, transport} ->
 //!                                  <-   Welcome {version, udp_port}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
@@ -26,9 +26,10 @@ pub const MAX_PIECE: usize = MAX_FRAME - 64;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;
 /// The version of this session protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
+const MAX_TRANSPORT: usize = 32;
 const MAX_PATH: usize = 4096;
 const MAX_TEXT: usize = 1024;
 
@@ -69,6 +70,8 @@ pub enum RefusalCode {
     Busy,
     /// This server does other things: it serves files, or it is for benches.
     WrongService,
+    /// This server does not know the transport protocol.
+    UnknownTransport,
     /// The server could not read its own files.
     Unreadable,
     /// The peer broke the session protocol.
@@ -101,6 +104,8 @@ pub enum Frame {
         version: u16,
         /// What the client has come for.
         role: SessionRole,
+        /// The transport protocol that is to carry the data, by its name in the registry.
+        transport: String,
     },
     /// The server's answer.
     Welcome {
@@ -252,11 +257,12 @@ impl Frame {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH_BYTES]);
         match self {
-            Self::Hello { version, role } => {
+            Self::Hello { version, role, transport } => {
                 out.push(kind::HELLO);
                 out.extend_from_slice(MAGIC);
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(role.code());
+                out.extend_from_slice(cut(transport, MAX_TRANSPORT).as_bytes());
             }
             Self::Welcome { version, udp_port } => {
                 out.push(kind::WELCOME);
@@ -337,12 +343,13 @@ impl SessionRole {
 }
 
 impl RefusalCode {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::NotFound,
         Self::Outside,
         Self::Version,
         Self::Busy,
         Self::WrongService,
+        Self::UnknownTransport,
         Self::Unreadable,
         Self::Malformed,
     ];
@@ -356,6 +363,7 @@ impl RefusalCode {
             Self::WrongService => 5,
             Self::Unreadable => 6,
             Self::Malformed => 7,
+            Self::UnknownTransport => 8,
         }
     }
 }
@@ -417,7 +425,7 @@ impl Reader<'_> {
         let version = self.u16()?;
         let code = self.u8()?;
         let role = SessionRole::ALL.into_iter().find(|role| role.code() == code)?;
-        Some(Frame::Hello { version, role })
+        Some(Frame::Hello { version, role, transport: self.text(MAX_TRANSPORT)? })
     }
 
     fn welcome(&mut self) -> Option<Frame> {
@@ -494,7 +502,11 @@ mod tests {
         let code = prop::sample::select(RefusalCode::ALL.to_vec());
         let memory = prop::sample::select(vec![Memory::Hot, Memory::Cold]);
         prop_oneof![
-            (any::<u16>(), role).prop_map(|(version, role)| Frame::Hello { version, role }),
+            (any::<u16>(), role, "[a-z0-9]{0,32}").prop_map(|(version, role, transport)| Frame::Hello {
+                version,
+                role,
+                transport
+            }),
             (any::<u16>(), 1..=u16::MAX).prop_map(|(version, udp_port)| Frame::Welcome { version, udp_port }),
             (code, prop::collection::vec(any::<char>(), 0..200))
                 .prop_map(|(code, text)| Frame::Refused { code, text: text.into_iter().collect() }),

@@ -9,7 +9,7 @@ use inhaul_store::{Kind, Landing, LandingOptions, Manifest, printable};
 use inhaul_transport::Role;
 
 use crate::connect::{Session, at_once};
-use crate::engine::Engine;
+use crate::engine::{Engine, SideId};
 use crate::error::MoveError;
 use crate::frame::SessionRole;
 use crate::haul::{Haul, Joining, Object};
@@ -37,6 +37,7 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
 }
 
 fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
+    net::check(&options.net)?;
     let found = find_all(options, stop)?;
     for warning in found.iter().flat_map(|data_set| &data_set.warnings) {
         hear(Update::Warning(warning.clone()));
@@ -79,7 +80,11 @@ fn run_haul(
         Ok(engine) => engine,
         Err(error) => return failed(error),
     };
-    let mut haul = match Haul::new(&mut engine, objects, updates, stop) {
+    let (side, joinings) = match open_ports(options, &mut engine, joinings) {
+        Ok(opened) => opened,
+        Err(error) => return failed(error),
+    };
+    let mut haul = match Haul::new(&mut engine, side, objects, updates, stop) {
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
@@ -93,24 +98,34 @@ fn run_haul(
     (report_of(&haul, &engine), result)
 }
 
-/// Gives each flow its socket, and the endpoint its work.
-fn join_all(
+/// Gives each flow its socket, and makes the endpoint for all of them.
+fn open_ports(
     options: &GetOptions,
     engine: &mut Engine,
-    haul: &mut Haul,
     joinings: Vec<Joining>,
-) -> Result<(), MoveError> {
-    net::become_data_thread(&options.net)?;
+) -> Result<(SideId, Vec<(Joining, Port)>), MoveError> {
     let mut ports = Vec::new();
     for joining in joinings {
         let socket = net::connect(&options.net, joining.session.datagrams)?;
         ports.push((joining, Port::new(socket, true)));
     }
-    let Some((_, first)) = ports.first() else { return Ok(()) };
-    let endpoint = net::endpoint(&options.net, Role::Receiver, options.receive_rate, &first.socket)?;
-    engine.add_endpoint(Role::Receiver, endpoint);
+    let Some((_, first)) = ports.first() else {
+        return Err(MoveError::Usage("there is nothing to fetch from".to_owned()));
+    };
+    let side = net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, &first.socket)?;
+    Ok((side, ports))
+}
+
+/// Gives the endpoint its work.
+fn join_all(
+    options: &GetOptions,
+    engine: &mut Engine,
+    haul: &mut Haul,
+    joinings: Vec<(Joining, Port)>,
+) -> Result<(), MoveError> {
+    net::become_data_thread(&options.net)?;
     haul.fetch_all(engine);
-    for (joining, port) in ports {
+    for (joining, port) in joinings {
         haul.join(engine, joining, port, &options.net, options.rate)?;
     }
     Ok(())
@@ -199,9 +214,9 @@ fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> 
     let mut jobs: Vec<Job> = Vec::new();
     for source in &options.sources {
         for server in source.mirrors.clone() {
-            let path = source.path.clone();
+            let (path, transport) = (source.path.clone(), options.net.transport.clone());
             jobs.push(Box::new(move || {
-                let mut session = Session::connect(&server, SessionRole::Fetch)?;
+                let mut session = Session::connect(&server, SessionRole::Fetch, &transport)?;
                 let manifest = session.open(&path)?;
                 Ok((session, manifest))
             }));

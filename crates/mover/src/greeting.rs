@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inhaul_protocols::registry;
 use inhaul_store::{DataSet, Offered, OfferedError};
 
 use crate::control_stream::{ControlStream, StreamError};
@@ -27,6 +28,8 @@ pub(crate) enum Service {
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) stream: ControlStream,
+    /// The protocol that is to carry the data, by its name in the registry.
+    pub(crate) transport: &'static str,
     pub(crate) wish: Wish,
 }
 
@@ -63,7 +66,7 @@ fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
 pub(crate) fn greet(tcp: TcpStream, service: &Service, udp_port: u16) -> Result<Arrival, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     match converse(&mut stream, service, udp_port) {
-        Ok(wish) => Ok(Arrival { stream, wish }),
+        Ok((transport, wish)) => Ok(Arrival { stream, transport, wish }),
         Err(error) => {
             let refusal = match &error {
                 GreetingError::Refused { code, text } => Some((*code, text.clone())),
@@ -79,8 +82,12 @@ pub(crate) fn greet(tcp: TcpStream, service: &Service, udp_port: u16) -> Result<
     }
 }
 
-fn converse(stream: &mut ControlStream, service: &Service, udp_port: u16) -> Result<Wish, GreetingError> {
-    let Frame::Hello { version, role } = stream.receive(Instant::now() + STEP)? else {
+fn converse(
+    stream: &mut ControlStream,
+    service: &Service,
+    udp_port: u16,
+) -> Result<(&'static str, Wish), GreetingError> {
+    let Frame::Hello { version, role, transport } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
     if version != VERSION {
@@ -105,20 +112,25 @@ fn converse(stream: &mut ControlStream, service: &Service, udp_port: u16) -> Res
             ));
         }
     }
+    let Some(transport) = registry::find(&transport) else {
+        let text = format!("this server does not know the transport '{transport}': see 'inhaul protocols' there");
+        return Err(refused(RefusalCode::UnknownTransport, text));
+    };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
-    match (stream.receive(Instant::now() + STEP)?, service) {
+    let wish = match (stream.receive(Instant::now() + STEP)?, service) {
         (Frame::Open { path }, Service::Files(offered)) => {
             let data_set =
                 offered.scan(path.as_bytes()).map_err(|error| refused(code_of(&error), error.to_string()))?;
             send_manifest(stream, &data_set)?;
-            Ok(Wish::Fetch(Arc::new(data_set)))
+            Wish::Fetch(Arc::new(data_set))
         }
         (Frame::Bench { size, memory }, Service::Bench) => {
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
-            Ok(Wish::Bench { role, size, memory })
+            Wish::Bench { role, size, memory }
         }
-        _ => Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
-    }
+        _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
+    };
+    Ok((transport.name, wish))
 }
 
 fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), StreamError> {
@@ -177,7 +189,7 @@ mod tests {
     }
 
     fn hello(role: SessionRole) -> Frame {
-        Frame::Hello { version: VERSION, role }
+        Frame::Hello { version: VERSION, role, transport: "gtp".to_owned() }
     }
 
     #[test]
@@ -194,8 +206,10 @@ mod tests {
     #[test]
     fn greet_refuses_and_says_why() {
         let open = |path: &str| Frame::Open { path: path.to_owned() };
-        let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch };
+        let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch, transport: String::new() };
+        let odd = Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "carrier-pigeon".to_owned() };
         for (frames, code) in [
+            (vec![odd], RefusalCode::UnknownTransport),
             (vec![hello(SessionRole::Fetch), open("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),

@@ -8,13 +8,11 @@ use std::sync::mpsc::Sender;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_store::{Landing, digest};
-use inhaul_transport::{
-    Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place, Role,
-};
+use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place};
 
 use self::disputes::Disputes;
 use crate::connect::Session;
-use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::groups::{Groups, Tally};
@@ -144,6 +142,7 @@ impl Sink for Landings {
 
 /// The transfer.
 pub(crate) struct Haul {
+    side: SideId,
     pub(crate) objects: Vec<Object>,
     pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
     pub(crate) warnings: Vec<String>,
@@ -170,10 +169,10 @@ pub(crate) struct Joining {
 }
 
 impl Haul {
-    /// Prepares the transfer of `objects` from the servers in `sessions`; the first port is `first` (its socket sized the
-    /// endpoint's window).
+    /// Prepares the transfer of `objects` by the endpoint `side`.
     pub(crate) fn new(
         engine: &mut Engine,
+        side: SideId,
         objects: Vec<Object>,
         updates: Sender<Update>,
         stop: Stop,
@@ -182,6 +181,7 @@ impl Haul {
         let verifier = Verifier::start(landings, engine.waker())?;
         let now = engine.now();
         Ok(Self {
+            side,
             objects,
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
@@ -205,7 +205,7 @@ impl Haul {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
             let object_id = ObjectId(index as u32);
             engine.command(
-                Role::Receiver,
+                self.side,
                 Command::Fetch { object: object_id, size: object.size(), held: inhaul_base::RangeSet::new() },
             );
         }
@@ -247,9 +247,9 @@ impl Haul {
                 parted: false,
             },
         );
-        engine.add_flow(flow, Role::Receiver, port, session.stream)?;
+        engine.add_flow(flow, self.side, port, session.stream)?;
         if self.objects[object].size() > 0 {
-            engine.command(Role::Receiver, Command::Join(join));
+            engine.command(self.side, Command::Join(join));
         }
         Ok(())
     }
@@ -431,7 +431,7 @@ impl Haul {
         for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, m)| m.status == SourceStatus::Running) {
             mirror.status = SourceStatus::Complete;
             mirror.ended = mirror.ended.or(Some(now));
-            engine.command(Role::Receiver, Command::Disconnect { flow });
+            engine.command(self.side, Command::Disconnect { flow });
             engine.send(flow, &Frame::Finish);
         }
     }

@@ -9,6 +9,7 @@ mod bodies;
 mod connect;
 pub mod control_stream;
 mod digest_service;
+mod endpoints;
 mod engine;
 mod error;
 pub mod frame;

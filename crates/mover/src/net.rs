@@ -9,6 +9,7 @@ use inhaul_transport::{Endpoint, EndpointConfig, Role};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::engine::{Engine, SideId};
 use crate::error::MoveError;
 use crate::options::NetOptions;
 
@@ -53,23 +54,43 @@ pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, 
     Ok(socket)
 }
 
-/// The endpoint of the protocol that was chosen.
+/// An endpoint of the protocol `transport`; `socket_buffer_bytes` is what its socket holds for it.
 pub(crate) fn endpoint(
-    options: &NetOptions,
+    transport: &str,
+    parameters: &[(String, String)],
     role: Role,
     host_rate: Option<Bitrate>,
-    socket: &Socket,
+    socket_buffer_bytes: u64,
 ) -> Result<Box<dyn Endpoint + Send>, MoveError> {
-    let entry = inhaul_protocols::registry::find(&options.transport).ok_or_else(|| {
-        MoveError::Usage(format!("there is no transport '{}': see 'inhaul protocols'", options.transport))
-    })?;
+    let entry = inhaul_protocols::registry::find(transport)
+        .ok_or_else(|| MoveError::Usage(format!("there is no transport '{transport}': see 'inhaul protocols'")))?;
     let config = EndpointConfig {
         host_rate,
-        socket_buffer_bytes: socket.receive_buffer_bytes() as u64,
-        parameters: options.parameters.clone(),
+        socket_buffer_bytes,
+        parameters: parameters.to_vec(),
         ..EndpointConfig::new(role, random_u64()?)
     };
     (entry.build)(&config).map_err(|error| MoveError::Usage(error.to_string()))
+}
+
+/// Whether there is such a transport with such parameters.
+///
+/// # Errors
+/// `Usage` when there is not.
+pub(crate) fn check(options: &NetOptions) -> Result<(), MoveError> {
+    endpoint(&options.transport, &options.parameters, Role::Receiver, None, 0).map(|_| ())
+}
+
+/// Has the engine drive an endpoint of the transport that was chosen; `socket` is the first of its sockets.
+pub(crate) fn add_endpoint(
+    options: &NetOptions,
+    engine: &mut Engine,
+    role: Role,
+    host_rate: Option<Bitrate>,
+    socket: &Socket,
+) -> Result<SideId, MoveError> {
+    let buffer = socket.receive_buffer_bytes() as u64;
+    Ok(engine.add_endpoint(role, endpoint(&options.transport, &options.parameters, role, host_rate, buffer)?))
 }
 
 /// The processors that the program may run on, once a thread has been pinned to one of them.
@@ -148,9 +169,7 @@ mod tests {
 
     #[test]
     fn endpoint_names_what_it_does_not_know() {
-        let socket = bind(&options(None), "127.0.0.1:0".parse().unwrap()).unwrap();
-        let wrong = NetOptions { transport: "carrier-pigeon".to_owned(), ..options(None) };
-        let error = endpoint(&wrong, Role::Sender, None, &socket).err().unwrap();
+        let error = endpoint("carrier-pigeon", &[], Role::Sender, None, 1 << 18).err().unwrap();
         assert!(matches!(&error, MoveError::Usage(text) if text.contains("carrier-pigeon")), "{error}");
     }
 }

@@ -12,6 +12,7 @@ use inhaul_udp::Socket;
 
 use crate::bodies::FileBodies;
 use crate::digest_service::DigestService;
+use crate::endpoints::Endpoints;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, RefusalCode};
@@ -35,11 +36,12 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, options.send_rate, &udp)?);
+    let endpoints = Endpoints::new(&udp, options.send_rate, None);
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = FileServer {
         reception: Reception::new(Service::Files(Arc::new(offered)), address.port()),
+        endpoints,
         port,
         net: options.net.clone(),
         stop: stop.clone(),
@@ -138,6 +140,7 @@ impl Reception {
 /// What a server of files does beside the engine's work.
 struct FileServer {
     reception: Reception,
+    endpoints: Endpoints,
     port: PortId,
     net: NetOptions,
     stop: Stop,
@@ -162,11 +165,12 @@ impl FileServer {
         let size = data_set.manifest().size();
         self.bodies.insert(flow, Arc::clone(&data_set));
         self.digests.insert(flow, Digests { data_set, service: None });
-        engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
+        let side = self.endpoints.of(engine, Role::Sender, arrival.transport)?;
+        engine.add_flow(flow, side, self.port, arrival.stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
-            engine.command(Role::Sender, Command::Offer(offer));
+            engine.command(side, Command::Offer(offer));
         }
         Ok(())
     }

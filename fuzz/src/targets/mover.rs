@@ -16,7 +16,7 @@ pub fn session_frame(data: &[u8]) -> bool {
 
 pub(super) fn frames() -> Vec<Vec<u8>> {
     [
-        Frame::Hello { version: VERSION, role: SessionRole::Fetch },
+        Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "gtp".to_owned() },
         Frame::Welcome { version: VERSION, udp_port: 4321 },
         Frame::Refused { code: RefusalCode::NotFound, text: "there is nothing at run7".to_owned() },
         Frame::Open { path: "run7/events.h5".to_owned() },

@@ -140,6 +140,8 @@ fn destination_that_cannot_be_written_is_9() {
 fn nonsense_is_2() {
     for args in [
         &["get", "inhaul://a/f", ".", "--nonsense"][..],
+        &["get", "inhaul://a/f", ".", "--set", "no-value"],
+        &["get", "inhaul://a/f", ".", "--set", "no-such-parameter=1"],
         &["get", "a:1/f", "."],
         &["get", "inhaul://a:0/f", "."],
         &["get", "inhaul://a/f", ".", "--rate", "fast"],

@@ -66,6 +66,7 @@ fn run(
         let text = "--receive-rate is for the side that receives: with -R give it to 'inhaul bench --server'";
         return Err(MoveError::Usage(text.to_owned()));
     }
+    net::check(&options.net)?;
     let sessions = connect_all(options, stop)?;
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
@@ -100,8 +101,9 @@ fn connect_all(options: &BenchOptions, stop: &Stop) -> Result<Vec<(Session, u64)
             // The first ones take the bytes that cannot be divided.
             BenchLimit::Bytes(bytes) => (bytes / flows + u64::from(number < bytes % flows)).max(1),
         };
+        let transport = options.net.transport.clone();
         Box::new(move || {
-            let mut session = Session::connect(&server, role)?;
+            let mut session = Session::connect(&server, role, &transport)?;
             session.open_bench(size, memory)?;
             Ok((session, size))
         }) as Job
@@ -207,14 +209,19 @@ impl BenchClient {
         engine: &mut Engine,
         sessions: Vec<(Session, u64)>,
     ) -> Result<(), MoveError> {
-        let mut endpoint = None;
+        let mut side = None;
         for (session, size) in sessions {
             let socket = net::connect(&options.net, session.datagrams)?;
-            if endpoint.is_none() {
-                endpoint = Some(());
-                let built = net::endpoint(&options.net, Role::Receiver, options.receive_rate, &socket)?;
-                engine.add_endpoint(Role::Receiver, built);
-            }
+            let side = match side {
+                Some(side) => side,
+                None => *side.insert(net::add_endpoint(
+                    &options.net,
+                    engine,
+                    Role::Receiver,
+                    options.receive_rate,
+                    &socket,
+                )?),
+            };
             let port = engine.add_port(Port::new(socket, true))?;
             let flow = engine.new_flow();
             let object = ObjectId(flow.0);
@@ -227,9 +234,9 @@ impl BenchClient {
                 limits: FlowLimits { application_rate: options.rate, link_rate: None },
             };
             self.add(flow, &session, size, options);
-            engine.add_flow(flow, Role::Receiver, port, session.stream)?;
-            engine.command(Role::Receiver, Command::Fetch { object, size, held: RangeSet::new() });
-            engine.command(Role::Receiver, Command::Join(join));
+            engine.add_flow(flow, side, port, session.stream)?;
+            engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
+            engine.command(side, Command::Join(join));
         }
         Ok(())
     }
@@ -247,7 +254,7 @@ impl BenchClient {
         let socket = net::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
         // The limit is of all flows together here; they share it equally.
         let limit = options.rate.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(sessions.len() as u64)));
-        engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, limit, &socket)?);
+        let side = net::add_endpoint(&options.net, engine, Role::Sender, limit, &socket)?;
         let port = engine.add_port(Port::new(socket, false))?;
         for (session, size) in sessions {
             let flow = engine.new_flow();
@@ -260,8 +267,8 @@ impl BenchClient {
                 token: net::random_u64()?,
             };
             self.add(flow, &session, size, options);
-            engine.add_flow(flow, Role::Sender, port, session.stream)?;
-            engine.command(Role::Sender, Command::Offer(offer));
+            engine.add_flow(flow, side, port, session.stream)?;
+            engine.command(side, Command::Offer(offer));
         }
         Ok(())
     }

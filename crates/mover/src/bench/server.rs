@@ -8,6 +8,7 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, 
 
 use super::bench_stats;
 use super::memory::BenchMemory;
+use crate::endpoints::Endpoints;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, SessionRole};
@@ -31,12 +32,12 @@ pub fn bench_server(
 ) -> Result<(), MoveError> {
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    engine.add_endpoint(Role::Sender, net::endpoint(&options.net, Role::Sender, None, &udp)?);
-    engine.add_endpoint(Role::Receiver, net::endpoint(&options.net, Role::Receiver, options.receive_rate, &udp)?);
+    let endpoints = Endpoints::new(&udp, None, options.receive_rate);
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
         reception: Reception::new(Service::Bench, address.port()),
+        endpoints,
         port,
         net: options.net.clone(),
         stop: stop.clone(),
@@ -51,6 +52,7 @@ pub fn bench_server(
 
 struct BenchServer {
     reception: Reception,
+    endpoints: Endpoints,
     port: PortId,
     net: NetOptions,
     stop: Stop,
@@ -78,17 +80,19 @@ impl BenchServer {
         let cpu_before = net::process_cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
-            engine.add_flow(flow, Role::Receiver, self.port, arrival.stream)?;
+            let side = self.endpoints.of(engine, Role::Receiver, arrival.transport)?;
+            engine.add_flow(flow, side, self.port, arrival.stream)?;
             // Each flow brings an object of its own.
             let object = ObjectId(flow.0);
-            engine.command(Role::Receiver, Command::Fetch { object, size, held: RangeSet::new() });
+            engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();
             let join = JoinFlow { flow, object, peer: None, mtu, key: net::random_u32()?, limits };
-            engine.command(Role::Receiver, Command::Join(join));
+            engine.command(side, Command::Join(join));
         } else {
-            engine.add_flow(flow, Role::Sender, self.port, arrival.stream)?;
+            let side = self.endpoints.of(engine, Role::Sender, arrival.transport)?;
+            engine.add_flow(flow, side, self.port, arrival.stream)?;
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
-            engine.command(Role::Sender, Command::Offer(offer));
+            engine.command(side, Command::Offer(offer));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use inhaul_transport::{Command, FlowId, ObjectId, Role};
+use inhaul_transport::{Command, FlowId, ObjectId};
 
 use super::Haul;
 use crate::engine::Engine;
@@ -203,7 +203,7 @@ impl Haul {
         let from = from.unwrap_or_default();
         self.warn(format!("bytes {start} to {end} of '{path}' came in wrong{from}; fetching them again"));
         let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
-        engine.command(Role::Receiver, refetch);
+        engine.command(self.side, refetch);
     }
 }
 

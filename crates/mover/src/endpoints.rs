@@ -1,0 +1,36 @@
+//! The endpoints of a server: each made when a client first asks for its protocol.
+
+use inhaul_base::Bitrate;
+use inhaul_transport::Role;
+use inhaul_udp::Socket;
+
+use crate::engine::{Engine, SideId};
+use crate::error::MoveError;
+use crate::net;
+
+/// Endpoints over one socket, by role and protocol. They share the socket: each knows its own datagrams by their keys.
+pub(crate) struct Endpoints {
+    socket_buffer: u64,
+    /// What this host sends and takes in at most. Holds for each protocol by itself.
+    send_rate: Option<Bitrate>,
+    receive_rate: Option<Bitrate>,
+    made: Vec<(Role, &'static str, SideId)>,
+}
+
+impl Endpoints {
+    /// No endpoint yet, over `socket`.
+    pub(crate) fn new(socket: &Socket, send_rate: Option<Bitrate>, receive_rate: Option<Bitrate>) -> Self {
+        Self { socket_buffer: socket.receive_buffer_bytes() as u64, send_rate, receive_rate, made: Vec::new() }
+    }
+
+    /// The endpoint that plays `role` of the registered protocol `transport`.
+    pub(crate) fn of(&mut self, engine: &mut Engine, role: Role, transport: &'static str) -> Result<SideId, MoveError> {
+        if let Some(&(_, _, side)) = self.made.iter().find(|made| (made.0, made.1) == (role, transport)) {
+            return Ok(side);
+        }
+        let host_rate = if role == Role::Sender { self.send_rate } else { self.receive_rate };
+        let side = engine.add_endpoint(role, net::endpoint(transport, &[], role, host_rate, self.socket_buffer)?);
+        self.made.push((role, transport, side));
+        Ok(side)
+    }
+}
