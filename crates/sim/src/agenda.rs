@@ -25,32 +25,38 @@ pub(crate) enum Component {
     Recorder,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: Time,
-    /// Breaks ties: what was scheduled first comes first.
-    sequence: u64,
-    component: u32,
-}
+/// When an entry is due, in the upper half, and its place among those that are due with it: what was scheduled first comes
+/// first. One number is compared without a branch that the processor could guess wrong.
+type Key = u128;
 
-impl Entry {
-    fn is_before(&self, other: &Self) -> bool {
-        (self.at, self.sequence) < (other.at, other.sequence)
-    }
-}
-
+/// The key of what is not due at all.
+const NEVER: Key = Key::MAX;
 /// The position of a component that has nothing pending.
 const NOWHERE: u32 = u32::MAX;
-/// Children of a heap entry: four lie in about one cache line and halve the heap's depth.
+/// Children of a heap entry: their keys lie in one or two cache lines.
 const ARITY: usize = 4;
+
+fn key(at: Time, sequence: u64) -> Key {
+    Key::from(at.as_nanos()) << 64 | Key::from(sequence)
+}
+
+fn time(key: Key) -> Time {
+    Time::from_nanos((key >> 64) as u64)
+}
 
 /// The components by when they are due: an indexed 4-ary heap with one entry each.
 ///
 /// A link with a hundred thousand packets on it is one entry, so the heap is as small as the network and stays in cache.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    heap: Vec<Entry>,
-    /// Where each component's entry is in `heap`.
+    /// The heap: first the root, then groups of four, the children of each entry in order. Filled up with [`NEVER`] to whole
+    /// groups, so that a group is looked at without asking how many there are.
+    keys: Vec<Key>,
+    /// The component of each key.
+    owners: Vec<u32>,
+    /// Entries of the heap that are pending.
+    len: usize,
+    /// Where each component's entry is.
     positions: Vec<u32>,
     components: Vec<Component>,
     sequence: u64,
@@ -61,24 +67,28 @@ impl Agenda {
     pub(crate) fn add(&mut self, component: Component) -> ComponentId {
         self.components.push(component);
         self.positions.push(NOWHERE);
+        // Room for one more entry, to the end of its group.
+        let needed = 1 + self.components.len().next_multiple_of(ARITY);
+        self.keys.resize(needed, NEVER);
+        self.owners.resize(needed, 0);
         ComponentId(self.components.len() as u32 - 1)
     }
 
     /// What is due next, and when. It stays pending until it is scheduled anew.
+    #[inline]
     pub(crate) fn peek(&self) -> Option<(Time, Component)> {
-        self.heap.first().map(|entry| (entry.at, self.components[entry.component as usize]))
+        let first = *self.keys.first()?;
+        (first < NEVER).then(|| (time(first), self.components[self.owners[0] as usize]))
     }
 
     /// Has the component due at `at`, or not at all. A time that does not change keeps its place among equals.
+    #[inline]
     pub(crate) fn schedule(&mut self, component: ComponentId, at: Option<Time>) {
         let position = self.positions[component.0 as usize];
         match at {
             Some(at) if at < Time::FAR_FUTURE => {
-                if position == NOWHERE {
-                    self.heap.push(Entry { at, sequence: 0, component: component.0 });
-                    self.set(self.heap.len() - 1, at, component);
-                } else if self.heap[position as usize].at != at {
-                    self.set(position as usize, at, component);
+                if position == NOWHERE || time(self.keys[position as usize]) != at {
+                    self.set(position, at, component);
                 }
             }
             _ if position != NOWHERE => self.remove(position as usize),
@@ -86,81 +96,61 @@ impl Agenda {
         }
     }
 
-    /// Has the component due at `at` again though it may be pending for that very time: it comes after its equals.
-    pub(crate) fn reschedule(&mut self, component: ComponentId, at: Option<Time>) {
-        let position = self.positions[component.0 as usize];
-        match at {
-            Some(at) if at < Time::FAR_FUTURE && position != NOWHERE => self.set(position as usize, at, component),
-            at => self.schedule(component, at),
-        }
-    }
-
     /// Bytes of memory that the queue takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.heap.capacity() * size_of::<Entry>()
-            + self.positions.capacity() * size_of::<u32>()
+        self.keys.capacity() * size_of::<Key>()
+            + (self.owners.capacity() + self.positions.capacity()) * size_of::<u32>()
             + self.components.capacity() * size_of::<Component>()
     }
 
-    fn set(&mut self, position: usize, at: Time, component: ComponentId) {
+    fn set(&mut self, position: u32, at: Time, component: ComponentId) {
         self.sequence += 1;
-        let entry = Entry { at, sequence: self.sequence, component: component.0 };
-        self.place(position, entry);
+        let key = key(at, self.sequence);
+        let gap = if position == NOWHERE { self.len } else { position as usize };
+        self.len += usize::from(position == NOWHERE);
+        self.place(gap, key, component.0);
     }
 
     fn remove(&mut self, position: usize) {
-        let gone = self.heap.swap_remove(position);
-        self.positions[gone.component as usize] = NOWHERE;
-        if let Some(&moved) = self.heap.get(position) {
-            self.place(position, moved);
+        self.positions[self.owners[position] as usize] = NOWHERE;
+        self.len -= 1;
+        let (key, owner) = (self.keys[self.len], self.owners[self.len]);
+        self.keys[self.len] = NEVER;
+        if position < self.len {
+            self.place(position, key, owner);
         }
     }
 
     /// Puts an entry where a gap is, after moving the gap up or down to where it belongs.
-    fn place(&mut self, gap: usize, entry: Entry) {
-        let up = self.rise(gap, &entry);
-        let position = if up == gap { self.sink(gap, &entry) } else { up };
-        self.put(position, entry);
-    }
-
-    fn rise(&mut self, mut gap: usize, entry: &Entry) -> usize {
+    fn place(&mut self, mut gap: usize, key: Key, owner: u32) {
         while gap > 0 {
             let parent = (gap - 1) / ARITY;
-            let above = self.heap[parent];
-            if !entry.is_before(&above) {
+            if self.keys[parent] < key {
                 break;
             }
-            self.put(gap, above);
+            self.put(gap, self.keys[parent], self.owners[parent]);
             gap = parent;
         }
-        gap
-    }
-
-    fn sink(&mut self, mut gap: usize, entry: &Entry) -> usize {
         loop {
             let first = gap * ARITY + 1;
-            let end = (first + ARITY).min(self.heap.len());
-            if first >= end {
-                return gap;
+            let Some(&[a, b, c, d]) = self.keys.get(first..).and_then(|rest| rest.first_chunk()) else { break };
+            let (left, left_at) = if b < a { (b, 1) } else { (a, 0) };
+            let (right, right_at) = if d < c { (d, 3) } else { (c, 2) };
+            let (least, at) = if right < left { (right, right_at) } else { (left, left_at) };
+            if key < least {
+                break;
             }
-            let mut least = first;
-            for child in first + 1..end {
-                if self.heap[child].is_before(&self.heap[least]) {
-                    least = child;
-                }
-            }
-            let below = self.heap[least];
-            if !below.is_before(entry) {
-                return gap;
-            }
-            self.put(gap, below);
-            gap = least;
+            self.put(gap, least, self.owners[first + at]);
+            gap = first + at;
         }
+        self.put(gap, key, owner);
     }
 
-    fn put(&mut self, position: usize, entry: Entry) {
-        self.positions[entry.component as usize] = position as u32;
-        self.heap[position] = entry;
+    #[inline]
+    fn put(&mut self, position: usize, key: Key, owner: u32) {
+        self.keys[position] = key;
+        self.owners[position] = owner;
+        self.positions[owner as usize] = position as u32;
     }
 }
 
@@ -176,9 +166,10 @@ mod tests {
         for id in ids.iter().rev() {
             agenda.schedule(*id, Some(Time::from_nanos(5)));
         }
-        // The same time again changes nothing; asking for a new place does.
+        // The same time again changes nothing; to be taken off and put back does.
         agenda.schedule(ids[9], Some(Time::from_nanos(5)));
-        agenda.reschedule(ids[8], Some(Time::from_nanos(5)));
+        agenda.schedule(ids[8], None);
+        agenda.schedule(ids[8], Some(Time::from_nanos(5)));
         let mut order = Vec::new();
         while let Some((_, Component::Link(k))) = agenda.peek() {
             order.push(k);

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use inhaul_base::{RandomStream, Time};
+use inhaul_base::{RandomStream, Span, Time};
 use inhaul_link::Link;
 
 use crate::agenda::{Agenda, Component, ComponentId};
@@ -131,6 +131,20 @@ impl Network {
         self.routes.reaches(topology, from, to)
     }
 
+    /// The time that an empty path takes from `from` to `to`, without transmission.
+    pub(crate) fn delay(&self, topology: &Topology, from: NodeId, to: NodeId) -> Span {
+        let mut delay = Span::ZERO;
+        let mut at = from;
+        while at != to
+            && let Some(link) = self.routes.next(at, to)
+        {
+            let wire = &topology.wires[link.0 as usize];
+            delay = delay + wire.spec.delay;
+            at = wire.to;
+        }
+        delay
+    }
+
     /// Bytes of memory that it takes. Datagrams on their way are counted by those that could be as much as links hold.
     pub(crate) fn memory_bytes(&self) -> usize {
         let links: usize = self.lines.iter().map(|line| line.link.memory_bytes()).sum();
@@ -165,8 +179,8 @@ impl Addresses<'_> {
 
     /// Where segments of a control stream come from.
     pub(crate) fn control_source(&self, transfer: TransferId, to_receiver: bool) -> NodeId {
-        let end = self.transfers[transfer.0 as usize].end(!to_receiver);
-        self.endpoints[end.0 as usize].0
+        let (at_sender, at_receiver) = self.transfers[transfer.0 as usize].control_nodes;
+        if to_receiver { at_sender } else { at_receiver }
     }
 }
 

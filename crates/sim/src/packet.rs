@@ -88,6 +88,7 @@ impl Datagram {
 /// Datagrams that have arrived and can be sent again: in the steady state no packet costs an allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
+    #[allow(clippy::vec_box, reason = "the boxes travel: what is kept is the allocation")]
     free: Vec<Box<Datagram>>,
 }
 

@@ -367,12 +367,11 @@ impl Simulation {
         let Some(running) = self.transfers.get_mut(id.0 as usize) else { return };
         let Some(streams) = &mut running.streams else { return };
         while let Some(segment) = streams.direction(to_receiver).poll_segment(self.now) {
-            let ends = (running.transfer.sender, running.transfer.receiver);
-            let (from, to) = if to_receiver { ends } else { (ends.1, ends.0) };
-            let node = |endpoint: EndpointId| self.addresses[endpoint.0 as usize].0;
+            let (at_sender, at_receiver) = running.control_nodes;
+            let (from, to) = if to_receiver { (at_sender, at_receiver) } else { (at_receiver, at_sender) };
             let load = Load::Control { transfer: id, to_receiver, segment };
-            let packet = self.network.pool.packet(node(to), segment.wire_bytes(), load, 0, &[]);
-            self.network.send(self.now, node(from), packet);
+            let packet = self.network.pool.packet(to, segment.wire_bytes(), load, 0, &[]);
+            self.network.send(self.now, from, packet);
         }
         self.network.agenda.schedule(running.component, streams.due());
     }
@@ -399,13 +398,11 @@ impl Simulation {
     }
 
     fn acknowledge(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
-        let transfer = &self.transfers[id.0 as usize].transfer;
-        let ends = (transfer.sender, transfer.receiver);
-        let (from, to) = if to_receiver { (ends.1, ends.0) } else { ends };
-        let node = |endpoint: EndpointId| self.addresses[endpoint.0 as usize].0;
+        let (at_sender, at_receiver) = self.transfers[id.0 as usize].control_nodes;
+        let (from, to) = if to_receiver { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
         let load = Load::Control { transfer: id, to_receiver: !to_receiver, segment };
-        let packet = self.network.pool.packet(node(to), segment.wire_bytes(), load, 0, &[]);
-        self.network.send(self.now, node(from), packet);
+        let packet = self.network.pool.packet(to, segment.wire_bytes(), load, 0, &[]);
+        self.network.send(self.now, from, packet);
     }
 
     /// Hands the messages over that have come in whole.
@@ -472,7 +469,9 @@ impl Simulation {
 impl Simulation {
     fn on_changes(&mut self) {
         let Some(happening) = self.timeline.pop(self.now) else { return };
-        self.network.agenda.reschedule(self.changes, self.timeline.due());
+        // Off the agenda, so that changes at one time take turns with what follows from them.
+        self.network.agenda.schedule(self.changes, None);
+        self.network.agenda.schedule(self.changes, self.timeline.due());
         match happening {
             Happening::Start(id) => self.start(id),
             Happening::Stop(id) => self.stop(id),
@@ -529,8 +528,10 @@ impl Simulation {
     fn start(&mut self, id: TransferId) {
         let running = &mut self.transfers[id.0 as usize];
         running.phase = Phase::Running;
-        let mtu = running.transfer.mtu;
-        running.streams = Some(Box::new(Streams { to_receiver: Stream::new(mtu), to_sender: Stream::new(mtu) }));
+        let (from, to) = running.control_nodes;
+        let delay = |from, to| self.network.delay(&self.topology, from, to);
+        let stream = Stream::new(running.transfer.mtu, delay(from, to) + delay(to, from));
+        running.streams = Some(Box::new(Streams { to_receiver: stream.clone(), to_sender: stream }));
         let transfer = running.transfer.clone();
         let object = self.ledger.object_mut(running.object);
         let fetch = (!std::mem::replace(&mut object.fetched, true)).then(|| Command::Fetch {

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::net::SocketAddrV4;
 
-use inhaul_base::{RandomStream, Time};
+use inhaul_base::{RandomStream, Span, Time};
 use inhaul_link::LinkStats;
 use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
 
 use crate::agenda::{Component, ComponentId};
 use crate::capture::Capture;
 use crate::changes::{Change, Happening, Timeline};
-use crate::host::{Host, HostStats, Spell};
+use crate::host::{Host, HostStats};
 use crate::ledger::Ledger;
 use crate::network::{ENDPOINTS_MAX, NODES_MAX, Network, address};
 use crate::packet::{IP_UDP_BYTES, Packet};
@@ -163,6 +163,7 @@ impl Simulation {
             object,
             phase: Phase::Waiting,
             component: self.network.agenda.add(Component::Control(id.0)),
+            control_nodes: (from, to),
             streams: None,
             placed_bytes: 0,
             receiver_stats: FlowStats::default(),
@@ -174,6 +175,29 @@ impl Simulation {
             self.schedule(stop.max(start), Happening::Stop(id));
         }
         Ok(id)
+    }
+
+    /// Has a transfer's control stream run between two other hosts: a control network beside the one for data, as lambda
+    /// grids have it. For a transfer that has not started.
+    ///
+    /// # Errors
+    /// When a node is no host, or no path leads from one to the other and back.
+    pub fn control_between(
+        &mut self,
+        transfer: TransferId,
+        at_sender: NodeId,
+        at_receiver: NodeId,
+    ) -> Result<(), SimError> {
+        self.check_host(at_sender)?;
+        self.check_host(at_receiver)?;
+        self.check_route(at_sender, at_receiver)?;
+        self.check_route(at_receiver, at_sender)?;
+        let running = self.transfers.get_mut(transfer.0 as usize).ok_or(SimError::Unknown("a transfer"))?;
+        if running.phase != Phase::Waiting {
+            return Err(SimError::Past { what: "a control network", at: running.transfer.start, now: self.now });
+        }
+        running.control_nodes = (at_sender, at_receiver);
+        Ok(())
     }
 
     /// Has something changed at `at`. Of changes at one time, what was scheduled first comes first.
@@ -217,7 +241,7 @@ impl Simulation {
             });
         }
         if let Pattern::OnOff { on, .. } = traffic.pattern
-            && on.mean() == Spell::Fixed(Default::default()).mean()
+            && on.mean() == Span::ZERO
         {
             return Err(SimError::BadValue { what: "background traffic", expected: "spells that are on take time" });
         }

@@ -3,9 +3,9 @@
 use inhaul_base::Time;
 use inhaul_transport::{FlowError, FlowId, FlowLimits, FlowStats, ObjectId};
 
-use crate::Sample;
 use crate::agenda::ComponentId;
 use crate::control::Stream;
+use crate::{NodeId, Sample};
 
 /// An endpoint on a host of a [`Simulation`](crate::Simulation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,8 @@ pub(crate) struct Running {
     pub(crate) object: u32,
     pub(crate) phase: Phase,
     pub(crate) component: ComponentId,
+    /// Between which nodes the control stream runs: at the sender, at the receiver.
+    pub(crate) control_nodes: (NodeId, NodeId),
     /// `None` before the start and after the end.
     pub(crate) streams: Option<Box<Streams>>,
     /// Bytes of the object that came by this transfer.
