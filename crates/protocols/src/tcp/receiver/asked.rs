@@ -51,16 +51,16 @@ impl Asked {
         }
     }
 
-    /// Bytes `range` came. Whether they were asked for, as whole segments: bounds what a hostile sender can cut the object
-    /// into.
-    pub(super) fn arrive(&mut self, range: ByteRange) -> bool {
-        let Some((&start, asked)) = self.ranges.range_mut(..=range.start).next_back() else { return false };
+    /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` when nobody did, or not as
+    /// whole segments: that bounds what a hostile sender can cut the object into.
+    pub(super) fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
+        let (&start, asked) = self.ranges.range_mut(..=range.start).next_back()?;
+        let range = range.intersection(ByteRange::new(start, asked.end));
         let aligned = !range.is_empty()
-            && range.end <= asked.end
             && (range.start - start).is_multiple_of(asked.segment)
             && (range.end == asked.end || (range.end - start).is_multiple_of(asked.segment));
         if !aligned {
-            return false;
+            return None;
         }
         self.frontier = range.end;
         let new = self.pending.remove(range);
@@ -68,7 +68,7 @@ impl Asked {
         if asked.left == 0 {
             self.ranges.remove(&start);
         }
-        true
+        Some(range)
     }
 
     /// Bytes asked for that have neither come nor been given up.
@@ -108,15 +108,16 @@ mod tests {
     fn arrive_takes_whole_segments_of_what_was_asked_for() {
         let mut asked = Asked::default();
         assert_eq!(asked.ask(1_000, &[ByteRange::new(2_000, 5_500)]), 1);
-        for (start, end) in [(2_500, 3_500), (2_000, 2_999), (1_000, 3_000), (5_000, 6_000), (3_000, 3_000)] {
-            assert!(!asked.arrive(ByteRange { start, end }), "[{start}, {end})");
+        for (start, end) in [(2_500, 3_500), (2_000, 2_999), (1_000, 3_000), (5_500, 6_000), (3_000, 3_000)] {
+            assert_eq!(asked.arrive(ByteRange { start, end }), None, "[{start}, {end})");
         }
-        assert!(asked.arrive(ByteRange::new(5_000, 5_500)));
-        assert!(asked.arrive(ByteRange::new(2_000, 4_000)));
+        let front = asked.arrive(ByteRange::new(5_000, 7_000));
+        assert_eq!(front, Some(ByteRange::new(5_000, 5_500)), "what comes behind belongs to another request");
+        assert!(asked.arrive(ByteRange::new(2_000, 4_000)).is_some());
         assert_eq!(asked.pending_bytes(), 1_000);
         assert_eq!(asked.expected(), Some((ByteRange::new(4_000, 5_000), 1_000)));
-        assert!(asked.arrive(ByteRange::new(4_000, 5_000)));
-        assert!(!asked.arrive(ByteRange::new(4_000, 5_000)));
+        assert!(asked.arrive(ByteRange::new(4_000, 5_000)).is_some());
+        assert_eq!(asked.arrive(ByteRange::new(4_000, 5_000)), None);
         assert_eq!((asked.memory_bytes(), asked.expected()), (0, None));
     }
 
@@ -126,10 +127,11 @@ mod tests {
         asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
         asked.arrive(ByteRange::new(0, 1_000));
         assert_eq!(asked.abandon(), RangeSet::from_iter([ByteRange::new(1_000, 3_000)]));
-        assert!(asked.arrive(ByteRange::new(1_000, 2_000)));
+        assert!(asked.arrive(ByteRange::new(1_000, 2_000)).is_some());
         // Asked for again, cut in another way.
         asked.ask(700, &[ByteRange::new(2_000, 3_000)]);
-        assert!(asked.arrive(ByteRange::new(2_700, 3_000)) && !asked.arrive(ByteRange::new(2_000, 3_500)));
+        assert!(asked.arrive(ByteRange::new(2_700, 3_000)).is_some());
+        assert_eq!(asked.arrive(ByteRange::new(2_100, 3_500)), None);
         assert_eq!(asked.pending_bytes(), 700);
     }
 

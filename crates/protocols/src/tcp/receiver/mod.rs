@@ -183,10 +183,13 @@ impl TcpReceiver {
             Arrival::Duplicate => flow.stats.duplicate_bytes += range.len(),
             // What was not asked for takes its place in the stream but not in the object.
             Arrival::InOrder | Arrival::OutOfOrder => {
-                if flow.asked.arrive(range) {
-                    let new = object.hold(range, |part| places.push(run.place(id, part)));
+                // Segments that came together may answer several requests.
+                let mut rest = range;
+                while let Some(asked) = flow.asked.arrive(rest) {
+                    let new = object.hold(asked, |part| places.push(run.place(id, part)));
                     flow.stats.placed_bytes += new;
-                    flow.stats.duplicate_bytes += range.len() - new;
+                    flow.stats.duplicate_bytes += asked.len() - new;
+                    rest.start = asked.end;
                 }
             }
         }
