@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-cli", &["inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base"]),
     ("inhaul-fuzz", &["inhaul-mover", "inhaul-store", "inhaul-protocols", "inhaul-base"]),
     ("inhaul-contract-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-house-tests", &[]),
 ];
 

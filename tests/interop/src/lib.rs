@@ -1,0 +1,107 @@
+//! Our simulator and TCP family beside ns-3 3.37 on the same dumbbell.
+//!
+//! [`Setting`] is a dumbbell with its flows as plain data. [`ours::run`] plays it here, [`ns3::Reference::run`] there
+//! (`ns3/dumbbell.cc`); both give an [`Outcome`], and [`judge`] says whether they agree, by criteria that stand in its
+//! documentation and were written before the first comparison. [`settings::all`] is the table that is kept in bench/NS3.md.
+
+pub mod judge;
+pub mod ns3;
+pub mod ours;
+pub mod report;
+pub mod settings;
+
+use inhaul_base::{RandomStream, Span};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of data in a packet.
+pub const SEGMENT_BYTES: u64 = 1_448;
+/// Bytes of a packet from IP up, here: our header is as long as TCP's with timestamps.
+pub const PACKET_BYTES: u64 = SEGMENT_BYTES + 52;
+/// Propagation delay of the bottleneck, one way.
+pub const BOTTLENECK_DELAY: Span = Span::from_millis(1);
+/// Access links are so many times as fast as the bottleneck.
+pub const ACCESS_FACTOR: u64 = 10;
+
+/// A TCP flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Name of its law: `reno`, `highspeed`, `scalable`, `bic` or `cubic`, here as there.
+    pub law: &'static str,
+    /// Round-trip time without queues.
+    pub rtt: Span,
+    /// When it starts, before the seed's shift.
+    pub start: Span,
+}
+
+/// What is lost on the bottleneck besides what its queue drops.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// Nothing.
+    None,
+    /// Each packet with this probability; each simulator draws for itself.
+    Random(f64),
+    /// Each packet with this probability, drawn beforehand: in both simulators packets of the same numbers are lost.
+    Drawn(f64),
+}
+
+/// Flows on a dumbbell: access links with the flow's own delay, and one drop-tail bottleneck.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Its name in tables.
+    pub name: String,
+    /// Rate of the bottleneck in Mbit/s, of packets from IP up.
+    pub rate_mbps: u64,
+    /// Packets that its queue holds.
+    pub queue_packets: u64,
+    /// The flows.
+    pub flows: Vec<Flow>,
+    /// What is lost besides.
+    pub loss: Loss,
+    /// How long is simulated.
+    pub duration: Span,
+    /// From when on goodput counts.
+    pub from: Span,
+    /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms and draws the losses.
+    pub seeds: u64,
+}
+
+impl Setting {
+    /// When each flow starts under a seed.
+    pub fn starts(&self, seed: u64) -> Vec<Span> {
+        let mut random = RandomStream::new(seed, 1);
+        // Whole microseconds: ns-3's program takes them.
+        self.flows.iter().map(|flow| flow.start + Span::from_micros(random.below(100_000))).collect()
+    }
+
+    /// Numbers of the packets that are lost under a seed, of those that arrive at the bottleneck's end; in order.
+    pub fn drawn_losses(&self, seed: u64) -> Vec<u64> {
+        let Loss::Drawn(probability) = self.loss else { return Vec::new() };
+        let mut random = RandomStream::new(seed, 2);
+        let most = self.rate_mbps * 1_000_000 / 8 / PACKET_BYTES * self.duration.as_nanos() / 1_000_000_000;
+        (0..most).filter(|_| random.unit() < probability).collect()
+    }
+}
+
+/// How a flow fared, at the end of each step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowOutcome {
+    /// Bytes of data that came in order, in all.
+    pub received_bytes: Vec<u64>,
+    /// The congestion window.
+    pub window_packets: Vec<u64>,
+}
+
+/// What came of a setting under one seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Seconds from one sample to the next.
+    pub step_s: f64,
+    /// Packets received on all devices.
+    pub hops: u64,
+    /// Packets that the bottleneck's queue dropped.
+    pub queue_drops: u64,
+    /// Packets lost on the bottleneck besides.
+    pub random_drops: u64,
+    /// The flows, in the order of the setting.
+    pub flows: Vec<FlowOutcome>,
+}

@@ -1,0 +1,89 @@
+//! What is compared.
+
+use inhaul_base::Span;
+
+use crate::{Flow, Loss, PACKET_BYTES, Setting};
+
+/// The laws that both simulators have.
+pub const LAWS: [&str; 5] = ["reno", "highspeed", "scalable", "bic", "cubic"];
+
+/// Everything that stands in bench/NS3.md.
+pub fn all() -> Vec<Setting> {
+    let mut settings = Vec::new();
+    // One flow that fills a link, with a queue of a part of the bandwidth-delay product: how deep the law cuts and how fast it comes back.
+    for law in LAWS {
+        settings.push(single(law, 100, 100, 0.2, Loss::None, 60, 1));
+    }
+    settings.push(single("reno", 100, 20, 1.0, Loss::None, 40, 1));
+    settings.push(single("cubic", 200, 40, 0.5, Loss::None, 40, 1));
+    // One flow that losses hold below the link's rate: the law's response function.
+    for law in LAWS {
+        settings.push(single(law, 200, 100, 1.0, Loss::Drawn(1e-4), 120, 3));
+    }
+    settings.push(single("reno", 100, 20, 1.0, Loss::Random(1e-3), 120, 5));
+    settings.push(single("highspeed", 200, 40, 1.0, Loss::Random(1e-3), 120, 5));
+    // Two flows with unequal round-trip times.
+    for law in LAWS {
+        settings.push(pair(law, 100, (20, 60), 1.0, 80, 3));
+    }
+    settings.push(pair("reno", 100, (40, 50), 0.5, 80, 3));
+    settings
+}
+
+/// A few of them that take ns-3 some seconds together.
+pub fn quick() -> Vec<Setting> {
+    vec![
+        single("reno", 100, 20, 1.0, Loss::None, 12, 1),
+        single("highspeed", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
+        single("scalable", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
+        single("bic", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
+    ]
+}
+
+/// One flow; goodput counts from a third of the time on. The queue is given in bandwidth-delay products.
+fn single(
+    law: &'static str,
+    rate_mbps: u64,
+    rtt_ms: u64,
+    queue_bdp: f64,
+    loss: Loss,
+    seconds: u64,
+    seeds: u64,
+) -> Setting {
+    let flow = Flow { law, rtt: Span::from_millis(rtt_ms), start: Span::ZERO };
+    let lost = match loss {
+        Loss::None => String::new(),
+        Loss::Random(p) => format!(", random loss {p:e}"),
+        Loss::Drawn(p) => format!(", drawn loss {p:e}"),
+    };
+    Setting {
+        name: format!("{law}, {rate_mbps} Mbit/s, {rtt_ms} ms, queue {queue_bdp} BDP{lost}"),
+        rate_mbps,
+        queue_packets: queue_packets(rate_mbps, rtt_ms, queue_bdp),
+        flows: vec![flow],
+        loss,
+        duration: Span::from_secs(seconds),
+        from: Span::from_secs(seconds / 3),
+        seeds,
+    }
+}
+
+/// Two flows of a law, the second two seconds after the first. The queue is given in bandwidth-delay products of the mean
+/// round-trip time.
+fn pair(law: &'static str, rate_mbps: u64, rtt_ms: (u64, u64), queue_bdp: f64, seconds: u64, seeds: u64) -> Setting {
+    let flow = |rtt, start| Flow { law, rtt: Span::from_millis(rtt), start: Span::from_secs(start) };
+    Setting {
+        name: format!("2 {law}, {rate_mbps} Mbit/s, {} and {} ms, queue {queue_bdp} BDP", rtt_ms.0, rtt_ms.1),
+        rate_mbps,
+        queue_packets: queue_packets(rate_mbps, u64::midpoint(rtt_ms.0, rtt_ms.1), queue_bdp),
+        flows: vec![flow(rtt_ms.0, 0), flow(rtt_ms.1, 2)],
+        loss: Loss::None,
+        duration: Span::from_secs(seconds),
+        from: Span::from_secs(seconds / 4),
+        seeds,
+    }
+}
+
+fn queue_packets(rate_mbps: u64, rtt_ms: u64, bdp: f64) -> u64 {
+    (bdp * (rate_mbps * 1_000 * rtt_ms) as f64 / 8.0 / PACKET_BYTES as f64).round() as u64
+}
