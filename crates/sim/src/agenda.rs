@@ -85,14 +85,12 @@ impl Agenda {
     #[inline]
     pub(crate) fn schedule(&mut self, component: ComponentId, at: Option<Time>) {
         let position = self.positions[component.0 as usize];
-        match at {
-            Some(at) if at < Time::FAR_FUTURE => {
-                if position == NOWHERE || time(self.keys[position as usize]) != at {
-                    self.set(position, at, component);
-                }
-            }
-            _ if position != NOWHERE => self.remove(position as usize),
-            _ => {}
+        let pending = position != NOWHERE;
+        match at.filter(|at| *at < Time::FAR_FUTURE) {
+            Some(at) if pending && time(self.keys[position as usize]) == at => {}
+            Some(at) => self.set(position, at, component),
+            None if pending => self.remove(position as usize),
+            None => {}
         }
     }
 

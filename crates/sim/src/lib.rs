@@ -13,8 +13,9 @@
 //! range. Every [`Place`](inhaul_transport::Place) is checked against what was sent; an endpoint that places a byte wrongly or
 //! twice ends the run with a [`SimError`].
 //!
-//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it), IPv6, fragmentation (a packet larger than
-//! a link's MTU does not exist: links have none), and the set-up of control streams, which stand when a transfer starts.
+//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it); the operating system's own share of a
+//! host (control streams wait for the processor like everything else); IPv6; MTUs, links take packets of any size;
+//! selective acknowledgement in control streams, and their set-up: they stand when a transfer starts.
 #![forbid(unsafe_code)]
 
 mod agenda;
@@ -31,6 +32,7 @@ mod routes;
 mod run;
 mod shapes;
 mod simulation;
+mod streams;
 mod topology;
 mod traffic;
 mod transfer;

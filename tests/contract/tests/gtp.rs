@@ -73,10 +73,12 @@ fn memory_does_not_grow_with_the_transfer() {
 #[test]
 fn the_last_blocks_are_recovered_as_fast_as_the_middle_ones() {
     // All but a few packets at the end of a transfer arrive: the time to the end is bounded by a few RTT, not by time-outs.
+    // Control has a network of its own here: what TCP's timer adds where a request is lost is not recovery of blocks.
     let mut worst = Span::ZERO;
     for seed in 1..=20 {
         let time = |loss| {
-            let mut scene = Scene::new(&Spec { seed, loss, ..Spec::new(vec![SenderSpec::new(0, MIB, 100)]) });
+            let mut scene =
+                Scene::new(&Spec { seed, loss, control_apart: true, ..Spec::new(vec![SenderSpec::new(0, MIB, 100)]) });
             assert!(scene.run(Span::from_secs(30)));
             scene.complete(0).unwrap()
         };

@@ -164,10 +164,13 @@ fn limits_of_sender_and_receiver_hold() {
 
 #[test]
 fn loss_that_the_rate_is_not_to_blame_for_does_not_starve_a_flow() {
-    for (loss, part) in [(0.001, 0.9), (0.01, 0.85), (0.05, 0.6)] {
-        let mut scene = Scene::new(&Spec { loss, ..Spec::new(vec![SenderSpec::new(0, ENDLESS, 50)]) });
+    // Of 5 % loss the control stream must be spared: TCP repeats what is lost after 200 ms, while requests for more wait.
+    for (loss, part, control_apart) in
+        [(0.001, 0.9, false), (0.01, 0.85, false), (0.001, 0.9, true), (0.01, 0.85, true), (0.05, 0.6, true)]
+    {
+        let mut scene = Scene::new(&Spec { loss, control_apart, ..Spec::new(vec![SenderSpec::new(0, ENDLESS, 50)]) });
         let rate = scene.goodputs(5_000, 8_000)[0];
-        println!("random loss {loss}: {rate:.0} Mbit/s");
+        println!("random loss {loss}, control apart {control_apart}: {rate:.0} Mbit/s");
         assert!(rate > part * 1000.0 * GOODPUT, "{rate} at loss {loss}");
     }
 }
