@@ -28,6 +28,9 @@ pub(crate) enum Command {
     Bench(Bench),
     /// List the transport protocols and their parameters
     Protocols(Protocols),
+    /// Simulate transfers, and reproduce the papers' experiments
+    #[command(subcommand)]
+    Lab(crate::lab::Lab),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -309,6 +312,10 @@ mod tests {
             "inhaul bench a -t 5 -n 5",
             "inhaul bench a -P 0",
             "inhaul bench a:0",
+            "inhaul lab",
+            "inhaul lab sim",
+            "inhaul lab run gtp-2004/fig7 --plot fig7.pdf",
+            "inhaul lab run gtp-2004/fig7 --set duration",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
@@ -316,10 +323,12 @@ mod tests {
 
     #[test]
     fn every_option_is_explained() {
-        for command in Cli::command().get_subcommands() {
+        fn check(command: &clap::Command) {
             for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
             }
+            command.get_subcommands().for_each(check);
         }
+        Cli::command().get_subcommands().for_each(check);
     }
 }

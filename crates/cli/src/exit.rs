@@ -5,6 +5,9 @@ use inhaul_mover::ErrorKind;
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
 
+/// `lab`: what must come out of a run did not, or the run broke a rule of the simulator.
+pub(crate) const CHECK_FAILED: u8 = 12;
+
 /// How to begin, and the table of docs/exit-codes.md, for `--help`.
 pub(crate) const HELP: &str = "\
 A first transfer, from host dtn1 to this one:
@@ -16,6 +19,7 @@ Exit codes:
   1 internal error       5 unreachable         9 destination not writable, or exists
   2 usage                6 timed out          10 data wrong, or mirrors differ
   3 path not found       7 refused            11 UDP blocked
+                                              12 a check of the lab failed
                                              130 interrupted";
 
 /// The exit code of a cause.
@@ -53,6 +57,8 @@ mod tests {
             .collect();
         let mut expected = vec![(COMPLETE, "")];
         expected.extend(ErrorKind::ALL.map(|kind| (code(kind), kind.code())));
+        expected.push((CHECK_FAILED, "check-failed"));
+        expected.sort_unstable();
         assert_eq!(rows, expected);
         for (number, _) in rows {
             assert!(HELP.split_whitespace().any(|word| word == number.to_string()), "{number} is not in --help");

@@ -98,7 +98,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use inhaul_mover::{
         BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceProgress, SourceReport,
@@ -136,7 +136,8 @@ mod tests {
         rows.map(|(field, _)| field.to_owned()).collect()
     }
 
-    fn assert_documented(heading: &str, value: &impl Serialize) {
+    /// The value has exactly the fields that the table under `heading` lists.
+    pub(crate) fn assert_documented(heading: &str, value: &impl Serialize) {
         let mut found = BTreeSet::new();
         fields("", &serde_json::to_value(value).unwrap(), &mut found);
         assert_eq!(found, documented(heading), "{heading}");

@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod exit;
 mod get;
+mod lab;
 mod progress;
 mod protocols;
 mod serve;
@@ -27,12 +28,23 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Protocols(args) => protocols::run(args),
+        Command::Lab(command) => return lab(command),
     };
     match result {
         Ok(()) => ExitCode::from(exit::COMPLETE),
         Err(error) => {
             eprintln!("inhaul: {error}");
             ExitCode::from(exit::code(error.kind()))
+        }
+    }
+}
+
+fn lab(command: &lab::Lab) -> ExitCode {
+    match lab::run(command) {
+        Ok(()) => ExitCode::from(exit::COMPLETE),
+        Err(failure) => {
+            eprintln!("inhaul: {}", failure.message());
+            ExitCode::from(failure.code())
         }
     }
 }

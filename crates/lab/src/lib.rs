@@ -6,13 +6,22 @@
 #![forbid(unsafe_code)]
 
 mod assess;
+mod experiment;
+mod figure;
 mod ideal;
+mod judge;
 pub mod metrics;
+pub mod plot;
+mod report;
 pub mod result;
 mod run;
 pub mod scenario;
 mod web;
 
+pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
+pub use figure::{Drawing, trajectories_of};
+pub use judge::{Judgement, TableRow, judge};
+pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;
 pub use run::{run_once, run_scenario};
 pub use scenario::{Scenario, ScenarioError};

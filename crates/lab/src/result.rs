@@ -210,11 +210,20 @@ impl RunResult {
         }
         let (name, field) = rest.rsplit_once('.')?;
         match kind {
+            "flows" if field == "of_rest" => self.of_rest(name),
             "flows" => self.flows.iter().find(|flow| flow.name == name)?.quantity(field, window),
             "groups" => self.group_quantity(name, field, window),
             "links" => self.links.iter().find(|link| link.name == name)?.quantity(field),
             _ => None,
         }
+    }
+
+    /// A flow's rate over what the others left of the sum of all ideal rates.
+    fn of_rest(&self, name: &str) -> Option<f64> {
+        let ideal: f64 = self.measured_flows().filter_map(|flow| flow.ideal_bps).sum();
+        let others: f64 = self.measured_flows().filter(|flow| flow.name != name).map(|flow| flow.measured_bps).sum();
+        let flow = self.measured_flows().find(|flow| flow.name == name)?;
+        (ideal > others).then(|| flow.measured_bps / (ideal - others))
     }
 
     fn group_quantity(&self, name: &str, field: &str, window: Option<(f64, f64)>) -> Option<f64> {
@@ -251,6 +260,7 @@ impl FlowResult {
             ("goodput_bps", None) => Some(self.goodput_bps),
             ("measured_bps", None) => Some(self.measured_bps),
             ("ideal_bps", None) => self.ideal_bps,
+            ("over_ideal", None) => self.ideal_bps.map(|ideal| self.measured_bps / ideal),
             ("loss_ratio", None) => Some(self.loss_ratio),
             ("duration_s", None) => Some(self.stop_s - self.start_s),
             _ => None,

@@ -59,3 +59,21 @@ fn a_sweep_is_the_same_on_any_number_of_threads() {
     assert_eq!(alone, json(3));
     assert_ne!(alone[2], alone[3], "another seed, another run");
 }
+
+/// Every example of the document, in its order.
+#[test]
+fn the_examples_of_the_document_run() {
+    let document = include_str!("../../../docs/scenario.md");
+    let examples: Vec<&str> =
+        document.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(text, _)| text).collect();
+    assert_eq!(examples.len(), 3);
+    let cells = [1, 1, 6];
+    for (example, cells) in examples.into_iter().zip(cells) {
+        let results = run(example, 2);
+        assert_eq!(results.len(), cells);
+        for result in results {
+            assert!(result.valid, "{example}\n{:?}", result.invalid_reason);
+            assert!(result.flows.iter().all(|flow| flow.bytes > 0), "{example}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use inhaul_lab::result::RunResult;
+use inhaul_lab::{
+    Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, experiments, find_experiment, judge,
+    judgement_table, run_scenario, run_table, series_csv, trajectories_of,
+};
+use serde::Serialize;
+
+use crate::exit;
+use crate::get::to_json;
+use crate::serve::announce;
+
+/// What `inhaul lab` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Run a scenario of your own in the simulator
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(Sim),
+    /// List the papers' experiments and what is checked
+    List(List),
+    /// Run an experiment and print what came out beside what was published
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+}
+
+const SIM_EXAMPLES: &str = "\
+docs/scenario.md is the reference of the file.
+
+Examples:
+  Run a scenario, and draw the flows' rates:
+    inhaul lab sim star.toml --plot star.svg
+  The same with another protocol and for longer:
+    inhaul lab sim star.toml --set 'flows.*.protocol=cubic' --set 'duration=60 s'";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  GTP's shares after each join, with capacities found out and then given:
+    inhaul lab run gtp-2004/fig7
+    inhaul lab run gtp-2004/fig7 --control paper --plot fig7.png
+  One case of a sweep, as JSON:
+    inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json
+
+The exit code is 12 when a check fails or a run breaks a rule of the simulator.";
+
+/// What every command that runs something takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Runs {
+    /// Seed of the first repetition; each further one has the next [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How often each case is run [default: the scenario's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repetitions: Option<u32>,
+    /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; may be given again
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+    /// Runs at a time; results do not depend on it [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print JSON, one object a run (docs/json.md)
+    #[arg(long)]
+    json: bool,
+    /// Write the figure to this file, .svg or .png; further ones get a number
+    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    plot: Option<PathBuf>,
+    /// Write the flows' rates over time to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// The scenario, a TOML file
+    #[arg(value_name = "FILE")]
+    scenario: PathBuf,
+    #[command(flatten)]
+    runs: Runs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The experiment, as 'inhaul lab list' names it
+    #[arg(value_name = "PAPER/ITEM")]
+    experiment: String,
+    /// How GTP's rates are controlled: 'paper' is gtp-2004 to the letter, with capacities given
+    #[arg(long, value_enum, default_value_t)]
+    control: Control,
+    #[command(flatten)]
+    runs: Runs,
+}
+
+/// See [`Run::control`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Control {
+    // Capacities are found out.
+    #[default]
+    Default,
+    // Capacities are given.
+    Paper,
+}
+
+/// Why `inhaul lab` did not end well.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line or a scenario makes no sense.
+    Usage(String),
+    /// A file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// A file cannot be written.
+    Unwritable(PathBuf, io::Error),
+    /// A bug.
+    Internal(String),
+    /// Something did not come out as it must; it has been printed.
+    Failed(usize),
+}
+
+impl Failure {
+    /// What is said of it on standard error.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Usage(message) | Self::Internal(message) => message.clone(),
+            Self::Unreadable(path, error) => format!("cannot read {}: {error}", path.display()),
+            Self::Unwritable(path, error) => format!("cannot write {}: {error}", path.display()),
+            Self::Failed(1) => "a check failed".to_owned(),
+            Self::Failed(count) => format!("{count} checks failed"),
+        }
+    }
+
+    /// The program's exit code.
+    pub(crate) fn code(&self) -> u8 {
+        use inhaul_mover::ErrorKind;
+        match self {
+            Self::Usage(_) => exit::code(ErrorKind::Usage),
+            Self::Unreadable(..) => exit::code(ErrorKind::PathNotFound),
+            Self::Unwritable(..) => exit::code(ErrorKind::Destination),
+            Self::Internal(_) => exit::code(ErrorKind::Internal),
+            Self::Failed(_) => exit::CHECK_FAILED,
+        }
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Broken { .. } => Self::Internal(error.to_string()),
+            _ => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
+    match command {
+        Lab::Sim(args) => sim(args),
+        Lab::List(args) => list(args),
+        Lab::Run(args) => run_experiment(args),
+    }
+}
+
+fn sim(args: &Sim) -> Result<(), Failure> {
+    let text = fs::read_to_string(&args.scenario).map_err(|error| Failure::Unreadable(args.scenario.clone(), error))?;
+    let name = args.scenario.display().to_string();
+    let scenario = Scenario::parse(&name, &text, &args.runs.settings())?;
+    let runs = simulate(&scenario, &name, &args.runs);
+    for run in &runs {
+        announce(&if args.runs.json { to_json(run) } else { run_table(run) });
+    }
+    if args.runs.plot.is_some() {
+        let drawings: Vec<Drawing> = runs.iter().map(trajectories_of).collect();
+        write_drawings(&drawings, &args.runs)?;
+    }
+    write_csv(&runs, &args.runs)?;
+    match runs.iter().filter(|run| !run.valid).count() {
+        0 => Ok(()),
+        invalid => Err(Failure::Failed(invalid)),
+    }
+}
+
+fn run_experiment(args: &Run) -> Result<(), Failure> {
+    let experiment = find_experiment(&args.experiment)?;
+    let mut settings = args.runs.settings();
+    if args.control == Control::Paper {
+        if experiment.control_paper.is_empty() {
+            return Err(Failure::Usage(format!("{} has no '--control paper'", experiment.name)));
+        }
+        settings.splice(0..0, experiment.control_paper.iter().cloned());
+    }
+    let scenario = experiment.scenario(&settings)?;
+    let mut runs = simulate(&scenario, &experiment.name, &args.runs);
+    let judgement = judge(&experiment, &mut runs);
+    if args.runs.json {
+        for run in &runs {
+            announce(&to_json(run));
+        }
+        if runs.len() > 1 {
+            let valid = runs.iter().all(|run| run.valid);
+            let (table, checks) = (&judgement.table, &judgement.verdicts);
+            announce(&to_json(&Summary { experiment: &experiment.name, runs: runs.len(), valid, table, checks }));
+        }
+    } else {
+        announce(&format!("{}: {} ({})", experiment.name, experiment.title, experiment.source));
+        announce(judgement_table(&judgement).trim_end());
+    }
+    write_drawings(&judgement.drawings, &args.runs)?;
+    write_csv(&runs, &args.runs)?;
+    match judgement.verdicts.iter().filter(|verdict| !verdict.passed).count() {
+        0 => Ok(()),
+        failed => Err(Failure::Failed(failed)),
+    }
+}
+
+impl Runs {
+    /// Everything that the command line changes in the scenario.
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = self.set.clone();
+        settings.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
+        settings.extend(self.repetitions.map(|count| ("repetitions".to_owned(), count.to_string())));
+        settings
+    }
+}
+
+/// Runs everything, with a bar on standard error if that is a terminal.
+fn simulate(scenario: &Scenario, name: &str, args: &Runs) -> Vec<RunResult> {
+    const STEPS: u64 = 1000;
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.threads.map_or(processors, usize::from);
+    let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
+    let style =
+        ProgressStyle::with_template("{bar:30.cyan} {percent:>3} % of the simulated time  {elapsed} gone, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let shown = Mutex::new(bar);
+    let results = run_scenario(scenario, name, threads, &|part| {
+        if let Ok(bar) = shown.lock() {
+            bar.set_position((part * STEPS as f64) as u64);
+        }
+    });
+    if let Ok(bar) = shown.lock() {
+        bar.finish_and_clear();
+    }
+    results
+}
+
+fn write_drawings(drawings: &[Drawing], args: &Runs) -> Result<(), Failure> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    for (number, drawing) in drawings.iter().enumerate() {
+        let path = numbered(path, number);
+        let bytes = if has_extension(&path, "svg") {
+            drawing.to_svg().into_bytes()
+        } else {
+            drawing.to_png().map_err(|error| Failure::Internal(error.to_string()))?
+        };
+        fs::write(&path, bytes).map_err(|error| Failure::Unwritable(path.clone(), error))?;
+    }
+    Ok(())
+}
+
+/// out.svg, out-2.svg, out-3.svg
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!("{}-{}.{}", part(path.file_stem()), number + 1, part(path.extension())))
+}
+
+fn write_csv(runs: &[RunResult], args: &Runs) -> Result<(), Failure> {
+    let Some(path) = &args.csv else { return Ok(()) };
+    fs::write(path, series_csv(runs)).map_err(|error| Failure::Unwritable(path.clone(), error))
+}
+
+/// The list of experiments as JSON.
+#[derive(Serialize)]
+pub(crate) struct Listing {
+    experiments: Vec<ExperimentRow>,
+}
+
+#[derive(Serialize)]
+struct ExperimentRow {
+    name: String,
+    title: String,
+    source: String,
+    control_paper: bool,
+    checks: Vec<String>,
+}
+
+impl From<Experiment> for ExperimentRow {
+    fn from(experiment: Experiment) -> Self {
+        Self {
+            control_paper: !experiment.control_paper.is_empty(),
+            checks: experiment.checks.into_iter().map(|check| check.what).collect(),
+            name: experiment.name,
+            title: experiment.title,
+            source: experiment.source,
+        }
+    }
+}
+
+pub(crate) fn listing() -> Result<Listing, ExperimentError> {
+    Ok(Listing { experiments: experiments()?.into_iter().map(ExperimentRow::from).collect() })
+}
+
+fn list(args: &List) -> Result<(), Failure> {
+    let listing = listing()?;
+    if args.json {
+        announce(&to_json(&listing));
+        return Ok(());
+    }
+    for experiment in listing.experiments {
+        announce(&format!("{}: {} ({})", experiment.name, experiment.title, experiment.source));
+        for check in experiment.checks {
+            announce(&format!("    {check}"));
+        }
+    }
+    Ok(())
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like 'duration=5 s'")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn picture_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if has_extension(&path, "svg") || has_extension(&path, "png") {
+        Ok(path)
+    } else {
+        Err("the file's name ends in .svg or .png".to_owned())
+    }
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::get::tests::assert_documented;
+    use inhaul_lab::TableRow;
+    use inhaul_lab::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, ScaleIndex, Verdict};
+
+    #[test]
+    fn run_has_the_documented_fields() {
+        let point = Point { t_s: 1.0, goodput_bps: 2.0 };
+        let run = RunResult {
+            flows: vec![FlowResult { series: vec![point], ..FlowResult::default() }],
+            groups: vec![GroupResult::default()],
+            links: vec![LinkResult::default()],
+            epochs: vec![EpochResult::default()],
+            metrics: Metrics { jain_by_scale: vec![ScaleIndex::default()], ..Metrics::default() },
+            published: std::iter::once(("QUANTITY".to_owned(), 1.0)).collect(),
+            checks: vec![Verdict::default()],
+            ..RunResult::default()
+        };
+        assert_documented("A run of the lab", &run);
+    }
+
+    #[test]
+    fn summary_has_the_documented_fields() {
+        let experiment = find_experiment("gtp-2004/fig7").unwrap();
+        let table: Vec<TableRow> = judge(&experiment, &mut [RunResult::default()]).table;
+        let checks = [Verdict::default()];
+        let summary = Summary { experiment: "", runs: 0, valid: true, table: &table, checks: &checks };
+        assert_documented("The summary of several runs of the lab", &summary);
+    }
+
+    #[test]
+    fn listing_has_the_documented_fields() {
+        assert_documented("The list of the lab's experiments", &listing().unwrap());
+    }
+
+    #[test]
+    fn numbered_leaves_the_first_as_it_is() {
+        assert_eq!(numbered(Path::new("a/out.svg"), 0), Path::new("a/out.svg"));
+        assert_eq!(numbered(Path::new("a/out.svg"), 2), Path::new("a/out-3.svg"));
+    }
+
+    #[test]
+    fn key_and_value_splits_at_the_first_sign() {
+        assert_eq!(key_and_value("a.b = x=y"), Ok(("a.b".to_owned(), "x=y".to_owned())));
+        assert!(key_and_value("duration").is_err());
+    }
+
+    #[test]
+    fn picture_path_knows_two_endings() {
+        assert!(picture_path("a.svg").is_ok() && picture_path("b.PNG").is_ok());
+        assert!(picture_path("a.pdf").is_err() && picture_path("svg").is_err());
+    }
+}

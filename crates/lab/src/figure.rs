@@ -1,0 +1,233 @@
+//! The figures of an experiment, from the same runs as its table and verdicts, with the paper's values marked.
+
+use inhaul_protocols::registry;
+
+use crate::experiment::{Experiment, Figure, FigureKind};
+use crate::judge::{cases, quantity};
+use crate::metrics::{Estimate, Trajectory};
+use crate::plot::{Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PlotError, Series};
+use crate::result::{FlowResult, RunResult};
+
+/// Most flows that are drawn each for itself.
+const LINES_MAX: usize = 8;
+/// Points of a line, about: rates are averaged over what falls between.
+const POINTS: f64 = 240.0;
+
+/// A figure, ready to be written.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Lines.
+    Lines(Chart),
+    /// Bars.
+    Bars(BarChart),
+}
+
+impl Drawing {
+    /// As an SVG document.
+    pub fn to_svg(&self) -> String {
+        match self {
+            Self::Lines(chart) => chart.to_svg(),
+            Self::Bars(chart) => chart.to_svg(),
+        }
+    }
+
+    /// As a PNG image.
+    ///
+    /// # Errors
+    /// When it is too large to be drawn.
+    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
+        match self {
+            Self::Lines(chart) => chart.to_png(),
+            Self::Bars(chart) => chart.to_png(),
+        }
+    }
+}
+
+/// The figures of an experiment, in its order.
+pub(crate) fn drawings(experiment: &Experiment, runs: &[RunResult]) -> Vec<Drawing> {
+    experiment.figures.iter().filter_map(|figure| drawing(experiment, figure, runs)).collect()
+}
+
+/// The rates of a run that belongs to no experiment.
+pub fn trajectories_of(run: &RunResult) -> Drawing {
+    let figure = Figure {
+        title: run.experiment.clone(),
+        kind: FigureKind::Trajectories,
+        case: run.case.clone(),
+        groups: Vec::new(),
+        total: run.flows.len() > LINES_MAX,
+        quantities: Vec::new(),
+    };
+    Drawing::Lines(trajectories(&figure, run))
+}
+
+fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Option<Drawing> {
+    Some(match figure.kind {
+        FigureKind::Trajectories => {
+            let run = runs.iter().find(|run| figure.case.is_empty() || run.case == figure.case)?;
+            Drawing::Lines(trajectories(figure, run))
+        }
+        FigureKind::Bars => Drawing::Bars(bars(experiment, figure, runs)),
+        FigureKind::Scales => Drawing::Lines(scales(experiment, figure, runs)),
+    })
+}
+
+/// Rates over time, each with its max-min fair share as a dashed line where flows are drawn one by one.
+fn trajectories(figure: &Figure, run: &RunResult) -> Chart {
+    let grouped = |flow: &&FlowResult| flow.group.as_ref().is_some_and(|group| figure.groups.contains(group));
+    let mut series = Vec::new();
+    for group in &figure.groups {
+        let members: Vec<&FlowResult> = run.flows.iter().filter(|flow| flow.group.as_ref() == Some(group)).collect();
+        series.push(rates(&format!("{group}, together"), "", &members, run.duration_s));
+    }
+    let single: Vec<&FlowResult> = run.flows.iter().filter(|flow| !flow.background && !grouped(flow)).collect();
+    if figure.total {
+        let all: Vec<&FlowResult> = run.measured_flows().collect();
+        series.push(rates("all flows together", "", &all, run.duration_s));
+    } else {
+        for flow in single.iter().take(LINES_MAX) {
+            series.push(rates(&format!("{} (RTT {} ms)", flow.name, flow.rtt_ms), "", &[flow], run.duration_s));
+        }
+    }
+    let case = if run.case.is_empty() { String::new() } else { format!(" [{}]", run.case) };
+    Chart {
+        title: format!("{}{case}", figure.title),
+        x: Axis::new("Time", "s"),
+        y: Axis { range: Some((0.0, top(&series))), ..Axis::new("Goodput", "Mbit/s") },
+        series,
+        marks: vec![ideal_steps(figure, run)],
+    }
+}
+
+/// The fair share where all flows have the same one; of several shares the largest, of a sum the sum.
+fn ideal_steps(figure: &Figure, run: &RunResult) -> Mark {
+    let measured = |ideal: &[f64]| -> Vec<f64> {
+        run.flows
+            .iter()
+            .zip(ideal)
+            .filter(|(flow, ideal)| !flow.background && **ideal > 0.0)
+            .map(|(_, ideal)| *ideal)
+            .collect()
+    };
+    let value = |ideal: &[f64]| {
+        let shares = measured(ideal);
+        if figure.total { shares.iter().sum() } else { shares.iter().copied().fold(0.0, f64::max) }
+    };
+    let mut steps: Vec<(f64, f64)> =
+        run.epochs.iter().map(|epoch| (epoch.from_s, value(&epoch.ideal_bps) / 1e6)).collect();
+    steps.dedup_by(|next, before| (next.1 - before.1).abs() < 1e-9);
+    let name = if figure.total { "max-min fair, together" } else { "largest max-min fair share" };
+    Mark { name: name.to_owned(), colour: String::new(), shape: MarkShape::Steps(steps) }
+}
+
+fn rates(name: &str, colour: &str, flows: &[&FlowResult], duration_s: f64) -> Series {
+    let finest =
+        flows.iter().filter_map(|flow| flow.trajectory.points().get(2)).map(|p| p.0).fold(f64::INFINITY, f64::min);
+    // No finer than what was recorded.
+    let step = (duration_s / POINTS).max(recorded_interval(flows).unwrap_or(finest.min(duration_s)));
+    let from = flows.iter().map(|flow| flow.start_s).fold(duration_s, f64::min);
+    let to = flows.iter().map(|flow| flow.stop_s).fold(0.0, f64::max);
+    let count = ((to - from) / step).floor().max(0.0) as usize;
+    let sum = |t: f64| {
+        flows.iter().map(|flow: &&FlowResult| Trajectory::rate_bps(&flow.trajectory, t - step, t)).sum::<f64>()
+    };
+    let points = (1..=count).map(|k| from + k as f64 * step).map(|t| (t, sum(t) / 1e6)).collect();
+    Series::line(name, colour, points)
+}
+
+fn recorded_interval(flows: &[&FlowResult]) -> Option<f64> {
+    let points = flows.first()?.trajectory.points();
+    let middle = points.get(points.len() / 2..points.len() / 2 + 2)?;
+    Some(middle[1].0 - middle[0].0)
+}
+
+/// The largest value, and a little more.
+fn top(series: &[Series]) -> f64 {
+    series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).fold(1.0, f64::max) * 1.05
+}
+
+/// A group of bars for each case, a colour for each quantity, with confidence intervals and published values.
+fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChart {
+    let cases = cases(runs);
+    let unit = |name: &str| experiment.rows.iter().find(|row| row.quantity == name).map(|row| row.unit);
+    let bar = |case: &str, name: &str| {
+        let factor = unit(name).map_or(1.0, |unit| unit.factor());
+        let published =
+            experiment.rows.iter().find(|row| row.quantity == name && row.case == case).and_then(|row| row.published);
+        let Estimate { mean, ci95, .. } = quantity(runs, case, name)?;
+        let error = ci95.map(|ci95| ((mean - ci95) / factor, (mean + ci95) / factor));
+        Some(Bar { value: mean / factor, error, published: published.map(|value| value / factor) })
+    };
+    let series = figure.quantities.iter().map(|name| BarSeries {
+        name: readable(name),
+        colour: String::new(),
+        bars: cases.iter().map(|case| bar(case, name)).collect(),
+    });
+    let y = figure.quantities.first().map_or_else(Axis::default, |name| {
+        let what = if figure.quantities.len() == 1 { readable(name) } else { "Value".to_owned() };
+        Axis::new(&what, unit(name).map_or("", |unit| unit.sign()))
+    });
+    BarChart {
+        title: figure.title.clone(),
+        groups_label: String::new(),
+        y,
+        groups: cases.iter().map(|case| if case.is_empty() { "ours".to_owned() } else { (*case).to_owned() }).collect(),
+        series: series.collect(),
+    }
+}
+
+/// The fairness index over time scales: a line for each case, with its confidence interval, and diamonds for published values.
+fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart {
+    let mut series = Vec::new();
+    for case in cases(runs) {
+        let Some(run) = runs.iter().find(|run| run.case == case) else { continue };
+        let scales: Vec<f64> = run.metrics.jain_by_scale.iter().map(|index| index.scale_s).collect();
+        let found: Vec<(f64, Estimate)> = scales
+            .iter()
+            .filter_map(|scale| Some((*scale, quantity(runs, case, &format!("metrics.jain_at.{scale}"))?)))
+            .collect();
+        let band =
+            |(x, e): &(f64, Estimate)| e.ci95.map(|ci95| BandPoint { x: *x, low: e.mean - ci95, high: e.mean + ci95 });
+        let colour = registry::find(case.rsplit(" = ").next().unwrap_or(case)).map_or("", |protocol| protocol.colour);
+        series.push(Series {
+            name: case.to_owned(),
+            colour: colour.to_owned(),
+            points: found.iter().map(|(x, estimate)| (*x, estimate.mean)).collect(),
+            band: found.iter().filter_map(band).collect(),
+            join: Join::Straight,
+            markers: true,
+            ..Series::default()
+        });
+    }
+    let published = experiment.rows.iter().filter_map(|row| {
+        let scale: f64 = row.quantity.strip_prefix("metrics.jain_at.")?.parse().ok()?;
+        Some((scale, row.published?))
+    });
+    let published: Vec<(f64, f64)> = published.collect();
+    let mark = |points| Mark { name: "published".to_owned(), colour: String::new(), shape: MarkShape::Points(points) };
+    Chart {
+        title: figure.title.clone(),
+        x: Axis::log("Time scale", "s"),
+        y: Axis { range: Some((0.0, 1.02)), ..Axis::new("Jain's fairness index", "") },
+        series,
+        marks: if published.is_empty() { Vec::new() } else { vec![mark(published)] },
+    }
+}
+
+/// `metrics.jain_index` as a person would say it.
+fn readable(quantity: &str) -> String {
+    let known = [
+        ("metrics.aggregate_goodput_bps", "Aggregate goodput"),
+        ("metrics.aggregate_over_ideal", "Aggregate over max-min ideal"),
+        ("metrics.jain_index_ideal", "Jain's index against the ideal"),
+        ("metrics.jain_index", "Jain's index"),
+        ("metrics.loss_ratio", "Loss"),
+        ("metrics.convergence_s", "Time to converge"),
+        ("metrics.convergence_mean_s", "Mean time to converge"),
+        ("metrics.converged_ratio", "Epochs that converged"),
+    ];
+    known
+        .iter()
+        .find(|(path, _)| *path == quantity)
+        .map_or_else(|| quantity.to_owned(), |(_, words)| (*words).to_owned())
+}

@@ -1,0 +1,266 @@
+//! What came out of an experiment beside what should have, in one place: table, verdicts and figures come from the same runs
+//! by the same function, [`judge`].
+
+use serde::Serialize;
+
+use crate::experiment::{Check, Experiment, Row, Shares, Unit};
+use crate::figure::{self, Drawing};
+use crate::metrics::{self, Estimate, Trajectory};
+use crate::result::{EpochResult, RunResult, Verdict};
+
+/// Central intervals are this many RTTmax (gtp-2004 4.2).
+const CENTRAL_INTERVAL_RTTS: f64 = 3.0;
+
+/// An experiment with its runs and what they come to.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Ours beside the paper's.
+    pub table: Vec<TableRow>,
+    /// What was to come out, and whether it did.
+    pub verdicts: Vec<Verdict>,
+    /// The figures, in the experiment's order.
+    pub drawings: Vec<Drawing>,
+}
+
+/// A line of the table: the mean over the repetitions of a case.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableRow {
+    /// The case.
+    pub case: String,
+    /// The quantity: see [`RunResult::quantity`].
+    pub quantity: String,
+    /// Mean of what came out; `None`: it does not exist.
+    pub mean: Option<f64>,
+    /// Half the width of the 95 % confidence interval, by Student's t; `None` with one repetition.
+    pub ci95: Option<f64>,
+    /// Repetitions that had the quantity.
+    pub samples: usize,
+    /// What the paper printed.
+    pub published: Option<f64>,
+    /// What it is printed in.
+    #[serde(skip)]
+    pub unit: Unit,
+}
+
+/// Puts what came out beside what should have. Published values are entered into the runs as well.
+pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
+    let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();
+    let mut verdicts: Vec<Verdict> = runs.iter().filter(|run| !run.valid).map(invalid).collect();
+    for check in &experiment.checks {
+        verdicts.extend(check_runs(check, runs));
+    }
+    for run in runs.iter_mut() {
+        let applies = |row: &&Row| row.case == "*" || row.case == run.case;
+        let published =
+            experiment.rows.iter().filter(applies).filter_map(|row| Some((row.quantity.clone(), row.published?)));
+        run.published = published.collect();
+    }
+    if let [run] = runs {
+        run.checks.clone_from(&verdicts);
+    }
+    Judgement { table, verdicts, drawings: figure::drawings(experiment, runs) }
+}
+
+/// The cases of the runs, in order, without repetitions.
+pub(crate) fn cases(runs: &[RunResult]) -> Vec<&str> {
+    let mut cases: Vec<&str> = Vec::new();
+    for run in runs {
+        if !cases.contains(&run.case.as_str()) {
+            cases.push(&run.case);
+        }
+    }
+    cases
+}
+
+/// The mean of a quantity over the valid repetitions of a case.
+pub(crate) fn quantity(runs: &[RunResult], case: &str, quantity: &str) -> Option<Estimate> {
+    let of_case = runs.iter().filter(|run| run.case == case && run.valid);
+    metrics::estimate(&of_case.filter_map(|run| run.quantity(quantity)).collect::<Vec<_>>())
+}
+
+fn invalid(run: &RunResult) -> Verdict {
+    Verdict {
+        what: label(&run.case, &format!("the run with seed {} keeps the rules", run.seed)),
+        expected: "a valid run".to_owned(),
+        found: run.invalid_reason.clone().unwrap_or_default(),
+        passed: false,
+    }
+}
+
+fn table_rows(row: &Row, runs: &[RunResult]) -> Vec<TableRow> {
+    let cases = if row.case == "*" { cases(runs) } else { vec![row.case.as_str()] };
+    let of_case = |case: &str| {
+        let found = quantity(runs, case, &row.quantity);
+        TableRow {
+            case: case.to_owned(),
+            quantity: row.quantity.clone(),
+            mean: found.map(|found| found.mean),
+            ci95: found.and_then(|found| found.ci95),
+            samples: found.map_or(0, |found| found.samples),
+            published: row.published,
+            unit: row.unit,
+        }
+    };
+    cases.into_iter().map(of_case).collect()
+}
+
+fn check_runs(check: &Check, runs: &[RunResult]) -> Vec<Verdict> {
+    let of_case = |case: &&str| check.case.is_empty() || check.case == **case;
+    if let Some(shares) = check.shares {
+        let runs = runs.iter().filter(|run| check.case.is_empty() || check.case == run.case);
+        return runs.filter(|run| run.valid).map(|run| check_shares(check, shares, run)).collect();
+    }
+    let Some(name) = &check.quantity else { return Vec::new() };
+    if !check.order.is_empty() {
+        return vec![check_order(check, name, runs)];
+    }
+    cases(runs).into_iter().filter(of_case).map(|case| check_bounds(check, case, quantity(runs, case, name))).collect()
+}
+
+fn check_bounds(check: &Check, case: &str, found: Option<Estimate>) -> Verdict {
+    let (min, max) = match check.near {
+        Some(near) => (Some(near.value * (1.0 - near.within)), Some(near.value * (1.0 + near.within))),
+        None => (check.min, check.max),
+    };
+    let expected = match (check.near, min, max) {
+        (Some(near), ..) => format!("{} within {} %", number(near.value), number(near.within * 100.0)),
+        (None, Some(min), Some(max)) => format!("from {} to {}", number(min), number(max)),
+        (None, Some(min), None) => format!("at least {}", number(min)),
+        (None, None, Some(max)) => format!("at most {}", number(max)),
+        (None, None, None) => String::new(),
+    };
+    let passed = found.is_some_and(|f| min.is_none_or(|min| f.mean >= min) && max.is_none_or(|max| f.mean <= max));
+    Verdict {
+        what: label(case, &check.what),
+        expected,
+        found: found.map_or_else(|| "nothing".to_owned(), with_error),
+        passed,
+    }
+}
+
+/// Each neighbour in the list is above the next. Whether the confidence intervals overlap is said.
+fn check_order(check: &Check, name: &str, runs: &[RunResult]) -> Verdict {
+    let found: Vec<(&str, Option<Estimate>)> =
+        check.order.iter().map(|case| (case.as_str(), quantity(runs, case, name))).collect();
+    let passed = found.windows(2).all(|pair| match (pair[0].1, pair[1].1) {
+        (Some(a), Some(b)) => a.mean > b.mean,
+        _ => false,
+    });
+    let text = |(case, estimate): &(&str, Option<Estimate>)| {
+        format!("{case} {}", estimate.map_or_else(|| "nothing".to_owned(), with_error))
+    };
+    Verdict {
+        what: check.what.clone(),
+        expected: check.order.join(" > "),
+        found: found.iter().map(text).collect::<Vec<_>>().join(", "),
+        passed,
+    }
+}
+
+/// After each join, and until the next event, each window of one central interval must be right from the deadline on.
+fn check_shares(check: &Check, shares: Shares, run: &RunResult) -> Verdict {
+    let joins: Vec<&EpochResult> = run.epochs.iter().filter(|epoch| epoch.is_join).collect();
+    let settled: Vec<(f64, Option<f64>, f64)> = joins
+        .iter()
+        .map(|epoch| {
+            let interval_s = central_interval_s(run, epoch);
+            (epoch.from_s, settling_s(run, epoch, shares.within), shares.intervals * interval_s)
+        })
+        .collect();
+    let passed = !settled.is_empty()
+        && settled.iter().all(|(_, found, limit)| found.is_some_and(|found| found <= *limit + 1e-9));
+    let text = |(from, found, limit): &(f64, Option<f64>, f64)| match found {
+        Some(found) => format!("at {from} s: {found:.3} s of {limit:.3} s"),
+        None => format!("at {from} s: never"),
+    };
+    Verdict {
+        what: label(&run.case, &check.what),
+        expected: format!(
+            "within {} % after {} central intervals",
+            number(shares.within * 100.0),
+            number(shares.intervals)
+        ),
+        found: settled.iter().map(text).collect::<Vec<_>>().join("; "),
+        passed,
+    }
+}
+
+/// Three times the longest round-trip time of the flows that are active.
+pub(crate) fn central_interval_s(run: &RunResult, epoch: &EpochResult) -> f64 {
+    let active = run.flows.iter().zip(&epoch.ideal_bps).filter(|(flow, ideal)| !flow.background && **ideal > 0.0);
+    CENTRAL_INTERVAL_RTTS * active.map(|(flow, _)| flow.rtt_ms / 1e3).fold(0.0, f64::max)
+}
+
+fn settling_s(run: &RunResult, epoch: &EpochResult, within: f64) -> Option<f64> {
+    let active = run.flows.iter().zip(&epoch.ideal_bps).filter(|(flow, ideal)| !flow.background && **ideal > 0.0);
+    let judged: Vec<(&Trajectory, f64)> = active.map(|(flow, ideal)| (&flow.trajectory, *ideal)).collect();
+    metrics::convergence_s(&judged, epoch.from_s, epoch.to_s, central_interval_s(run, epoch), within)
+}
+
+fn label(case: &str, what: &str) -> String {
+    if case.is_empty() { what.to_owned() } else { format!("{case}: {what}") }
+}
+
+fn with_error(estimate: Estimate) -> String {
+    match estimate.ci95 {
+        Some(ci95) => format!("{} +- {}", number(estimate.mean), number(ci95)),
+        None => number(estimate.mean),
+    }
+}
+
+/// Four digits that count; large numbers with their thousands cut as k, M and G.
+pub(crate) fn number(value: f64) -> String {
+    let (value, sign) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, " G"),
+        v if v >= 1e6 => (value / 1e6, " M"),
+        v if v >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{sign}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Metrics;
+
+    fn run(case: &str, seed: u64, jain: f64) -> RunResult {
+        let metrics = Metrics { jain_index: Some(jain), ..Metrics::default() };
+        RunResult { case: case.to_owned(), seed, valid: true, metrics, ..RunResult::default() }
+    }
+
+    fn check(text: &str) -> Check {
+        toml_edit::de::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn check_runs_judges_means_over_repetitions() {
+        let runs = [run("a", 1, 0.9), run("a", 2, 1.0), run("b", 1, 0.5)];
+        let bound = check("what = \"fair\"\nquantity = \"metrics.jain_index\"\nmin = 0.94");
+        let verdicts = check_runs(&bound, &runs);
+        assert_eq!(verdicts.iter().map(|v| v.passed).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(verdicts[0].found, "0.95 +- 0.6353");
+        let order = check("what = \"order\"\nquantity = \"metrics.jain_index\"\norder = [\"a\", \"b\"]");
+        assert!(check_runs(&order, &runs)[0].passed);
+        let order = check("what = \"order\"\nquantity = \"metrics.jain_index\"\norder = [\"b\", \"a\"]");
+        assert!(!check_runs(&order, &runs)[0].passed);
+    }
+
+    #[test]
+    fn check_runs_fails_on_what_is_missing() {
+        let missing = check("what = \"x\"\nquantity = \"flows.none.goodput_bps\"\nmin = 0");
+        assert!(!check_runs(&missing, &[run("", 1, 1.0)])[0].passed);
+    }
+
+    #[test]
+    fn number_keeps_four_digits() {
+        let texts = [0.99994, 0.5, 12.0, 123_456.0, 850e6, 1e9, 0.00012345].map(number);
+        assert_eq!(texts, ["0.9999", "0.5", "12", "123.5 k", "850 M", "1 G", "0.0001234"]);
+    }
+}

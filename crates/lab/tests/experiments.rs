@@ -1,0 +1,38 @@
+//! Every experiment, scaled down: the machinery from the scenario to the table and the figures. What must come out is judged in full by
+//! `inhaul lab run`; here only where the experiment is run as it is.
+
+use inhaul_lab::{experiments, judge, judgement_table, run_scenario};
+
+#[test]
+fn every_experiment_runs_and_is_judged() {
+    for experiment in experiments().unwrap_or_else(|error| panic!("{error}")) {
+        let scenario = experiment.scenario(&experiment.quick).unwrap_or_else(|error| panic!("{error}"));
+        let mut runs = run_scenario(&scenario, &experiment.name, 2, &|_| {});
+        for run in &runs {
+            assert!(run.valid, "{} [{}]: {:?}", experiment.name, run.case, run.invalid_reason);
+            assert!(run.flows.iter().all(|flow| flow.failure.is_none()), "{} [{}]", experiment.name, run.case);
+        }
+        let judgement = judge(&experiment, &mut runs);
+        assert!(judgement.verdicts.len() >= experiment.checks.len(), "{}", experiment.name);
+        assert_eq!(judgement.drawings.len(), experiment.figures.len(), "{}", experiment.name);
+        assert!(judgement.drawings.iter().all(|drawing| drawing.to_svg().contains("</svg>")), "{}", experiment.name);
+        assert!(judgement_table(&judgement).lines().count() > experiment.rows.len(), "{}", experiment.name);
+        // A row that names a case or a quantity that does not exist would never be filled.
+        let is_empty = |row: &&inhaul_lab::TableRow| {
+            row.mean.is_none() && !row.quantity.contains("convergence") && !row.quantity.contains("jain_at")
+        };
+        let empty: Vec<_> = judgement.table.iter().filter(is_empty).map(|row| (&row.case, &row.quantity)).collect();
+        assert!(empty.is_empty(), "{}: {empty:?}", experiment.name);
+    }
+}
+
+#[test]
+fn figure_7_comes_out_with_capacities_given() {
+    // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share".
+    let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));
+    let scenario = experiment.scenario(&experiment.control_paper).unwrap_or_else(|error| panic!("{error}"));
+    let mut runs = run_scenario(&scenario, &experiment.name, 1, &|_| {});
+    let judgement = judge(&experiment, &mut runs);
+    let failed: Vec<_> = judgement.verdicts.iter().filter(|verdict| !verdict.passed).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
