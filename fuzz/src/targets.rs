@@ -4,11 +4,13 @@
 mod gtp;
 mod mover;
 mod store;
+mod tcp;
 mod text;
 
 pub use gtp::{gtp_control, gtp_datagram};
 pub use mover::{session_frame, source};
 pub use store::manifest;
+pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
 
 /// A parser under test.
@@ -32,6 +34,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "manifest", run: manifest, corpus: store::manifests },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames },
     Target { name: "source", run: source, corpus: mover::sources },
+    Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::datagrams },
+    Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls },
 ];
 
 fn samples(texts: &[&str]) -> Vec<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use inhaul_base::{ByteRange, RangeSet};
 
-/// Most ranges that are remembered: bounds what a flow holds in memory. The first are forgotten first.
+/// Most ranges that are remembered: bounds what a flow holds in memory, and what waits at its sender.
 const ASKED_MAX: usize = 16_384;
 
 /// The ranges that a flow was asked for.
@@ -35,11 +35,17 @@ impl Asked {
             self.ranges.insert(range.start, Range { end: range.end, segment, left: range.len() });
             self.pending.insert(range);
         }
-        while self.ranges.len() > ASKED_MAX {
-            self.ranges.pop_first();
-        }
         self.last_id = self.last_id.wrapping_add(1);
         self.last_id
+    }
+
+    /// Whether `count` more ranges may be asked for. Makes room, if need be, by forgetting ranges that were given up.
+    pub(super) fn has_room(&mut self, count: usize) -> bool {
+        if self.ranges.len() + count > ASKED_MAX {
+            let pending = &self.pending;
+            self.ranges.retain(|&start, range| pending.within(ByteRange::new(start, range.end)).next().is_some());
+        }
+        self.ranges.len() + count <= ASKED_MAX
     }
 
     /// Forgets ranges that overlap `range`: what was given up before is asked for again.
@@ -133,6 +139,21 @@ mod tests {
         assert!(asked.arrive(ByteRange::new(2_700, 3_000)).is_some());
         assert_eq!(asked.arrive(ByteRange::new(2_100, 3_500)), None);
         assert_eq!(asked.pending_bytes(), 700);
+    }
+
+    #[test]
+    fn has_room_forgets_what_was_given_up_and_nothing_else() {
+        let mut asked = Asked::default();
+        let range = |k: u64| ByteRange::at(k * 2_000, 1_000);
+        for k in 0..100 {
+            asked.ask(1_000, &[range(k)]);
+        }
+        asked.abandon();
+        for k in 100..ASKED_MAX as u64 {
+            asked.ask(1_000, &[range(k)]);
+        }
+        assert!(asked.has_room(100) && !asked.has_room(101));
+        assert!(asked.arrive(range(100)).is_some() && asked.arrive(range(0)).is_none());
     }
 
     #[test]

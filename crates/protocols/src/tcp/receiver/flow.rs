@@ -194,6 +194,9 @@ impl Flow {
         if !self.path.is_open() || !object.has_wanted() || pending + lead / LEAD_STEP > lead {
             return None;
         }
+        if !self.asked.has_room(RANGES_MAX) {
+            return None;
+        }
         let segment = u64::from(self.segment);
         let ranges = object.take(lead - pending, segment, RANGES_MAX, &self.avoid);
         if ranges.is_empty() {

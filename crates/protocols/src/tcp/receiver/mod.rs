@@ -183,9 +183,14 @@ impl TcpReceiver {
             Arrival::Duplicate => flow.stats.duplicate_bytes += range.len(),
             // What was not asked for takes its place in the stream but not in the object.
             Arrival::InOrder | Arrival::OutOfOrder => {
-                // Segments that came together may answer several requests.
+                // Segments that came together may answer several requests, and some of them may have come before.
                 let mut rest = range;
-                while let Some(asked) = flow.asked.arrive(rest) {
+                while !rest.is_empty() {
+                    let Some(asked) = flow.asked.arrive(rest) else {
+                        rest = ByteRange::new(rest.start + run.body_len, rest.end);
+                        flow.stats.duplicate_bytes += run.body_len;
+                        continue;
+                    };
                     let new = object.hold(asked, |part| places.push(run.place(id, part)));
                     flow.stats.placed_bytes += new;
                     flow.stats.duplicate_bytes += asked.len() - new;
@@ -478,3 +483,6 @@ impl Endpoint for TcpReceiver {
             + self.waiting.capacity() * size_of::<(FlowId, Datagram, u16)>()
     }
 }
+
+#[cfg(test)]
+mod tests;

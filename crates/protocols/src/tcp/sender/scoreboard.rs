@@ -51,8 +51,6 @@ pub(super) struct Progress {
     pub(super) lost: u64,
     /// The estimator's state at the sending of the segment that was sent last of those delivered.
     pub(super) newest: Option<Snapshot>,
-    /// A segment was delivered that was never sent again: its original came.
-    pub(super) original: bool,
 }
 
 /// Segments from the first that is not acknowledged to the last that was sent.
@@ -127,8 +125,8 @@ impl Scoreboard {
             for segment in self.segments.range_mut((gap.start - self.first) as usize..(gap.end - self.first) as usize) {
                 self.lost -= u64::from(segment.lost);
                 self.resent -= u64::from(segment.resent);
-                segment.sacked = true;
                 progress.deliver(segment);
+                (segment.sacked, segment.lost, segment.resent) = (true, false, false);
             }
         }
         self.sacked.insert(block);
@@ -252,9 +250,154 @@ impl Scoreboard {
 impl Progress {
     fn deliver(&mut self, segment: &Segment) {
         self.delivered += 1;
-        self.original |= !segment.resent;
         if self.newest.is_none_or(|newest| segment.snapshot.is_later_than(&newest)) {
             self.newest = Some(segment.snapshot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rate::RateEstimator;
+    use super::*;
+    use inhaul_base::Time;
+    use proptest::prelude::*;
+
+    fn snapshot() -> Snapshot {
+        RateEstimator::new(Time::ZERO).on_send(Time::ZERO, 0)
+    }
+
+    fn board(segments: u64) -> Scoreboard {
+        let mut board = Scoreboard::default();
+        for n in 0..segments {
+            board.push(Segment::new(ByteRange::at(n * 1_000, 1_000), snapshot()));
+        }
+        board
+    }
+
+    fn sack(board: &mut Scoreboard, start: u64, end: u64) -> Progress {
+        let mut progress = Progress::default();
+        board.sack(ByteRange::new(start, end), &mut progress);
+        board.find_lost(&mut progress);
+        progress
+    }
+
+    #[test]
+    fn find_lost_waits_for_three_later_segments() {
+        let mut board = board(10);
+        assert_eq!(sack(&mut board, 2, 4).lost, 0);
+        assert!(!board.first_is_lost());
+        // Segments 2, 3 and 5 came: three later than 0 and 1, but only one later than 4.
+        let progress = sack(&mut board, 5, 6);
+        assert_eq!((progress.lost, progress.delivered), (2, 1));
+        assert!(board.first_is_lost());
+        assert_eq!(board.pipe(), 10 - 3 - 2);
+        assert_eq!(board.next_lost(), Some(0));
+    }
+
+    #[test]
+    fn next_segments_follow_rfc_6675() {
+        let mut board = board(10);
+        sack(&mut board, 1, 3);
+        sack(&mut board, 5, 7);
+        // Rule 1: 0 has four later ones, 3 and 4 only two.
+        assert_eq!(board.next_lost(), Some(0));
+        assert_eq!(board.resend(0, snapshot()), Some(ByteRange::new(0, 1_000)));
+        assert_eq!(board.next_lost(), None);
+        // Rule 3: 3 and 4 are below the highest that came.
+        for number in [3, 4] {
+            assert_eq!(board.next_suspect(), Some(number));
+            board.resend(number, snapshot());
+        }
+        assert_eq!(board.next_suspect(), None);
+        // Rule 4: the last that is missing.
+        assert_eq!(board.last_missing(), Some(9));
+        // 0, 3, 4 were sent again (0 is lost, 3 and 4 count twice), 7, 8, 9 are on their way.
+        assert_eq!(board.pipe(), 1 + 4 + 3);
+    }
+
+    #[test]
+    fn lose_all_keeps_what_came_and_find_again_takes_it_back() {
+        let mut board = board(10);
+        sack(&mut board, 4, 6);
+        assert_eq!(board.lose_all(), 8);
+        assert_eq!(board.pipe(), 0);
+        let again: Vec<_> = std::iter::from_fn(|| {
+            let number = board.next_lost()?;
+            board.resend(number, snapshot());
+            Some(number)
+        })
+        .collect();
+        assert_eq!(again, [0, 1, 2, 3, 6, 7, 8, 9]);
+        board.lose_all();
+        board.find_again();
+        assert_eq!(board.pipe(), 8);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Push,
+        Acknowledge(u64),
+        Sack(u64, u64),
+        Repair,
+        Again,
+        LoseAll,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            5 => Just(Step::Push),
+            1 => (0..30u64).prop_map(Step::Acknowledge),
+            3 => (0..30u64, 0..6u64).prop_map(|(start, len)| Step::Sack(start, start + len)),
+            1 => Just(Step::Repair),
+            3 => Just(Step::Again),
+            1 => Just(Step::LoseAll),
+        ]
+    }
+
+    proptest! {
+        /// Against the definitions of RFC 6675, by walking along the window: whatever is reported, also nonsense.
+        #[test]
+        fn counts_agree_with_a_walk(steps in prop::collection::vec(step(), 1..120)) {
+            let mut board = Scoreboard::default();
+            let mut delivered = 0;
+            for step in steps {
+                let mut progress = Progress::default();
+                match step {
+                    Step::Push => {
+                        board.push(Segment::new(ByteRange::at(0, 1_000), snapshot()));
+                    }
+                    Step::Acknowledge(ahead) => board.acknowledge(board.first() + ahead, &mut progress),
+                    Step::Sack(start, end) => {
+                        board.sack(ByteRange::new(board.first() + start, board.first() + end), &mut progress);
+                        board.find_lost(&mut progress);
+                    }
+                    Step::Repair => board.begin_repair(),
+                    Step::Again => {
+                        if let Some(number) = board.next_lost() {
+                            prop_assert!(board.resend(number, snapshot()).is_some());
+                        }
+                    }
+                    Step::LoseAll => {
+                        board.lose_all();
+                    }
+                }
+                delivered += progress.delivered;
+                let sacked = |n: usize| board.segments[n].sacked;
+                let mut pipe = 0;
+                for (n, segment) in board.segments.iter().enumerate() {
+                    let later = (n..board.segments.len()).filter(|&m| sacked(m)).count() as u64;
+                    if !segment.sacked && later >= DUP_THRESH {
+                        prop_assert!(segment.lost, "{n} of {board:?}");
+                    }
+                    if !segment.sacked {
+                        pipe += u64::from(!segment.lost) + u64::from(segment.resent);
+                    }
+                    prop_assert_eq!(segment.sacked, board.sacked.run_at(board.first + n as u64).is_some());
+                }
+                prop_assert_eq!(board.pipe(), pipe);
+                prop_assert_eq!(delivered, board.first + board.sacked.covered());
+            }
         }
     }
 }

@@ -117,10 +117,12 @@ impl Stream {
         if in_repair && let Some(lost) = self.board.next_lost() {
             return Some(Next::Again(lost));
         }
-        let outstanding = self.board.next() - self.board.first();
-        if new && self.board.next() < self.receiver_takes && outstanding < self.window_max {
-            return Some(Next::New);
+        if new {
+            let outstanding = self.board.next() - self.board.first();
+            let taken = self.board.next() < self.receiver_takes && outstanding < self.window_max;
+            return taken.then_some(Next::New);
         }
+        // Rules 3 and 4 are for the tail of a transfer, which nothing follows that would reveal its losses.
         let Phase::Recovery { rescued, .. } = &mut self.phase else { return None };
         if let Some(suspect) = self.board.next_suspect() {
             return Some(Next::Again(suspect));
@@ -329,3 +331,7 @@ impl Stream {
         self.board.memory_bytes()
     }
 }
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

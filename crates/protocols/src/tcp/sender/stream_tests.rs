@@ -1,0 +1,244 @@
+//! A stream under a hand that plays the receiver.
+
+use super::*;
+use crate::tcp::laws::{LawConfig, LawName};
+use crate::tcp::wire::Blocks;
+use proptest::prelude::*;
+
+const RTT: Span = Span::from_millis(100);
+
+struct Hand {
+    stream: Stream,
+    now: Time,
+    sent: Vec<Next>,
+}
+
+impl Hand {
+    /// With `window` segments in congestion avoidance-like state: nothing lost yet.
+    fn new(law: LawName, window: u64) -> Self {
+        let options = Options { initial_window: window, ..Options::default() };
+        let config =
+            LawConfig { initial_window: window, window_max: 1_000_000, fair_factor: 10.0, block_pacing: true, seed: 1 };
+        let now = Time::ZERO + Span::from_secs(1);
+        Self { stream: Stream::new(now, law.build(&config), &options), now, sent: Vec::new() }
+    }
+
+    /// Sends what may be sent; returns what that was.
+    fn send(&mut self) -> Vec<Next> {
+        let mut sent = Vec::new();
+        while let Some(next) = self.stream.next(self.now, true) {
+            match next {
+                Next::Again(number) => {
+                    self.stream.send_again(self.now, number);
+                }
+                Next::New => {
+                    self.stream.send(self.now, ByteRange::at(0, 1_000));
+                }
+            }
+            sent.push(next);
+        }
+        self.sent.extend(&sent);
+        sent
+    }
+
+    /// An acknowledgement of what was sent an RTT ago comes.
+    fn ack(&mut self, acknowledged: u32, blocks: &[(u32, u32)]) -> Vec<Next> {
+        self.ack_echoing(acknowledged, blocks, self.now - RTT)
+    }
+
+    fn ack_echoing(&mut self, acknowledged: u32, blocks: &[(u32, u32)], echo: Time) -> Vec<Next> {
+        let mut list = Blocks::default();
+        blocks.iter().for_each(|&(start, end)| list.push(Sequence::new(start), Sequence::new(end)));
+        let ack = AckHeader {
+            key: 0,
+            acknowledged: Sequence::new(acknowledged),
+            echo: Timestamp::of(echo),
+            window: 1_000_000,
+            sent: Timestamp::default(),
+            blocks: list,
+        };
+        self.stream.on_ack(self.now, &ack);
+        self.send()
+    }
+
+    fn wait(&mut self, span: Span) {
+        self.now += span;
+    }
+
+    fn time_out(&mut self) -> Vec<Next> {
+        self.now = self.stream.rto_due().unwrap();
+        self.stream.on_timeout(self.now);
+        self.send()
+    }
+}
+
+#[test]
+fn limited_transmit_sends_new_segments_for_the_first_two_blocks() {
+    // RFC 3042, with blocks: each reported segment lets a new one leave.
+    let mut hand = Hand::new(LawName::Reno, 10);
+    assert_eq!(hand.send(), [Next::New; 10]);
+    hand.wait(RTT);
+    assert_eq!(hand.ack(0, &[(1, 2)]).first(), Some(&Next::New));
+    assert_eq!(hand.ack(0, &[(1, 3)]).first(), Some(&Next::New));
+    assert_eq!(hand.ack(0, &[(1, 4)]), [Next::Again(0)]);
+}
+
+#[test]
+fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window_once() {
+    let mut hand = Hand::new(LawName::Reno, 100);
+    hand.send();
+    hand.wait(RTT);
+    for n in 2..=100 {
+        hand.ack(0, &[(1, n)]);
+    }
+    assert_eq!(hand.sent.iter().filter(|n| **n == Next::Again(0)).count(), 1);
+    let next = hand.stream.board.next() as u32;
+    hand.wait(RTT);
+    hand.ack(next, &[]);
+    assert_eq!(hand.stream.phase, Phase::Open);
+    // 99 segments were delivered in slow start before the third block: two of them count.
+    assert!((50..=52).contains(&hand.stream.window()), "{}", hand.stream.window());
+    assert_eq!(hand.stream.lost, 1);
+}
+
+#[test]
+fn fifty_losses_in_a_row_are_repaired_without_a_timeout() {
+    let mut hand = Hand::new(LawName::Reno, 200);
+    hand.send();
+    hand.wait(RTT);
+    for n in 51..=200 {
+        hand.ack(0, &[(50, n)]);
+    }
+    let again: Vec<_> = hand.sent.iter().filter_map(|n| if let Next::Again(n) = n { Some(*n) } else { None }).collect();
+    assert_eq!(again, (0..50).collect::<Vec<_>>());
+    assert!(matches!(hand.stream.phase, Phase::Recovery { .. }));
+}
+
+#[test]
+fn a_retransmission_that_is_lost_waits_for_the_timeout() {
+    let mut hand = Hand::new(LawName::Reno, 20);
+    hand.send();
+    hand.wait(RTT);
+    for n in 2..=20 {
+        hand.ack(0, &[(1, n)]);
+    }
+    hand.wait(RTT);
+    let next = hand.stream.board.next() as u32;
+    for n in 21..=next {
+        hand.ack(0, &[(1, n)]);
+    }
+    assert_eq!(hand.sent.iter().filter(|n| **n == Next::Again(0)).count(), 1);
+    assert_eq!(hand.time_out(), [Next::Again(0)]);
+    // What came stays known: nothing but the first segment was missing.
+    assert_eq!(hand.stream.window(), 1);
+    hand.wait(RTT);
+    hand.ack(hand.stream.board.next() as u32, &[]);
+    assert_eq!(hand.stream.phase, Phase::Open);
+}
+
+#[test]
+fn timeouts_double_and_a_sample_ends_that() {
+    let mut hand = Hand::new(LawName::Reno, 2);
+    hand.send();
+    let mut gaps = Vec::new();
+    for _ in 0..8 {
+        let before = hand.now;
+        hand.time_out();
+        gaps.push(hand.now.since(before).as_secs_f64());
+    }
+    // RFC 6298 2.1, 5.5, 2.5: from one second, doubled, up to a minute.
+    assert_eq!(gaps, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
+    hand.wait(RTT);
+    hand.ack(1, &[]);
+    // One sample of 100 ms: variation 50 ms, so 100 + 4 x 50.
+    assert_eq!(hand.stream.rto(), Span::from_millis(300));
+}
+
+#[test]
+fn a_timeout_that_was_a_mistake_is_taken_back() {
+    let mut hand = Hand::new(LawName::Reno, 40);
+    hand.send();
+    hand.wait(RTT);
+    hand.ack(2, &[]);
+    let window = hand.stream.window();
+    let sent = hand.now - RTT;
+    assert_eq!(hand.time_out(), [Next::Again(2)]);
+    // The originals' acknowledgements were only late: the echo is older than the retransmission (RFC 3522).
+    hand.wait(Span::from_millis(1));
+    hand.ack_echoing(4, &[], sent);
+    assert_eq!(hand.stream.phase, Phase::Open);
+    assert!(hand.stream.window() >= window, "{} after {window}", hand.stream.window());
+    // And when it is not, the window grows from one segment.
+    hand.time_out();
+    hand.wait(RTT);
+    hand.ack(5, &[]);
+    assert!(matches!(hand.stream.phase, Phase::Loss { .. }));
+    assert_eq!(hand.stream.window(), 2);
+}
+
+#[test]
+fn nothing_is_sent_beyond_what_the_receiver_takes() {
+    let mut hand = Hand::new(LawName::Reno, 100);
+    hand.stream.receiver_takes = 7;
+    assert_eq!(hand.send().len(), 7);
+}
+
+#[test]
+fn a_window_that_idled_starts_anew() {
+    let mut hand = Hand::new(LawName::Reno, 10);
+    for round in 1..=4 {
+        let sent = hand.send().len() as u32;
+        hand.wait(RTT);
+        let upto = hand.stream.board.next() as u32;
+        assert!(sent > 0 || round == 1);
+        hand.stream.on_ack(
+            hand.now,
+            &AckHeader {
+                key: 0,
+                acknowledged: Sequence::new(upto),
+                echo: Timestamp::of(hand.now - RTT),
+                window: 1_000_000,
+                sent: Timestamp::default(),
+                blocks: Blocks::default(),
+            },
+        );
+    }
+    assert_eq!(hand.stream.window(), 160);
+    // RFC 5681 4.1: after more than a retransmission timeout, the restart window.
+    hand.wait(Span::from_secs(2));
+    assert_eq!(hand.send().len(), 10);
+}
+
+proptest! {
+    /// Whatever acknowledgements say, also what cannot be, nothing breaks, and what is on its way stays bounded.
+    #[test]
+    fn hostile_acknowledgements_harm_nobody_else(
+        law in 1..=7u8,
+        acks in prop::collection::vec((0..80u32, prop::collection::vec((any::<u32>(), 0..100u32), 0..4), any::<u32>()), 1..60),
+        far in any::<bool>(),
+    ) {
+        let mut hand = Hand::new(LawName::from_code(law).unwrap(), 10);
+        hand.stream.window_max = 500;
+        hand.send();
+        for (acknowledged, blocks, echo) in acks {
+            hand.wait(Span::from_millis(10));
+            let blocks: Vec<_> = blocks
+                .into_iter()
+                .map(|(start, len)| {
+                    let start = if far { start } else { start % 100 };
+                    (start, start.wrapping_add(len))
+                })
+                .collect();
+            let echo = Time::from_nanos(u64::from(echo) * 1_000);
+            hand.ack_echoing(acknowledged, &blocks, echo);
+            let board = &hand.stream.board;
+            prop_assert!(board.next() - board.first() <= 500);
+            prop_assert!(board.pipe() <= 2 * 500);
+            if hand.stream.rto_due().is_some_and(|due| due <= hand.now) {
+                hand.time_out();
+            }
+        }
+        // It always gets on: either something is on its way and a timeout is due, or something new may leave.
+        prop_assert!(hand.stream.board.is_empty() || hand.stream.rto_due().is_some());
+    }
+}
