@@ -1,0 +1,237 @@
+//! The TCP family in the simulator: what the RFCs and papers say of it must come out.
+//! Each test prints what it measured; `cargo test -p inhaul-contract-tests --test tcp -- --nocapture` shows it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+use inhaul_base::{Bitrate, Probability, Span, Time};
+use inhaul_link::{LinkSpec, LossSpec, QueueLimit, QueueSpec, ReorderingSpec};
+use inhaul_protocols::registry;
+use inhaul_sim::{EndpointId, HostSpec, LinkId, Simulation, Topology, Transfer, TransferId};
+use inhaul_transport::{Endpoint, EndpointConfig, FlowLimits, ObjectId, Role};
+
+const MIB: u64 = 1 << 20;
+const LAWS: [&str; 7] = ["reno", "highspeed", "scalable", "bic", "cubic", "fhstcp", "bbr"];
+/// More than any test transfers.
+const ENDLESS: u64 = 1 << 40;
+/// Data in a full packet of 1500 bytes.
+const SEGMENT: u64 = 1448;
+
+/// One sender, one receiver, one link each way, one transfer.
+struct Pair {
+    /// The network.
+    sim: Simulation,
+    /// From the sender to the receiver, and back.
+    links: (LinkId, LinkId),
+    /// Sender and receiver.
+    ends: (EndpointId, EndpointId),
+    /// The transfer.
+    transfer: TransferId,
+}
+
+/// An endpoint of the protocol `name`.
+fn endpoint(name: &str, role: Role, seed: u64, parameters: &[(&str, &str)]) -> Box<dyn Endpoint + Send> {
+    let mut config = EndpointConfig::new(role, seed);
+    config.parameters = parameters.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let protocol = registry::find(name).expect("a registered protocol");
+    (protocol.build)(&config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A pair that moves `size` bytes by `protocol` over the links `there` and `back`, from time zero on.
+fn pair(
+    protocol: &str,
+    parameters: &[(&str, &str)],
+    (there, back): (LinkSpec, LinkSpec),
+    size: u64,
+    seed: u64,
+) -> Pair {
+    let mut t = Topology::new();
+    let hosts = [t.host("sender", HostSpec::default()), t.host("receiver", HostSpec::default())];
+    let links = t.duplex("path", hosts[0], hosts[1], there, back);
+    let mut sim = Simulation::new(t, seed).unwrap();
+    let sender = sim.endpoint(hosts[0], endpoint(protocol, Role::Sender, seed, parameters)).unwrap();
+    let receiver = sim.endpoint(hosts[1], endpoint(protocol, Role::Receiver, seed, parameters)).unwrap();
+    let transfer = Transfer {
+        name: protocol.to_owned(),
+        sender,
+        receiver,
+        object: ObjectId(0),
+        size,
+        start: Time::ZERO,
+        stop: None,
+        mtu: 1500,
+        limits: FlowLimits::default(),
+    };
+    let transfer = sim.transfer(transfer).unwrap();
+    Pair { sim, links, ends: (sender, receiver), transfer }
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+fn wire(mbps: u64, delay_ms: u64) -> LinkSpec {
+    LinkSpec::drop_tail(Bitrate::from_mbps(mbps), Span::from_millis(delay_ms), QueueLimit::Bytes(20 * MIB))
+}
+
+fn chance(p: f64) -> Probability {
+    Probability::new(p).expect("a probability")
+}
+
+/// Runs until the transfer is complete; returns when that was.
+fn finish(pair: &mut Pair, limit: u64) -> Time {
+    let transfer = pair.transfer;
+    pair.sim.run_while(Time::ZERO + Span::from_secs(limit), |sim| !sim.is_complete(transfer)).unwrap();
+    let stats = (pair.sim.stats(transfer), pair.sim.sender_stats(transfer));
+    pair.sim.completed_at(transfer).unwrap_or_else(|| panic!("not complete: {stats:?} {:?}", pair.sim.failures()))
+}
+
+#[test]
+fn every_law_fills_a_perfect_link() {
+    for law in LAWS {
+        let link = LinkSpec { queue: QueueSpec::UNLIMITED, ..wire(1_000, 10) };
+        let mut pair = pair(law, &[], (link.clone(), link), 64 * MIB + 5, 1);
+        let done = finish(&mut pair, 60);
+        let stats = pair.sim.sender_stats(pair.transfer);
+        println!("{law}: 64 MiB in {done}, {} packets, {} lost", stats.received_packets, stats.lost_packets);
+        // 46,346 packets of 1500 bytes take 0.556 s; set-up, slow start and the last round trip come on top.
+        assert!(done < at(900), "{law}: {done}");
+        assert_eq!(stats.retransmitted_bytes, 0, "{law}");
+    }
+}
+
+#[test]
+fn every_byte_arrives_under_loss_reordering_and_duplication() {
+    for law in LAWS {
+        for (loss, reordering, duplication) in
+            [(0.01, 0.0, 0.0), (0.3, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 0.3), (0.3, 0.3, 0.3)]
+        {
+            let link = LinkSpec {
+                loss: LossSpec::Random(chance(loss)),
+                reordering: ReorderingSpec { probability: chance(reordering), by: Span::from_millis(3) },
+                duplication: chance(duplication),
+                ..wire(200, 10)
+            };
+            let size = if loss < 0.1 { 4 * MIB + 12_345 } else { 300_001 };
+            let mut pair = pair(law, &[], (link.clone(), link), size, 7);
+            let done = finish(&mut pair, 3_600);
+            println!("{law}, loss {loss} reordering {reordering} duplication {duplication}: {done}");
+            assert_eq!(pair.sim.object_bytes(pair.transfer), size);
+            assert!(pair.sim.endpoint_memory_bytes(pair.ends.0) < 4_000_000, "{law}");
+            assert!(pair.sim.endpoint_memory_bytes(pair.ends.1) < 1_000_000, "{law}");
+        }
+    }
+}
+
+/// Moves 32 MiB with a window of 1,000 packets while the packets `lost` of the forward link are lost; returns when it was
+/// done and how many bytes were sent again.
+fn with_losses(law: &str, lost: Vec<u64>) -> (Time, u64) {
+    let link = LinkSpec { loss: LossSpec::Scripted(lost), ..wire(1_000, 50) };
+    let mut pair = pair(law, &[("window-max", "1000")], (link, wire(1_000, 50)), 32 * MIB, 1);
+    let done = finish(&mut pair, 60);
+    (done, pair.sim.sender_stats(pair.transfer).retransmitted_bytes)
+}
+
+#[test]
+fn losses_in_a_large_window_are_sent_again_once_and_without_a_timeout() {
+    let (perfect, none) = with_losses("bbr", vec![]);
+    assert_eq!(none, 0);
+    for (what, lost) in [("one", (10_000..10_001).collect::<Vec<_>>()), ("50", (10_000..10_050).collect())] {
+        let count = lost.len() as u64;
+        // BBR does not cut its window for loss, so what is left of the delay is the repair itself.
+        let (done, again) = with_losses("bbr", lost.clone());
+        println!("{what} lost of a window of 1000: {} later", done.since(perfect));
+        assert_eq!(again, count * SEGMENT);
+        assert!(done.since(perfect) < Span::from_millis(200), "{}", done.since(perfect));
+        for law in LAWS {
+            assert_eq!(with_losses(law, lost.clone()).1, count * SEGMENT, "{law}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_tail_waits_for_the_timeout_and_no_longer() {
+    // The last packet of 1 MiB: nothing behind it can reveal its loss.
+    let time = |lost: Vec<u64>| {
+        let link = LinkSpec { loss: LossSpec::Scripted(lost), ..wire(1_000, 50) };
+        let mut pair = pair("reno", &[], (link, wire(1_000, 50)), MIB, 1);
+        let done = finish(&mut pair, 60);
+        (done, pair.sim.sender_stats(pair.transfer).received_packets, pair.sim.link_stats(pair.links.0).offered.packets)
+    };
+    let (perfect, packets, offered) = time(vec![]);
+    assert_eq!(packets, MIB.div_ceil(SEGMENT));
+    let last = (0..offered).rev().find(|&n| time(vec![n]).1 > packets).expect("a last packet");
+    let (done, ..) = time(vec![last]);
+    println!("the last packet lost: {} later", done.since(perfect));
+    // A round trip until the timer is set for the last time, a round trip and 200 ms of timeout.
+    assert!(done.since(perfect) < Span::from_millis(450), "{}", done.since(perfect));
+}
+
+#[test]
+fn every_second_packet_is_acknowledged() {
+    for (delayed, expected) in [("on", 0.5), ("off", 1.0)] {
+        let mut pair = pair("reno", &[("delayed-acks", delayed)], (wire(100, 10), wire(100, 10)), 8 * MIB, 1);
+        finish(&mut pair, 60);
+        let data = pair.sim.link_stats(pair.links.0).carried.packets as f64;
+        let acks = pair.sim.link_stats(pair.links.1).carried.packets as f64;
+        println!("delayed acknowledgements {delayed}: {acks} packets back for {data}");
+        assert!((acks / data - expected).abs() < 0.05);
+    }
+}
+
+/// Average window in packets, sampled each 50 ms for `seconds` seconds after the first 20.
+fn mean_window(law: &str, loss: f64, rtt_ms: u64, seconds: u64) -> f64 {
+    let link = LinkSpec { loss: LossSpec::Random(chance(loss)), ..wire(1_000, rtt_ms / 2) };
+    let mut pair = pair(law, &[], (link, wire(1_000, rtt_ms / 2)), ENDLESS, 3);
+    let samples = seconds * 20;
+    let windows = (0..samples).map(|k| {
+        pair.sim.run_until(at(20_000 + k * 50)).unwrap();
+        pair.sim.sender_stats(pair.transfer).window_bytes
+    });
+    windows.sum::<u64>() as f64 / samples as f64 / SEGMENT as f64
+}
+
+#[test]
+fn standard_tcp_keeps_the_window_that_its_loss_rate_allows() {
+    // Mathis and others 1997: W = sqrt(3 / 2) / sqrt(p), with growth that delayed acknowledgements do not slow down.
+    for loss in [1e-3_f64, 3e-3, 1e-2] {
+        let (expected, got) = (1.22 / loss.sqrt(), mean_window("reno", loss, 40, 200));
+        println!("standard TCP at loss {loss}: {got:.1} packets, {expected:.1} by the formula");
+        assert!((got / expected - 1.0).abs() < 0.15, "{got} for {expected}");
+    }
+}
+
+#[test]
+fn highspeed_tcp_keeps_the_window_of_its_response_function() {
+    // RFC 3649 section 5: W = 0.12 / p^0.835.
+    for loss in [1e-4_f64, 1e-3] {
+        let (expected, got) = (0.12 / loss.powf(0.835), mean_window("highspeed", loss, 40, 150));
+        println!("HighSpeed TCP at loss {loss}: {got:.1} packets, {expected:.1} by RFC 3649");
+        assert!((got / expected - 1.0).abs() < 0.2, "{got} for {expected}");
+    }
+}
+
+#[test]
+fn a_link_that_dies_and_returns_is_survived() {
+    for law in LAWS {
+        let mut pair = pair(law, &[], (wire(100, 10), wire(100, 10)), 64 * MIB, 1);
+        pair.sim.at(at(1_000), inhaul_sim::Change::LinkDown(pair.links.0)).unwrap();
+        pair.sim.at(at(4_000), inhaul_sim::Change::LinkUp(pair.links.0)).unwrap();
+        let done = finish(&mut pair, 120);
+        println!("{law}: 64 MiB over a link that is dead for 3 s: {done}");
+        // 5.6 s of data, 3 s of silence, and until the next timeout at most as long as the silence was.
+        assert!(done < at(14_000), "{law}: {done}");
+    }
+}
+
+#[test]
+fn same_seed_same_trace_and_another_seed_another() {
+    for law in LAWS {
+        let trace = |seed| {
+            let link = LinkSpec { loss: LossSpec::Random(chance(0.01)), jitter: Span::from_millis(1), ..wire(100, 10) };
+            let mut pair = pair(law, &[], (link.clone(), link), 4 * MIB, seed);
+            finish(&mut pair, 600);
+            (pair.sim.trace(), pair.sim.hops(), pair.sim.now())
+        };
+        assert_eq!(trace(7), trace(7), "{law}");
+        assert_ne!(trace(7).0, trace(8).0, "{law}");
+    }
+}
