@@ -25,39 +25,32 @@ pub(crate) enum Component {
     Recorder,
 }
 
-/// When an entry is due, in the upper half, and its place among those that are due with it: what was scheduled first comes
-/// first. One number is compared without a branch that the processor could guess wrong.
+/// When a component is due, its place among those that are due with it (what was scheduled first comes first), and which one
+/// it is: 64, 40 and 24 bits of one number, so that comparing two takes no branch that the processor could guess wrong.
 type Key = u128;
 
+const OWNER_BITS: u32 = 24;
+const SEQUENCE_BITS: u32 = 40;
 /// The key of what is not due at all.
 const NEVER: Key = Key::MAX;
-/// The position of a component that has nothing pending.
-const NOWHERE: u32 = u32::MAX;
-/// Children of a heap entry: their keys lie in one or two cache lines.
-const ARITY: usize = 4;
-
-fn key(at: Time, sequence: u64) -> Key {
-    Key::from(at.as_nanos()) << 64 | Key::from(sequence)
-}
 
 fn time(key: Key) -> Time {
-    Time::from_nanos((key >> 64) as u64)
+    Time::from_nanos((key >> (OWNER_BITS + SEQUENCE_BITS)) as u64)
 }
 
-/// The components by when they are due: an indexed 4-ary heap with one entry each.
+fn owner(key: Key) -> usize {
+    (key & ((1 << OWNER_BITS) - 1)) as usize
+}
+
+/// The components by when they are due: a tournament among them, with one key each.
 ///
-/// A link with a hundred thousand packets on it is one entry, so the heap is as small as the network and stays in cache.
+/// A link with a hundred thousand packets on it is one player, so the tree is as small as the network and stays in cache. A
+/// tournament has more levels than a heap, but which way a key goes is known, and no level waits for a guess.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    /// The heap: first the root, then groups of four, the children of each entry in order. Filled up with [`NEVER`] to whole
-    /// groups, so that a group is looked at without asking how many there are.
-    keys: Vec<Key>,
-    /// The component of each key.
-    owners: Vec<u32>,
-    /// Entries of the heap that are pending.
-    len: usize,
-    /// Where each component's entry is.
-    positions: Vec<u32>,
+    /// The winner of the pair below each node, from node 1 at the top; then, from `leaves` on, each component's key.
+    tree: Vec<Key>,
+    leaves: usize,
     components: Vec<Component>,
     sequence: u64,
 }
@@ -66,89 +59,60 @@ impl Agenda {
     /// Makes a component known; nothing is pending for it yet.
     pub(crate) fn add(&mut self, component: Component) -> ComponentId {
         self.components.push(component);
-        self.positions.push(NOWHERE);
-        // Room for one more entry, to the end of its group.
-        let needed = 1 + self.components.len().next_multiple_of(ARITY);
-        self.keys.resize(needed, NEVER);
-        self.owners.resize(needed, 0);
+        if self.components.len() > self.leaves {
+            self.grow();
+        }
         ComponentId(self.components.len() as u32 - 1)
+    }
+
+    fn grow(&mut self) {
+        let leaves = self.components.len().next_power_of_two().max(2);
+        let mut tree = vec![NEVER; 2 * leaves];
+        tree[leaves..leaves + self.leaves].copy_from_slice(&self.tree[self.leaves..]);
+        for node in (1..leaves).rev() {
+            tree[node] = tree[2 * node].min(tree[2 * node + 1]);
+        }
+        (self.tree, self.leaves) = (tree, leaves);
     }
 
     /// What is due next, and when. It stays pending until it is scheduled anew.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(Time, Component)> {
-        let first = *self.keys.first()?;
-        (first < NEVER).then(|| (time(first), self.components[self.owners[0] as usize]))
+        let first = *self.tree.get(1)?;
+        (first < NEVER).then(|| (time(first), self.components[owner(first)]))
     }
 
     /// Has the component due at `at`, or not at all. A time that does not change keeps its place among equals.
     #[inline]
     pub(crate) fn schedule(&mut self, component: ComponentId, at: Option<Time>) {
-        let position = self.positions[component.0 as usize];
-        let pending = position != NOWHERE;
+        let leaf = self.leaves + component.0 as usize;
         match at.filter(|at| *at < Time::FAR_FUTURE) {
-            Some(at) if pending && time(self.keys[position as usize]) == at => {}
-            Some(at) => self.set(position, at, component),
-            None if pending => self.remove(position as usize),
-            None => {}
+            Some(at) if time(self.tree[leaf]) == at => {}
+            Some(at) => {
+                self.sequence = (self.sequence + 1) & ((1 << SEQUENCE_BITS) - 1);
+                let order = Key::from(self.sequence) << OWNER_BITS | Key::from(component.0);
+                self.set(leaf, Key::from(at.as_nanos()) << (OWNER_BITS + SEQUENCE_BITS) | order);
+            }
+            None => self.set(leaf, NEVER),
+        }
+    }
+
+    fn set(&mut self, mut node: usize, key: Key) {
+        self.tree[node] = key;
+        while node > 1 {
+            let winner = self.tree[node].min(self.tree[node ^ 1]);
+            node /= 2;
+            // Who did not win before and does not now changes nothing further up.
+            if self.tree[node] == winner {
+                break;
+            }
+            self.tree[node] = winner;
         }
     }
 
     /// Bytes of memory that the queue takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.keys.capacity() * size_of::<Key>()
-            + (self.owners.capacity() + self.positions.capacity()) * size_of::<u32>()
-            + self.components.capacity() * size_of::<Component>()
-    }
-
-    fn set(&mut self, position: u32, at: Time, component: ComponentId) {
-        self.sequence += 1;
-        let key = key(at, self.sequence);
-        let gap = if position == NOWHERE { self.len } else { position as usize };
-        self.len += usize::from(position == NOWHERE);
-        self.place(gap, key, component.0);
-    }
-
-    fn remove(&mut self, position: usize) {
-        self.positions[self.owners[position] as usize] = NOWHERE;
-        self.len -= 1;
-        let (key, owner) = (self.keys[self.len], self.owners[self.len]);
-        self.keys[self.len] = NEVER;
-        if position < self.len {
-            self.place(position, key, owner);
-        }
-    }
-
-    /// Puts an entry where a gap is, after moving the gap up or down to where it belongs.
-    fn place(&mut self, mut gap: usize, key: Key, owner: u32) {
-        while gap > 0 {
-            let parent = (gap - 1) / ARITY;
-            if self.keys[parent] < key {
-                break;
-            }
-            self.put(gap, self.keys[parent], self.owners[parent]);
-            gap = parent;
-        }
-        loop {
-            let first = gap * ARITY + 1;
-            let Some(&[a, b, c, d]) = self.keys.get(first..).and_then(|rest| rest.first_chunk()) else { break };
-            let (left, left_at) = if b < a { (b, 1) } else { (a, 0) };
-            let (right, right_at) = if d < c { (d, 3) } else { (c, 2) };
-            let (least, at) = if right < left { (right, right_at) } else { (left, left_at) };
-            if key < least {
-                break;
-            }
-            self.put(gap, least, self.owners[first + at]);
-            gap = first + at;
-        }
-        self.put(gap, key, owner);
-    }
-
-    #[inline]
-    fn put(&mut self, position: usize, key: Key, owner: u32) {
-        self.keys[position] = key;
-        self.owners[position] = owner;
-        self.positions[owner as usize] = position as u32;
+        self.tree.capacity() * size_of::<Key>() + self.components.capacity() * size_of::<Component>()
     }
 }
 
