@@ -4,13 +4,17 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+mod decorators;
+
 use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_protocols::registry;
 use inhaul_sim::{
     Branch, Change, EndpointId, HostSpec, NodeId, Simulation, Star, StarSpec, Topology, Transfer, TransferId, star,
 };
-use inhaul_transport::{Command, EndpointConfig, FlowLimits, FlowStats, ObjectId, Role};
+use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Role};
+
+pub use decorators::{Aggregated, Nagged};
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
@@ -87,6 +91,10 @@ pub struct Spec {
     pub reorder_by: Span,
     /// C_r, as told to the receiver.
     pub host_rate: Option<Bitrate>,
+    /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
+    pub packet_rate: Option<f64>,
+    /// What stands between the simulation and each endpoint.
+    pub decorate: fn(Box<dyn Endpoint + Send>) -> Box<dyn Endpoint + Send>,
 }
 
 impl Spec {
@@ -106,6 +114,8 @@ impl Spec {
             reordering: 0.0,
             reorder_by: Span::from_millis(3),
             host_rate: None,
+            packet_rate: None,
+            decorate: |endpoint| endpoint,
         }
     }
 
@@ -121,11 +131,15 @@ impl Spec {
                 ..LinkSpec::ideal()
             };
             let to_hub = LinkSpec { rate: Some(sender.link), ..from_hub.clone() };
-            Branch { host: HostSpec::default(), to_hub, from_hub }
+            Branch { host: self.host(), to_hub, from_hub }
         };
         let access = LinkSpec::drop_tail(self.access, Span::ZERO, QueueLimit::Bytes(self.queue_bytes));
-        let receiver = Branch { host: HostSpec::default(), to_hub: LinkSpec::ideal(), from_hub: access };
+        let receiver = Branch { host: self.host(), to_hub: LinkSpec::ideal(), from_hub: access };
         StarSpec { senders: self.senders.iter().map(branch).collect(), receiver }
+    }
+
+    fn host(&self) -> HostSpec {
+        HostSpec { packet_rate: self.packet_rate, ..HostSpec::default() }
     }
 
     /// Adds a host for control beside each, all senders' linked to the receiver's.
@@ -172,7 +186,7 @@ impl Scene {
             let mut config = EndpointConfig::new(role, spec.seed);
             config.host_rate = host_rate;
             config.parameters = spec.parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-            (protocol.build)(&config).expect("legal")
+            (spec.decorate)((protocol.build)(&config).expect("legal"))
         };
         let receiver = sim.endpoint(star.receiver, build(Role::Receiver, spec.host_rate)).unwrap();
         let mut endpoints = vec![receiver];

@@ -26,7 +26,7 @@ const LEAD_MAX: u64 = 1 << 32;
 const LEAD_STEP: u64 = 8;
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
-/// A sender that answers probes but sends no data for so long is given up: retransmission timeouts reach a minute.
+/// A sender that answers probes but sends no data for so long is given up: fifteen retransmissions that were lost.
 const MUTE_MAX: Span = Span::from_secs(150);
 /// Over so long the rate of what comes in is measured.
 const METER_SPAN: Span = Span::from_millis(250);
