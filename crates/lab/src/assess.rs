@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use inhaul_base::{Span, Time};
+use inhaul_base::{Bitrate, Span, Time};
 use inhaul_sim::{LinkId, LinkSample, Simulation, TransferId};
 
 use crate::ideal::{Epoch, epochs};
@@ -23,6 +23,7 @@ pub(crate) fn assess(plan: &Plan, simulation: &mut Simulation, transfers: &[Tran
     let stops: Vec<Time> = transfers.iter().enumerate().map(|(k, id)| stop_of(plan, simulation, k, *id)).collect();
     let mut flows: Vec<FlowResult> =
         transfers.iter().zip(&stops).enumerate().map(|(k, (id, stop))| flow(plan, simulation, k, *id, *stop)).collect();
+    share_efficiencies(plan, &mut flows);
     let epochs = epochs(plan, &stops);
     let measured = measured_time(plan, simulation.now());
     for (k, flow) in flows.iter_mut().enumerate() {
@@ -44,6 +45,20 @@ pub(crate) fn assess(plan: &Plan, simulation: &mut Simulation, transfers: &[Tran
         trace: format!("{:016x}", simulation.trace()),
         flows,
         ..RunResult::default()
+    }
+}
+
+/// What headers leave is a matter of protocol and MTU: the best that any flow of the same kind came to. A flow that
+/// hardly moved spent its few packets on set-up, which says nothing about headers.
+fn share_efficiencies(plan: &Plan, flows: &mut [FlowResult]) {
+    let kind = |k: usize| (plan.flows[k].protocol.name, plan.flows[k].mtu);
+    let mut best: BTreeMap<(&str, u16), f64> = BTreeMap::new();
+    for (k, flow) in flows.iter().enumerate() {
+        let known = best.entry(kind(k)).or_default();
+        *known = known.max(flow.efficiency);
+    }
+    for (k, flow) in flows.iter_mut().enumerate() {
+        flow.efficiency = best.get(&kind(k)).copied().filter(|best| *best > 0.0).unwrap_or(1.0);
     }
 }
 
@@ -80,7 +95,7 @@ fn flow(plan: &Plan, simulation: &Simulation, k: usize, id: TransferId, stop: Ti
         failure: failure.map(|failure| failure.error.to_string()),
         series: series(&trajectory),
         trajectory,
-        efficiency: if stats.wire_bytes > 0 { (received / stats.wire_bytes as f64).min(1.0) } else { 1.0 },
+        efficiency: if stats.wire_bytes > 0 { (received / stats.wire_bytes as f64).min(1.0) } else { 0.0 },
         ..FlowResult::default()
     }
 }
@@ -209,7 +224,7 @@ fn links(plan: &Plan, simulation: &mut Simulation, measured: [f64; 2]) -> Vec<Li
         if stats.offered.packets == 0 {
             continue;
         }
-        let rate_bps = plan.topology.link_spec(id).and_then(|spec| spec.rate).map(|rate| rate.bps());
+        let rate_bps = plan.topology.link_spec(id).and_then(|spec| spec.rate).map(Bitrate::bps);
         let used = |bytes: f64, seconds: f64| {
             rate_bps.filter(|_| seconds > 0.0).map(|rate| bytes * 8.0 / (rate as f64 * seconds))
         };

@@ -2,7 +2,7 @@
 
 use inhaul_protocols::registry;
 
-use crate::experiment::{Experiment, Figure, FigureKind};
+use crate::experiment::{Experiment, Figure, FigureKind, Unit};
 use crate::judge::{cases, quantity};
 use crate::metrics::{Estimate, Trajectory};
 use crate::plot::{Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PlotError, Series};
@@ -151,7 +151,7 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
     let cases = cases(runs);
     let unit = |name: &str| experiment.rows.iter().find(|row| row.quantity == name).map(|row| row.unit);
     let bar = |case: &str, name: &str| {
-        let factor = unit(name).map_or(1.0, |unit| unit.factor());
+        let factor = unit(name).map_or(1.0, Unit::factor);
         let published =
             experiment.rows.iter().find(|row| row.quantity == name && row.case == case).and_then(|row| row.published);
         let Estimate { mean, ci95, .. } = quantity(runs, case, name)?;
@@ -165,7 +165,7 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
     });
     let y = figure.quantities.first().map_or_else(Axis::default, |name| {
         let what = if figure.quantities.len() == 1 { readable(name) } else { "Value".to_owned() };
-        Axis::new(&what, unit(name).map_or("", |unit| unit.sign()))
+        Axis::new(&what, unit(name).map_or("", Unit::sign))
     });
     BarChart {
         title: figure.title.clone(),

@@ -1,6 +1,6 @@
 //! What max-min fairness would have given each flow, epoch by epoch.
 
-use inhaul_base::Time;
+use inhaul_base::{Bitrate, Time};
 use inhaul_sim::LinkId;
 
 use crate::metrics::max_min_ideal;
@@ -51,10 +51,11 @@ struct Moment {
 impl Moment {
     fn of(plan: &Plan, at: Time) -> Self {
         let links: Vec<LinkId> = plan.topology.links().map(|(id, ..)| id).collect();
-        let rate =
-            |id: &LinkId| plan.topology.link_spec(*id).and_then(|spec| spec.rate).map_or(f64::INFINITY, |r| r.as_f64());
+        let rate = |id: &LinkId| {
+            plan.topology.link_spec(*id).and_then(|spec| spec.rate).map_or(f64::INFINITY, Bitrate::as_f64)
+        };
         let mut capacities: Vec<f64> = links.iter().map(rate).collect();
-        capacities.extend(plan.endpoints.iter().map(|e| e.host_rate.map_or(f64::INFINITY, |rate| rate.as_f64())));
+        capacities.extend(plan.endpoints.iter().map(|e| e.host_rate.map_or(f64::INFINITY, Bitrate::as_f64)));
         let mut moment = Self { links, capacities };
         let mut is_down = vec![false; moment.links.len()];
         for change in plan.changes.iter().filter(|change| change.at <= at) {
@@ -103,7 +104,7 @@ fn fair_rates(plan: &Plan, stops: &[Time], at: Time) -> Vec<f64> {
         [limits.application_rate, limits.link_rate]
             .into_iter()
             .flatten()
-            .map(|r| r.as_f64())
+            .map(Bitrate::as_f64)
             .fold(f64::INFINITY, f64::min)
     };
     let limits: Vec<f64> = active.iter().map(limit).collect();

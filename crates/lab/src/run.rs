@@ -40,7 +40,9 @@ pub fn run_scenario(
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let results: Mutex<Vec<Option<RunResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let work = || {
-        while let Some((cell, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((cell, seed)) = jobs.get(at) else { break };
             let advanced = |span: Span| {
                 let before = done.fetch_add(span.as_nanos(), Ordering::Relaxed);
                 progress((before + span.as_nanos()) as f64 / total.max(1) as f64);
@@ -48,8 +50,7 @@ pub fn run_scenario(
             let mut result = run_once(&cell.plan, *seed, &advanced);
             result.experiment = experiment.to_owned();
             result.case.clone_from(&cell.case);
-            let at = jobs.iter().position(|(c, s)| std::ptr::eq(*c, *cell) && s == seed);
-            if let (Ok(mut results), Some(at)) = (results.lock(), at) {
+            if let Ok(mut results) = results.lock() {
                 results[at] = Some(result);
             }
         }
