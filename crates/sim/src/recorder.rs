@@ -60,7 +60,7 @@ impl Sample {
             received_rate: receiver.received_rate,
             target_rate: rate(|stats| stats.target_rate),
             requested_rate: rate(|stats| stats.requested_rate),
-            window_bytes: receiver.outstanding_bytes.max(sender.outstanding_bytes),
+            window_bytes: if sender.window_bytes > 0 { sender.window_bytes } else { receiver.outstanding_bytes },
             queue_delay: known(|stats| stats.queue_delay),
         }
     }

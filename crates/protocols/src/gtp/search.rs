@@ -73,6 +73,15 @@ impl CapacitySearch {
         self.estimate = Some(capacity.mul_f64(MARGIN).max(FLOOR));
     }
 
+    /// Others join: no time to probe for more than is known to be there.
+    pub fn settle(&mut self) {
+        if let (Some(estimate), Some(reached)) = (self.estimate, self.reached)
+            && NEAR.contains(&(estimate.as_f64() / reached.as_f64()))
+        {
+            self.estimate = Some(estimate.min(reached.mul_f64(MARGIN)).max(FLOOR));
+        }
+    }
+
     /// The whole estimate was used for an interval, without a sign of congestion.
     pub fn on_success(&mut self) {
         let Some(estimate) = self.estimate else { return };
@@ -144,6 +153,22 @@ mod tests {
         assert!(probes[1..].iter().all(|p| p.1 < 1.011), "{probes:?}");
         assert!(probes.windows(2).skip(6).all(|w| w[1].0 - w[0].0 >= HOLD_MAX), "{probes:?}");
         assert!(s.estimate().unwrap() >= capacity.mul_f64(MARGIN));
+    }
+
+    #[test]
+    fn settles_below_a_capacity_it_knows_and_leaves_others_alone() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(100), None);
+        s.settle();
+        assert_eq!(mbps(&s), 100);
+        s.seed(Bitrate::from_mbps(1030), Some(Bitrate::from_mbps(1000)));
+        s.settle();
+        assert_eq!(mbps(&s), 985);
+        s.settle();
+        assert_eq!(mbps(&s), 985);
+        s.seed(Bitrate::from_mbps(2000), Some(Bitrate::from_mbps(1000)));
+        s.settle();
+        assert_eq!(mbps(&s), 2000, "what was reached is long past");
     }
 
     #[test]

@@ -44,7 +44,7 @@ const TRAIN_LOSS_MAX: f64 = 0.1;
 const LOST_TRAIN_RTTS: u64 = 4;
 /// Start-up: part of the measured capacity that is tried for an RTT, then part that is taken.
 const RAMP_PART: f64 = 0.5;
-const START_PART: f64 = 0.95;
+const START_PART: f64 = 0.985;
 /// What is taken at least, whatever became of the try.
 const START_PART_MIN: f64 = 0.2;
 /// A rate that was tried for so short a time has been achieved when this part of it was.
@@ -159,6 +159,7 @@ impl Central {
             None => Bitrate::of(blocks * packet, flow.rtt() * LOST_TRAIN_RTTS),
         };
         self.know_access(id, guess, flows);
+        self.access.settle();
         if let Some(seen) = seen {
             self.access.on_evidence(seen.all_flows);
         }
