@@ -23,6 +23,8 @@ use sender::GtpSender;
 
 /// Smallest path MTU that the protocol works with: what every IPv4 host must take.
 const MTU_MIN: u16 = 576;
+/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
+const QUEUED_RANGES_MAX: usize = 16_384;
 
 /// Bytes of IP and UDP header in front of each datagram.
 fn ip_overhead(ipv6: bool) -> u64 {

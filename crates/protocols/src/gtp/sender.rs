@@ -11,10 +11,8 @@ use inhaul_transport::{
 };
 
 use super::wire::{Control, DataHeader, Datagram, HEADER_LEN, VERSION, WireError};
-use super::{MTU_MIN, ip_overhead, largest_block};
+use super::{MTU_MIN, QUEUED_RANGES_MAX, ip_overhead, largest_block};
 
-/// Most ranges that wait to be sent to one receiver: bounds a flow's memory.
-const QUEUED_RANGES_MAX: usize = 16_384;
 /// Most probes that wait for their echo.
 const ECHOES_MAX: usize = 16;
 /// How long after the last data the edge is announced again: soon at first, because the tail may be lost, then seldom.

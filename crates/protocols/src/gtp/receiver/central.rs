@@ -72,6 +72,8 @@ pub(super) struct Central {
     retimed: Vec<FlowId>,
     /// A flow's loss over a single RTT was high: what came before it does not count.
     alarmed: bool,
+    /// When the last interval ended, and the bytes that all flows had received by then.
+    ended: (Time, u64),
 }
 
 impl Central {
@@ -86,6 +88,7 @@ impl Central {
             left: Bitrate::ZERO,
             retimed: Vec::new(),
             alarmed: false,
+            ended: (Time::ZERO, 0),
         }
     }
 
@@ -228,15 +231,18 @@ impl Central {
 
     /// A flow's loss ratio over an RTT: a high one is acted on before the interval ends.
     pub(super) fn on_rtt_loss(&mut self, now: Time, loss: f64) {
+        let (ended, _) = self.ended;
         if self.control == Control::Discover && loss >= ALARM_LOSS && self.due.is_some() {
-            self.due = Some(now);
+            // Of many flows there is always one that is alarmed.
+            self.due = self.due.min(Some(now.max(ended + INTERVAL_MIN)));
             self.alarmed = true;
         }
     }
 
     // --- The central interval ---------------------------------------------------------------------------------------
 
-    pub(super) fn on_timeout(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    /// Ends the central interval if it is over; all flows together have received `wire_bytes` since the start.
+    pub(super) fn on_timeout(&mut self, now: Time, wire_bytes: u64, flows: &mut BTreeMap<FlowId, Flow>) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -246,7 +252,10 @@ impl Central {
                 Self::estimate_by_paper(now, flows);
                 self.redistribute(flows);
             }
-            Control::Discover => self.discover(now, flows),
+            Control::Discover => {
+                let (ended, before) = std::mem::replace(&mut self.ended, (now, wire_bytes));
+                self.discover(now, Bitrate::of(wire_bytes - before, now.since(ended)), flows);
+            }
         }
         self.schedule(now, flows);
     }
@@ -271,7 +280,8 @@ impl Central {
     }
 
     /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
-    fn discover(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    /// All flows together have received `arrived` since the last interval ended.
+    fn discover(&mut self, now: Time, arrived: Bitrate, flows: &mut BTreeMap<FlowId, Flow>) {
         let alarmed = std::mem::take(&mut self.alarmed);
         let running = flows.values().filter(|f| f.is_running()).count();
         let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
@@ -290,9 +300,11 @@ impl Central {
         let shared = congested && hints > 1 && weight(HINT) >= SHARED_PART * weight(0.0);
         if shared {
             // Flows that could not be judged yet use what they were given, as far as anybody knows.
-            let unjudged = flows.iter().filter(|(id, f)| f.is_running() && !seen.iter().any(|s| s.0 == **id));
+            let is_judged = |id: &FlowId| seen.binary_search_by_key(id, |s| s.0).is_ok();
+            let unjudged = flows.iter().filter(|(id, f)| f.is_running() && !is_judged(id));
             let targets = unjudged.map(|(_, f)| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
-            self.access.on_congestion(sum(|j| j.capacity).saturating_add(targets));
+            // Whatever each of them could have had: more than arrived does not get through.
+            self.access.on_congestion(sum(|j| j.capacity).saturating_add(targets).min(arrived));
         } else if weight(HINT) < UNSHARED_PART * weight(0.0) && seen.len() == running {
             self.grow_access(sum(|j| j.interval.received), flows);
         }

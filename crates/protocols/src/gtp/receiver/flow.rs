@@ -12,7 +12,8 @@ use super::judgement::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
 use crate::gtp::{
-    CapacityEstimator, CapacitySearch, SingleFlowController, SingleFlowMonitor, ip_overhead, largest_block,
+    CapacityEstimator, CapacitySearch, QUEUED_RANGES_MAX, SingleFlowController, SingleFlowMonitor, ip_overhead,
+    largest_block,
 };
 
 /// Rates asked for are never above this: "as fast as you can".
@@ -390,7 +391,9 @@ impl Flow {
         if pending + step > limit || asked {
             return None;
         }
-        let ranges = object.take(limit - pending, u64::from(self.block), RANGES_MAX, &self.avoid);
+        // The sender gives up on a receiver that has it hold more.
+        let most = RANGES_MAX.min(QUEUED_RANGES_MAX.saturating_sub(self.requests.queued_ranges()));
+        let ranges = object.take(limit - pending, u64::from(self.block), most, &self.avoid);
         if ranges.is_empty() {
             return None;
         }

@@ -507,7 +507,7 @@ impl Endpoint for GtpReceiver {
             self.on_flow_timer(now, id);
             self.touched.insert(id);
         }
-        self.central.on_timeout(now, &mut self.flows);
+        self.central.on_timeout(now, self.wire_bytes, &mut self.flows);
         self.settle(now);
     }
 

@@ -62,6 +62,12 @@ impl Outstanding {
         self.pending_bytes
     }
 
+    /// Ranges that the sender may not have sent yet: those of requests that no later one has been answered.
+    pub(super) fn queued_ranges(&self) -> usize {
+        let answered = self.frontier.0.wrapping_sub(self.first_id) as usize;
+        self.requests.iter().skip(answered).map(|request| request.ranges.len()).sum()
+    }
+
     /// Records a request for `ranges` (ascending, disjoint, not empty) and returns its number.
     pub(super) fn request(&mut self, block: u16, ranges: &[ByteRange]) -> u32 {
         let id = self.first_id.wrapping_add(self.requests.len() as u32);
@@ -229,6 +235,22 @@ mod tests {
         let mut lost = Vec::new();
         out.expire(now, WINDOW, |range, count, _| lost.push((range, count)));
         lost
+    }
+
+    #[test]
+    fn queued_ranges_counts_what_the_sender_may_not_have_sent() {
+        let mut outstanding = Outstanding::new();
+        let ranges = [ByteRange::new(0, 1_000), ByteRange::new(2_000, 3_000)];
+        assert_eq!(outstanding.queued_ranges(), 0);
+        let first = outstanding.request(1_000, &ranges);
+        let second = outstanding.request(1_000, &[ByteRange::new(5_000, 6_000)]);
+        assert_eq!(outstanding.queued_ranges(), 3);
+        outstanding.arrive(Time::ZERO, first, ranges[1], 0);
+        assert_eq!(outstanding.queued_ranges(), 3, "it may have more to send of the first");
+        outstanding.arrive(Time::ZERO, second, ByteRange::new(5_000, 6_000), 0);
+        assert_eq!(outstanding.queued_ranges(), 1);
+        outstanding.all_sent(Time::ZERO, second, 0);
+        assert_eq!(outstanding.queued_ranges(), 0);
     }
 
     #[test]
