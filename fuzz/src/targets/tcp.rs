@@ -1,6 +1,6 @@
 //! The TCP family: what comes in as datagrams and on the control stream.
 
-use inhaul_base::{ByteRange, Sequence};
+use inhaul_base::{Bitrate, ByteRange, Sequence};
 use inhaul_protocols::tcp::laws::LawName;
 use inhaul_protocols::tcp::wire::{AckHeader, Blocks, Control, DataHeader, Datagram, Timestamp};
 
@@ -43,6 +43,8 @@ pub(super) fn controls() -> Vec<Vec<u8>> {
         Control::Request { id: 1, segment: 1448, ranges: vec![ByteRange::new(0, 14_480), ByteRange::at(1 << 30, 1)] },
         Control::Cancel { through: 1 },
         Control::Close,
+        Control::Rate { rate: Some(Bitrate::from_mbps(100)) },
+        Control::Rate { rate: None },
     ]
     .iter()
     .map(Control::emit)

@@ -3,12 +3,12 @@
 //!
 //! Parsed once, into types that hold only legal values; everything from the network is bounded here.
 
-use inhaul_base::{ByteRange, Sequence, Time};
+use inhaul_base::{Bitrate, ByteRange, Sequence, Time};
 
 use super::laws::LawName;
 
 /// Version of the protocol: stands in both set-up messages.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// High four bits of every datagram's first byte. GTP's datagrams have its version there, so both can share a port.
 pub const MARK: u8 = 0xA0;
 /// Length of every datagram's header but for the blocks of an Ack, in bytes. With IPv4 and UDP that is 52, as long as the
@@ -320,6 +320,11 @@ pub enum Control {
     },
     /// Receiver to sender: nothing more is needed.
     Close,
+    /// Receiver to sender: from now on, data may leave no faster than this. Until it comes, the window alone decides.
+    Rate {
+        /// The rate, headers from IP up included; `None`: no limit. Zero stands for `None` on the wire, so it is never sent.
+        rate: Option<Bitrate>,
+    },
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -387,6 +392,7 @@ impl Control {
             }
             4 => Self::Cancel { through: r.u32()? },
             5 => Self::Close,
+            6 => Self::Rate { rate: Some(Bitrate::from_bps(r.u64()?)).filter(|rate| *rate > Bitrate::ZERO) },
             _ => return Err(WireError::Kind),
         };
         if r.0.is_empty() { Ok(message) } else { Err(WireError::Trailing) }
@@ -424,6 +430,10 @@ impl Control {
                 out.extend(through.to_be_bytes());
             }
             Self::Close => out.push(5),
+            Self::Rate { rate } => {
+                out.push(6);
+                out.extend(rate.map_or(0, Bitrate::bps).to_be_bytes());
+            }
         }
         out
     }
@@ -465,7 +475,8 @@ mod tests {
         let request = (any::<u32>(), SEGMENT_MIN..=SEGMENT_MAX, prop::collection::vec(range, 1..=RANGES_MAX))
             .prop_map(|(id, segment, ranges)| Control::Request { id, segment, ranges });
         let cancel = any::<u32>().prop_map(|through| Control::Cancel { through });
-        prop_oneof![setup, accept, request, cancel, Just(Control::Close)]
+        let rate = prop::option::of(1u64..).prop_map(|bps| Control::Rate { rate: bps.map(Bitrate::from_bps) });
+        prop_oneof![setup, accept, request, cancel, Just(Control::Close), rate]
     }
 
     proptest! {

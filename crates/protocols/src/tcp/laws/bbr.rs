@@ -43,6 +43,8 @@ pub struct Bbr {
     rt_prop_at: Time,
     round: u64,
     next_round_delivered: u64,
+    /// What was sent before so many packets were delivered says nothing of the bandwidth: the window was that of ProbeRTT.
+    held_until: u64,
     /// Bandwidth when it last grew by a quarter, and rounds since.
     full_bandwidth: (f64, u32),
     filled: bool,
@@ -66,6 +68,7 @@ impl Bbr {
             rt_prop_at: Time::ZERO,
             round: 0,
             next_round_delivered: 0,
+            held_until: 0,
             full_bandwidth: (0.0, 0),
             filled: false,
             pacing: 0.0,
@@ -97,13 +100,18 @@ impl Bbr {
     }
 
     /// Returns whether a round has begun.
-    fn update_bandwidth(&mut self, rate: &RateSample) -> bool {
+    fn update_bandwidth(&mut self, rate: &RateSample, in_flight: u64) -> bool {
+        // 4.3.5: "Ignore low rate samples during ProbeRTT", which would fill the window of the filter.
+        if let Mode::ProbeRtt { .. } = self.mode {
+            self.held_until = rate.delivered + in_flight;
+        }
+        let limited = rate.app_limited || rate.prior_delivered < self.held_until;
         let began = rate.prior_delivered >= self.next_round_delivered;
         if began {
             self.next_round_delivered = rate.delivered;
             self.round += 1;
         }
-        if !rate.app_limited || rate.packets_per_second >= self.bandwidth() {
+        if !limited || rate.packets_per_second >= self.bandwidth() {
             while self.bandwidths.back().is_some_and(|b| b.1 <= rate.packets_per_second) {
                 self.bandwidths.pop_back();
             }
@@ -112,7 +120,7 @@ impl Bbr {
         while self.bandwidths.len() > 1 && self.bandwidths[0].0 + BANDWIDTH_ROUNDS < self.round {
             self.bandwidths.pop_front();
         }
-        if began && !self.filled && !rate.app_limited {
+        if began && !self.filled && !limited {
             // 4.3.2.2: three rounds without a quarter more.
             if self.bandwidth() >= self.full_bandwidth.0 * 1.25 {
                 self.full_bandwidth = (self.bandwidth(), 0);
@@ -185,7 +193,7 @@ impl Bbr {
 impl Law for Bbr {
     fn on_ack(&mut self, ack: &AckSample) {
         self.packet_bytes = ack.packet_bytes;
-        let round_began = ack.rate.is_some_and(|rate| self.update_bandwidth(&rate));
+        let round_began = ack.rate.is_some_and(|rate| self.update_bandwidth(&rate, ack.in_flight));
         let expired = self.update_rt_prop(ack);
         self.update_mode(ack, round_began, expired);
         let (pacing_gain, window_gain) = self.gains();

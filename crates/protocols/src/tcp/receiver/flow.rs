@@ -7,6 +7,7 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
 use super::asked::Asked;
+use super::division::Share;
 use super::path::Path;
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::wire::{AckHeader, Control, DataHeader, Datagram, HEADER_LEN, RANGES_MAX, Timestamp};
@@ -42,6 +43,8 @@ pub(super) struct Flow {
     pub(super) asked: Asked,
     /// Bytes that must not be asked of this sender: it brought them wrong.
     pub(super) avoid: RangeSet,
+    /// What the flow may take.
+    pub(super) share: Share,
     reassembly: Reassembly,
     segment: u16,
     segment_wanted: Option<u16>,
@@ -87,6 +90,7 @@ impl Flow {
             path: Path::new(),
             asked: Asked::default(),
             avoid: RangeSet::new(),
+            share: Share::default(),
             reassembly: Reassembly::default(),
             segment: 0,
             segment_wanted: options.segment,
@@ -191,7 +195,7 @@ impl Flow {
     /// Asks for more if enough of what was asked for has come. Returns the message to send.
     pub(super) fn request_more(&mut self, now: Time, object: &mut Object) -> Option<Control> {
         let (lead, pending) = (self.lead(), self.asked.pending_bytes());
-        if !self.path.is_open() || !object.has_wanted() || pending + lead / LEAD_STEP > lead {
+        if !self.share.is_granted() || !object.has_wanted() || pending + lead / LEAD_STEP > lead {
             return None;
         }
         if !self.asked.has_room(RANGES_MAX) {
@@ -288,6 +292,8 @@ impl Flow {
         FlowStats {
             rtt: self.path.rtt.smoothed().unwrap_or(Span::ZERO),
             received_rate: self.meter.rate,
+            target_rate: self.share.target(),
+            requested_rate: self.share.said(),
             outstanding_bytes: self.asked.pending_bytes(),
             ..self.stats
         }

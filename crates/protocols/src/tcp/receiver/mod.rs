@@ -1,6 +1,7 @@
 //! The receiver: asks senders for ranges, acknowledges the segments that come, and says where their bytes belong.
 
 mod asked;
+mod division;
 mod flow;
 mod path;
 mod reassembly;
@@ -17,6 +18,7 @@ use inhaul_transport::{
 use super::laws::LawName;
 use super::wire::{Control, DataHeader, Datagram, HEADER_LEN, VERSION, WireError};
 use super::{MTU_MIN, Options};
+use division::{Changed, Division};
 use flow::Flow;
 use reassembly::Arrival;
 
@@ -32,6 +34,8 @@ pub struct TcpReceiver {
     objects: BTreeMap<ObjectId, Object>,
     options: Options,
     law: LawName,
+    /// What all flows together may take (C_r), and who of it.
+    division: Division,
     events: VecDeque<Event>,
     /// Every flow's next timer, or an earlier one that was not worth taking back.
     timers: BTreeSet<(Time, FlowId)>,
@@ -55,13 +59,14 @@ struct Gathered {
 
 impl TcpReceiver {
     /// A receiver without flows, which asks its senders to use `law`.
-    pub fn new(_config: &EndpointConfig, law: LawName, options: Options) -> Self {
+    pub fn new(config: &EndpointConfig, law: LawName, options: Options) -> Self {
         Self {
             flows: BTreeMap::new(),
             by_key: BTreeMap::new(),
             objects: BTreeMap::new(),
             options,
             law,
+            division: Division::new(config.host_rate),
             events: VecDeque::new(),
             timers: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -94,6 +99,7 @@ impl TcpReceiver {
     /// Takes a flow out of everything; what it still owed goes to the object's other flows.
     fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let mut flow = self.flows.remove(&id)?;
+        self.division.look_at(&mut flow, false);
         self.by_key.remove(&flow.join.key);
         if let Some(at) = flow.noted {
             self.timers.remove(&(at, id));
@@ -266,17 +272,44 @@ impl TcpReceiver {
 
     /// Looks after every flow that was touched: acknowledges, asks for more, finishes objects, sets timers. Ends every call.
     fn settle(&mut self, now: Time) {
-        while let Some(id) = self.touched.pop_first() {
-            self.acknowledge(now, id);
-            self.finish_object(id);
-            self.request_more(now, id);
-            let Some(flow) = self.flows.get_mut(&id) else { continue };
-            let mut probes = Vec::new();
-            flow.due_probes(now, |datagram, len| probes.push((datagram, len)));
-            for (datagram, len) in probes {
-                self.send(id, datagram, len);
+        loop {
+            while let Some(id) = self.touched.pop_first() {
+                self.acknowledge(now, id);
+                self.finish_object(id);
+                self.look_at_share(id);
+                self.request_more(now, id);
+                let Some(flow) = self.flows.get_mut(&id) else { continue };
+                let mut probes = Vec::new();
+                flow.due_probes(now, |datagram, len| probes.push((datagram, len)));
+                for (datagram, len) in probes {
+                    self.send(id, datagram, len);
+                }
+                self.note_timer(id);
             }
-            self.note_timer(id);
+            match self.division.refresh(now, &mut self.flows) {
+                Some(changed) => self.tell(changed),
+                None => return,
+            }
+        }
+    }
+
+    /// Notes whether the flow runs, for its share of C_r.
+    fn look_at_share(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let wanted = self.objects.get(&flow.object).is_some_and(Object::has_wanted);
+        let running = flow.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
+        if let Some(message) = self.division.look_at(flow, running) {
+            self.say(id, &message);
+        }
+    }
+
+    /// Tells senders their rates; flows that may take something now are asked for it.
+    fn tell(&mut self, changed: Changed) {
+        for (id, message) in changed {
+            if let Some(message) = message {
+                self.say(id, &message);
+            }
+            self.touched.insert(id);
         }
     }
 
@@ -430,6 +463,9 @@ impl Endpoint for TcpReceiver {
             }
             self.on_flow_timer(now, id);
         }
+        if let Some(changed) = self.division.on_timer(now, &mut self.flows) {
+            self.tell(changed);
+        }
         self.settle(now);
     }
 
@@ -439,8 +475,7 @@ impl Endpoint for TcpReceiver {
             Command::Join(join) => self.join(now, join)?,
             Command::Disconnect { flow } => self.disconnect(flow)?,
             Command::Refetch { object, range, suspect } => self.refetch(object, range, suspect)?,
-            // The senders' congestion windows alone decide.
-            Command::LimitReceive(_) => {}
+            Command::LimitReceive(capacity) => self.division.set_capacity(capacity, &mut self.flows),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }
         self.settle(now);
@@ -463,8 +498,9 @@ impl Endpoint for TcpReceiver {
     }
 
     fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        let (at, id) = self.timers.first()?;
-        Some((*at, self.flows.get(id)?.due().1))
+        let flow = self.timers.first().and_then(|(at, id)| Some((*at, self.flows.get(id)?.due().1)));
+        let division = self.division.due().map(|at| (at, Reason::Control));
+        flow.into_iter().chain(division).min()
     }
 
     fn expected(&self, flow: FlowId) -> Option<Expected> {

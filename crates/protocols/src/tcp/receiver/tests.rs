@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tcp::wire::Timestamp;
-use inhaul_base::Sequence;
+use inhaul_base::{Bitrate, Sequence};
 use inhaul_transport::{FlowLimits, Role};
 use std::net::SocketAddr;
 
@@ -102,4 +102,95 @@ fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
     assert_eq!(r.waiting.len(), 1);
     deliver(&mut r, 1, 3);
     assert_eq!(r.waiting.len(), 2);
+}
+
+// --- C_r and R_app ------------------------------------------------------------------------------------------------------
+
+/// What senders were told since it was last asked: flow, and its new rate or `None` for "no limit". Other messages are left
+/// out, but for requests, which are shown as a rate of zero.
+fn told(receiver: &mut TcpReceiver) -> Vec<(u32, Option<u64>)> {
+    let events = std::iter::from_fn(|| receiver.poll_event());
+    let told = events.filter_map(|event| {
+        let Event::Control { flow, message } = event else { return None };
+        match Control::parse(&message) {
+            Ok(Control::Rate { rate }) => Some((flow.0, rate.map(Bitrate::bps))),
+            Ok(Control::Request { .. }) => Some((flow.0, Some(0))),
+            _ => None,
+        }
+    });
+    told.collect()
+}
+
+/// Flow `id` joins at `now` for an object of its own, and its path opens with a round trip of 20 ms. Returns when that was.
+fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<Bitrate>) -> Time {
+    let (flow, object, size) = (FlowId(id), ObjectId(id), 1 << 40);
+    receiver.command(now, Command::Fetch { object, size, held: RangeSet::new() }).unwrap();
+    let limits = FlowLimits { application_rate, link_rate: None };
+    let join = JoinFlow { flow, object, peer: Some(sender()), mtu: 1500, key: id, limits };
+    receiver.command(now, Command::Join(join)).unwrap();
+    receiver.handle_control(now, flow, &Control::Accept { token: 5, mtu: 1500, size }.emit());
+    let now = now + Span::from_millis(20);
+    let echo = Datagram::Echo { key: id, number: 1, len: 1472 }.emit();
+    receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
+    now
+}
+
+fn limited(mbps: Option<u64>) -> TcpReceiver {
+    let host_rate = mbps.map(Bitrate::from_mbps);
+    let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Receiver, 1) };
+    TcpReceiver::new(&config, LawName::Reno, Options::default())
+}
+
+const MBIT: u64 = 1_000_000;
+
+#[test]
+fn senders_without_a_limit_are_told_nothing_and_those_of_an_application_their_rate() {
+    let mut r = limited(None);
+    let now = run(&mut r, Time::ZERO, 1, None);
+    assert_eq!(told(&mut r), [(1, Some(0))]);
+    run(&mut r, now, 2, Some(Bitrate::from_mbps(7)));
+    assert_eq!(told(&mut r), [(2, Some(7 * MBIT)), (2, Some(0))]);
+}
+
+#[test]
+fn a_flow_that_joins_waits_until_the_others_have_slowed_down() {
+    let mut r = limited(Some(90));
+    let now = run(&mut r, Time::ZERO, 1, None);
+    assert_eq!(told(&mut r), [(1, Some(90 * MBIT)), (1, Some(0))]);
+    let now = run(&mut r, now, 2, None);
+    assert_eq!(told(&mut r), [(1, Some(45 * MBIT))]);
+    // A round trip of 20 ms that was measured once varies by 10 ms: its patience is 60 ms.
+    r.handle_timeout(now + Span::from_millis(59));
+    assert_eq!(told(&mut r), []);
+    r.handle_timeout(now + Span::from_millis(60));
+    assert_eq!(told(&mut r), [(2, Some(45 * MBIT)), (2, Some(0))]);
+}
+
+#[test]
+fn what_a_flow_leaves_goes_to_the_others_when_it_is_silent() {
+    let mut r = limited(Some(90));
+    let now = run(&mut r, Time::ZERO, 1, None);
+    let now = run(&mut r, now, 2, Some(Bitrate::from_mbps(30))) + Span::from_millis(60);
+    r.handle_timeout(now);
+    told(&mut r);
+    r.command(now, Command::Disconnect { flow: FlowId(2) }).unwrap();
+    assert_eq!(told(&mut r), []);
+    r.handle_timeout(now + Span::from_millis(60));
+    assert_eq!(told(&mut r), [(1, Some(90 * MBIT))]);
+}
+
+#[test]
+fn a_limit_that_changes_is_told_at_once_and_one_that_is_lifted_too() {
+    let mut r = limited(None);
+    let now = run(&mut r, Time::ZERO, 1, None);
+    run(&mut r, now, 2, Some(Bitrate::from_mbps(10)));
+    told(&mut r);
+    let limit = |r: &mut TcpReceiver, mbps: Option<u64>| {
+        r.command(now, Command::LimitReceive(mbps.map(Bitrate::from_mbps))).unwrap();
+        told(r)
+    };
+    assert_eq!(limit(&mut r, Some(90)), [(1, Some(80 * MBIT))]);
+    assert_eq!(limit(&mut r, Some(12)), [(1, Some(6 * MBIT)), (2, Some(6 * MBIT))]);
+    assert_eq!(limit(&mut r, Some(0)), [(1, Some(1)), (2, Some(1))], "zero would mean no limit");
+    assert_eq!(limit(&mut r, None), [(1, None), (2, Some(10 * MBIT))]);
 }

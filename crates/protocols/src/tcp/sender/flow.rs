@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use inhaul_base::{ByteRange, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::{FlowError, FlowStats, Law, OfferFlow, Pace, Reason, TxBatch};
 
+use super::rate_limit::RateLimit;
 use super::stream::{Next, Stream};
 use crate::tcp::wire::{AckHeader, DataHeader, Datagram, HEADER_LEN, Timestamp};
 use crate::tcp::{Options, ip_overhead, largest_segment};
@@ -191,6 +192,13 @@ impl SendFlow {
         self.queue.cancel(through);
     }
 
+    /// The receiver allows another rate.
+    pub(super) fn on_rate(&mut self, now: Time, rate: Option<Bitrate>) {
+        if let Some(stream) = &mut self.stream {
+            stream.allowed.set(now, rate);
+        }
+    }
+
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         self.heard = now;
         if let Some(stream) = &mut self.stream {
@@ -214,25 +222,26 @@ impl SendFlow {
         ip_overhead(self.is_ipv6()) + HEADER_LEN as u64
     }
 
-    /// Appends what may leave, as far as `out` has room. Returns whether there was anything.
-    pub(super) fn transmit(&mut self, now: Time, out: &mut TxBatch) -> bool {
+    /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows. Returns whether there was
+    /// anything.
+    pub(super) fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) -> bool {
         let before = out.len();
         self.push_small(now, out);
-        self.push_data(now, out);
+        self.push_data(now, host, out);
         out.len() > before
     }
 
-    fn push_data(&mut self, now: Time, out: &mut TxBatch) {
+    fn push_data(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
         let (Some(peer), Some(key), true) = (self.peer, self.key, self.opened) else { return };
         let overhead = self.overhead();
         let segment = self.segment;
         let Some(stream) = &mut self.stream else { return };
         let sent = Timestamp::of(now);
         while out.room() > 0
-            && let Some(next) = stream.next(now, self.queue.bytes > 0)
+            && let Some(next) = stream.next(now, self.queue.bytes > 0, host)
         {
             let (sequence, body) = match next {
-                Next::Again(number) => {
+                Next::Again(number) | Next::Rescue(number) => {
                     let Some((sequence, body)) = stream.send_again(now, number) else { return };
                     self.sent.bytes_again += body.len();
                     (sequence, body)
@@ -243,6 +252,7 @@ impl SendFlow {
                     (stream.send(now, body), body)
                 }
             };
+            host.spend(stream.packet_bytes());
             self.sent.packets += 1;
             self.sent.wire_bytes += body.len() + overhead;
             let window_log = log_ceil(stream.window().saturating_mul(segment));
@@ -298,6 +308,7 @@ impl SendFlow {
             if let Pace::Rate(rate) = stream.pace() {
                 stats.target_rate = rate;
             }
+            stats.requested_rate = stream.allowed.rate().unwrap_or(Bitrate::ZERO);
         }
         stats
     }

@@ -3,6 +3,7 @@
 mod flow;
 mod pacing;
 mod rate;
+mod rate_limit;
 mod recovery;
 mod scoreboard;
 mod stream;
@@ -19,6 +20,7 @@ use inhaul_transport::{
 use super::wire::{Control, Datagram, VERSION, WireError};
 use super::{MTU_MIN, Options};
 use flow::{SILENCE_MAX, SendFlow};
+use rate_limit::RateLimit;
 
 /// All flows of a host that sends.
 pub struct TcpSender {
@@ -29,6 +31,8 @@ pub struct TcpSender {
     options: Options,
     seed: u64,
     events: VecDeque<Event>,
+    /// What all flows together may send (R_send).
+    limit: RateLimit,
     /// The flow after which the next round of sending starts, so that none is always first.
     turn: FlowId,
 }
@@ -36,6 +40,8 @@ pub struct TcpSender {
 impl TcpSender {
     /// A sender without flows.
     pub fn new(config: &EndpointConfig, options: Options) -> Self {
+        let mut limit = RateLimit::default();
+        limit.set(Time::ZERO, config.host_rate);
         Self {
             flows: BTreeMap::new(),
             by_token: BTreeMap::new(),
@@ -43,6 +49,7 @@ impl TcpSender {
             options,
             seed: config.seed,
             events: VecDeque::new(),
+            limit,
             turn: FlowId(0),
         }
     }
@@ -95,6 +102,7 @@ impl TcpSender {
             }
             Control::Request { id: request, segment, ranges } => flow.on_request(now, request, segment, ranges)?,
             Control::Cancel { through } => flow.cancel(through),
+            Control::Rate { rate } => flow.on_rate(now, rate),
             Control::Close => {
                 self.forget(id);
                 self.events.push_back(Event::Closed { flow: id });
@@ -177,8 +185,10 @@ impl Endpoint for TcpSender {
                 self.forget(flow);
                 Ok(())
             }
-            // The congestion window alone decides.
-            Command::LimitSend(_) => Ok(()),
+            Command::LimitSend(limit) => {
+                self.limit.set(now, limit);
+                Ok(())
+            }
             Command::Fetch { .. } | Command::Join(_) | Command::Refetch { .. } | Command::LimitReceive(_) => {
                 Err(CommandError::WrongRole)
             }
@@ -189,13 +199,13 @@ impl Endpoint for TcpSender {
         let after = self.flows.range_mut((std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded));
         let mut last = None;
         for (&id, flow) in after {
-            if flow.transmit(now, out) {
+            if flow.transmit(now, &mut self.limit, out) {
                 last = Some(id);
             }
         }
         let turn = self.turn;
         for (&id, flow) in self.flows.range_mut(..=turn) {
-            if flow.transmit(now, out) {
+            if flow.transmit(now, &mut self.limit, out) {
                 last = Some(id);
             }
         }

@@ -1,13 +1,10 @@
 //! Spreading a window over time, as its law wishes.
 
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Span, Time};
 use inhaul_transport::Pace;
-use inhaul_transport::kit::Pacer;
 
-/// Most packets that leave back to back when a rate is kept, beyond what is earned in [`BURST_SPAN`].
-const BURST_PACKETS: u64 = 2;
-/// What is earned in this time may leave at once: timers of hosts are not finer.
-const BURST_SPAN: Span = Span::from_micros(250);
+use super::rate_limit::RatePacer;
+
 /// What late wake-ups left over is kept for so long.
 const LATENESS_KEPT: Span = Span::from_millis(1);
 
@@ -17,7 +14,7 @@ pub(super) enum Pacing {
     /// Nothing does.
     Unpaced,
     /// An even rate.
-    Rate(Pacer),
+    Rate(RatePacer),
     /// Blocks.
     Blocks(BlockPacer),
 }
@@ -27,12 +24,8 @@ impl Pacing {
     pub(super) fn set(&mut self, now: Time, pace: Pace, window: u64, rtt: Span, packet: u64) {
         match (pace, &mut *self) {
             (Pace::Unpaced, _) => *self = Self::Unpaced,
-            (Pace::Rate(rate), Self::Rate(pacer)) => {
-                if pacer.rate() != rate {
-                    pacer.set(now, rate, burst(rate, packet));
-                }
-            }
-            (Pace::Rate(rate), _) => *self = Self::Rate(Pacer::new(now, rate, burst(rate, packet), LATENESS_KEPT)),
+            (Pace::Rate(rate), Self::Rate(pacer)) => pacer.set(now, rate, packet),
+            (Pace::Rate(rate), _) => *self = Self::Rate(RatePacer::new(now, rate, packet, LATENESS_KEPT)),
             (Pace::Blocks(blocks), Self::Blocks(pacer)) => pacer.set(blocks, window, rtt),
             (Pace::Blocks(blocks), _) => *self = Self::Blocks(BlockPacer::new(now, blocks, window, rtt)),
         }
@@ -42,7 +35,7 @@ impl Pacing {
     pub(super) fn allows(&mut self, now: Time, packet: u64) -> bool {
         match self {
             Self::Unpaced => true,
-            Self::Rate(pacer) => pacer.allowance(now) >= packet,
+            Self::Rate(pacer) => pacer.allows(now, packet),
             Self::Blocks(pacer) => pacer.allows(now),
         }
     }
@@ -71,10 +64,6 @@ impl Pacing {
             pacer.sent = 0;
         }
     }
-}
-
-fn burst(rate: Bitrate, packet: u64) -> u64 {
-    BURST_PACKETS * packet + rate.bytes_in(BURST_SPAN)
 }
 
 /// Block pacing (fhstcp-2005 Figure 1): a window leaves as blocks, one each `RTT / k`.

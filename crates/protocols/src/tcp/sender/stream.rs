@@ -7,6 +7,7 @@ use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
 use super::pacing::Pacing;
 use super::rate::RateEstimator;
+use super::rate_limit::RateLimit;
 use super::recovery::{Phase, ProportionalReduction, Spurious};
 use super::scoreboard::{Progress, Scoreboard, Segment};
 use crate::tcp::Options;
@@ -23,6 +24,8 @@ const RTO_MAX: Span = Span::from_secs(10);
 pub(super) enum Next {
     /// This segment again.
     Again(u64),
+    /// This one again, the last: the rescue retransmission (RFC 6675 NextSeg rule 4).
+    Rescue(u64),
     /// A new one.
     New,
 }
@@ -34,6 +37,8 @@ pub(super) struct Stream {
     law: Box<dyn Law + Send>,
     limits: Limits,
     pacing: Pacing,
+    /// The rate that the receiver allows.
+    pub(super) allowed: RateLimit,
     rtt: RttEstimator,
     rate: RateEstimator,
     /// Least variation that the timeout allows for.
@@ -64,6 +69,7 @@ impl Stream {
             limits,
             law,
             pacing: Pacing::Unpaced,
+            allowed: RateLimit::default(),
             rtt: RttEstimator::default(),
             rate: RateEstimator::new(now),
             rto_min: options.rto_min,
@@ -83,8 +89,9 @@ impl Stream {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// What is to be sent now, if anything may be; `new` says whether there is anything new.
-    pub(super) fn next(&mut self, now: Time, new: bool) -> Option<Next> {
+    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `host` how much the host may
+    /// send.
+    pub(super) fn next(&mut self, now: Time, new: bool, host: &mut RateLimit) -> Option<Next> {
         self.pace_due = None;
         let pipe = self.board.pipe();
         let window = match &self.phase {
@@ -105,10 +112,20 @@ impl Stream {
             }
             return None;
         };
+        let limits = [self.allowed.delays(now, self.packet_bytes), host.delays(now, self.packet_bytes)];
+        if let Some(due) = limits.into_iter().flatten().max() {
+            // The path could deliver more, and nothing is learnt of a larger window.
+            self.rate.on_app_limited(pipe);
+            self.pace_due = Some(due);
+            return None;
+        }
         if !self.pacing.allows(now, self.packet_bytes) {
             self.held_back_until = self.board.next();
             self.pace_due = Some(self.pacing.due(self.packet_bytes));
             return None;
+        }
+        if let (Next::Rescue(_), Phase::Recovery { rescued, .. }) = (next, &mut self.phase) {
+            *rescued = true;
         }
         Some(next)
     }
@@ -125,13 +142,11 @@ impl Stream {
             return taken.then_some(Next::New);
         }
         // Rules 3 and 4 are for the tail of a transfer, which nothing follows that would reveal its losses.
-        let Phase::Recovery { rescued, .. } = &mut self.phase else { return None };
+        let Phase::Recovery { rescued, .. } = self.phase else { return None };
         if let Some(suspect) = self.board.next_suspect() {
             return Some(Next::Again(suspect));
         }
-        let rescue = self.board.last_missing().filter(|_| !*rescued)?;
-        *rescued = true;
-        Some(Next::Again(rescue))
+        self.board.last_missing().filter(|_| !rescued).map(Next::Rescue)
     }
 
     /// A new segment with the bytes `body` leaves. Returns its number.
@@ -156,6 +171,7 @@ impl Stream {
     fn note_sent(&mut self, now: Time) {
         self.last_sent = now;
         self.pacing.spend(self.packet_bytes);
+        self.allowed.spend(self.packet_bytes);
         if let Phase::Recovery { reduction, .. } = &mut self.phase {
             reduction.on_send();
         }
@@ -312,6 +328,11 @@ impl Stream {
     /// The size of a full packet is known, headers from IP up included.
     pub(super) fn set_packet_bytes(&mut self, bytes: u64) {
         self.packet_bytes = bytes;
+    }
+
+    /// The size of a full packet, headers from IP up included.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        self.packet_bytes
     }
 
     /// Segments that may be on their way at once.

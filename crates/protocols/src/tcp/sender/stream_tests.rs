@@ -26,9 +26,9 @@ impl Hand {
     /// Sends what may be sent; returns what that was.
     fn send(&mut self) -> Vec<Next> {
         let mut sent = Vec::new();
-        while let Some(next) = self.stream.next(self.now, true) {
+        while let Some(next) = self.stream.next(self.now, true, &mut RateLimit::default()) {
             match next {
-                Next::Again(number) => {
+                Next::Again(number) | Next::Rescue(number) => {
                     self.stream.send_again(self.now, number);
                 }
                 Next::New => {

@@ -1,0 +1,234 @@
+//! Users' limits at the receiver: what all flows together may take (C_r) is divided among those that run, max-min fairly,
+//! each flow bounded by what its application wants (R_app) and by what it was seen to use.
+//!
+//! Rates that rise wait until those that fall have shown: at no time may more come in than C_r.
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::FlowId;
+use inhaul_transport::kit::max_min;
+
+use super::flow::Flow;
+use crate::tcp::wire::Control;
+
+/// Over so long, or this many round trips if that is longer, is measured what a flow uses of its share.
+const MEASURE_SPAN: Span = Span::from_millis(500);
+const MEASURE_RTTS: u64 = 4;
+/// A flow that uses this part of its share could use more ...
+const USES_ALL: f64 = 0.9;
+/// ... another is left so much more than it uses, so that it shows when it can use more ...
+const ROOM: f64 = 1.25;
+/// ... and at least this part of an equal share.
+const LEAST_PART: u64 = 16;
+/// The least rate that a sender is told: zero would mean no limit.
+const LEAST: Bitrate = Bitrate::from_bps(1);
+/// As good as no limit.
+const ANY: Bitrate = Bitrate::from_bps(u64::MAX);
+
+/// What one flow may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// Whether the flow runs: its path is open, and it is asked for something or could be.
+    running: bool,
+    /// What it may take now; zero: nothing may be asked of it.
+    granted: Bitrate,
+    /// What it may take when the flows that must slow down have done so.
+    next: Bitrate,
+    /// What it was found able to use; `None`: its whole share.
+    usable: Option<Bitrate>,
+    /// Bytes that had come when the measurement began.
+    counted: u64,
+    /// What its sender was told last. `None`: no limit.
+    said: Option<Bitrate>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { running: false, granted: Bitrate::ZERO, next: Bitrate::ZERO, usable: None, counted: 0, said: None }
+    }
+}
+
+impl Share {
+    /// Whether the flow may be asked for anything.
+    pub(super) fn is_granted(&self) -> bool {
+        self.granted > Bitrate::ZERO
+    }
+
+    /// What the flow may take; zero while nothing limits it, or nothing may be asked of it.
+    pub(super) fn target(&self) -> Bitrate {
+        if self.granted == ANY { Bitrate::ZERO } else { self.granted }
+    }
+
+    /// What its sender was told; zero: no limit.
+    pub(super) fn said(&self) -> Bitrate {
+        self.said.unwrap_or(Bitrate::ZERO)
+    }
+}
+
+/// How far the division has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// There is nothing to divide.
+    Still,
+    /// Flows that must slow down were told; the others must wait.
+    Slowing { until: Time },
+    /// All were told; what comes in still tells of rates before.
+    Settling { until: Time },
+    /// What each flow uses is measured.
+    Measuring { since: Time, until: Time },
+}
+
+/// Flows that are to be looked after, and what their senders must be told.
+pub(super) type Changed = Vec<(FlowId, Option<Control>)>;
+
+/// Divides C_r.
+#[derive(Debug)]
+pub(super) struct Division {
+    /// C_r; `None`: no limit.
+    capacity: Option<Bitrate>,
+    step: Step,
+    /// How long it takes until the flows that have stopped are silent; `None`: all runs as it was divided.
+    stale: Option<Span>,
+}
+
+impl Division {
+    pub(super) fn new(capacity: Option<Bitrate>) -> Self {
+        Self { capacity, step: Step::Still, stale: None }
+    }
+
+    /// C_r has changed.
+    pub(super) fn set_capacity(&mut self, capacity: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+        if capacity.is_some() && self.capacity.is_none() {
+            // Flows that do not run give back what they might have taken.
+            flows.values_mut().filter(|f| !f.share.running).for_each(|f| f.share.granted = Bitrate::ZERO);
+        }
+        self.capacity = capacity;
+        self.stale.get_or_insert(Span::ZERO);
+    }
+
+    /// A flow may have begun to run, or ceased to. Returns what its sender must be told at once.
+    pub(super) fn look_at(&mut self, flow: &mut Flow, running: bool) -> Option<Control> {
+        if flow.share.running == running {
+            return None;
+        }
+        flow.share = Share { running, usable: None, ..flow.share };
+        if self.capacity.is_none() {
+            return running.then(|| unbounded(flow)).flatten();
+        }
+        // What is on its way to us still comes.
+        let wait = if running { Span::ZERO } else { patience(flow) };
+        flow.share.granted = Bitrate::ZERO;
+        self.stale = Some(self.stale.unwrap_or(Span::ZERO).max(wait));
+        None
+    }
+
+    /// Divides anew if anything has changed.
+    pub(super) fn refresh(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Option<Changed> {
+        let wait = self.stale.take()?;
+        if let Some(capacity) = self.capacity {
+            return Some(self.divide(now, capacity, wait, flows));
+        }
+        self.step = Step::Still;
+        let open = flows.iter_mut().filter(|(_, flow)| flow.path.is_open());
+        Some(open.map(|(&id, flow)| (id, unbounded(flow))).collect())
+    }
+
+    fn divide(&mut self, now: Time, capacity: Bitrate, wait: Span, flows: &mut BTreeMap<FlowId, Flow>) -> Changed {
+        let running = || flows.values().filter(|f| f.share.running);
+        let usable = |flow: &Flow| {
+            let wanted = flow.join.limits.application_rate.unwrap_or(capacity);
+            flow.share.usable.unwrap_or(capacity).min(wanted)
+        };
+        let shares = max_min(capacity, &running().map(usable).collect::<Vec<_>>());
+        let (mut changed, mut wait, mut rises) = (Changed::new(), wait, false);
+        for ((&id, flow), share) in flows.iter_mut().filter(|(_, f)| f.share.running).zip(shares) {
+            flow.share.next = share.max(LEAST);
+            if flow.share.granted > flow.share.next {
+                flow.share.granted = flow.share.next;
+                wait = wait.max(patience(flow));
+                changed.push((id, say(flow, Some(flow.share.granted))));
+            }
+            rises |= flow.share.granted < flow.share.next;
+        }
+        let until = match self.step {
+            Step::Slowing { until } => until.max(now + wait),
+            _ => now + wait,
+        };
+        self.step = Step::Slowing { until };
+        if !rises || until <= now {
+            changed.extend(self.raise(now, flows));
+        }
+        changed
+    }
+
+    /// Those that must slow down have done so: the others may have their shares.
+    fn raise(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Changed {
+        let (mut changed, mut slowest) = (Changed::new(), Span::ZERO);
+        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.share.running) {
+            flow.share.granted = flow.share.next;
+            changed.push((id, say(flow, Some(flow.share.granted))));
+            slowest = slowest.max(patience(flow));
+        }
+        // One flow alone has everything.
+        self.step = if changed.len() > 1 { Step::Settling { until: now + slowest } } else { Step::Still };
+        changed
+    }
+
+    /// A timer may have passed.
+    pub(super) fn on_timer(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Option<Changed> {
+        if self.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        match self.step {
+            Step::Still => None,
+            Step::Slowing { .. } => Some(self.raise(now, flows)),
+            Step::Settling { .. } => {
+                let mut slowest = Span::ZERO;
+                for flow in flows.values_mut() {
+                    flow.share.counted = flow.stats.wire_bytes;
+                    slowest = slowest.max(if flow.share.running { patience(flow) } else { Span::ZERO });
+                }
+                self.step = Step::Measuring { since: now, until: now + MEASURE_SPAN.max(slowest * MEASURE_RTTS) };
+                None
+            }
+            Step::Measuring { since, .. } => {
+                let capacity = self.capacity?;
+                let count = flows.values().filter(|f| f.share.running).count() as u64;
+                let least = Bitrate::from_bps(capacity.bps() / (LEAST_PART * count.max(1)));
+                for flow in flows.values_mut().filter(|f| f.share.running) {
+                    let used = Bitrate::of(flow.stats.wire_bytes - flow.share.counted, now.since(since));
+                    let uses_all = used >= flow.share.granted.mul_f64(USES_ALL);
+                    flow.share.usable = (!uses_all).then(|| used.mul_f64(ROOM).max(least));
+                }
+                Some(self.divide(now, capacity, Span::ZERO, flows))
+            }
+        }
+    }
+
+    /// When a timer is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        match self.step {
+            Step::Still => None,
+            Step::Slowing { until } | Step::Settling { until } | Step::Measuring { until, .. } => Some(until),
+        }
+    }
+}
+
+/// How long it takes until what the flow's sender is told shows here.
+fn patience(flow: &Flow) -> Span {
+    flow.path.rtt.patience().unwrap_or(Span::ZERO)
+}
+
+/// Lets a flow take what its application wants.
+fn unbounded(flow: &mut Flow) -> Option<Control> {
+    flow.share.granted = ANY;
+    say(flow, flow.join.limits.application_rate)
+}
+
+/// The message that its sender needs to keep to `rate`, if it does not know.
+fn say(flow: &mut Flow, rate: Option<Bitrate>) -> Option<Control> {
+    let rate = rate.map(|rate| rate.max(LEAST));
+    let known = std::mem::replace(&mut flow.share.said, rate) == rate;
+    (!known).then_some(Control::Rate { rate })
+}
