@@ -101,7 +101,7 @@ pub(crate) struct Wire {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Transport options")]
 pub(crate) struct Transport {
-    /// Transport protocol: see 'inhaul protocols'
+    /// Transport protocol, for both ends: see 'inhaul protocols'
     #[arg(long, value_name = "NAME", default_value = "gtp")]
     pub(crate) transport: String,
     /// How gtp controls its rates: 'paper' needs --receive-rate, and is for experiments

@@ -255,3 +255,25 @@ fn servers_stop_when_asked_to() {
         assert_eq!(Server::start(&["bench", "--server", "--listen", "127.0.0.1:0"]).stop(signal), Some(0));
     }
 }
+
+#[test]
+fn every_transport_brings_a_file_from_two_mirrors() {
+    // Servers make their endpoints as they are asked: the same two serve every transport, and gtp last once more.
+    let from = directory_with(4_000_003, 11);
+    let mirrors = [Server::offer(from.path()), Server::offer(from.path())];
+    let source = format!("inhaul://{},{}/f", mirrors[0].address, mirrors[1].address);
+    let listed = run(&["protocols", "--json"]).json();
+    let names: Vec<_> = listed["protocols"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"gtp") && names.contains(&"cubic"), "{names:?}");
+    for name in names.into_iter().chain(["gtp"]) {
+        let to = tempfile::tempdir().unwrap();
+        let outcome = run(&["get", &source, text(to.path()), "--transport", name, "--json"]);
+        assert_eq!(outcome.code, Some(0), "{name}: {}", outcome.stderr);
+        assert_eq!(tree(to.path()), tree(from.path()), "{name}");
+        let report = outcome.json();
+        assert_eq!(report["files"][0]["verified"], true, "{name}");
+        let brought: Vec<_> =
+            report["sources"].as_array().unwrap().iter().map(|s| s["bytes"].as_u64().unwrap()).collect();
+        assert_eq!((brought.len(), brought.iter().sum()), (2, 4_000_003), "{name}: {brought:?}");
+    }
+}
