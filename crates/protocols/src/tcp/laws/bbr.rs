@@ -230,3 +230,7 @@ impl Law for Bbr {
         Limits { window_packets: window.min(self.max) as u64, pace }
     }
 }
+
+#[cfg(test)]
+#[path = "bbr_tests.rs"]
+mod tests;
