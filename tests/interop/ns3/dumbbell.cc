@@ -16,8 +16,12 @@
 // - "bic": S_max 32, beta 0.125 (window to 0.875), steps of half the distance: the values of the INFOCOM 2004 paper. ns-3's
 //   are Linux's of 2006.
 // - "cubic": without HyStart, which RFC 9438 leaves open.
-// - "highspeed" and "scalable" cut the window; as they come, ns-3's cut what is in flight when recovery begins, without what
-//   was lost and what came behind the loss. The unchanged ones are there as "highspeed-flight" and "scalable-flight".
+// - "highspeed" is by RFC 3649's formulas; ns-3's rounds up to the rows of a table.
+// - "scalable" cuts the window; as it comes, ns-3's cuts what is in flight when recovery begins, without what was lost and
+//   what came behind the loss.
+// - The acknowledgement that ends recovery does not let the window grow. In ns-3 as it comes it counts everything since the
+//   first loss once more, a whole flight, and the window is two segments larger after each recovery (Reno's).
+// "LAW-stock" is ns-3's law without these last three changes.
 
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
@@ -26,7 +30,9 @@
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <list>
@@ -42,45 +48,119 @@ using namespace ns3;
 namespace
 {
 
-// A law whose window is cut in proportion to the window, not to what is in flight.
+// A law of ns-3 that is used as RFC 5681, RFC 6675 and ours use it.
 template <class Law>
-class CutsWindow : public Law
+class Alike : public Law
 {
   public:
+    // The window is what is cut.
     uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) override
     {
         return Law::GetSsThresh(tcb, tcb->m_cWnd);
     }
 
-    Ptr<TcpCongestionOps> Fork() override
+    void CwndEvent(Ptr<TcpSocketState> tcb, const TcpSocketState::TcpCAEvent_t event) override
     {
-        return CopyObject<CutsWindow<Law>>(this);
+        m_ends_recovery = event == TcpSocketState::CA_EVENT_COMPLETE_CWR;
+        Law::CwndEvent(tcb, event);
     }
 
-    static TypeId Register(const char* name)
+    // The acknowledgement that ends recovery sets the window to the threshold, and that is all.
+    void IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t segments) override
     {
-        static TypeId tid = TypeId(name).SetParent(Law::GetTypeId()).template AddConstructor<CutsWindow<Law>>();
+        if (!m_ends_recovery)
+            Law::IncreaseWindow(tcb, segments);
+        m_ends_recovery = false;
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<Alike<Law>>(this);
+    }
+
+    static TypeId GetTypeId()
+    {
+        static TypeId tid = TypeId("inhaul::" + Law::GetTypeId().GetName().substr(5))
+                                .template SetParent<Law>()
+                                .template AddConstructor<Alike<Law>>();
         return tid;
     }
+
+  private:
+    bool m_ends_recovery = false;
 };
+
+// HighSpeed TCP by the formulas of RFC 3649 section 5. ns-3's own (like Linux's) looks a(w) and b(w) up in appendix B's table,
+// whose rows are for the largest window of each whole a(w): between rows it grows faster and is cut less than the formulas say.
+class HighSpeed : public TcpNewReno
+{
+  public:
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) override
+    {
+        return std::max(2 * tcb->m_segmentSize, static_cast<uint32_t>(tcb->m_cWnd * (1.0 - Decrease(Window(tcb)))));
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<HighSpeed>(this);
+    }
+
+    static TypeId GetTypeId()
+    {
+        static TypeId tid = TypeId("ns3::HighSpeedByFormula").SetParent<TcpNewReno>().AddConstructor<HighSpeed>();
+        return tid;
+    }
+
+  protected:
+    void CongestionAvoidance(Ptr<TcpSocketState> tcb, uint32_t segments) override
+    {
+        const double w = Window(tcb);
+        const double a = w <= 38.0 ? 1.0 : std::pow(w, 0.8) * 0.078 * 2.0 * Decrease(w) / (2.0 - Decrease(w));
+        m_grown += segments * a / w;
+        const auto whole = static_cast<uint32_t>(m_grown);
+        m_grown -= whole;
+        tcb->m_cWnd += whole * tcb->m_segmentSize;
+    }
+
+  private:
+    static double Window(Ptr<const TcpSocketState> tcb)
+    {
+        return static_cast<double>(tcb->m_cWnd) / tcb->m_segmentSize;
+    }
+
+    static double Decrease(double w)
+    {
+        if (w <= 38.0)
+            return 0.5;
+        return std::max(0.1, 0.5 - 0.4 * std::log(w / 38.0) / std::log(83'000.0 / 38.0));
+    }
+
+    double m_grown = 0.0;
+};
+
+template <class Law>
+TypeId
+TypeOf(bool as_it_comes)
+{
+    return as_it_comes ? Law::GetTypeId() : Alike<Law>::GetTypeId();
+}
 
 TypeId
 LawType(const std::string& law)
 {
-    if (law == "reno")
-        return TcpLinuxReno::GetTypeId();
-    if (law == "highspeed")
-        return CutsWindow<TcpHighSpeed>::Register("inhaul::HighSpeedOfWindow");
-    if (law == "scalable")
-        return CutsWindow<TcpScalable>::Register("inhaul::ScalableOfWindow");
-    if (law == "highspeed-flight")
-        return TcpHighSpeed::GetTypeId();
-    if (law == "scalable-flight")
-        return TcpScalable::GetTypeId();
-    if (law == "bic")
-        return TcpBic::GetTypeId();
-    if (law == "cubic")
-        return TcpCubic::GetTypeId();
+    const auto dash = law.find("-stock");
+    const std::string name = law.substr(0, dash);
+    const bool as_it_comes = dash != std::string::npos;
+    if (name == "reno")
+        return TypeOf<TcpLinuxReno>(as_it_comes);
+    if (name == "highspeed")
+        return as_it_comes ? TcpHighSpeed::GetTypeId() : Alike<HighSpeed>::GetTypeId();
+    if (name == "scalable")
+        return TypeOf<TcpScalable>(as_it_comes);
+    if (name == "bic")
+        return TypeOf<TcpBic>(as_it_comes);
+    if (name == "cubic")
+        return TypeOf<TcpCubic>(as_it_comes);
     throw std::invalid_argument("unknown law '" + law + "'");
 }
 

@@ -69,10 +69,21 @@ struct Program {
 }
 
 impl Reference {
-    /// Builds the program, or takes the one that the environment variable [`PROGRAM_VARIABLE`] names.
+    /// The program that the environment variable [`PROGRAM_VARIABLE`] names; without it, one built with the ns-3 that is
+    /// installed.
     pub fn new() -> Self {
-        let named = std::env::var_os(PROGRAM_VARIABLE).map(|path| Program { path: path.into(), _folder: None });
-        Self { program: named.map_or_else(build, Ok), kept: BTreeMap::new(), file: None }
+        Self::named().unwrap_or_else(Self::installed)
+    }
+
+    /// The program that the environment variable [`PROGRAM_VARIABLE`] names, if it is set.
+    pub fn named() -> Option<Self> {
+        let path = std::env::var_os(PROGRAM_VARIABLE)?.into();
+        Some(Self { program: Ok(Program { path, _folder: None }), kept: BTreeMap::new(), file: None })
+    }
+
+    /// The program, built with the ns-3 that is installed.
+    pub fn installed() -> Self {
+        Self { program: build(), kept: BTreeMap::new(), file: None }
     }
 
     /// Why nothing can be simulated, if so.

@@ -116,7 +116,7 @@ pub fn run(setting: &Setting, seed: u64, step: Span) -> Result<Outcome, OursErro
         sim.run_until((sim.now() + step).min(end))?;
         for (flow, transfer) in outcome.flows.iter_mut().zip(&transfers) {
             flow.received_bytes.push(sim.placed_bytes(*transfer));
-            flow.window_packets.push(sim.sender_stats(*transfer).window_bytes / PACKET_BYTES);
+            flow.window_packets.push(sim.sender_stats(*transfer).window_bytes / SEGMENT_BYTES);
         }
     }
     if let Some(failure) = sim.failures().first() {

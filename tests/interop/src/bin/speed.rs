@@ -1,0 +1,182 @@
+//! How fast the simulator is: packet hops a second on one core beside ns-3, and a thousand GTP flows in real time.
+//!
+//!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE]
+//!
+//! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc` with a
+//! build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; what it measures does not")]
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_interop_tests::ns3::Reference;
+use inhaul_interop_tests::{Setting, ours, settings};
+use inhaul_link::{LinkSpec, QueueLimit};
+use inhaul_protocols::registry;
+use inhaul_sim::{Branch, HostSpec, Simulation, StarSpec, Transfer, TransferId, star};
+use inhaul_transport::{EndpointConfig, FlowLimits, ObjectId, Role};
+use serde::Serialize;
+
+/// Simulated seconds of each comparison.
+const SECONDS: u64 = 10;
+/// Ours is repeated for so long: one run is too short for the clock.
+const AT_LEAST: Duration = Duration::from_secs(2);
+
+/// Speed on a setting of TCP flows.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    setting: String,
+    ours_hops_per_s: f64,
+    ours_hops: u64,
+    ns3_installed_hops_per_s: Option<f64>,
+    ns3_named_hops_per_s: Option<f64>,
+    ns3_hops: Option<u64>,
+}
+
+/// Speed with many GTP flows into one receiver.
+#[derive(Debug, Serialize)]
+struct Gathering {
+    flows: u64,
+    simulated_s: f64,
+    wall_s: f64,
+    simulated_per_wall: f64,
+    hops_per_s: f64,
+    /// Of the objects' bytes, over the last simulated second.
+    goodput_gbps: f64,
+    /// Simulation and endpoints, a flow; without what is on its way.
+    memory_bytes_per_flow: usize,
+    receiver_bytes_per_flow: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut references = [Some(Reference::installed()), Reference::named()];
+    for reference in references.iter_mut().flatten() {
+        if let Some(error) = reference.unavailable() {
+            println!("ns-3 is left out: {error}");
+        }
+    }
+    let mut comparisons = Vec::new();
+    for (law, flows) in [("reno", 1), ("cubic", 1), ("reno", 100), ("cubic", 100)] {
+        comparisons.push(compare(&settings::speed(law, flows, SECONDS), &mut references)?);
+    }
+    print_comparisons(&comparisons);
+    let gathering = gather(1_000, Bitrate::from_gbps(10), 4)?;
+    println!(
+        "\n{} GTP flows into one receiver at 10 Gbit/s: {:.1} simulated s in {:.2} s, {:.2} simulated s a second, {:.2} million \
+         hops a second, goodput {:.2} Gbit/s in the last second, memory a flow {} bytes (of these the receiver's endpoint {})",
+        gathering.flows,
+        gathering.simulated_s,
+        gathering.wall_s,
+        gathering.simulated_per_wall,
+        gathering.hops_per_s / 1e6,
+        gathering.goodput_gbps,
+        gathering.memory_bytes_per_flow,
+        gathering.receiver_bytes_per_flow,
+    );
+    let mut arguments = std::env::args().skip(1);
+    if let (Some("--json"), Some(file)) = (arguments.next().as_deref(), arguments.next()) {
+        let both = serde_json::json!({ "beside_ns3": comparisons, "gathering": gathering });
+        fs::write(file, serde_json::to_string_pretty(&both)?)?;
+    }
+    Ok(())
+}
+
+fn compare(setting: &Setting, references: &mut [Option<Reference>; 2]) -> Result<Comparison, Box<dyn Error>> {
+    let mut spent = Duration::ZERO;
+    let (mut hops, mut runs) = (0, 0);
+    while spent < AT_LEAST {
+        runs += 1;
+        let mut prepared = ours::prepare(setting, runs)?;
+        let began = Instant::now();
+        prepared.sim.run_until(Time::ZERO + setting.duration)?;
+        spent += began.elapsed();
+        hops += prepared.sim.hops();
+    }
+    let mut theirs = [None, None];
+    for (run, reference) in theirs.iter_mut().zip(references) {
+        let available = reference.as_mut().filter(|reference| reference.unavailable().is_none());
+        *run = available.map(|reference| reference.run(setting, 1, Span::from_secs(1))).transpose()?;
+    }
+    let rate =
+        |run: &Option<inhaul_interop_tests::ns3::Run>| run.as_ref().map(|run| run.outcome.hops as f64 / run.wall_s);
+    Ok(Comparison {
+        setting: setting.name.clone(),
+        ours_hops_per_s: hops as f64 / spent.as_secs_f64(),
+        ours_hops: hops / runs,
+        ns3_installed_hops_per_s: rate(&theirs[0]),
+        ns3_named_hops_per_s: rate(&theirs[1]),
+        ns3_hops: theirs[0].as_ref().map(|run| run.outcome.hops),
+    })
+}
+
+fn print_comparisons(comparisons: &[Comparison]) {
+    println!(
+        "| setting | hops, ours | hops, ns-3 | ours, hops/s | ns-3 installed, hops/s | ns-3 tuned, hops/s | times the best |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for c in comparisons {
+        let theirs = [c.ns3_installed_hops_per_s, c.ns3_named_hops_per_s];
+        let best = theirs.into_iter().flatten().fold(0.0, f64::max);
+        let [installed, named] = theirs.map(|rate| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}")));
+        let times = if best > 0.0 { format!("{:.1}", c.ours_hops_per_s / best) } else { "-".to_owned() };
+        let ns3_hops = c.ns3_hops.map_or_else(|| "-".to_owned(), |hops| hops.to_string());
+        println!(
+            "| {} | {} | {ns3_hops} | {:.0} | {installed} | {named} | {times} |",
+            c.setting, c.ours_hops, c.ours_hops_per_s
+        );
+    }
+}
+
+/// So many GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind a link of
+/// `rate`.
+fn gather(flows: u64, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn Error>> {
+    let branch = |delay: Span| {
+        let link = LinkSpec::drop_tail(Bitrate::from_gbps(1), delay, QueueLimit::Unlimited);
+        Branch { host: HostSpec::default(), to_hub: link.clone(), from_hub: link }
+    };
+    let access = LinkSpec::drop_tail(rate, Span::ZERO, QueueLimit::Bytes(rate.bytes_in(Span::from_millis(20))));
+    let spec = StarSpec {
+        senders: (0..flows).map(|k| branch(Span::from_micros(5_000 + 45_000 * k / flows))).collect(),
+        receiver: Branch { host: HostSpec::default(), to_hub: access.clone(), from_hub: access },
+    };
+    let (topology, parts) = star(&spec);
+    let mut sim = Simulation::new(topology, 1)?;
+    let gtp = registry::find("gtp").ok_or("the registry has no gtp")?;
+    let mut config = EndpointConfig::new(Role::Receiver, 1);
+    config.host_rate = Some(rate);
+    config.socket_buffer_bytes = 4 << 20;
+    let receiver = sim.endpoint(parts.receiver, (gtp.build)(&config)?)?;
+    let mut transfers = Vec::new();
+    for (k, host) in (0u32..).zip(&parts.senders) {
+        let sender = sim.endpoint(*host, (gtp.build)(&EndpointConfig::new(Role::Sender, 2 + u64::from(k)))?)?;
+        transfers.push(sim.transfer(Transfer {
+            name: format!("flow {k}"),
+            sender,
+            receiver,
+            object: ObjectId(k),
+            size: 1 << 40,
+            start: Time::ZERO,
+            stop: None,
+            mtu: 1_500,
+            limits: FlowLimits::default(),
+        })?);
+    }
+    let placed = |sim: &Simulation| transfers.iter().map(|t: &TransferId| sim.placed_bytes(*t)).sum::<u64>();
+    let began = Instant::now();
+    sim.run_until(Time::ZERO + Span::from_secs(seconds - 1))?;
+    let before = placed(&sim);
+    sim.run_until(Time::ZERO + Span::from_secs(seconds))?;
+    let wall_s = began.elapsed().as_secs_f64();
+    Ok(Gathering {
+        flows,
+        simulated_s: seconds as f64,
+        wall_s,
+        simulated_per_wall: seconds as f64 / wall_s,
+        hops_per_s: sim.hops() as f64 / wall_s,
+        goodput_gbps: (placed(&sim) - before) as f64 * 8e-9,
+        memory_bytes_per_flow: sim.memory_bytes() / flows as usize,
+        receiver_bytes_per_flow: sim.endpoint_memory_bytes(receiver) / flows as usize,
+    })
+}
