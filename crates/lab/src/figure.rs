@@ -2,7 +2,7 @@
 
 use inhaul_protocols::registry;
 
-use crate::experiment::{Experiment, Figure, FigureKind, Unit};
+use crate::experiment::{Experiment, Figure, FigureKind, Row, Unit};
 use crate::judge::{cases, quantity};
 use crate::metrics::{Estimate, Trajectory};
 use crate::plot::{Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PlotError, Series};
@@ -58,22 +58,22 @@ pub fn trajectories_of(run: &RunResult) -> Drawing {
         total: run.flows.len() > LINES_MAX,
         quantities: Vec::new(),
     };
-    Drawing::Lines(trajectories(&figure, run))
+    Drawing::Lines(trajectories(&[], &figure, run))
 }
 
 fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Option<Drawing> {
     Some(match figure.kind {
         FigureKind::Trajectories => {
             let run = runs.iter().find(|run| figure.case.is_empty() || run.case == figure.case)?;
-            Drawing::Lines(trajectories(figure, run))
+            Drawing::Lines(trajectories(&experiment.rows, figure, run))
         }
         FigureKind::Bars => Drawing::Bars(bars(experiment, figure, runs)),
         FigureKind::Scales => Drawing::Lines(scales(experiment, figure, runs)),
     })
 }
 
-/// Rates over time, each with its max-min fair share as a dashed line where flows are drawn one by one.
-fn trajectories(figure: &Figure, run: &RunResult) -> Chart {
+/// Rates over time, with the max-min fair share as a dashed line where it is that of what is drawn, and the rates that were published.
+fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     let grouped = |flow: &&FlowResult| flow.group.as_ref().is_some_and(|group| figure.groups.contains(group));
     let mut series = Vec::new();
     for group in &figure.groups {
@@ -89,14 +89,41 @@ fn trajectories(figure: &Figure, run: &RunResult) -> Chart {
             series.push(rates(&format!("{} (RTT {} ms)", flow.name, flow.rtt_ms), "", &[flow], run.duration_s));
         }
     }
+    let mut marks = published_rates(rows, figure, run);
+    // The share of a group is not that of a flow.
+    if figure.groups.is_empty() || figure.total {
+        marks.insert(0, ideal_steps(figure, run));
+    }
     let case = if run.case.is_empty() { String::new() } else { format!(" [{}]", run.case) };
     Chart {
         title: format!("{}{case}", figure.title),
         x: Axis::new("Time", "s"),
         y: Axis { range: Some((0.0, top(&series))), ..Axis::new("Goodput", "Mbit/s") },
         series,
-        marks: vec![ideal_steps(figure, run)],
+        marks,
     }
+}
+
+/// A dashed line for each rate that the paper prints of something that is drawn.
+fn published_rates(rows: &[Row], figure: &Figure, run: &RunResult) -> Vec<Mark> {
+    let name = |row: &Row| -> Option<String> {
+        let (kind, name) = row.quantity.strip_suffix(".measured_bps")?.split_once('.')?;
+        let is_drawn = match kind {
+            "groups" => figure.groups.iter().any(|group| group == name),
+            _ => figure.groups.is_empty(),
+        };
+        (is_drawn && !figure.total).then(|| name.to_owned())
+    };
+    let of_case = rows.iter().filter(|row| row.case == "*" || row.case == run.case);
+    let marks = of_case.filter_map(|row| {
+        let (name, value) = (name(row)?, row.published?);
+        Some(Mark {
+            name: format!("{name}, published"),
+            colour: String::new(),
+            shape: MarkShape::Horizontal(value / 1e6),
+        })
+    });
+    marks.collect()
 }
 
 /// The fair share where all flows have the same one; of several shares the largest, of a sum the sum.
