@@ -118,11 +118,21 @@ fn paint(fill: Colour) -> Paint<'static> {
 
 fn builder(points: &[Point]) -> PathBuilder {
     let mut path = PathBuilder::new();
-    for (k, (x, y)) in points.iter().enumerate() {
-        let (x, y) = (*x as f32, *y as f32);
-        if k == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
+    let mut before = None;
+    for point in points {
+        // Slivers thinner than anybody sees make the rasteriser stumble.
+        let (x, y) = (on_grid(point.0), on_grid(point.1));
+        if before.replace((x, y)) == Some((x, y)) {
+            continue;
+        }
+        if path.is_empty() { path.move_to(x, y) } else { path.line_to(x, y) }
     }
     path
+}
+
+/// A coordinate on the grid of sixteenths of a pixel, no further than a few pictures away.
+fn on_grid(coordinate: f64) -> f32 {
+    ((coordinate * 16.0).round() / 16.0).clamp(-65_536.0, 65_536.0) as f32
 }
 
 fn open_line(points: &[Point]) -> Option<Path> {

@@ -9,7 +9,7 @@ use inhaul_transport::kit::max_min;
 
 use super::Control;
 use super::flow::{Flow, Phase, RATE_MAX};
-use super::judgement::{Judgement, fresh_pressure};
+use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_pressure};
 use crate::gtp::wire;
 use crate::gtp::{CapacitySearch, Interval, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 
@@ -72,8 +72,8 @@ pub(super) struct Central {
     retimed: Vec<FlowId>,
     /// A flow's loss over a single RTT was high: what came before it does not count.
     alarmed: bool,
-    /// When the last interval ended, and the bytes that all flows had received by then.
-    ended: (Time, u64),
+    /// When the last interval ended, and the bytes that all flows had received by then; `None` before the first.
+    ended: Option<(Time, u64)>,
 }
 
 impl Central {
@@ -88,7 +88,7 @@ impl Central {
             left: Bitrate::ZERO,
             retimed: Vec::new(),
             alarmed: false,
-            ended: (Time::ZERO, 0),
+            ended: None,
         }
     }
 
@@ -231,7 +231,7 @@ impl Central {
 
     /// A flow's loss ratio over an RTT: a high one is acted on before the interval ends.
     pub(super) fn on_rtt_loss(&mut self, now: Time, loss: f64) {
-        let (ended, _) = self.ended;
+        let ended = self.ended.map_or(Time::ZERO, |(ended, _)| ended);
         if self.control == Control::Discover && loss >= ALARM_LOSS && self.due.is_some() {
             // Of many flows there is always one that is alarmed.
             self.due = self.due.min(Some(now.max(ended + INTERVAL_MIN)));
@@ -253,8 +253,9 @@ impl Central {
                 self.redistribute(flows);
             }
             Control::Discover => {
-                let (ended, before) = std::mem::replace(&mut self.ended, (now, wire_bytes));
-                self.discover(now, Bitrate::of(wire_bytes - before, now.since(ended)), flows);
+                let before = self.ended.replace((now, wire_bytes));
+                let arrived = before.map(|(since, bytes)| Bitrate::of(wire_bytes - bytes, now.since(since)));
+                self.discover(now, arrived, flows);
             }
         }
         self.schedule(now, flows);
@@ -280,8 +281,8 @@ impl Central {
     }
 
     /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
-    /// All flows together have received `arrived` since the last interval ended.
-    fn discover(&mut self, now: Time, arrived: Bitrate, flows: &mut BTreeMap<FlowId, Flow>) {
+    /// All flows together have received `arrived` since the last interval ended, if there was one.
+    fn discover(&mut self, now: Time, arrived: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
         let alarmed = std::mem::take(&mut self.alarmed);
         let running = flows.values().filter(|f| f.is_running()).count();
         let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
@@ -303,8 +304,10 @@ impl Central {
             let is_judged = |id: &FlowId| seen.binary_search_by_key(id, |s| s.0).is_ok();
             let unjudged = flows.iter().filter(|(id, f)| f.is_running() && !is_judged(id));
             let targets = unjudged.map(|(_, f)| f.controller.target()).fold(Bitrate::ZERO, Bitrate::saturating_add);
-            // Whatever each of them could have had: more than arrived does not get through.
-            self.access.on_congestion(sum(|j| j.capacity).saturating_add(targets).min(arrived));
+            let could = sum(|j| j.capacity).saturating_add(targets);
+            // Where a queue overflowed, more than what arrived does not get through, whatever each flow could have had.
+            let overflowed = sum(|j| j.overflow) >= sum(|j| j.interval.total()).mul_f64(LOSS_THRESHOLD);
+            self.access.on_congestion(arrived.filter(|_| overflowed).map_or(could, |arrived| arrived.min(could)));
         } else if weight(HINT) < UNSHARED_PART * weight(0.0) && seen.len() == running {
             self.grow_access(sum(|j| j.interval.received), flows);
         }
@@ -377,6 +380,7 @@ impl Central {
         // An interval that has begun goes on: a storm of joins must not keep it from ending.
         if running.is_empty() {
             self.due = None;
+            self.ended = None;
         } else if self.due.is_none() {
             self.due = Some(now + (rtt_max * INTERVAL_RTTS).max(INTERVAL_MIN));
         }

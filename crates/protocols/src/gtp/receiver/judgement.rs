@@ -16,7 +16,7 @@ const DRAIN_RATE: f64 = 1.0 - MARGIN;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
-const LOSS_THRESHOLD: f64 = 0.005;
+pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
 /// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +99,8 @@ pub(super) struct Judgement {
     pressure: f64,
     /// What the narrowest place let through, counted as a sending rate.
     pub(super) capacity: Bitrate,
+    /// What was sent and lost beyond what is ambient, as a rate.
+    pub(super) overflow: Bitrate,
 }
 
 impl Judgement {
@@ -121,7 +123,8 @@ impl Judgement {
         let unused = flow.controller.target().mul_f64(1.0 - loss);
         let full = (queue >= 1.0 || alarmed) && !interval.dry;
         let capacity = if full { delivered } else { delivered.max(unused) };
-        Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity }
+        let overflow = interval.total().mul_f64(loss);
+        Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity, overflow }
     }
 
     pub(super) fn is_congested(&self) -> bool {
