@@ -150,6 +150,7 @@ mod tests {
             loss: Loss::None,
             duration: Span::from_secs(60),
             from: Span::from_secs(20),
+            known_difference: None,
             seeds: 1,
         }
     }

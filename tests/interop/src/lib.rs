@@ -61,6 +61,8 @@ pub struct Setting {
     pub duration: Span,
     /// From when on goodput counts.
     pub from: Span,
+    /// Why it is known not to agree, when it does not.
+    pub known_difference: Option<&'static str>,
     /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms and draws the losses.
     pub seeds: u64,
 }

@@ -14,6 +14,8 @@ pub struct Row {
     pub setting: String,
     /// Seeds that were averaged over.
     pub seeds: u64,
+    /// Why it is known not to agree, when it does not.
+    pub known_difference: Option<&'static str>,
     /// What the comparison says.
     #[serde(flatten)]
     pub judgement: Judgement,
@@ -22,8 +24,27 @@ pub struct Row {
 impl Row {
     /// The row of a setting.
     pub fn new(setting: &Setting, judgement: Judgement) -> Self {
-        Self { setting: setting.name.clone(), seeds: setting.seeds, judgement }
+        let Setting { name, seeds, known_difference, .. } = setting;
+        Self { setting: name.clone(), seeds: *seeds, known_difference: *known_difference, judgement }
     }
+
+    /// Whether it agrees, or is known not to.
+    pub fn is_expected(&self) -> bool {
+        self.judgement.agrees || self.known_difference.is_some()
+    }
+
+    fn verdict(&self) -> String {
+        match self.known_difference {
+            _ if self.judgement.agrees => "yes".into(),
+            Some(why) => format!("**no**: {why}"),
+            None => "**no**".into(),
+        }
+    }
+}
+
+/// bench/NS3.md: what was compared and how, and the rows.
+pub fn page(rows: &[Row]) -> String {
+    format!("{}{}", include_str!("page.md"), table(rows))
 }
 
 /// The rows as a Markdown table.
@@ -33,7 +54,7 @@ pub fn table(rows: &[Row]) -> String {
          | mean window ns-3 | ours | agree |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let Judgement { goodput_mbps, window_packets, shares, agrees, .. } = &row.judgement;
+        let Judgement { goodput_mbps, window_packets, shares, .. } = &row.judgement;
         let Both { ours, ns3 } = goodput_mbps;
         let share = |figure: &dyn Fn(&Shares) -> String| shares.as_ref().map_or_else(String::new, figure);
         // Writing to a string does not fail.
@@ -49,7 +70,7 @@ pub fn table(rows: &[Row]) -> String {
             share(&|s| format!("{:.3}", s.trajectory_difference)),
             window_packets.ns3,
             window_packets.ours,
-            if *agrees { "yes" } else { "**no**" },
+            row.verdict(),
         );
     }
     out

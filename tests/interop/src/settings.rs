@@ -7,6 +7,10 @@ use crate::{Flow, Loss, PACKET_BYTES, Setting};
 /// The laws that both simulators have.
 pub const LAWS: [&str; 5] = ["reno", "highspeed", "scalable", "bic", "cubic"];
 
+/// After a cut that came before the old maximum, ns-3's BIC aims at the window that it has just been cut to, and so begins to probe
+/// beyond it at once; the paper's aims at the middle between that and where it was cut. Frequent losses show it.
+const BIC_CONVERGENCE: &str = "ns-3's fast convergence aims at the cut window itself";
+
 /// Everything that stands in bench/NS3.md.
 pub fn all() -> Vec<Setting> {
     let mut settings = Vec::new();
@@ -20,16 +24,17 @@ pub fn all() -> Vec<Setting> {
     settings.push(single("cubic", 200, 40, 0.5, Loss::None, 40, 1));
     // One flow that losses hold below the link's rate: the law's response function.
     for law in ["reno", "highspeed", "bic", "cubic"] {
-        settings.push(single(law, 100, 100, 1.0, Loss::Drawn(1e-4), 100, 2));
+        let setting = single(law, 100, 100, 1.0, Loss::Drawn(1e-4), 100, 2);
+        settings.push(Setting { known_difference: (law == "bic").then_some(BIC_CONVERGENCE), ..setting });
     }
     settings.push(single("scalable", 100, 40, 1.0, Loss::Drawn(3e-4), 100, 2));
     settings.push(single("reno", 100, 20, 1.0, Loss::Random(1e-3), 120, 5));
     settings.push(single("highspeed", 100, 40, 1.0, Loss::Random(3e-4), 100, 4));
     // Two flows with unequal round-trip times.
     for law in LAWS {
-        settings.push(pair(law, 100, (20, 60), 1.0, 60, 2));
+        settings.push(pair(law, 100, (20, 60), 1.0, 60, 6));
     }
-    settings.push(pair("reno", 100, (40, 50), 0.5, 60, 2));
+    settings.push(pair("reno", 100, (40, 50), 0.5, 60, 6));
     settings
 }
 
@@ -45,9 +50,9 @@ pub fn speed(law: &'static str, flows: u64, seconds: u64) -> Setting {
 pub fn quick() -> Vec<Setting> {
     vec![
         single("reno", 100, 20, 1.0, Loss::None, 12, 1),
-        single("highspeed", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
-        single("scalable", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
-        single("bic", 100, 40, 1.0, Loss::Drawn(1e-3), 20, 1),
+        single("cubic", 100, 40, 0.2, Loss::None, 12, 1),
+        single("highspeed", 100, 40, 1.0, Loss::Drawn(1e-3), 60, 1),
+        single("scalable", 100, 40, 1.0, Loss::Drawn(1e-3), 60, 1),
     ]
 }
 
@@ -75,6 +80,7 @@ fn single(
         loss,
         duration: Span::from_secs(seconds),
         from: Span::from_secs(seconds / 3),
+        known_difference: None,
         seeds,
     }
 }
@@ -91,6 +97,7 @@ fn pair(law: &'static str, rate_mbps: u64, rtt_ms: (u64, u64), queue_bdp: f64, s
         loss: Loss::None,
         duration: Span::from_secs(seconds),
         from: Span::from_secs(seconds / 4),
+        known_difference: None,
         seeds,
     }
 }

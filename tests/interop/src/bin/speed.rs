@@ -1,6 +1,6 @@
 //! How fast the simulator is: packet hops a second on one core beside ns-3, and a thousand GTP flows in real time.
 //!
-//!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE]
+//!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE] [--only ns3|gather]
 //!
 //! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc` with a
 //! build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
@@ -20,7 +20,7 @@ use inhaul_transport::{EndpointConfig, FlowLimits, ObjectId, Role};
 use serde::Serialize;
 
 /// Simulated seconds of each comparison.
-const SECONDS: u64 = 10;
+const SECONDS: u64 = 5;
 /// Ours is repeated for so long: one run is too short for the clock.
 const AT_LEAST: Duration = Duration::from_secs(2);
 
@@ -50,37 +50,64 @@ struct Gathering {
     receiver_bytes_per_flow: usize,
 }
 
+/// What was measured.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    beside_ns3: Vec<Comparison>,
+    gathering: Option<Gathering>,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
+    let (mut json, mut only) = (None, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        match (name.as_str(), arguments.next()) {
+            ("--json", Some(file)) => json = Some(file),
+            ("--only", Some(part)) if ["ns3", "gather"].contains(&part.as_str()) => only = Some(part),
+            _ => return Err(format!("'{name}': --json FILE and --only ns3|gather are known").into()),
+        }
+    }
+    let wanted = |part| only.as_deref().is_none_or(|only| only == part);
+    let mut report = Report::default();
+    if wanted("ns3") {
+        report.beside_ns3 = compare_all()?;
+        print_comparisons(&report.beside_ns3);
+    }
+    if wanted("gather") {
+        let gathering = gather(1_000, Bitrate::from_gbps(10), 4)?;
+        print_gathering(&gathering);
+        report.gathering = Some(gathering);
+    }
+    if let Some(file) = json {
+        fs::write(file, serde_json::to_string_pretty(&report)?)?;
+    }
+    Ok(())
+}
+
+fn compare_all() -> Result<Vec<Comparison>, Box<dyn Error>> {
     let mut references = [Some(Reference::installed()), Reference::named()];
-    for reference in references.iter_mut().flatten() {
+    for reference in references.iter().flatten() {
         if let Some(error) = reference.unavailable() {
             println!("ns-3 is left out: {error}");
         }
     }
-    let mut comparisons = Vec::new();
-    for (law, flows) in [("reno", 1), ("cubic", 1), ("reno", 100), ("cubic", 100)] {
-        comparisons.push(compare(&settings::speed(law, flows, SECONDS), &mut references)?);
-    }
-    print_comparisons(&comparisons);
-    let gathering = gather(1_000, Bitrate::from_gbps(10), 4)?;
+    let settings = [("reno", 1), ("cubic", 1), ("reno", 100), ("cubic", 100)];
+    settings.map(|(law, flows)| compare(&settings::speed(law, flows, SECONDS), &mut references)).into_iter().collect()
+}
+
+fn print_gathering(g: &Gathering) {
     println!(
         "\n{} GTP flows into one receiver at 10 Gbit/s: {:.1} simulated s in {:.2} s, {:.2} simulated s a second, {:.2} million \
          hops a second, goodput {:.2} Gbit/s in the last second, memory a flow {} bytes (of these the receiver's endpoint {})",
-        gathering.flows,
-        gathering.simulated_s,
-        gathering.wall_s,
-        gathering.simulated_per_wall,
-        gathering.hops_per_s / 1e6,
-        gathering.goodput_gbps,
-        gathering.memory_bytes_per_flow,
-        gathering.receiver_bytes_per_flow,
+        g.flows,
+        g.simulated_s,
+        g.wall_s,
+        g.simulated_per_wall,
+        g.hops_per_s / 1e6,
+        g.goodput_gbps,
+        g.memory_bytes_per_flow,
+        g.receiver_bytes_per_flow,
     );
-    let mut arguments = std::env::args().skip(1);
-    if let (Some("--json"), Some(file)) = (arguments.next().as_deref(), arguments.next()) {
-        let both = serde_json::json!({ "beside_ns3": comparisons, "gathering": gathering });
-        fs::write(file, serde_json::to_string_pretty(&both)?)?;
-    }
-    Ok(())
 }
 
 fn compare(setting: &Setting, references: &mut [Option<Reference>; 2]) -> Result<Comparison, Box<dyn Error>> {
