@@ -11,6 +11,9 @@ pub const LAWS: [&str; 5] = ["reno", "highspeed", "scalable", "bic", "cubic"];
 /// beyond it at once; the paper's aims at the middle between that and where it was cut. Frequent losses show it.
 const BIC_CONVERGENCE: &str = "ns-3's fast convergence aims at the cut window itself";
 
+/// A minute is a few cycles of Reno's window on this path, and where they begin depends on who was hit in slow start.
+const WANDERING: &str = "from seed to seed ns-3's first flow has from 0.26 to 0.59 in the last ten seconds";
+
 /// Everything that stands in bench/NS3.md.
 pub fn all() -> Vec<Setting> {
     let mut settings = Vec::new();
@@ -34,7 +37,7 @@ pub fn all() -> Vec<Setting> {
     for law in LAWS {
         settings.push(pair(law, 100, (20, 60), 1.0, 60, 6));
     }
-    settings.push(pair("reno", 100, (40, 50), 0.5, 60, 6));
+    settings.push(Setting { known_difference: Some(WANDERING), ..pair("reno", 100, (40, 50), 0.5, 60, 6) });
     settings
 }
 
@@ -50,9 +53,9 @@ pub fn speed(law: &'static str, flows: u64, seconds: u64) -> Setting {
 pub fn quick() -> Vec<Setting> {
     vec![
         single("reno", 100, 20, 1.0, Loss::None, 12, 1),
-        single("cubic", 100, 40, 0.2, Loss::None, 12, 1),
+        single("scalable", 100, 40, 0.2, Loss::None, 12, 1),
+        single("reno", 100, 40, 1.0, Loss::Drawn(1e-3), 60, 1),
         single("highspeed", 100, 40, 1.0, Loss::Drawn(1e-3), 60, 1),
-        single("scalable", 100, 40, 1.0, Loss::Drawn(1e-3), 60, 1),
     ]
 }
 
