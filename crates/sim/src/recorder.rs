@@ -163,7 +163,7 @@ mod tests {
     fn write_csv_and_json_say_the_same() {
         let at = Time::ZERO + Span::from_millis(1_500);
         let receiver = FlowStats { rtt: Span::from_millis(20), lost_packets: 3, ..FlowStats::default() };
-        let sender = FlowStats { outstanding_bytes: 9_000, rtt: Span::from_millis(25), ..FlowStats::default() };
+        let sender = FlowStats { window_bytes: 9_000, rtt: Span::from_millis(25), ..FlowStats::default() };
         let series = [Sample::of(at, 77, &receiver, &sender)];
         let (mut csv, mut json) = (Vec::new(), Vec::new());
         write_csv(&series, &mut csv).unwrap();
