@@ -21,8 +21,9 @@ pub struct AckSample {
     pub smoothed_rtt: Span,
     /// Whether the window was what held the sender back lately. When it was not, nothing is known of a larger one.
     pub window_limited: bool,
-    /// Whether losses are being repaired: a window that was just cut does not grow before that is done.
-    pub recovering: bool,
+    /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn out to
+    /// be losses (RFC 5681 section 3.2 step 1, RFC 3042).
+    pub held: bool,
     /// What the packet that it acknowledges says of the rate of delivery.
     pub rate: Option<RateSample>,
 }

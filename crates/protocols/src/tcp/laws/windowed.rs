@@ -62,7 +62,7 @@ impl<A: Avoidance> Windowed<A> {
 
 impl<A: Avoidance> Law for Windowed<A> {
     fn on_ack(&mut self, ack: &AckSample) {
-        if ack.recovering && self.window >= self.threshold {
+        if ack.held {
             return;
         }
         if !ack.window_limited {
@@ -152,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn on_ack_does_not_grow_a_window_that_is_not_used_or_was_just_cut() {
+    fn on_ack_does_not_grow_a_window_that_is_not_used_or_is_held() {
         let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
         law.on_ack(&AckSample { window_limited: false, ..ack(Time::ZERO, 64, RTT) });
-        law.on_ack(&AckSample { recovering: true, ..ack(Time::ZERO, 64, RTT) });
+        law.on_ack(&AckSample { held: true, ..ack(Time::ZERO, 64, RTT) });
         assert_eq!(law.window(), 64.0);
         law.on_idle(Time::ZERO);
         assert_eq!(law.window(), 10.0);

@@ -201,6 +201,8 @@ impl Stream {
         }
         self.board.find_lost(&mut progress);
         self.lost += progress.lost;
+        // The acknowledgement that ends a recovery leaves the window at the threshold, too (RFC 5681 section 3.2 step 6).
+        let repairing = matches!(self.phase, Phase::Recovery { .. });
         self.change_phase(now, ack.echo, &progress);
         let newest = progress.newest.as_ref();
         let rate = newest.and_then(|n| self.rate.on_delivered(now, progress.delivered, n, self.rtt.least()));
@@ -214,7 +216,12 @@ impl Stream {
                 rtt,
                 smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
                 window_limited: held_back,
-                recovering: matches!(self.phase, Phase::Recovery { .. }),
+                held: repairing
+                    || match self.phase {
+                        Phase::Open => progress.acknowledged == 0,
+                        Phase::Recovery { .. } => true,
+                        Phase::Loss { .. } => false,
+                    },
                 rate,
             });
         }
