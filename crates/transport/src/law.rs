@@ -81,7 +81,8 @@ pub trait Law {
     fn on_loss(&mut self, loss: &LossSample);
 
     /// No acknowledgement came for so long that everything on its way must be taken for lost (RFC 6298).
-    fn on_timeout(&mut self, now: Time);
+    /// `repeated`: nothing has been acknowledged since the timeout before.
+    fn on_timeout(&mut self, now: Time, repeated: bool);
 
     /// The last timeout was a mistake: nothing was lost, the acknowledgements were late (RFC 3522).
     fn on_spurious_timeout(&mut self, now: Time);

@@ -212,7 +212,7 @@ impl Law for Bbr {
 
     fn on_loss(&mut self, _loss: &LossSample) {}
 
-    fn on_timeout(&mut self, _now: Time) {
+    fn on_timeout(&mut self, _now: Time, _repeated: bool) {
         self.window_before = self.window_before.max(self.window);
         self.window = 1.0;
     }

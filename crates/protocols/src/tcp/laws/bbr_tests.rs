@@ -173,7 +173,7 @@ fn phase(law: &Bbr) -> usize {
 fn a_timeout_leaves_one_packet_and_a_mistaken_one_nothing() {
     let mut drive = Drive::in_probe_bw();
     let window = drive.law.limits().window_packets;
-    drive.law.on_timeout(drive.now);
+    drive.law.on_timeout(drive.now, false);
     assert_eq!(drive.law.limits().window_packets, 1);
     drive.law.on_spurious_timeout(drive.now);
     assert_eq!(drive.law.limits().window_packets, window);

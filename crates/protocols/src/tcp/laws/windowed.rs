@@ -84,14 +84,14 @@ impl<A: Avoidance> Law for Windowed<A> {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
-        self.before_timeout = None;
         self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
         self.window = self.threshold;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        // A second timeout in a row is about the same packets: the threshold stays (RFC 5681 3.1).
-        if self.before_timeout.is_none() {
+    fn on_timeout(&mut self, now: Time, repeated: bool) {
+        // A timeout that repeats is about the same packets: the threshold stays (RFC 5681 3.1). One after progress is not,
+        // even though the repair that the last one began is not complete.
+        if !repeated {
             self.before_timeout = Some((self.window, self.threshold));
             self.threshold = self.avoidance.reduce(now, self.window).max(WINDOW_MIN);
         }
@@ -133,7 +133,7 @@ mod tests {
         }
         law.on_loss(&LossSample { now: Time::ZERO, in_flight: 80 });
         assert_eq!(law.window(), 40.0);
-        law.on_timeout(Time::ZERO);
+        law.on_timeout(Time::ZERO, false);
         assert_eq!((law.window(), law.threshold), (1.0, 20.0));
         // 19 packets to the threshold, then one packet for a window's worth.
         law.on_ack(&ack(Time::ZERO, 19, RTT));
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn on_timeout_in_a_row_keeps_the_threshold_and_a_spurious_one_is_undone() {
         let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
-        (0..3).for_each(|_| law.on_timeout(Time::ZERO));
+        (0..3).for_each(|n| law.on_timeout(Time::ZERO, n > 0));
         assert_eq!((law.window(), law.threshold), (1.0, 32.0));
         law.on_spurious_timeout(Time::ZERO);
         assert_eq!((law.window(), law.threshold), (64.0, 64.0));
@@ -172,7 +172,7 @@ mod tests {
                 assert!(law.limits().window_packets <= 50, "{name:?}");
             }
             for k in 0..100 {
-                law.on_timeout(Time::ZERO + Span::from_secs(10 + k));
+                law.on_timeout(Time::ZERO + Span::from_secs(10 + k), k % 3 > 0);
                 law.on_loss(&LossSample { now: Time::ZERO + Span::from_secs(10 + k), in_flight: 1 });
                 assert!(law.limits().window_packets >= 1, "{name:?}");
             }

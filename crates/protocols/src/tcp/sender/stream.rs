@@ -311,7 +311,7 @@ impl Stream {
             // What comes may answer a retransmission from before the timeout.
             Phase::Recovery { .. } => Spurious::Decided,
         };
-        self.law.on_timeout(now);
+        self.law.on_timeout(now, self.backoff > 0);
         self.pacing.on_congestion();
         self.lost += self.board.lose_all();
         self.phase = Phase::Loss { point: self.board.next(), spurious };

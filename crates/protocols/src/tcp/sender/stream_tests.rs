@@ -85,6 +85,27 @@ fn limited_transmit_sends_new_segments_for_the_first_two_blocks() {
 }
 
 #[test]
+fn a_timeout_after_progress_cuts_again_and_one_without_does_not() {
+    // RFC 5681 3.1. With a path that holds less than the threshold, a sender that kept it would overrun the path for ever.
+    let mut hand = Hand::new(LawName::Reno, 64);
+    hand.send();
+    hand.time_out();
+    hand.time_out();
+    let progress = |hand: &mut Hand, from: u32, to: u32| {
+        for n in from..=to {
+            hand.wait(Span::from_millis(1));
+            hand.ack(n, &[]);
+        }
+    };
+    // Slow start to half of 64, which is cut to half of that.
+    progress(&mut hand, 1, 32);
+    assert_eq!(hand.stream.window(), 32);
+    hand.time_out();
+    progress(&mut hand, 33, 50);
+    assert_eq!(hand.stream.window(), 16);
+}
+
+#[test]
 fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window_once() {
     let mut hand = Hand::new(LawName::Reno, 100);
     hand.send();
