@@ -34,7 +34,7 @@ pub(crate) fn assess(plan: &Plan, simulation: &mut Simulation, transfers: &[Tran
     let lost = losses(plan, simulation, transfers);
     let metrics = run_metrics(&flows, &epochs, measured, &lost);
     RunResult {
-        backend: "sim",
+        backend: "sim".to_owned(),
         duration_s: simulation.now().as_secs_f64(),
         measured_s: measured,
         groups: groups(&flows, &lost),
@@ -82,7 +82,7 @@ fn flow(plan: &Plan, simulation: &Simulation, k: usize, id: TransferId, stop: Ti
     let received = (stats.placed_bytes + stats.duplicate_bytes) as f64;
     FlowResult {
         name: planned.name.clone(),
-        protocol: planned.protocol.name,
+        protocol: planned.protocol.name.to_owned(),
         group: planned.group.clone(),
         background: planned.background,
         rtt_ms: planned.rtt.as_millis_f64(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Scenario, ScenarioError};
 
@@ -163,15 +163,19 @@ pub struct Row {
 }
 
 /// What numbers are printed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Million bits per second.
+    #[serde(rename = "Mbit/s")]
     Mbps,
     /// Hundredths.
+    #[serde(rename = "%")]
     Percent,
     /// Seconds.
+    #[serde(rename = "s")]
     Seconds,
     /// A pure number.
+    #[serde(rename = "")]
     Number,
 }
 

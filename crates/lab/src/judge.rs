@@ -1,7 +1,7 @@
 //! What came out of an experiment beside what should have, in one place: table, verdicts and figures come from the same runs
 //! by the same function, [`judge`].
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Check, Experiment, Row, Shares, Unit};
 use crate::figure::{self, Drawing};
@@ -23,7 +23,7 @@ pub struct Judgement {
 }
 
 /// A line of the table: the mean over the repetitions of a case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
     /// The case.
     pub case: String,
@@ -37,8 +37,7 @@ pub struct TableRow {
     pub samples: usize,
     /// What the paper printed.
     pub published: Option<f64>,
-    /// What it is printed in.
-    #[serde(skip)]
+    /// What people are shown it in; the numbers here are in the quantity's own unit.
     pub unit: Unit,
 }
 

@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::Trajectory;
 
 /// One run. Rates are bits per second of data unless said otherwise; numbers that do not exist are `None`, null in JSON.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunResult {
     /// The experiment, or the scenario's file.
     pub experiment: String,
     /// The cell of the sweep; empty if there is none.
     pub case: String,
     /// What it was run in.
-    pub backend: &'static str,
+    pub backend: String,
     /// The seed that repeats it.
     pub seed: u64,
     /// Whether the run kept every rule of the simulator. What broke one proves nothing.
@@ -46,12 +47,13 @@ pub struct RunResult {
 }
 
 /// One flow.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FlowResult {
     /// Its name.
     pub name: String,
     /// Its protocol.
-    pub protocol: &'static str,
+    pub protocol: String,
     /// The group it belongs to.
     pub group: Option<String>,
     /// Whether it is left out of the metrics.
@@ -87,7 +89,7 @@ pub struct FlowResult {
 }
 
 /// A mean rate over the time since the point before.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// End of that time, in seconds.
     pub t_s: f64,
@@ -96,7 +98,8 @@ pub struct Point {
 }
 
 /// Flows taken together.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupResult {
     /// The group.
     pub name: String,
@@ -111,7 +114,8 @@ pub struct GroupResult {
 }
 
 /// One link.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LinkResult {
     /// Its name.
     pub name: String,
@@ -128,7 +132,8 @@ pub struct LinkResult {
 }
 
 /// A stretch of time between two events: starts and stops of flows, changes.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EpochResult {
     /// When it began, in seconds.
     pub from_s: f64,
@@ -141,7 +146,6 @@ pub struct EpochResult {
     /// Jain's index of their mean rates against the ideal.
     pub jain_index_ideal: Option<f64>,
     /// Max-min fair rate of data of each flow, by its number; 0 for those that were not active.
-    #[serde(skip)]
     pub ideal_bps: Vec<f64>,
     /// Whether a measured flow starts with it.
     #[serde(skip)]
@@ -149,7 +153,8 @@ pub struct EpochResult {
 }
 
 /// What a run is judged by. All but the last are over the measured time, without background flows.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Metrics {
     /// Jain's fairness index of the flows' rates.
     pub jain_index: Option<f64>,
@@ -174,7 +179,7 @@ pub struct Metrics {
 }
 
 /// Fairness at a time scale.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScaleIndex {
     /// Length of the windows, in seconds.
     pub scale_s: f64,
@@ -183,7 +188,7 @@ pub struct ScaleIndex {
 }
 
 /// Something that was to come out, and whether it did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What was to come out.
     pub what: String,

@@ -70,7 +70,7 @@ pub fn run_once(plan: &Plan, seed: u64, advanced: &dyn Fn(Span)) -> RunResult {
         Ok(run) => run,
         Err(reason) => {
             return RunResult {
-                backend: "sim",
+                backend: "sim".to_owned(),
                 seed,
                 valid: false,
                 invalid_reason: Some(reason),
