@@ -5,7 +5,9 @@ use inhaul_protocols::registry;
 use crate::experiment::{Experiment, Figure, FigureKind, Row, Unit};
 use crate::judge::{cases, quantity};
 use crate::metrics::{Estimate, Trajectory};
-use crate::plot::{Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PlotError, Series};
+use crate::plot::{
+    Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PALETTE, PlotError, Series,
+};
 use crate::result::{FlowResult, RunResult};
 
 /// Most flows that are drawn each for itself.
@@ -104,22 +106,25 @@ fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     }
 }
 
-/// A dashed line for each rate that the paper prints of something that is drawn.
+/// A dashed line, in the colour of what it is compared with, for each rate that the paper prints of something that is drawn.
 fn published_rates(rows: &[Row], figure: &Figure, run: &RunResult) -> Vec<Mark> {
-    let name = |row: &Row| -> Option<String> {
+    let flows = || run.flows.iter().filter(|flow| !flow.background).map(|flow| flow.name.as_str());
+    // Its name, and which of the lines it is compared with.
+    let line = |row: &Row| -> Option<(String, usize)> {
         let (kind, name) = row.quantity.strip_suffix(".measured_bps")?.split_once('.')?;
-        let is_drawn = match kind {
-            "groups" => figure.groups.iter().any(|group| group == name),
-            _ => figure.groups.is_empty(),
+        let number = match kind {
+            "groups" => figure.groups.iter().position(|group| group == name)?,
+            _ if figure.groups.is_empty() => flows().position(|flow| flow == name)?,
+            _ => return None,
         };
-        (is_drawn && !figure.total).then(|| name.to_owned())
+        (!figure.total).then(|| (name.to_owned(), number))
     };
     let of_case = rows.iter().filter(|row| row.case == "*" || row.case == run.case);
     let marks = of_case.filter_map(|row| {
-        let (name, value) = (name(row)?, row.published?);
+        let ((name, number), value) = (line(row)?, row.published?);
         Some(Mark {
             name: format!("{name}, published"),
-            colour: String::new(),
+            colour: PALETTE[number % PALETTE.len()].to_owned(),
             shape: MarkShape::Horizontal(value / 1e6),
         })
     });
@@ -190,16 +195,34 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
         colour: String::new(),
         bars: cases.iter().map(|case| bar(case, name)).collect(),
     });
+    let (groups, groups_label) = group_names(&cases);
     let y = figure.quantities.first().map_or_else(Axis::default, |name| {
         let what = if figure.quantities.len() == 1 { readable(name) } else { "Value".to_owned() };
         Axis::new(&what, unit(name).map_or("", Unit::sign))
     });
-    BarChart {
-        title: figure.title.clone(),
-        groups_label: String::new(),
-        y,
-        groups: cases.iter().map(|case| if case.is_empty() { "ours".to_owned() } else { (*case).to_owned() }).collect(),
-        series: series.collect(),
+    BarChart { title: figure.title.clone(), groups_label, y, groups, series: series.collect() }
+}
+
+/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same keys: these are
+/// said once.
+fn group_names(cases: &[&str]) -> (Vec<String>, String) {
+    let split = |case: &str| -> Option<(Vec<String>, Vec<String>)> {
+        let pairs = case.split(", ").map(|part| part.split_once(" = "));
+        pairs
+            .map(|pair| pair.map(|(key, value)| (key.to_owned(), value.to_owned())))
+            .collect::<Option<Vec<_>>>()
+            .map(|pairs| pairs.into_iter().unzip())
+    };
+    let parts: Option<Vec<_>> = cases.iter().map(|case| split(case)).collect();
+    match parts {
+        Some(parts) if !parts.is_empty() && parts.iter().all(|(keys, _)| *keys == parts[0].0) => {
+            let values = parts.iter().map(|(_, values)| values.join(", ")).collect();
+            (values, parts[0].0.join(", "))
+        }
+        _ => {
+            let name = |case: &&str| if case.is_empty() { "ours".to_owned() } else { (*case).to_owned() };
+            (cases.iter().map(name).collect(), String::new())
+        }
     }
 }
 
@@ -253,8 +276,26 @@ fn readable(quantity: &str) -> String {
         ("metrics.convergence_mean_s", "Mean time to converge"),
         ("metrics.converged_ratio", "Epochs that converged"),
     ];
+    if quantity.starts_with("flows.") && quantity.ends_with(".goodput_bps") {
+        return "Goodput".to_owned();
+    }
     known
         .iter()
         .find(|(path, _)| *path == quantity)
         .map_or_else(|| quantity.to_owned(), |(_, words)| (*words).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_names_says_the_keys_once() {
+        let cases = ["protocol = gtp, loss = 1 %", "protocol = reno, loss = 1 %"];
+        let (names, label) = group_names(&cases);
+        assert_eq!((names, label.as_str()), (vec!["gtp, 1 %".to_owned(), "reno, 1 %".to_owned()], "protocol, loss"));
+        assert_eq!(group_names(&["GTP", "CUBIC"]), (vec!["GTP".to_owned(), "CUBIC".to_owned()], String::new()));
+        assert_eq!(group_names(&["a = 1", "b = 2"]).0, ["a = 1", "b = 2"]);
+        assert_eq!(group_names(&[""]).0, ["ours"]);
+    }
 }

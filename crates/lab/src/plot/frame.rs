@@ -18,6 +18,8 @@ const TICK_LENGTH: f64 = 5.0;
 const ROW: f64 = 21.0;
 const KEY: f64 = 32.0;
 const SPACE: f64 = 22.0;
+/// A label below the axis has at least so much room.
+const LABEL_MIN: f64 = 40.0;
 
 /// How far apart ticks are along the axes, about, in pixels.
 pub(super) const X_TICK: f64 = 85.0;
@@ -138,7 +140,10 @@ impl Frame {
     pub(super) fn bottom_axis(&mut self, labels: &[(f64, String)], title: &str, grid: bool) {
         let plot = self.plot;
         let room = plot.width() / labels.len().max(1) as f64 - 6.0;
-        let mut lines_max = 1;
+        // Words that are wider than their place would run into their neighbours: then labels are written upwards.
+        let words = labels.iter().flat_map(|(_, label)| label.split_whitespace());
+        let upright = words.map(|word| self.font.width(word, TICK_SIZE)).fold(0.0, f64::max) <= room.max(LABEL_MIN);
+        let mut height = TICK_SIZE * 1.2;
         for (place, label) in labels {
             let x = plot.left + place * plot.width();
             let below = plot.bottom + TICK_LENGTH;
@@ -146,14 +151,21 @@ impl Frame {
                 self.picture.line(vec![(x, plot.top), (x, plot.bottom)], Stroke::solid(Colour::FAINT, 1.0));
                 self.picture.line(vec![(x, plot.bottom), (x, below)], Stroke::solid(Colour::INK, 1.0));
             }
-            let lines = self.font.wrap(label, TICK_SIZE, room.max(40.0));
+            if !upright {
+                let length = self.font.width(label, TICK_SIZE);
+                let middle = below + TICK_SIZE * 0.4 + length / 2.0;
+                self.picture.text_upwards(label, (x + TICK_SIZE * 0.36, middle), TICK_SIZE);
+                height = height.max(length + TICK_SIZE * 0.4);
+                continue;
+            }
+            let lines = self.font.wrap(label, TICK_SIZE, room.max(LABEL_MIN));
             for (number, line) in lines.iter().enumerate() {
                 let y = below + TICK_SIZE * (1.1 + 1.2 * number as f64);
                 self.picture.text(line, (x, y), TICK_SIZE, Anchor::Middle);
             }
-            lines_max = lines_max.max(lines.len());
+            height = height.max(TICK_SIZE * 1.2 * lines.len() as f64);
         }
-        let mut bottom = plot.bottom + TICK_LENGTH + TICK_SIZE * (0.3 + 1.2 * lines_max as f64);
+        let mut bottom = plot.bottom + TICK_LENGTH + TICK_SIZE * 0.3 + height;
         if !title.is_empty() {
             let at = ((plot.left + plot.right) / 2.0, bottom + TEXT_SIZE * 1.2);
             self.picture.text(title, at, TEXT_SIZE, Anchor::Middle);

@@ -25,7 +25,7 @@ fn full() -> Chart {
     }
 }
 
-fn bars() -> BarChart {
+fn bars_of_two_groups() -> BarChart {
     let bar = Some(Bar { value: 3.0, error: Some((2.5, 3.5)), published: Some(9.0) });
     BarChart {
         title: "Bars".into(),
@@ -76,14 +76,14 @@ fn to_png_is_twice_the_size_of_the_svg() {
 
 #[test]
 fn bar_chart_draws_a_bar_for_each_value_of_a_group() {
-    let svg = bars().to_svg();
+    let svg = bars_of_two_groups().to_svg();
     let texts = written(&svg);
     assert!(texts.contains(&"published".to_owned()) && texts.contains(&"reno".to_owned()), "{texts:?}");
     // One place of the first series is empty, and one of its bars has no group.
     let clipped_areas = svg.lines().filter(|line| line.starts_with("<polygon") && line.contains("clip-path"));
     let bars_of = |colour: &str| clipped_areas.clone().filter(|line| line.contains(&colour.to_lowercase())).count();
     assert_eq!((bars_of(PALETTE[0]), bars_of(PALETTE[1])), (1, 1));
-    assert!(decoded(&bars().to_png().expect("a picture")).2);
+    assert!(decoded(&bars_of_two_groups().to_png().expect("a picture")).2);
 }
 
 #[test]
@@ -100,6 +100,21 @@ fn to_png_refuses_a_picture_beyond_all_sizes() {
     let series = (0..2_000).map(|number| Series::line(&format!("a flow with a name, {number}"), "", vec![(0.0, 1.0)]));
     let chart = Chart { series: series.collect(), ..Chart::default() };
     assert!(matches!(chart.to_png(), Err(PlotError::Size { .. })));
+}
+
+#[test]
+fn many_long_names_are_written_upwards_and_do_not_meet() {
+    let groups: Vec<String> = (0..24).map(|k| format!("highspeed, {k} %")).collect();
+    let bars = |name: &str| BarSeries {
+        name: name.into(),
+        colour: String::new(),
+        bars: vec![Some(Bar { value: 1.0, ..Bar::default() }); 24],
+    };
+    let chart = BarChart { groups, series: vec![bars("ours")], ..bars_of_two_groups() };
+    let svg = chart.to_svg();
+    assert_eq!(written(&svg).iter().filter(|text| text.starts_with("highspeed, ")).count(), 24, "none is broken");
+    assert!(svg.matches("rotate(-90").count() >= 24, "{svg}");
+    assert!(bars_of_two_groups().to_svg().matches("rotate(-90").count() == 1, "of two groups only the axis is");
 }
 
 #[test]
