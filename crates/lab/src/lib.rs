@@ -10,6 +10,7 @@ mod experiment;
 mod figure;
 mod ideal;
 mod judge;
+pub mod kept;
 pub mod metrics;
 pub mod plot;
 mod report;

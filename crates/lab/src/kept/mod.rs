@@ -1,0 +1,248 @@
+//! Kept results: what came of an experiment as a file, to be read later by `inhaul lab report` and `inhaul lab compare`.
+//! docs/json.md is the reference of the file.
+//!
+//! What is read is checked: a file that was damaged, written by somebody else or made up is refused by name, and never
+//! drawn from.
+
+mod folder;
+mod machine;
+mod thin;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Experiment;
+use crate::judge::{Judgement, TableRow};
+use crate::metrics::Trajectory;
+use crate::result::{FlowResult, RunResult, Verdict};
+use crate::scenario::Scenario;
+
+pub use folder::{Found, Kepts, Problem, read_kept};
+pub use machine::{Machine, utc};
+pub use thin::Thinned;
+
+/// The version of the file that this program writes, and the latest that it reads.
+const VERSION: u32 = 1;
+/// Largest file that is read, in bytes; what is written is kept far below.
+const READ_MAX: u64 = 16 << 20;
+/// Latest time that a run may speak of, in seconds, and the largest rate, in bit/s: beyond them nothing was measured.
+const TIME_MAX: f64 = 1e9;
+const RATE_MAX: f64 = 1e15;
+
+/// What came of an experiment, with all that is needed to understand it later and to repeat it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// Version of this form; every file that is a kept result has it.
+    pub kept_version: u32,
+    /// `PAPER/ITEM`.
+    pub experiment: String,
+    /// What it shows.
+    pub title: String,
+    /// Where the paper shows it.
+    pub source: String,
+    /// What it was run in: `sim`, `emu` or `net`.
+    pub backend: String,
+    /// How GTP's rates were controlled: `default` or `paper`.
+    pub control: String,
+    /// What was changed in the scenario, as `KEY=VALUE`; empty: it was run as it is.
+    pub set: Vec<String>,
+    /// Seed of the first repetition; each further one has the next.
+    pub seed: u64,
+    /// How often each case was run.
+    pub repetitions: u32,
+    /// Where, when and by what it was made.
+    pub origin: Origin,
+    /// Whether every run is valid. What is not proves nothing.
+    pub valid: bool,
+    /// Ours beside the paper's.
+    pub table: Vec<TableRow>,
+    /// What was to come out, and whether it did.
+    pub checks: Vec<Verdict>,
+    /// What was left out of `runs` to keep the file small.
+    pub thinned: Thinned,
+    /// The runs, as `lab run --json` prints them.
+    pub runs: Vec<RunResult>,
+}
+
+/// Where, when and by what a result was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The command that makes it again.
+    pub command: String,
+    /// The program's version.
+    pub version: String,
+    /// The commit that the program was built from, with `-dirty` if its source was changed; `None`: not known.
+    pub commit: Option<String>,
+    /// When it was finished, like `2026-05-04T13:06:01Z`.
+    pub finished: String,
+    /// How long it took, in seconds.
+    pub took_s: u64,
+    /// What it ran on.
+    pub machine: Machine,
+}
+
+/// Why a file cannot be used as a kept result.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The system would not read it.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+    /// It is larger than any kept result.
+    #[error("is no kept result: none has more than {READ_MAX} bytes")]
+    TooLarge,
+    /// It breaks off, is no JSON, lacks a part, or says what cannot be.
+    #[error("is damaged: {0}; run the experiment again with --keep")]
+    Damaged(String),
+    /// It is JSON, but of somebody else.
+    #[error("is no kept result of 'inhaul lab run --keep'")]
+    Foreign,
+    /// It was written by a later program.
+    #[error("was kept by a newer inhaul (version {0} of the form; this program reads up to {VERSION}): upgrade inhaul")]
+    Newer(u64),
+    /// There is a result of the same experiment, backend and control already.
+    #[error("is a second result of what {0} is of; keep them in directories of their own")]
+    Second(String),
+    /// It stands too deep, or after too many others.
+    #[error("was not looked at: there are too many files and directories here")]
+    TooMany,
+}
+
+impl Kept {
+    /// Puts together what is kept of an experiment's runs.
+    ///
+    /// `control` and `set` are what was changed in the scenario that was run.
+    pub fn new(
+        experiment: &Experiment,
+        scenario: &Scenario,
+        changes: Changes,
+        origin: Origin,
+        (judgement, runs): (&Judgement, &[RunResult]),
+    ) -> Self {
+        Self {
+            kept_version: VERSION,
+            experiment: experiment.name.clone(),
+            title: experiment.title.clone(),
+            source: experiment.source.clone(),
+            backend: runs.first().map(|run| run.backend.clone()).unwrap_or_default(),
+            control: changes.control,
+            set: changes.set,
+            seed: scenario.seed,
+            repetitions: scenario.repetitions,
+            origin,
+            valid: !runs.is_empty() && runs.iter().all(|run| run.valid),
+            table: judgement.table.clone(),
+            checks: judgement.verdicts.clone(),
+            thinned: Thinned::default(),
+            runs: runs.to_vec(),
+        }
+    }
+
+    /// Where it is kept below a directory: `PAPER/ITEM/BACKEND[-CONTROL].json`.
+    pub fn path(&self) -> PathBuf {
+        let control = if self.is_default_control() { String::new() } else { format!("-{}", self.control) };
+        Path::new(&self.experiment).join(format!("{}{control}.json", self.backend))
+    }
+
+    /// Whether nothing was said of the control.
+    pub fn is_default_control(&self) -> bool {
+        self.control == "default"
+    }
+
+    /// Checks that did not pass.
+    pub fn failed(&self) -> impl Iterator<Item = &Verdict> {
+        self.checks.iter().filter(|check| !check.passed)
+    }
+
+    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is replaced, all at once.
+    ///
+    /// # Errors
+    /// When the system will not write there.
+    pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
+        let path = directory.join(self.path());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let partial = path.with_extension("json.partial");
+        let written = fs::write(&partial, self.to_json()).and_then(|()| fs::rename(&partial, &path));
+        if written.is_err() {
+            // What was there before stays as it is; a file that cannot be removed either is not worth a second error.
+            let _ = fs::remove_file(&partial);
+        }
+        written.map(|()| path)
+    }
+
+    /// The file's text, with the runs thinned as far as it must be.
+    pub fn to_json(&self) -> String {
+        thin::to_json(self)
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// When it is not a kept result, or a damaged one.
+    pub fn from_json(text: &str) -> Result<Self, KeptError> {
+        let damaged = |error: serde_json::Error| KeptError::Damaged(error.to_string());
+        let value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
+        match value.get("kept_version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(newer) => return Err(KeptError::Newer(newer)),
+            None => return Err(KeptError::Foreign),
+        }
+        let mut kept: Self = serde_json::from_value(value).map_err(damaged)?;
+        for run in &mut kept.runs {
+            check_run(run).map_err(|what| KeptError::Damaged(format!("the run of case '{}' {what}", run.case)))?;
+            run.flows.iter_mut().for_each(restore_trajectory);
+        }
+        Ok(kept)
+    }
+}
+
+/// What was changed in an experiment's scenario before it was run.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// See [`Kept::control`].
+    pub control: String,
+    /// See [`Kept::set`].
+    pub set: Vec<String>,
+}
+
+/// What a run says can be: the figures are computed from it.
+fn check_run(run: &RunResult) -> Result<(), String> {
+    let is_time = |t: f64| (0.0..=TIME_MAX).contains(&t);
+    let is_rate = |rate: f64| (0.0..=RATE_MAX).contains(&rate);
+    if !is_time(run.duration_s) || !run.measured_s.iter().all(|t| is_time(*t)) {
+        return Err("has a time that cannot be".to_owned());
+    }
+    for flow in &run.flows {
+        // A flow may end a little after the run where clocks are real.
+        let ends = is_time(flow.start_s) && is_time(flow.stop_s) && flow.stop_s <= 1.5 * run.duration_s;
+        let in_order = flow.series.is_sorted_by(|a, b| a.t_s < b.t_s);
+        let sound = flow.series.iter().all(|point| is_time(point.t_s) && is_rate(point.goodput_bps));
+        if !ends || !in_order || !sound || !is_time(flow.rtt_ms) {
+            return Err(format!("has a flow '{}' with times or rates that cannot be", flow.name));
+        }
+    }
+    for epoch in &run.epochs {
+        if !is_time(epoch.from_s) || !is_time(epoch.to_s) || !epoch.ideal_bps.iter().all(|rate| is_rate(*rate)) {
+            return Err("has an epoch with times or rates that cannot be".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The trajectory is not kept, for the series says the same.
+fn restore_trajectory(flow: &mut FlowResult) {
+    let mut trajectory = Trajectory::starting_at(flow.start_s);
+    let (mut before_s, mut bytes) = (flow.start_s, 0.0);
+    for point in flow.series.iter().filter(|point| point.t_s > flow.start_s) {
+        bytes += point.goodput_bps / 8.0 * (point.t_s - before_s);
+        trajectory.push(point.t_s, bytes);
+        before_s = point.t_s;
+    }
+    flow.trajectory = trajectory;
+}
+
+#[cfg(test)]
+mod tests;
