@@ -1,8 +1,10 @@
 //! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
 
+mod keep;
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -45,6 +47,8 @@ Examples:
   GTP's shares after each join, with capacities found out and then given:
     inhaul lab run gtp-2004/fig7
     inhaul lab run gtp-2004/fig7 --control paper --plot fig7.png
+  What came out is kept, for 'inhaul lab report' and 'inhaul lab compare':
+    inhaul lab run gtp-2004/fig7 --keep results
   One case of a sweep, as JSON:
     inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json
 
@@ -100,6 +104,9 @@ pub(crate) struct Run {
     /// How GTP's rates are controlled: 'paper' is gtp-2004 to the letter, with capacities given
     #[arg(long, value_enum, default_value_t)]
     control: Control,
+    /// Keep what came out as DIR/PAPER/ITEM/BACKEND.json, with what is needed to repeat it (docs/json.md)
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     runs: Runs,
 }
@@ -112,6 +119,15 @@ enum Control {
     Default,
     // Capacities are given.
     Paper,
+}
+
+impl Control {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Paper => "paper",
+        }
+    }
 }
 
 /// Why `inhaul lab` did not end well.
@@ -206,7 +222,9 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
         settings.splice(0..0, experiment.control_paper.iter().cloned());
     }
     let scenario = experiment.scenario(&settings)?;
+    let begun = Instant::now();
     let mut runs = simulate(&scenario, &experiment.name, &args.runs);
+    let took = begun.elapsed();
     let judgement = judge(&experiment, &mut runs);
     if args.runs.json {
         for run in &runs {
@@ -223,6 +241,9 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
     }
     write_drawings(&judgement.drawings, &args.runs)?;
     write_csv(&runs, &args.runs)?;
+    if let Some(directory) = &args.keep {
+        keep::keep(directory, args, (&experiment, &scenario), (&judgement, &runs), took)?;
+    }
     match judgement.verdicts.iter().filter(|verdict| !verdict.passed).count() {
         0 => Ok(()),
         failed => Err(Failure::Failed(failed)),

@@ -1,0 +1,31 @@
+//! Tells the program which commit it is built from, so that a kept result can say so. Without git, or outside of a repository,
+//! it knows none.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What the program is made of, from the top of the repository.
+const SOURCES: [&str; 4] = ["crates", "experiments", "Cargo.toml", "Cargo.lock"];
+
+fn main() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // When one of these changes, so may the commit, or whether the sources are those of the commit.
+    let watched = SOURCES.map(|source| top.join(source)).into_iter().chain(
+        ["HEAD", "logs/HEAD"].iter().filter_map(|file| Some(top.join(git(&top, &["rev-parse", "--git-path", file])?))),
+    );
+    for path in watched.filter(|path| path.exists()) {
+        println!("cargo:rerun-if-changed={}", path.display());
+    }
+    let status = ["status", "--porcelain", "--"];
+    let commit = git(&top, &["rev-parse", "--short=12", "HEAD"]).map(|commit| {
+        let is_changed = git(&top, &[&status[..], &SOURCES[..]].concat()).is_some_and(|changes| !changes.is_empty());
+        if is_changed { format!("{commit}-dirty") } else { commit }
+    });
+    println!("cargo:rustc-env=INHAUL_COMMIT={}", commit.unwrap_or_default());
+}
+
+/// What git prints, if it is there and content. It takes no locks: somebody else may be at work here.
+fn git(top: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(top).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,143 @@
+//! `inhaul lab run --keep`: keeps what came out, to be read later.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use inhaul_lab::kept::{Changes, Kept, Machine, Origin, utc};
+use inhaul_lab::result::RunResult;
+use inhaul_lab::{Experiment, Judgement, Scenario};
+
+use super::{Control, Failure, Run};
+use crate::serve::announce;
+
+/// Writes the result below `directory` and says where.
+pub(super) fn keep(
+    directory: &Path,
+    args: &Run,
+    (experiment, scenario): (&Experiment, &Scenario),
+    (judgement, runs): (&Judgement, &[RunResult]),
+    took: Duration,
+) -> Result<(), Failure> {
+    let changes = Changes { control: args.control.name().to_owned(), set: settings(args) };
+    let origin = origin(command(args), took);
+    let kept = Kept::new(experiment, scenario, changes, origin, (judgement, runs));
+    let path = kept.write(directory).map_err(|error| Failure::Unwritable(directory.join(kept.path()), error))?;
+    if !args.runs.json {
+        announce(&format!("kept: {}", path.display()));
+    }
+    Ok(())
+}
+
+fn origin(command: String, took: Duration) -> Origin {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Origin {
+        command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: Some(env!("INHAUL_COMMIT")).filter(|commit| !commit.is_empty()).map(str::to_owned),
+        finished: utc(since_1970.as_secs()),
+        took_s: took.as_secs(),
+        machine: Machine::here(),
+    }
+}
+
+fn settings(args: &Run) -> Vec<String> {
+    args.runs.set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// The command line with everything that the result depends on, and nothing else.
+fn command(args: &Run) -> String {
+    let mut words = vec!["inhaul".to_owned(), "lab".to_owned(), "run".to_owned(), args.experiment.clone()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    if args.control != Control::Default {
+        option("--control", args.control.name().to_owned());
+    }
+    if let Some(seed) = args.runs.seed {
+        option("--seed", seed.to_string());
+    }
+    if let Some(repetitions) = args.runs.repetitions {
+        option("--repetitions", repetitions.to_string());
+    }
+    for setting in settings(args) {
+        option("--set", setting);
+    }
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::get::tests::assert_documented;
+    use clap::Parser;
+
+    fn command_of(line: &[&str]) -> String {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            run: Run,
+        }
+        command(&Line::parse_from(line).run)
+    }
+
+    #[test]
+    fn kept_result_has_the_documented_fields() {
+        let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap();
+        let scenario = experiment.scenario(&[]).unwrap();
+        let judgement = inhaul_lab::judge(&experiment, &mut [RunResult::default()]);
+        let kept = Kept::new(
+            &experiment,
+            &scenario,
+            Changes::default(),
+            origin(String::new(), Duration::ZERO),
+            (&judgement, &[]),
+        );
+        assert_documented("A kept result", &kept);
+    }
+
+    #[test]
+    fn command_has_what_the_result_depends_on() {
+        assert_eq!(
+            command_of(&["run", "gtp-2004/fig7", "--keep", "/tmp/x", "--json", "--threads", "2"]),
+            "inhaul lab run gtp-2004/fig7"
+        );
+        let line = [
+            "run",
+            "a/b",
+            "--set",
+            "duration=5 s",
+            "--seed",
+            "3",
+            "--control",
+            "paper",
+            "--set",
+            "sweep=[]",
+            "--repetitions",
+            "2",
+        ];
+        assert_eq!(
+            command_of(&line),
+            "inhaul lab run a/b --control paper --seed 3 --repetitions 2 --set 'duration=5 s' --set 'sweep=[]'"
+        );
+    }
+
+    #[test]
+    fn quoted_leaves_nothing_to_the_shell() {
+        assert_eq!(quoted("it's $(x)"), r"'it'\''s $(x)'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn origin_says_the_version() {
+        let origin = origin(String::new(), Duration::from_secs(61));
+        assert_eq!((origin.version.as_str(), origin.took_s), (env!("CARGO_PKG_VERSION"), 61));
+        assert!(origin.commit.is_none_or(|commit| commit.len() >= 12), "a short commit");
+    }
+}
