@@ -11,6 +11,8 @@
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
 //! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
 //!
+//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`], [`reap_child`].
+//!
 //! A loop around them, which the mover has, is: wait; receive and show the batch to the endpoint; deliver; drain the
 //! endpoint, transmitting; and again.
 //!
@@ -33,4 +35,5 @@ pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, IoVecs, MESSAGES_MAX, MappedFile, Outgoing};
+pub use sys::{EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};

@@ -4,16 +4,20 @@
 #![allow(unsafe_code, reason = "system calls with raw memory; see the module's documentation")]
 
 mod address;
+mod device;
 mod interfaces;
 mod iovec;
 mod map;
 mod message;
+mod namespace;
 mod option;
 
+pub use device::{NetDevice, TunOffload, create_tun};
 pub(crate) use interfaces::interface_addresses;
 pub use iovec::IoVecs;
 pub use map::MappedFile;
 pub(crate) use message::receive;
 pub(crate) use message::send;
 pub use message::{Arrival, MESSAGES_MAX, Outgoing};
+pub use namespace::{EndedChild, Namespaces, reap_child, unshare};
 pub(crate) use option::{option, set_option};

@@ -1,0 +1,94 @@
+//! Segments that have arrived are put together again, so that their host gets them as a superpacket.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use inhaul_base::{Span, Time};
+
+use super::network::{Carried, Delivery, Segment};
+
+/// How long the first segment of a run waits for the next ones at most. A superpacket of 64 KiB takes half of it at 1 Gbit/s; on a
+/// slower link it arrives in parts, and one whose rest is lost without notice (by CoDel, or on a link that goes down) is late by this.
+const HOLD_MAX: Span = Span::from_millis(1);
+
+/// Segments of one packet that have arrived, one after the other, and wait for the next.
+#[derive(Debug)]
+struct Run {
+    delivery: Delivery,
+    serial: u64,
+}
+
+/// What waits, by path. At most one run for each: the network mostly keeps the order of a path, so that when something else
+/// arrives on it the rest of the run will not come soon.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    runs: BTreeMap<u32, Run>,
+    /// When which run is let go at the latest; in the order of time, because all wait equally long. Some are gone already.
+    deadlines: VecDeque<(Time, u32, u64)>,
+    serial: u64,
+}
+
+impl Assembly {
+    /// When a run is let go at the latest.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.deadlines.front().map(|(at, ..)| *at)
+    }
+
+    /// A run that has waited long enough by `now`.
+    pub(super) fn let_go(&mut self, now: Time) -> Option<Delivery> {
+        while let Some((at, path, serial)) = self.deadlines.front().copied().filter(|(at, ..)| *at <= now) {
+            self.deadlines.pop_front();
+            if self.runs.get(&path).is_some_and(|run| run.serial == serial) {
+                return self.runs.remove(&path).map(|run| Delivery { at, ..run.delivery });
+            }
+        }
+        None
+    }
+
+    /// A segment has arrived at `host`. Whatever is complete by that is given to `deliver`; if the host does not take superpackets
+    /// (`whole`), each segment is.
+    pub(super) fn arrive(
+        &mut self,
+        at: Time,
+        segment: Segment,
+        host: usize,
+        whole: bool,
+        mut deliver: impl FnMut(Delivery),
+    ) {
+        let path = segment.path();
+        let Segment { carried, index, .. } = segment;
+        let next = index + 1;
+        if let Some(run) = self.runs.get_mut(&path) {
+            let delivery = &mut run.delivery;
+            let continues = delivery.segments.end == index && Rc::ptr_eq(&delivery.carried, &carried);
+            if continues {
+                (delivery.segments.end, delivery.at) = (next, at);
+            }
+            if !continues || next >= carried.end() {
+                // What is let go because something else has arrived leaves at that time.
+                self.runs.remove(&path).into_iter().for_each(|run| deliver(Delivery { at, ..run.delivery }));
+            }
+            if continues {
+                return;
+            }
+        }
+        let delivery = Delivery { at, host, segments: index..next, carried };
+        if !whole || next >= delivery.carried.end() {
+            return deliver(delivery);
+        }
+        self.serial += 1;
+        self.deadlines.push_back((at + HOLD_MAX, path, self.serial));
+        self.runs.insert(path, Run { delivery, serial: self.serial });
+    }
+
+    /// A segment of this packet is lost, as is known since `now`: gives the run that waited for it in vain.
+    pub(super) fn lost(&mut self, now: Time, carried: &Rc<Carried>) -> Option<Delivery> {
+        let path = carried.path();
+        let waits = |run: &Run| {
+            let delivery = &run.delivery;
+            Rc::ptr_eq(&delivery.carried, carried) && delivery.segments.end >= carried.end()
+        };
+        self.runs.get(&path).filter(|run| waits(run))?;
+        self.runs.remove(&path).map(|run| Delivery { at: now, ..run.delivery })
+    }
+}

@@ -1,0 +1,11 @@
+//! The emulator at work.
+
+mod agenda;
+mod assembly;
+mod lateness;
+mod network;
+mod port;
+mod run;
+
+pub use lateness::Lateness;
+pub(crate) use run::{Command, Engine, EngineReport};

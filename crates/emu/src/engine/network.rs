@@ -1,0 +1,252 @@
+//! Packets over links, in virtual time: no I/O and no clock.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+
+use inhaul_base::{RandomStream, Time};
+use inhaul_link::{Link, LinkStats};
+
+use super::agenda::Agenda;
+use super::assembly::Assembly;
+use crate::grid::{Grid, LinkChange};
+use crate::packet::Packet;
+
+/// A packet under way.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    pub(crate) packet: Packet,
+    /// Its path, as an index.
+    path: u32,
+    /// The last of its segments that is not known to be lost.
+    last: Cell<u16>,
+    _held: Held,
+}
+
+/// The memory that packets under way take, in bytes: shared by all of them.
+#[derive(Clone, Debug, Default)]
+struct Memory(Rc<Cell<usize>>);
+
+/// The part of it that one packet takes, until it is dropped.
+#[derive(Debug)]
+struct Held {
+    memory: Memory,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory.0.set(self.memory.0.get() - self.bytes);
+    }
+}
+
+/// One segment of a packet, on one link of its path.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) carried: Rc<Carried>,
+    pub(crate) index: u16,
+    /// Which link of the path it is on.
+    hop: u16,
+}
+
+impl Segment {
+    pub(crate) fn path(&self) -> u32 {
+        self.carried.path
+    }
+}
+
+impl Carried {
+    pub(crate) fn path(&self) -> u32 {
+        self.path
+    }
+
+    /// The packet's memory, to be used again.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.packet.into_bytes()
+    }
+
+    /// The segment after the last one that may still come.
+    pub(crate) fn end(&self) -> u16 {
+        self.last.get() + 1
+    }
+
+    /// Takes note that a segment is lost. Segments before it that are lost too are not looked for: whoever waits for them
+    /// waits no longer than it ever does.
+    fn lose(&self, index: u16) {
+        if index == self.last.get() {
+            self.last.set(index.saturating_sub(1));
+        }
+    }
+}
+
+/// Segments of one packet that have arrived, one after the other.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// When the last of them arrived.
+    pub(crate) at: Time,
+    /// At which host.
+    pub(crate) host: usize,
+    pub(crate) carried: Rc<Carried>,
+    pub(crate) segments: Range<u16>,
+}
+
+#[derive(Debug)]
+struct Path {
+    to: usize,
+    /// Whether its end takes superpackets.
+    whole: bool,
+    links: Vec<u32>,
+}
+
+/// Most bytes of packets under way. What 10 Gbit/s needs for 200 ms both ways and a queue is half of it.
+pub(crate) const MEMORY_MAX: usize = 1 << 30;
+
+/// A segment's place in the links, in bytes: with tiny segments it is what costs memory.
+const SEGMENT_COST: usize = 64;
+
+/// The links of a grid and what is on them.
+pub(crate) struct Network {
+    links: Vec<Link<Segment>>,
+    agenda: Agenda,
+    paths: Vec<Path>,
+    /// Indices of paths, by host of departure and of destination.
+    path_of: Vec<Option<u32>>,
+    hosts: usize,
+    assembly: Assembly,
+    deliveries: VecDeque<Delivery>,
+    memory: Memory,
+    memory_max: usize,
+}
+
+/// Why a packet did not enter the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// No path leads there.
+    NoPath,
+    /// More is under way than there is memory for.
+    NoMemory,
+}
+
+impl Network {
+    /// The links of `grid`; `superpackets` says of each host whether it takes them.
+    pub(crate) fn new(grid: &Grid, superpackets: &[bool], memory_max: usize) -> Self {
+        let links = grid.links.iter().zip(0u64..);
+        let links: Vec<_> =
+            links.map(|(link, stream)| Link::new(link.spec.clone(), RandomStream::new(grid.seed, stream))).collect();
+        let hosts = grid.hosts.len();
+        let mut path_of = vec![None; hosts * hosts];
+        let mut paths = Vec::with_capacity(grid.paths.len());
+        for ((from, to), links) in &grid.paths {
+            path_of[from * hosts + to] = Some(paths.len() as u32);
+            let links = links.iter().map(|link| *link as u32).collect();
+            paths.push(Path { to: *to, whole: superpackets[*to], links });
+        }
+        Self {
+            agenda: Agenda::new(links.len()),
+            links,
+            paths,
+            path_of,
+            hosts,
+            assembly: Assembly::default(),
+            deliveries: VecDeque::new(),
+            memory: Memory::default(),
+            memory_max,
+        }
+    }
+
+    /// When to call [`advance`](Self::advance) next; `None`: nothing is under way.
+    #[inline]
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        match (self.agenda.next_at(), self.assembly.next_at()) {
+            (Some(link), Some(held)) => Some(link.min(held)),
+            (link, held) => link.or(held),
+        }
+    }
+
+    /// A packet leaves the host `from` at `now`, for the host `to`.
+    pub(crate) fn enter(&mut self, now: Time, from: usize, to: usize, packet: Packet) -> Result<(), NotEntered> {
+        let known = |to: usize| (to < self.hosts).then(|| self.path_of[from * self.hosts + to]).flatten();
+        let path = known(to).ok_or(NotEntered::NoPath)?;
+        let count = packet.segments();
+        let bytes = packet.whole().len() + usize::from(count) * SEGMENT_COST;
+        let total = self.memory.0.get() + bytes;
+        if total > self.memory_max {
+            return Err(NotEntered::NoMemory);
+        }
+        self.memory.0.set(total);
+        let held = Held { memory: self.memory.clone(), bytes };
+        let carried = Rc::new(Carried { packet, path, last: Cell::new(count - 1), _held: held });
+        for index in 0..count {
+            self.put(now, Segment { carried: Rc::clone(&carried), index, hop: 0 });
+        }
+        Ok(())
+    }
+
+    /// Moves everything that is due by `now`. Time never goes back, here or in any other call.
+    pub(crate) fn advance(&mut self, now: Time) {
+        loop {
+            let link = self.agenda.first(now);
+            let until = link.map_or(now, |(at, _)| at);
+            // What is held is let go before something later arrives.
+            while let Some(delivery) = self.assembly.let_go(until) {
+                self.deliver(delivery);
+            }
+            let Some((at, link)) = link else { return };
+            let arrival = self.links[link].receive(at);
+            self.agenda.set(link, self.links[link].next_arrival());
+            if let Some((at, segment)) = arrival {
+                self.forward(at, segment);
+            }
+        }
+    }
+
+    /// The next segments to be handed to their host, in the order of their arrival.
+    pub(crate) fn pop_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    /// Changes a link at `now`.
+    pub(crate) fn change(&mut self, now: Time, link: usize, what: LinkChange) {
+        match what {
+            LinkChange::Rate(rate) => self.links[link].set_rate(now, rate),
+            LinkChange::Up(up) => self.links[link].set_up(now, up),
+        }
+        self.agenda.set(link, self.links[link].next_arrival());
+    }
+
+    /// What each link has done until `now`.
+    pub(crate) fn stats(&mut self, now: Time) -> Vec<LinkStats> {
+        self.links.iter_mut().map(|link| link.stats(now)).collect()
+    }
+
+    fn forward(&mut self, at: Time, mut segment: Segment) {
+        let path = &self.paths[segment.path() as usize];
+        segment.hop += 1;
+        if usize::from(segment.hop) < path.links.len() {
+            return self.put(at, segment);
+        }
+        let (to, whole) = (path.to, path.whole);
+        let deliveries = &mut self.deliveries;
+        self.assembly.arrive(at, segment, to, whole, |delivery| deliveries.push_back(delivery));
+    }
+
+    /// Puts a segment on its link.
+    fn put(&mut self, now: Time, segment: Segment) {
+        let link = self.paths[segment.path() as usize].links[usize::from(segment.hop)] as usize;
+        let (bytes, carried, index) =
+            (segment.carried.packet.segment_bytes(segment.index), Rc::clone(&segment.carried), segment.index);
+        let lost = self.links[link].send(now, bytes, segment).is_err();
+        self.agenda.set(link, self.links[link].next_arrival());
+        if lost {
+            carried.lose(index);
+            if let Some(delivery) = self.assembly.lost(now, &carried) {
+                self.deliver(delivery);
+            }
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        self.deliveries.push_back(delivery);
+    }
+}

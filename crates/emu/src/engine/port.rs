@@ -1,0 +1,126 @@
+//! A host's TUN device, as the emulator sees it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use crate::packet::BUFFER_LEN;
+
+/// What is larger than this keeps the buffer it was read into; what is not is copied out of it.
+const KEEP_ABOVE: usize = BUFFER_LEN / 2;
+/// Most large buffers that wait to be used again.
+const SPARE_MAX: usize = 256;
+
+/// What goes to and from a host.
+#[derive(Debug)]
+pub(super) struct Port {
+    device: OwnedFd,
+    /// The device does not answer any more: somebody has removed it.
+    pub(super) is_gone: bool,
+    pub(super) counts: PortCounts,
+}
+
+/// What the emulator has seen of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortCounts {
+    /// Packets that came from it; a superpacket is one.
+    pub(crate) read: u64,
+    /// Packets that were handed to it.
+    pub(crate) written: u64,
+    /// Packets that its kernel did not take.
+    pub(crate) rejected: u64,
+    /// Packets from it to nobody in the grid: multicast, mistaken addresses.
+    pub(crate) unroutable: u64,
+    /// Packets from it that were not understood.
+    pub(crate) malformed: u64,
+    /// Packets from it for which there was no memory.
+    pub(crate) no_memory: u64,
+}
+
+impl Port {
+    pub(super) fn new(device: OwnedFd) -> Self {
+        Self { device, is_gone: false, counts: PortCounts::default() }
+    }
+
+    /// Takes the next packet from the host, if there is one.
+    pub(super) fn read(&mut self, buffers: &mut Buffers) -> Option<Vec<u8>> {
+        let buffer = &mut buffers.current;
+        buffer.clear();
+        match rustix::io::read(&self.device, spare_capacity(buffer)) {
+            Ok(1..) => {
+                self.counts.read += 1;
+                Some(buffers.take())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Ok(0) | Err(_) => {
+                self.is_gone = true;
+                None
+            }
+        }
+    }
+
+    /// Hands a packet to the host.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        match rustix::io::write(&self.device, bytes) {
+            Ok(_) => self.counts.written += 1,
+            Err(_) => self.counts.rejected += 1,
+        }
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// Buffers of 66 KiB that are used again: fresh memory of that size costs more than what is done with it.
+pub(super) struct Buffers {
+    current: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self { current: Vec::with_capacity(BUFFER_LEN), spare: Vec::new() }
+    }
+
+    /// What was read, in memory of its own.
+    fn take(&mut self) -> Vec<u8> {
+        if self.current.len() <= KEEP_ABOVE {
+            return self.current.clone();
+        }
+        let next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_LEN));
+        std::mem::replace(&mut self.current, next)
+    }
+
+    /// Takes back what is not needed any more.
+    pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() >= BUFFER_LEN && self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_copy_what_is_small_and_lend_what_is_large() {
+        let mut buffers = Buffers::new();
+        buffers.current.extend_from_slice(&[1; 100]);
+        let small = buffers.take();
+        assert_eq!((small.len(), small.capacity() < BUFFER_LEN), (100, true));
+        buffers.give_back(small);
+        assert_eq!(buffers.spare.len(), 0);
+
+        buffers.current.resize(KEEP_ABOVE + 1, 2);
+        let large = buffers.take();
+        assert_eq!(large.len(), KEEP_ABOVE + 1);
+        assert!(buffers.current.capacity() >= BUFFER_LEN);
+        buffers.give_back(large);
+        assert_eq!(buffers.spare.len(), 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! The emulator's thread: packets from devices into the network, and from the network to devices, at their times.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use inhaul_base::{Span, Time};
+use inhaul_link::LinkStats;
+use inhaul_udp::{Clock, Event, Interest, Poller, Waker, thread};
+
+use super::lateness::{Histogram, Lateness};
+use super::network::{Carried, Delivery, MEMORY_MAX, Network, NotEntered};
+use super::port::{Buffers, Port, PortCounts};
+use crate::emulator::Wait;
+use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
+use crate::packet::Packet;
+
+/// Most packets that are read from one device before the others have their turn.
+const READS_MAX: usize = 32;
+/// The token of the waker; devices have the numbers of their hosts.
+const WAKER: u64 = u64::MAX;
+/// Not having looked at the devices for this long counts as having been starved.
+const STARVED_AFTER: Span = Span::from_millis(1);
+
+/// What the emulator is told while it runs.
+pub(crate) enum Command {
+    /// Changes count from now, and so does the report.
+    Begin,
+    /// Change a link, by its index, now.
+    Change(usize, LinkChange),
+    /// Come to an end.
+    Stop,
+}
+
+/// What the emulator has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineReport {
+    /// How long it ran.
+    pub(crate) span: Span,
+    pub(crate) links: Vec<LinkStats>,
+    pub(crate) ports: Vec<PortCounts>,
+    pub(crate) lateness: Lateness,
+    /// Time in which it did not look at the devices although it wanted to, in stretches of more than a millisecond.
+    pub(crate) starved: Span,
+    /// The longest such stretch.
+    pub(crate) stall_max: Span,
+    /// Processor time of its thread.
+    pub(crate) cpu: Span,
+    /// How long its thread was ready to run and waited for a processor, if the kernel tells.
+    pub(crate) waited: Option<Span>,
+    /// Hosts whose devices have vanished.
+    pub(crate) gone: Vec<usize>,
+}
+
+/// The emulator.
+pub(crate) struct Engine {
+    clock: Clock,
+    wait: Wait,
+    poller: Poller,
+    waker: Waker,
+    commands: Receiver<Command>,
+    ports: Vec<Port>,
+    buffers: Buffers,
+    network: Network,
+    /// What is to be changed from the beginning on, by time.
+    plan: Vec<Change>,
+    /// What is still to be changed, by time.
+    changes: VecDeque<(Time, usize, LinkChange)>,
+    began: Time,
+    meters: Meters,
+}
+
+struct Meters {
+    lateness: Histogram,
+    starved: Span,
+    stall_max: Span,
+    cpu: Span,
+    waited: Option<Span>,
+}
+
+impl Meters {
+    /// Meters of the calling thread that start from zero.
+    fn start() -> Self {
+        let (starved, stall_max) = (Span::ZERO, Span::ZERO);
+        Self { lateness: Histogram::new(), starved, stall_max, cpu: thread::cpu_time(), waited: waited_for_processor() }
+    }
+
+    /// The devices were not looked at for this long.
+    fn stretch(&mut self, span: Span) {
+        if span > STARVED_AFTER {
+            self.starved = self.starved + span;
+            self.stall_max = self.stall_max.max(span);
+        }
+    }
+}
+
+impl Engine {
+    /// An emulator of `grid` between these devices, one a host; to be made by the thread that will run it.
+    pub(crate) fn new(
+        grid: &Grid,
+        devices: Vec<OwnedFd>,
+        superpackets: &[bool],
+        wait: Wait,
+        commands: Receiver<Command>,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let ports: Vec<Port> = devices.into_iter().map(Port::new).collect();
+        for (port, token) in ports.iter().zip(0u64..) {
+            poller.add(port, token, Interest::Read)?;
+        }
+        let waker = poller.waker(WAKER)?;
+        let mut plan = grid.changes.clone();
+        plan.sort_by_key(|change| change.at);
+        let clock = Clock::start();
+        // Without it each sleep may end 50 us late. Kernels that refuse are known by the lateness that is measured.
+        let _ = thread::sleep_exactly();
+        Ok(Self {
+            clock,
+            wait,
+            poller,
+            waker,
+            commands,
+            ports,
+            buffers: Buffers::new(),
+            network: Network::new(grid, superpackets, MEMORY_MAX),
+            plan,
+            changes: VecDeque::new(),
+            began: clock.now(),
+            meters: Meters::start(),
+        })
+    }
+
+    /// Has it look at its commands.
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Runs until it is told to stop, or nobody is left to tell it.
+    pub(crate) fn run(mut self) -> io::Result<EngineReport> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let looked_at = self.clock.now();
+            self.move_due();
+            let mut commanded = false;
+            for event in &events {
+                if event.token == WAKER {
+                    self.waker.reset();
+                    commanded = true;
+                } else {
+                    self.read(event.token as usize)?;
+                }
+            }
+            if commanded && !self.obey() {
+                return Ok(self.report());
+            }
+            let (done, deadline) = (self.clock.now(), self.next_at());
+            self.meters.stretch(done.since(looked_at));
+            let until = if self.wait == Wait::Spin { Time::ZERO } else { deadline };
+            self.poller.wait_until(self.clock, until, &mut events)?;
+            self.meters.stretch(self.clock.now().since(done.max(deadline)));
+        }
+    }
+
+    /// When there is something to do of itself.
+    fn next_at(&self) -> Time {
+        let change = self.changes.front().map(|(at, ..)| *at);
+        [self.network.next_at(), change].into_iter().flatten().min().unwrap_or(Time::FAR_FUTURE)
+    }
+
+    /// Does what is due, and delivers what has arrived.
+    fn move_due(&mut self) {
+        let now = self.clock.now();
+        while let Some((at, link, what)) = self.changes.front().copied().filter(|(at, ..)| *at <= now) {
+            self.changes.pop_front();
+            self.network.advance(at);
+            self.network.change(at, link, what);
+        }
+        self.network.advance(now);
+        while let Some(delivery) = self.network.pop_delivery() {
+            self.deliver(delivery);
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let Delivery { at, host, carried, segments } = delivery;
+        let packet = &carried.packet;
+        let port = &mut self.ports[host];
+        self.meters.lateness.add(self.clock.now().since(at));
+        if segments.len() == usize::from(packet.segments()) {
+            port.write(packet.whole());
+        } else {
+            port.write(&packet.cut(segments));
+        }
+        if let Ok(carried) = Rc::try_unwrap(carried) {
+            self.buffers.give_back(Carried::into_bytes(carried));
+        }
+    }
+
+    /// Reads what a host has sent. Each packet leaves at the time at which it was read.
+    fn read(&mut self, host: usize) -> io::Result<()> {
+        for _ in 0..READS_MAX {
+            let Some(bytes) = self.ports[host].read(&mut self.buffers) else { break };
+            // What is due by then goes first: it is on the links before this packet.
+            self.move_due();
+            let counts = &mut self.ports[host].counts;
+            let Ok(packet) = Packet::parse(bytes) else {
+                counts.malformed += 1;
+                continue;
+            };
+            let Some(to) = host_of(packet.destination) else {
+                counts.unroutable += 1;
+                continue;
+            };
+            match self.network.enter(self.clock.now(), host, to, packet) {
+                Ok(()) => {}
+                Err(NotEntered::NoPath) => counts.unroutable += 1,
+                Err(NotEntered::NoMemory) => counts.no_memory += 1,
+            }
+        }
+        if self.ports[host].is_gone {
+            self.poller.remove(&self.ports[host])?;
+        }
+        Ok(())
+    }
+
+    /// Does what it was told; false: to stop.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Begin) => {
+                    self.began = self.clock.now();
+                    self.changes = self.plan.iter().map(|c| (self.began + c.at, c.link, c.what)).collect();
+                    self.meters = Meters::start();
+                }
+                Ok(Command::Change(link, what)) => {
+                    self.move_due();
+                    self.network.change(self.clock.now(), link, what);
+                }
+                Err(TryRecvError::Empty) => return true,
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn report(mut self) -> EngineReport {
+        let now = self.clock.now();
+        let waited = waited_for_processor().zip(self.meters.waited).map(|(now, then)| now.saturating_sub(then));
+        EngineReport {
+            span: now.since(self.began),
+            links: self.network.stats(now),
+            ports: self.ports.iter().map(|port| port.counts).collect(),
+            lateness: self.meters.lateness.summary(),
+            starved: self.meters.starved,
+            stall_max: self.meters.stall_max,
+            cpu: thread::cpu_time().saturating_sub(self.meters.cpu),
+            waited,
+            gone: (0..self.ports.len()).filter(|host| self.ports[*host].is_gone).collect(),
+        }
+    }
+}
+
+/// The host that has this address, if it is one of a grid; it may be beyond those that there are.
+fn host_of(address: IpAddr) -> Option<usize> {
+    match address {
+        IpAddr::V4(address) => u32::from(address).checked_sub(u32::from(ipv4_of(0))).map(|host| host as usize),
+        IpAddr::V6(address) => {
+            let (address, first) = (u128::from(address), u128::from(ipv6_of(0)));
+            address.checked_sub(first).and_then(|host| usize::try_from(host).ok())
+        }
+    }
+}
+
+/// How long the calling thread has been ready to run and has waited for a processor.
+fn waited_for_processor() -> Option<Span> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
+}

@@ -1,0 +1,123 @@
+//! The keeper of the namespaces: a process whose children are everything that runs in a grid.
+//!
+//! One process for the whole grid, not one a host: a thread can be moved from one network namespace to the next, so that a
+//! single keeper makes them all, holds them by their descriptors and starts each command in the right one.
+//!
+//! The keeper is the init of a process namespace. When it ends, the kernel kills every process in there, and with the last of
+//! them and the descriptors go the namespaces and their devices. It ends when the emulator's end of the socket closes,
+//! or by the signal that the kernel sends it when its parent dies: one of both happens however the emulator ends.
+
+mod hosts;
+mod serve;
+mod sockets;
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use inhaul_udp::{Namespaces, unshare};
+use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
+
+use crate::channel::Channel;
+use crate::message::{Answer, Cause, Failure};
+
+/// The arguments by which the program makes itself a keeper, but for the last, which names a [`Stage`].
+pub const KEEPER_ARGUMENTS: [&str; 2] = ["link", "keeper"];
+
+/// The program itself, whatever has become of its file.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A process that leaves its process namespace stays in the old one itself, so the keeper comes about in two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Makes the namespaces that all hosts share, starts the keeper in them and waits for its end.
+    Outer,
+    /// Is the keeper.
+    Init,
+}
+
+impl Stage {
+    /// The stage by its name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Outer, Self::Init].into_iter().find(|stage| stage.name() == name)
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Outer => "outer",
+            Self::Init => "init",
+        }
+    }
+}
+
+/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator. It must be
+/// called before the process starts a second thread.
+pub fn run_keeper(stage: Stage) -> ExitCode {
+    let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
+    let channel = Channel::from_descriptor(socket);
+    let result = match stage {
+        Stage::Outer => outer(),
+        Stage::Init => init(&channel),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody is left to be told if this fails.
+            let _ = channel.send(&Answer::Failed(failure), &[]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn outer() -> Result<(), Failure> {
+    // Ctrl-C is for what runs in the grid and for the emulator, which then ends the grid in order.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed("handling signals"))?;
+    }
+    leave()?;
+    // After that: the change of privileges cancels what was asked for before.
+    die_with_parent()?;
+    let init =
+        Command::new(THIS_PROGRAM).args(KEEPER_ARGUMENTS).arg(Stage::Init.name()).stdin(Stdio::inherit()).spawn();
+    init.and_then(|mut child| child.wait()).map_err(failed("starting the keeper"))?;
+    Ok(())
+}
+
+/// Leaves for namespaces of our own: root as it is, where it may, and everybody else as root of a user namespace.
+fn leave() -> Result<(), Failure> {
+    let shared = Namespaces { mount: true, process: true, ..Namespaces::default() };
+    let (user, group) = (geteuid(), getegid());
+    if user.is_root() && unshare(shared).is_ok() {
+        return Ok(());
+    }
+    let forbidden = |error: io::Error| Failure {
+        cause: Cause::NamespacesForbidden,
+        ..failed("leaving for a user namespace")(error)
+    };
+    unshare(Namespaces { user: true, ..shared }).map_err(forbidden)?;
+    let map = |path: &str, line: String| fs::write(path, line).map_err(forbidden);
+    // A user may only map groups after having given up changing them.
+    map("/proc/self/setgroups", "deny".to_owned())?;
+    map("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+    map("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))
+}
+
+fn init(channel: &Channel) -> Result<(), Failure> {
+    die_with_parent()?;
+    let Some(hosts) = hosts::set_up(channel)? else { return Ok(()) };
+    serve::serve(channel, &hosts)
+}
+
+fn die_with_parent() -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(io::Error::from)
+        .map_err(failed("tying it to its parent"))
+}
+
+/// For `map_err`: the system refused something, for no cause of its own.
+fn failed(what: &str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure { cause: Cause::Other, what: what.to_owned(), message: error.to_string() }
+}

@@ -1,0 +1,217 @@
+//! What an emulation came to, and whether it can be believed.
+
+use std::net::Ipv4Addr;
+
+use inhaul_base::{Bitrate, Span};
+use inhaul_link::LinkStats;
+use serde::Serialize;
+
+use crate::emulator::Wait;
+use crate::engine::{EngineReport, Lateness};
+use crate::grid::Grid;
+use crate::message::DeviceCounters;
+
+/// A run is invalid when one packet in a hundred is later than this. It is a hundredth of the 50 ms paths that the experiments are
+/// about, and ten times what a host with a processor to spare needs.
+pub const LATENESS_P99_MAX: Span = Span::from_micros(500);
+
+/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not get to look at
+/// its devices. While it does not, packets wait where no queue was asked for, and what it delivers then comes as a burst.
+pub const STARVED_PART_MAX: f64 = 0.01;
+
+/// What an emulation came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Whether the host emulated honestly what was asked for.
+    pub valid: bool,
+    /// If not, why.
+    pub reasons: Vec<String>,
+    /// How the emulator waited: `sleep` or `spin`.
+    pub wait: Wait,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// How late packets were delivered.
+    pub lateness: Lateness,
+    /// Time in which the emulator did not look at its devices although it wanted to, in stretches of more than a
+    /// millisecond; in seconds.
+    pub starved_s: f64,
+    /// The longest such stretch, in milliseconds.
+    pub stall_max_ms: f64,
+    /// Processor time of the emulator's thread, in seconds.
+    pub cpu_s: f64,
+    /// How long that thread was ready to run and waited for a processor, in seconds; `None` if the kernel does not tell.
+    pub processor_wait_s: Option<f64>,
+    /// The links, in the order of the grid.
+    pub links: Vec<LinkReport>,
+    /// The hosts, in the order of the grid.
+    pub hosts: Vec<HostReport>,
+    /// What the grid does without here.
+    pub warnings: Vec<String>,
+}
+
+/// What a link has done. Bytes count from IP up; each segment of a superpacket is a packet.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LinkReport {
+    /// Its name.
+    pub name: String,
+    /// The rate that was asked for, at first, in bits per second; `None`: no limit.
+    pub rate_bps: Option<f64>,
+    /// The propagation delay that was asked for, in milliseconds.
+    pub delay_ms: f64,
+    /// What it carried, in bits per second of the whole run.
+    pub carried_bps: f64,
+    /// The part of the run in which its transmitter was busy.
+    pub utilisation: f64,
+    /// Packets that were sent into it.
+    pub offered_packets: u64,
+    /// Packets that it carried to its end.
+    pub carried_packets: u64,
+    /// Their bytes.
+    pub carried_bytes: u64,
+    /// Packets that were dropped because its queue was full.
+    pub queue_full_packets: u64,
+    /// Packets that its queue discipline dropped before that.
+    pub early_packets: u64,
+    /// Packets that were lost on the wire.
+    pub lost_packets: u64,
+    /// Packets that were dropped because it was down.
+    pub down_packets: u64,
+    /// Copies that it made.
+    pub duplicated_packets: u64,
+    /// Part of the packets that were lost on the wire, of those that were transmitted.
+    pub loss_ratio: f64,
+    /// The most bytes that ever waited.
+    pub queue_bytes_max: u64,
+}
+
+/// What was seen of a host.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostReport {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether its device handed over superpackets.
+    pub superpackets: bool,
+    /// Packets that the emulator took from it; a superpacket is one.
+    pub sent_packets: u64,
+    /// Packets that the emulator handed to it.
+    pub received_packets: u64,
+    /// Packets that it sent to nobody in the grid.
+    pub unroutable_packets: u64,
+    /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel when they were handed
+    /// over, or by the emulator for lack of memory or because it did not understand them.
+    pub hidden_drops: u64,
+}
+
+/// What is needed for a report beside the engine's own.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) wait: Wait,
+    pub(crate) superpackets: &'a [bool],
+    pub(crate) addresses: &'a [Ipv4Addr],
+    /// `None`: the keeper did not answer.
+    pub(crate) counters: Option<Vec<DeviceCounters>>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(engine: &EngineReport, circumstances: Circumstances<'_>) -> Self {
+        let Circumstances { grid, wait, counters, warnings, .. } = &circumstances;
+        let seconds = engine.span.as_secs_f64();
+        let links = grid.links.iter().zip(&engine.links).map(|(link, stats)| {
+            let asked = LinkReport {
+                name: link.name.clone(),
+                rate_bps: link.spec.rate.map(Bitrate::as_f64),
+                delay_ms: link.spec.delay.as_millis_f64(),
+                ..LinkReport::default()
+            };
+            asked.with(stats, seconds)
+        });
+        let mut report = Self {
+            valid: true,
+            reasons: Vec::new(),
+            wait: *wait,
+            seconds,
+            lateness: engine.lateness,
+            starved_s: engine.starved.as_secs_f64(),
+            stall_max_ms: engine.stall_max.as_millis_f64(),
+            cpu_s: engine.cpu.as_secs_f64(),
+            processor_wait_s: engine.waited.map(Span::as_secs_f64),
+            links: links.collect(),
+            hosts: (0..grid.hosts.len()).map(|host| host_report(host, engine, &circumstances)).collect(),
+            warnings: warnings.clone(),
+        };
+        report.judge(engine, grid, counters.is_some());
+        report
+    }
+
+    /// Finds the reasons not to believe it.
+    fn judge(&mut self, engine: &EngineReport, grid: &Grid, counted: bool) {
+        let (p99, limit) = (self.lateness.p99_us, LATENESS_P99_MAX.as_nanos() as f64 / 1e3);
+        let mut reasons = Vec::new();
+        if p99 > limit {
+            reasons.push(format!(
+                "the host is too slow or too busy: one packet in a hundred was delivered more than {p99:.0} us late; \
+                 at most {limit:.0} us are allowed"
+            ));
+        }
+        if self.starved_s > STARVED_PART_MAX * self.seconds {
+            reasons.push(format!(
+                "the emulator was starved for {:.2} s of {:.2} s, up to {:.1} ms at a time: other programs take the processors",
+                self.starved_s, self.seconds, self.stall_max_ms
+            ));
+        }
+        for host in self.hosts.iter().filter(|host| host.hidden_drops > 0) {
+            reasons.push(format!(
+                "{} packets of '{}' were dropped outside of every emulated queue: the host is too slow, or out of memory",
+                host.hidden_drops, host.name
+            ));
+        }
+        reasons
+            .extend(engine.gone.iter().map(|host| format!("the device of '{}' has vanished", grid.hosts[*host].name)));
+        if !counted {
+            reasons.push("the counters of the devices could not be read: the grid was killed".to_owned());
+        }
+        self.valid = reasons.is_empty();
+        self.reasons = reasons;
+    }
+}
+
+impl LinkReport {
+    fn with(self, stats: &LinkStats, seconds: f64) -> Self {
+        let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        let transmitted = stats.carried.packets + stats.lost.packets;
+        Self {
+            carried_bps: per_second(stats.carried.bytes as f64 * 8.0),
+            utilisation: per_second(stats.busy.as_secs_f64()),
+            offered_packets: stats.offered.packets,
+            carried_packets: stats.carried.packets,
+            carried_bytes: stats.carried.bytes,
+            queue_full_packets: stats.queue_full.packets,
+            early_packets: stats.early.packets,
+            lost_packets: stats.lost.packets,
+            down_packets: stats.down.packets,
+            duplicated_packets: stats.duplicated.packets,
+            loss_ratio: if transmitted > 0 { stats.lost.packets as f64 / transmitted as f64 } else { 0.0 },
+            queue_bytes_max: stats.queue_bytes_max,
+            ..self
+        }
+    }
+}
+
+fn host_report(host: usize, engine: &EngineReport, circumstances: &Circumstances<'_>) -> HostReport {
+    let seen = engine.ports.get(host).copied().unwrap_or_default();
+    let counted = circumstances.counters.as_ref().and_then(|all| all.get(host)).copied().unwrap_or_default();
+    // A packet that the host's kernel did not take is in the device's counter too, or in none of them.
+    let inward = counted.inward_drops.max(seen.rejected);
+    HostReport {
+        name: circumstances.grid.hosts[host].name.clone(),
+        address: circumstances.addresses[host].to_string(),
+        superpackets: circumstances.superpackets[host],
+        sent_packets: seen.read,
+        received_packets: seen.written,
+        unroutable_packets: seen.unroutable,
+        hidden_drops: inward + counted.outward_drops + seen.malformed + seen.no_memory,
+    }
+}
