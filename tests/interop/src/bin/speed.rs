@@ -39,6 +39,7 @@ struct Comparison {
 #[derive(Debug, Serialize)]
 struct Gathering {
     flows: u64,
+    mtu: u16,
     simulated_s: f64,
     wall_s: f64,
     simulated_per_wall: f64,
@@ -54,7 +55,8 @@ struct Gathering {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     beside_ns3: Vec<Comparison>,
-    gathering: Option<Gathering>,
+    /// With packets of 1,500 and of 9,000 bytes.
+    gathering: Vec<Gathering>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -74,9 +76,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         print_comparisons(&report.beside_ns3);
     }
     if wanted("gather") {
-        let gathering = gather(1_000, Bitrate::from_gbps(10), 4)?;
-        print_gathering(&gathering);
-        report.gathering = Some(gathering);
+        for mtu in [1_500, 9_000] {
+            let gathering = gather(1_000, mtu, Bitrate::from_gbps(10), 4)?;
+            print_gathering(&gathering);
+            report.gathering.push(gathering);
+        }
     }
     if let Some(file) = json {
         fs::write(file, serde_json::to_string_pretty(&report)?)?;
@@ -97,9 +101,10 @@ fn compare_all() -> Result<Vec<Comparison>, Box<dyn Error>> {
 
 fn print_gathering(g: &Gathering) {
     println!(
-        "\n{} GTP flows into one receiver at 10 Gbit/s: {:.1} simulated s in {:.2} s, {:.2} simulated s a second, {:.2} million \
+        "\n{} GTP flows into one receiver at 10 Gbit/s, packets of {} bytes: {:.1} simulated s in {:.2} s, {:.2} simulated s a second, {:.2} million \
          hops a second, goodput {:.2} Gbit/s in the last second, memory a flow {} bytes (of these the receiver's endpoint {})",
         g.flows,
+        g.mtu,
         g.simulated_s,
         g.wall_s,
         g.simulated_per_wall,
@@ -158,7 +163,7 @@ fn print_comparisons(comparisons: &[Comparison]) {
 
 /// So many GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind a link of
 /// `rate`.
-fn gather(flows: u64, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn Error>> {
+fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn Error>> {
     let branch = |delay: Span| {
         let link = LinkSpec::drop_tail(Bitrate::from_gbps(1), delay, QueueLimit::Unlimited);
         Branch { host: HostSpec::default(), to_hub: link.clone(), from_hub: link }
@@ -186,7 +191,7 @@ fn gather(flows: u64, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn 
             size: 1 << 40,
             start: Time::ZERO,
             stop: None,
-            mtu: 1_500,
+            mtu,
             limits: FlowLimits::default(),
         })?);
     }
@@ -198,6 +203,7 @@ fn gather(flows: u64, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn 
     let wall_s = began.elapsed().as_secs_f64();
     Ok(Gathering {
         flows,
+        mtu,
         simulated_s: seconds as f64,
         wall_s,
         simulated_per_wall: seconds as f64 / wall_s,
