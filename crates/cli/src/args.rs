@@ -31,6 +31,9 @@ pub(crate) enum Command {
     /// Simulate transfers, and reproduce the papers' experiments
     #[command(subcommand)]
     Lab(crate::lab::Lab),
+    /// Run any program over emulated links between hosts on this machine
+    #[command(subcommand)]
+    Link(crate::link::Link),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -263,7 +266,7 @@ fn any_address() -> SocketAddr {
     SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT)
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s| (0.1..=1e6).contains(s)).ok_or_else(|| "write seconds, from 0.1 to 1000000".to_owned())
 }
 
@@ -313,6 +316,12 @@ mod tests {
             "inhaul bench a -P 0",
             "inhaul bench a:0",
             "inhaul lab",
+            "inhaul link",
+            "inhaul link shell",
+            "inhaul link run s.toml",
+            "inhaul link run s.toml --on host",
+            "inhaul link run s.toml --on host true --wait dozing",
+            "inhaul link keeper nobody",
             "inhaul lab sim",
             "inhaul lab run gtp-2004/fig7 --plot fig7.pdf",
             "inhaul lab run gtp-2004/fig7 --set duration",

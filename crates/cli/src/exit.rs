@@ -8,6 +8,15 @@ pub(crate) const COMPLETE: u8 = 0;
 /// `lab`: what must come out of a run did not, or the run broke a rule of the simulator.
 pub(crate) const CHECK_FAILED: u8 = 12;
 
+/// `link`: this machine was too slow for what was to be emulated.
+pub(crate) const RUN_INVALID: u8 = 13;
+
+/// `link run`: a command in a host failed.
+pub(crate) const COMMAND_FAILED: u8 = 14;
+
+/// `link`: this user may not have namespaces or TUN devices.
+pub(crate) const FORBIDDEN: u8 = 15;
+
 /// How to begin, and the table of docs/exit-codes.md, for `--help`.
 pub(crate) const HELP: &str = "\
 A first transfer, from host dtn1 to this one:
@@ -20,7 +29,8 @@ Exit codes:
   2 usage                6 timed out          10 data wrong, or mirrors differ
   3 path not found       7 refused            11 UDP blocked
                                               12 a check of the lab failed
-                                             130 interrupted";
+ 13 link: the run is invalid, this machine was too slow
+ 14 link: a command failed   15 link: namespaces forbidden   130 interrupted";
 
 /// The exit code of a cause.
 pub(crate) const fn code(kind: ErrorKind) -> u8 {
@@ -57,7 +67,12 @@ mod tests {
             .collect();
         let mut expected = vec![(COMPLETE, "")];
         expected.extend(ErrorKind::ALL.map(|kind| (code(kind), kind.code())));
-        expected.push((CHECK_FAILED, "check-failed"));
+        expected.extend([
+            (CHECK_FAILED, "check-failed"),
+            (RUN_INVALID, "run-invalid"),
+            (COMMAND_FAILED, "command-failed"),
+            (FORBIDDEN, "forbidden"),
+        ]);
         expected.sort_unstable();
         assert_eq!(rows, expected);
         for (number, _) in rows {

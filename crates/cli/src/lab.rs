@@ -357,7 +357,7 @@ fn list(args: &List) -> Result<(), Failure> {
     Ok(())
 }
 
-fn key_and_value(text: &str) -> Result<(String, String), String> {
+pub(crate) fn key_and_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like 'duration=5 s'")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }

@@ -7,6 +7,7 @@ mod bench;
 mod exit;
 mod get;
 mod lab;
+mod link;
 mod progress;
 mod protocols;
 mod serve;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Protocols(args) => protocols::run(args),
         Command::Lab(command) => return lab(command),
+        Command::Link(command) => return link(command),
     };
     match result {
         Ok(()) => ExitCode::from(exit::COMPLETE),
@@ -44,6 +46,18 @@ fn lab(command: &lab::Lab) -> ExitCode {
         Ok(()) => ExitCode::from(exit::COMPLETE),
         Err(failure) => {
             eprintln!("inhaul: {}", failure.message());
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn link(command: &link::Link) -> ExitCode {
+    match link::run(command) {
+        Ok(()) => ExitCode::from(exit::COMPLETE),
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                eprintln!("inhaul: {message}");
+            }
             ExitCode::from(failure.code())
         }
     }

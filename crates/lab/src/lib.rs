@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod assess;
+pub mod emu;
 mod experiment;
 mod figure;
 mod ideal;

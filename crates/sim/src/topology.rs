@@ -92,6 +92,14 @@ impl Topology {
         self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at as u32), node.name.as_str()))
     }
 
+    /// What a host was given as; `None`: the node is a router, or there is none.
+    pub fn host_spec(&self, node: NodeId) -> Option<&HostSpec> {
+        match &self.nodes.get(node.0 as usize)?.kind {
+            Kind::Host(spec) => Some(spec),
+            Kind::Router => None,
+        }
+    }
+
     /// Every link with its ends, in the order in which they were added.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &str, NodeId, NodeId)> {
         self.wires.iter().enumerate().map(|(at, wire)| (LinkId(at as u32), wire.name.as_str(), wire.from, wire.to))

@@ -28,8 +28,17 @@ const MTU_DEFAULT: u16 = 1500;
 const MTU_MIN: u16 = 576;
 const RECORD_DEFAULT: Span = Span::from_millis(100);
 
+/// What a scenario is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its flows are to be run.
+    Transfers,
+    /// Its network is wanted, and what goes over it is somebody else's.
+    Network,
+}
+
 /// Checks the file and builds what it describes.
-pub(crate) fn compile(file: &ScenarioFile) -> Result<Plan, Refusal> {
+pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Refusal> {
     let duration = file.duration.get_ref().0;
     if duration == Span::ZERO || duration > DURATION_MAX {
         return Err(Refusal::at(file.duration.span(), "a run lasts more than nothing and at most 24 h"));
@@ -59,7 +68,7 @@ pub(crate) fn compile(file: &ScenarioFile) -> Result<Plan, Refusal> {
         changes.extend(compiler.change(change, |name| topology.find_link(name))?);
     }
     let Compiler { endpoints, flows, end, .. } = compiler;
-    if flows.is_empty() {
+    if flows.is_empty() && purpose == Purpose::Transfers {
         return Err(Refusal::general(
             "a scenario has at least one flow: add [[flows]] with name, protocol, from and to",
         ));

@@ -13,7 +13,9 @@ use toml_edit::DocumentMut;
 
 pub use error::ScenarioError;
 pub use plan::{ChangePlan, EndpointPlan, FlowPlan, Plan, UdpPlan, WebPlan, WhatChanges};
+pub(crate) use routes::Routes;
 
+use compile::Purpose;
 use error::Refusal;
 use file::ScenarioFile;
 use sweep::{Case, Setting};
@@ -50,6 +52,18 @@ impl Scenario {
     /// # Errors
     /// A [`ScenarioError`] for the first thing that is wrong, with its line and what was expected.
     pub fn parse(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
+        Self::parse_for(Purpose::Transfers, file, text, set)
+    }
+
+    /// The same for who wants the network of a scenario only: it need not have flows.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_network(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
+        Self::parse_for(Purpose::Network, file, text, set)
+    }
+
+    fn parse_for(purpose: Purpose, file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
         let general = |message: String| Refusal::general(message).locate(file, text, None);
         if text.len() > TEXT_MAX {
             return Err(general(format!("a scenario has at most {TEXT_MAX} bytes")));
@@ -62,13 +76,14 @@ impl Scenario {
         for setting in &settings {
             sweep::apply(&mut document, setting).map_err(general)?;
         }
-        let base = Base { file, document, set: described(&settings) };
+        let base = Base { purpose, file, document, set: described(&settings) };
         base.scenario()
     }
 }
 
 /// The document that all cells start from.
 struct Base<'a> {
+    purpose: Purpose,
     file: &'a str,
     document: DocumentMut,
     /// What `--set` has changed in it; empty: nothing.
@@ -109,7 +124,7 @@ impl Base<'_> {
             sweep::apply(&mut document, change).map_err(general)?;
         }
         let text = document.to_string();
-        let plan = read(&text).and_then(|file| compile::compile(&file));
+        let plan = read(&text).and_then(|file| compile::compile(&file, self.purpose));
         let plan = plan.map_err(|refusal| refusal.locate(self.file, &text, setting))?;
         Ok(Cell { case: case.name, plan })
     }

@@ -1,0 +1,184 @@
+//! `inhaul link run`.
+
+use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inhaul_emu::{EmuError, Emulator, Exit, Process, Report, Signal, SpawnOptions, Stream};
+use serde::Serialize;
+
+use super::table::report_table;
+use super::{Failure, Run, flag_on, is_set, pairs};
+use crate::get::to_json;
+use crate::serve::announce;
+
+/// How long a command in the background may take until it listens.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a command may take to end that was asked to.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How often is looked.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct LinkRun {
+    pub(crate) commands: Vec<CommandReport>,
+    #[serde(flatten)]
+    pub(crate) report: Report,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct CommandReport {
+    pub(crate) host: String,
+    pub(crate) command: String,
+    pub(crate) background: bool,
+    /// Its exit code; `None`: a signal ended it.
+    pub(crate) exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// How long it ran, in seconds.
+    pub(crate) seconds: f64,
+    /// Processor time that it used, in seconds.
+    pub(crate) cpu_s: f64,
+    /// Whether it was ended by us, because the run was over.
+    pub(crate) ended: bool,
+}
+
+impl CommandReport {
+    fn failed(&self) -> bool {
+        !self.ended && self.exit_code != Some(0)
+    }
+}
+
+/// A command that was started.
+struct Started {
+    report: CommandReport,
+    process: Process,
+    since: Instant,
+    done: bool,
+    output: Vec<JoinHandle<()>>,
+}
+
+pub(super) fn run(args: &Run) -> Result<(), Failure> {
+    let stop = flag_on(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM], false)?;
+    let (_, emulator) = args.emulation.start()?;
+    let mut commands = Vec::new();
+    let mut begun = false;
+    for (background, words) in [(true, &args.background), (false, &args.on)] {
+        if !background {
+            wait_until_listening(&emulator, &commands)?;
+            emulator.begin();
+            begun = true;
+        }
+        for (host, command) in pairs(words) {
+            commands.push(start(&emulator, host, command, background, args.json)?);
+        }
+    }
+    debug_assert!(begun, "the second turn is that of the others");
+    let deadline = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let interrupted = wait_for_end(&mut commands, deadline, &stop)?;
+    end(&mut commands)?;
+    let report = emulator.stop()?;
+    for thread in commands.iter_mut().flat_map(|command| command.output.drain(..)) {
+        // It cannot panic.
+        let _ = thread.join();
+    }
+    let run = LinkRun { commands: commands.into_iter().map(|command| command.report).collect(), report };
+    announce(&if args.json { to_json(&run) } else { report_table(&run) });
+    let failed = run.commands.iter().filter(|command| command.failed()).count();
+    match (interrupted, failed, run.report.valid) {
+        (true, ..) => Err(Failure::Interrupted),
+        (false, 0, true) => Ok(()),
+        (false, 0, false) => Err(Failure::Invalid),
+        (false, failed, _) => Err(Failure::Commands(failed)),
+    }
+}
+
+fn start(emulator: &Emulator, host: &str, text: &str, background: bool, json: bool) -> Result<Started, Failure> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", text]).env("INHAUL_NODE", host);
+    let options = SpawnOptions { stdout: Stream::Piped, stderr: Stream::Piped, ..SpawnOptions::default() };
+    let mut process = emulator.spawn(host, &command, options)?;
+    let output = [(process.stdout.take(), json), (process.stderr.take(), true)];
+    let output = output.into_iter().filter_map(|(pipe, to_stderr)| Some(copy_lines(pipe?, host.to_owned(), to_stderr)));
+    let output = output.collect();
+    let report =
+        CommandReport { host: host.to_owned(), command: text.to_owned(), background, ..CommandReport::default() };
+    Ok(Started { report, process, since: Instant::now(), done: false, output })
+}
+
+/// Prints each line that comes, with the host's name before it.
+fn copy_lines(from: PipeReader, host: String, to_stderr: bool) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            let line = [host.as_bytes(), b"| ", &line, b"\n"].concat();
+            // A reader that has gone away is no error of ours.
+            let _ = if to_stderr { std::io::stderr().write_all(&line) } else { std::io::stdout().write_all(&line) };
+        }
+    })
+}
+
+fn wait_until_listening(emulator: &Emulator, commands: &[Started]) -> Result<(), Failure> {
+    let deadline = Instant::now() + LISTEN_PATIENCE;
+    for command in commands {
+        while !emulator.listens(&command.report.host, None)? && Instant::now() < deadline {
+            std::thread::sleep(TICK);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until all that are not in the background have ended; whether that was cut short by a signal.
+fn wait_for_end(commands: &mut [Started], deadline: Option<Instant>, stop: &AtomicBool) -> Result<bool, Failure> {
+    loop {
+        let Some(command) = commands.iter_mut().find(|command| !command.done && !command.report.background) else {
+            return Ok(false);
+        };
+        let left = deadline.map_or(TICK, |deadline| deadline.saturating_duration_since(Instant::now()));
+        if is_set(stop) || left.is_zero() {
+            return Ok(is_set(stop));
+        }
+        command.look(left.min(TICK))?;
+    }
+}
+
+/// Ends what still runs: first it is asked to, then it is killed with the grid.
+fn end(commands: &mut [Started]) -> Result<(), Failure> {
+    for command in commands.iter_mut() {
+        // It may have ended of itself meanwhile.
+        command.look(Duration::ZERO)?;
+        if !command.done {
+            command.report.ended = true;
+            command.process.signal(Signal::TERM);
+        }
+    }
+    let deadline = Instant::now() + END_PATIENCE;
+    for command in commands.iter_mut() {
+        command.look(deadline.saturating_duration_since(Instant::now()))?;
+        if !command.done {
+            command.process.signal(Signal::KILL);
+            command.look(END_PATIENCE)?;
+        }
+    }
+    Ok(())
+}
+
+impl Started {
+    /// Waits a little for its end, and takes note of it.
+    fn look(&mut self, patience: Duration) -> Result<(), EmuError> {
+        if self.done {
+            return Ok(());
+        }
+        if let Some(Exit { status, cpu }) = self.process.wait_for(patience)? {
+            self.report.seconds = self.since.elapsed().as_secs_f64();
+            self.report.cpu_s = cpu.as_secs_f64();
+            (self.report.exit_code, self.report.signal) = (status.code(), status.signal());
+            self.done = true;
+        }
+        Ok(())
+    }
+}

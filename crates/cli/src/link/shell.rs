@@ -1,0 +1,80 @@
+//! `inhaul link shell`.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use inhaul_emu::{Emulator, Exit, Report, SpawnOptions, Stream};
+
+use super::{Failure, Shell, flag_on, is_set};
+
+/// How often signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+pub(super) fn shell(args: &Shell) -> Result<(), Failure> {
+    // Ctrl-C is for the command: the emulator goes on until that has ended.
+    let _ignored = flag_on(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT], true)?;
+    let stop = flag_on(&[signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP], false)?;
+    let (title, emulator) = args.emulation.start()?;
+    let first = emulator.grid().hosts.first().map(|host| host.name.clone()).unwrap_or_default();
+    let node = args.node.clone().unwrap_or(first);
+    let command = command_of(args, &node);
+    if args.command.is_empty() {
+        eprint!("{}", welcome(&title, &emulator, &node)?);
+    }
+    emulator.begin();
+    let options =
+        SpawnOptions { stdin: Stream::Inherit, stdout: Stream::Inherit, stderr: Stream::Inherit, on_terminal: true };
+    let mut process = emulator.spawn(&node, &command, options)?;
+    let exit = loop {
+        if is_set(&stop) {
+            return Err(Failure::Interrupted);
+        }
+        if let Some(exit) = process.wait_for(TICK)? {
+            break exit;
+        }
+    };
+    finish(&emulator.stop()?, exit)
+}
+
+fn command_of(args: &Shell, node: &str) -> Command {
+    let shell = || std::env::var("SHELL").ok().filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh".to_owned());
+    let mut command = match args.command.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        None => Command::new(shell()),
+    };
+    command.env("INHAUL_NODE", node);
+    command
+}
+
+/// Where one is, and who else is there.
+fn welcome(title: &str, emulator: &Emulator, node: &str) -> Result<String, Failure> {
+    let here = emulator.address_of(node)?;
+    let mut text = format!("{title}\nThis is {node} ({here}); exit leaves. The other hosts, by name or address:\n");
+    for (name, address) in emulator.addresses().filter(|(name, _)| *name != node) {
+        text += &format!("  {name}  {address}\n");
+    }
+    Ok(text)
+}
+
+/// Ends with the command's own exit code, or when that is fine, with what the emulator has to say.
+fn finish(report: &Report, exit: Exit) -> Result<(), Failure> {
+    for reason in &report.reasons {
+        eprintln!("inhaul: {reason}");
+    }
+    match exit_code(exit.status) {
+        0 if report.valid => Ok(()),
+        0 => Err(Failure::Invalid),
+        code => Err(Failure::Command(code)),
+    }
+}
+
+/// The exit code of a command, as shells have it: 128 and the number of the signal that ended it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
