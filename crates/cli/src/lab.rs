@@ -1,6 +1,7 @@
 //! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
 
 mod keep;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -31,6 +32,9 @@ pub(crate) enum Lab {
     /// Run an experiment and print what came out beside what was published
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    /// Make one HTML page of kept results: every table and figure beside ours
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::Report),
 }
 
 const SIM_EXAMPLES: &str = "\
@@ -190,6 +194,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::Sim(args) => sim(args),
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
+        Lab::Report(args) => report::report(args),
     }
 }
 

@@ -265,7 +265,7 @@ fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart
 }
 
 /// `metrics.jain_index` as a person would say it.
-fn readable(quantity: &str) -> String {
+pub(crate) fn readable(quantity: &str) -> String {
     let known = [
         ("metrics.aggregate_goodput_bps", "Aggregate goodput"),
         ("metrics.aggregate_over_ideal", "Aggregate over max-min ideal"),

@@ -9,6 +9,7 @@ mod assess;
 pub mod emu;
 mod experiment;
 mod figure;
+mod html;
 mod ideal;
 mod judge;
 pub mod kept;
@@ -22,6 +23,7 @@ mod web;
 
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
 pub use figure::{Drawing, trajectories_of};
+pub use html::{Counts, Report, report};
 pub use judge::{Judgement, TableRow, judge};
 pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;

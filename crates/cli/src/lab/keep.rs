@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inhaul_lab::kept::{Changes, Kept, Machine, Origin, utc};
+use inhaul_lab::kept::{Changes, Kept, KeptError, Machine, Origin, utc};
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{Experiment, Judgement, Scenario};
 
@@ -21,7 +21,10 @@ pub(super) fn keep(
     let changes = Changes { control: args.control.name().to_owned(), set: settings(args) };
     let origin = origin(command(args), took);
     let kept = Kept::new(experiment, scenario, changes, origin, (judgement, runs));
-    let path = kept.write(directory).map_err(|error| Failure::Unwritable(directory.join(kept.path()), error))?;
+    let path = kept.write(directory).map_err(|error| match error {
+        KeptError::System(error) => Failure::Unwritable(directory.join(kept.path()), error),
+        error => Failure::Usage(format!("the result cannot be kept: it {error}")),
+    })?;
     if !args.runs.json {
         announce(&format!("kept: {}", path.display()));
     }

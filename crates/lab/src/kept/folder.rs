@@ -40,7 +40,10 @@ pub struct Problem {
 impl Problem {
     /// In a sentence.
     pub fn message(&self) -> String {
-        format!("{} {}", self.path.display(), self.error)
+        match &self.error {
+            KeptError::System(error) => format!("{} cannot be read: {error}", self.path.display()),
+            error => format!("{} {error}", self.path.display()),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub use thin::Thinned;
 const VERSION: u32 = 1;
 /// Largest file that is read, in bytes; what is written is kept far below.
 const READ_MAX: u64 = 16 << 20;
+/// Most runs of a result.
+const RUNS_MAX: usize = 10_000;
 /// Latest time that a run may speak of, in seconds, and the largest rate, in bit/s: beyond them nothing was measured.
 const TIME_MAX: f64 = 1e9;
 const RATE_MAX: f64 = 1e15;
@@ -86,11 +88,11 @@ pub struct Origin {
 /// Why a file cannot be used as a kept result.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
-    /// The system would not read it.
-    #[error("cannot be read: {0}")]
-    Unreadable(#[from] io::Error),
-    /// It is larger than any kept result.
-    #[error("is no kept result: none has more than {READ_MAX} bytes")]
+    /// The system would not read or write it.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// It is larger than any kept result may be.
+    #[error("is too large: a kept result has at most {READ_MAX} bytes and {RUNS_MAX} runs; run fewer repetitions")]
     TooLarge,
     /// It breaks off, is no JSON, lacks a part, or says what cannot be.
     #[error("is damaged: {0}; run the experiment again with --keep")]
@@ -158,19 +160,24 @@ impl Kept {
     /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is replaced, all at once.
     ///
     /// # Errors
-    /// When the system will not write there.
-    pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
+    /// When the system will not write there, or the result is so large that it would not be read.
+    pub fn write(&self, directory: &Path) -> Result<PathBuf, KeptError> {
+        let text = self.to_json();
+        if text.len() as u64 > READ_MAX || self.runs.len() > RUNS_MAX {
+            return Err(KeptError::TooLarge);
+        }
         let path = directory.join(self.path());
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
         let partial = path.with_extension("json.partial");
-        let written = fs::write(&partial, self.to_json()).and_then(|()| fs::rename(&partial, &path));
+        let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &path));
         if written.is_err() {
             // What was there before stays as it is; a file that cannot be removed either is not worth a second error.
             let _ = fs::remove_file(&partial);
         }
-        written.map(|()| path)
+        written?;
+        Ok(path)
     }
 
     /// The file's text, with the runs thinned as far as it must be.
@@ -191,6 +198,9 @@ impl Kept {
             None => return Err(KeptError::Foreign),
         }
         let mut kept: Self = serde_json::from_value(value).map_err(damaged)?;
+        if kept.runs.len() > RUNS_MAX {
+            return Err(KeptError::TooLarge);
+        }
         for run in &mut kept.runs {
             check_run(run).map_err(|what| KeptError::Damaged(format!("the run of case '{}' {what}", run.case)))?;
             run.flows.iter_mut().for_each(restore_trajectory);
@@ -245,4 +255,4 @@ fn restore_trajectory(flow: &mut FlowResult) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

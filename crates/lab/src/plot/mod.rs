@@ -18,6 +18,7 @@ pub use bars::{Bar, BarChart, BarSeries};
 pub use colour::PALETTE;
 pub use lines::{BandPoint, Chart, Join, Mark, MarkShape, Series};
 pub use png::PlotError;
+pub(crate) use svg::escape;
 
 /// What an axis shows.
 #[derive(Clone, Debug, Default, PartialEq)]

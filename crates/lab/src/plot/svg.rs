@@ -1,5 +1,6 @@
 //! Writes a picture as SVG.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::colour::Colour;
@@ -21,8 +22,9 @@ pub(super) fn write(picture: &Picture) -> String {
     put(&mut out, "<defs>");
     let window = points(&picture.window.corners());
     put(&mut out, &format!(r#"<clipPath id="window"><polygon points="{window}"/></clipPath>"#));
-    for (glyph, outline) in font.outlines(picture.texts()) {
-        put(&mut out, &format!(r#"<path id="g{glyph}" d="{}"/>"#, path(&outline)));
+    let outlines = font.outlines(picture.texts());
+    for (glyph, outline) in &outlines {
+        put(&mut out, &format!(r#"<path id="g{glyph}" d="{}"/>"#, path(outline)));
     }
     put(&mut out, "</defs>");
     put(&mut out, &format!(r#"<rect width="{width}" height="{height}" fill="{}"/>"#, Colour::WHITE.hex()));
@@ -30,7 +32,7 @@ pub(super) fn write(picture: &Picture) -> String {
         match shape {
             Shape::Line { points, stroke, clipped } => put(&mut out, &line(points, *stroke, *clipped)),
             Shape::Area { points, fill, clipped } => put(&mut out, &area(points, *fill, *clipped)),
-            Shape::Text(text) => put(&mut out, &self::text(text, &font)),
+            Shape::Text(text) => put(&mut out, &self::text(text, &font, &outlines)),
         }
     }
     put(&mut out, "</svg>");
@@ -72,7 +74,7 @@ fn end(clipped: bool) -> &'static str {
     if clipped { r#" clip-path="url(#window)"/>"# } else { "/>" }
 }
 
-fn text(text: &Text, font: &Font) -> String {
+fn text(text: &Text, font: &Font, outlines: &BTreeMap<u16, Vec<Segment>>) -> String {
     let (glyphs, length) = font.shape(&text.text);
     let scale = text.size / font.units();
     let start = match text.anchor {
@@ -89,7 +91,8 @@ fn text(text: &Text, font: &Font) -> String {
         number(x),
         number(y)
     );
-    for (glyph, at) in glyphs {
+    // A space has no outline.
+    for (glyph, at) in glyphs.into_iter().filter(|(glyph, _)| outlines.contains_key(glyph)) {
         let _ = write!(out, r##"<use href="#g{glyph}" x="{}"/>"##, number(start + at));
     }
     out + "</g>"
@@ -121,7 +124,7 @@ fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -1,0 +1,47 @@
+//! `inhaul lab report`: kept results as one HTML page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use inhaul_lab::kept::{Kepts, Problem, read_kept, utc};
+
+use super::Failure;
+use crate::serve::announce;
+
+pub(super) const EXAMPLES: &str = "\
+The page needs no other file and fetches nothing. docs/report.md says what is on it.
+
+Examples:
+  Keep results and make the page of them:
+    inhaul lab run gtp-2004/fig7 --keep results
+    inhaul lab report results --output report.html";
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Where results were kept with 'inhaul lab run --keep'
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The page; an earlier one is replaced
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+}
+
+pub(super) fn report(args: &Report) -> Result<(), Failure> {
+    let kepts = read(&args.directory)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let report = inhaul_lab::report(&kepts, &args.directory, &utc(now.as_secs()))?;
+    fs::write(&args.output, report.html).map_err(|error| Failure::Unwritable(args.output.clone(), error))?;
+    announce(&format!("{}: {}", args.output.display(), report.counts.line()));
+    Ok(())
+}
+
+/// Reads kept results, and names on standard error what is none.
+pub(super) fn read(path: &Path) -> Result<Kepts, Failure> {
+    let kepts = read_kept(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
+    for message in kepts.problems.iter().map(Problem::message) {
+        eprintln!("inhaul: {message}");
+    }
+    Ok(kepts)
+}

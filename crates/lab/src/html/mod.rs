@@ -1,0 +1,134 @@
+//! The report: every table and figure of the papers beside ours as one HTML page that needs nothing else: no scripts, no
+//! fonts, nothing fetched. It is well-formed XML too, so that any XML tool can look into it.
+
+mod item;
+mod markup;
+mod pictures;
+mod prose;
+mod summary;
+mod words;
+
+use std::path::Path;
+
+use crate::experiment::{Experiment, ExperimentError, experiments};
+use crate::kept::{Kept, Kepts};
+use item::Item;
+use markup::Markup;
+use pictures::Pictures;
+use words::Outcome;
+
+const STYLE: &str = include_str!("style.css");
+/// Nothing is fetched and nothing runs, whatever a file of results holds.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+const TITLE: &str = "The papers' tables and figures, and ours";
+
+/// A report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The page.
+    pub html: String,
+    /// How many items there are of each kind.
+    pub counts: Counts,
+}
+
+/// How many items came out. An item with several results counts as the worst of those whose settings are the experiment's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Every check passed.
+    pub passed: usize,
+    /// A check did not pass.
+    pub failed: usize,
+    /// A run broke a rule, so that it proves nothing.
+    pub invalid: usize,
+    /// There are results, but all of them with changed settings.
+    pub changed: usize,
+    /// There is no result.
+    pub not_run: usize,
+}
+
+impl Counts {
+    fn of<'a>(items: impl IntoIterator<Item = &'a Item<'a>>) -> Self {
+        let mut counts = Self::default();
+        for item in items {
+            match item.outcome() {
+                Outcome::Passed => counts.passed += 1,
+                Outcome::Failed => counts.failed += 1,
+                Outcome::Invalid => counts.invalid += 1,
+                Outcome::Changed => counts.changed += 1,
+                Outcome::NotRun => counts.not_run += 1,
+            }
+        }
+        counts
+    }
+
+    /// In words, as `3 passed, 1 failed, 0 invalid, 13 not run`.
+    pub fn line(&self) -> String {
+        let Self { passed, failed, invalid, changed, not_run } = self;
+        let changed = if *changed == 0 { String::new() } else { format!("{changed} with changed settings only, ") };
+        format!("{passed} passed, {failed} failed, {invalid} invalid, {changed}{not_run} not run")
+    }
+}
+
+/// The report of kept results. `directory` is where they were read from and is left out of paths; `written` says when.
+///
+/// # Errors
+/// When an experiment of the program itself is broken.
+pub fn report(kepts: &Kepts, directory: &Path, written: &str) -> Result<Report, ExperimentError> {
+    let experiments = experiments()?;
+    let items = items(&experiments, kepts);
+    let counts = Counts::of(&items);
+    let mut pictures = Pictures::default();
+    let mut page = Markup::default();
+    page.own("<!DOCTYPE html>\n");
+    page.element("html", &[("xmlns", "http://www.w3.org/1999/xhtml"), ("lang", "en")], |html| {
+        html.element("head", &[], head);
+        html.element("body", &[], |body| {
+            body.element("header", &[], |header| header.leaf("h1", &[], TITLE));
+            body.element("main", &[], |main| {
+                summary::write(main, &items, &counts);
+                summary::write_problems(main, &kepts.problems, directory);
+                for papers in items.chunk_by(|a, b| a.paper() == b.paper()) {
+                    main.leaf("h2", &[], papers[0].paper());
+                    papers.iter().for_each(|item| item.write(main, &mut pictures));
+                }
+            });
+            body.element("footer", &[], |footer| {
+                footer.leaf("p", &[], &format!("Written by inhaul {} at {written}.", env!("CARGO_PKG_VERSION")));
+            });
+            body.own(&pictures.letters());
+        });
+    });
+    Ok(Report { html: page.finish(), counts })
+}
+
+fn head(head: &mut Markup) {
+    head.void("meta", &[("charset", "utf-8")]);
+    head.void("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
+    head.void("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
+    head.void("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+    head.leaf("title", &[], TITLE);
+    head.element("style", &[], |style| style.own(STYLE));
+}
+
+/// The program's experiments with their results, and results of experiments that it does not know; papers by their year, what is
+/// of no paper last, and Figure 7 before Figure 10.
+fn items<'a>(experiments: &'a [Experiment], kepts: &'a Kepts) -> Vec<Item<'a>> {
+    let of = |name: &str| -> Vec<&'a Kept> {
+        kepts.results.iter().map(|found| &found.kept).filter(|kept| kept.experiment == name).collect()
+    };
+    let mut items: Vec<Item<'_>> = experiments
+        .iter()
+        .map(|experiment| Item::new(&experiment.name, Some(experiment), of(&experiment.name)))
+        .collect();
+    for found in &kepts.results {
+        let name = &found.kept.experiment;
+        if !items.iter().any(|item| item.name == name) {
+            items.push(Item::new(name, None, of(name)));
+        }
+    }
+    items.sort_by_key(Item::order);
+    items
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What a reader is told instead of the program's own names.
+
+use crate::figure::readable;
+use crate::judge::number;
+use crate::kept::Kept;
+
+/// How a result was made, as the heading of its column: `simulated`, `emulated`, `simulated, control paper`.
+pub(super) fn made(backend: &str, control: &str) -> String {
+    let backend = match backend {
+        "sim" => "simulated",
+        "emu" => "emulated",
+        "net" => "over a network",
+        other => other,
+    };
+    if control == "default" { backend.to_owned() } else { format!("{backend}, control {control}") }
+}
+
+/// A quantity: `flows.flow1.goodput_bps[1..2]` is `flow1: goodput from 1 to 2 s`.
+pub(super) fn quantity(path: &str) -> String {
+    if let Some(scale) = path.strip_prefix("metrics.jain_at.") {
+        return format!("Jain's index at {scale} s");
+    }
+    let (path, window) = match path.strip_suffix(']').and_then(|path| path.split_once('[')) {
+        Some((path, window)) => (path, format!(" from {} s", window.replace("..", " to "))),
+        None => (path, String::new()),
+    };
+    let part = path.split_once('.').and_then(|(kind, rest)| {
+        let (name, field) = rest.rsplit_once('.')?;
+        let name = match kind {
+            "flows" => name.to_owned(),
+            "groups" => format!("{name} together"),
+            "links" => format!("link {name}"),
+            _ => return None,
+        };
+        Some(format!("{name}: {}", field_words(field)))
+    });
+    part.unwrap_or_else(|| readable(path)) + &window
+}
+
+fn field_words(field: &str) -> &str {
+    match field {
+        "goodput_bps" | "measured_bps" => "goodput",
+        "ideal_bps" => "max-min fair share",
+        "over_ideal" => "goodput over the fair share",
+        "of_rest" => "goodput over what others leave",
+        "loss_ratio" => "loss",
+        "duration_s" => "duration",
+        "jain_index" => "Jain's index",
+        "drop_ratio" => "packets dropped",
+        other => other,
+    }
+}
+
+/// Whether it came out, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    Passed,
+    NotRun,
+    /// Run with changed settings only.
+    Changed,
+    Failed,
+    Invalid,
+}
+
+impl Outcome {
+    pub(super) fn of(kept: &Kept) -> Self {
+        match (kept.valid, kept.failed().next()) {
+            (false, _) => Self::Invalid,
+            (true, Some(_)) => Self::Failed,
+            (true, None) => Self::Passed,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::NotRun => "not run",
+            Self::Changed => "with changed settings only",
+            Self::Failed => "failed",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// The class of style.css.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Passed => "badge passed",
+            Self::NotRun | Self::Changed => "badge missing",
+            Self::Failed => "badge failed",
+            Self::Invalid => "badge invalid",
+        }
+    }
+}
+
+/// `4 of 4 checks`.
+pub(super) fn checks_passed(kept: &Kept) -> String {
+    match kept.checks.len() {
+        0 => "no checks".to_owned(),
+        1 => format!("{} of 1 check", 1 - kept.failed().count()),
+        all => format!("{} of {all} checks", all - kept.failed().count()),
+    }
+}
+
+/// A mean with its confidence interval, in units of `factor`.
+pub(super) fn value(mean: f64, ci95: Option<f64>, factor: f64) -> String {
+    let mean = number(mean / factor);
+    match ci95 {
+        Some(ci95) => format!("{mean} ± {}", number(ci95 / factor)),
+        None => mean,
+    }
+}
+
+/// `3 s`, `4 min 5 s`, `2 h 10 min`.
+pub(super) fn lasted(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {seconds} s"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantity_reads_every_kind_of_path() {
+        let words = [
+            ("metrics.jain_index", "Jain's index"),
+            ("metrics.jain_at.50", "Jain's index at 50 s"),
+            ("flows.flow1.goodput_bps[1..2.5]", "flow1: goodput from 1 to 2.5 s"),
+            ("flows.a.b.of_rest", "a.b: goodput over what others leave"),
+            ("groups.TCP.loss_ratio", "TCP together: loss"),
+            ("links.access.utilisation", "link access: utilisation"),
+            ("something", "something"),
+        ];
+        for (path, expected) in words {
+            assert_eq!(quantity(path), expected);
+        }
+    }
+
+    #[test]
+    fn made_and_lasted_are_short() {
+        assert_eq!(
+            (made("sim", "default"), made("emu", "paper")),
+            ("simulated".into(), "emulated, control paper".into())
+        );
+        assert_eq!([59, 61, 7260].map(lasted), ["59 s", "1 min 1 s", "2 h 1 min"]);
+    }
+
+    #[test]
+    fn outcome_orders_from_good_to_bad() {
+        assert!(Outcome::Passed < Outcome::Failed && Outcome::Failed < Outcome::Invalid);
+    }
+}
