@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the congestion controls share of the kernel. vmlinux.h is made of the types of the very kernel that the objects are
- * built for, when they are loaded; so nothing has to be relocated.
+ * What the congestion controls share of the kernel. vmlinux.h is made of the types of the very kernel that the
+ * objects are built for, when they are loaded; so nothing has to be relocated.
  */
 #ifndef INHAUL_CONTROL_H
 #define INHAUL_CONTROL_H
@@ -13,7 +13,10 @@
 
 #include "laws.h"
 
-/* Every process may choose the algorithm, in every network namespace. The types of a kernel do not hold its macros. */
+/*
+ * Every process may choose the algorithm, in every network namespace. The types of a kernel do not hold its
+ * macros.
+ */
 #define TCP_CONG_NON_RESTRICTED 1
 
 /* Kernel functions that take a struct_ops object demand a licence that is compatible with the GPL. */
@@ -69,8 +72,8 @@ LAW void grow(struct tcp_sock *tp, __u32 *part, __u64 growth, __u32 acked)
 }
 
 /*
- * Takes back pacing that another algorithm left switched on in the socket (an accepted socket begins with the system's own, which
- * may be bbr), unless the application asked for it.
+ * Takes back pacing that another algorithm left switched on in the socket (an accepted socket begins with the
+ * system's own, which may be bbr), unless the application asked for it.
  */
 LAW void stop_pacing(struct sock *sk)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Fair HighSpeed TCP (fhstcp-2005) as a congestion control of the kernel: HighSpeed TCP whose growth is multiplied by c * RTT, and
- * whose window leaves in k = (int)(c * RTT) + 1 blocks.
+ * Fair HighSpeed TCP (fhstcp-2005) as a congestion control of the kernel: HighSpeed TCP whose growth is
+ * multiplied by c * RTT, and whose window leaves in k = (int)(c * RTT) + 1 blocks.
  *
- * Block pacing needs a pacing rate of our own, which the kernel leaves alone only under .cong_control; and that op has to do
- * what the kernel otherwise does around .cong_avoid: the window during recovery, and its end. README.md lists what is the
- * paper's, what is the kernel's, and what differs from the simulator.
+ * Block pacing needs a pacing rate of our own, which the kernel leaves alone only under .cong_control; and that
+ * op has to do what the kernel otherwise does around .cong_avoid: the window during recovery, and its end.
+ * README.md lists what is the paper's, what is the kernel's, and what differs from the simulator.
  */
 #include "control.h"
 
@@ -17,8 +17,9 @@ const volatile __u32 fair_factor_per_s = FAIR_FACTOR;
 
 #define NSEC_PER_S 1000000000ULL
 /*
- * Bytes per second within a block: 40 Gbit/s. "output( )" of Figure 1 sends at once; a rate, though, makes the kernel ask before
- * each buffer (fhstcp_before_sending), and keeps what waits below TCP to a millisecond's worth (TCP small queues).
+ * Bytes per second within a block: 40 Gbit/s. "output( )" of Figure 1 sends at once; a rate, though, makes the
+ * kernel ask before each buffer (fhstcp_before_sending), and keeps what waits below TCP to a millisecond's
+ * worth (TCP small queues).
  */
 #define BURST_RATE 5000000000ULL
 /* Segments of a buffer at least, where no block ends: the kernel's default (sysctl tcp_min_tso_segs). */
@@ -41,9 +42,11 @@ struct fhstcp {
 	__u32 reduced_delivered;
 	/* When this block began ("time_0"), by the socket's clock. */
 	__u64 block_began_ns;
-	/* It is under way. */
+	/* A reduction is under way. */
 	bool reducing;
 };
+_Static_assert(sizeof(struct fhstcp) <= sizeof(((struct inet_connection_sock *)0)->icsk_ca_priv),
+	       "the kernel keeps room for it in each socket");
 
 /* Linux 6.10 put two arguments in front of the rate sample. */
 #define CONG_CONTROL_OF_2 void (*)(struct sock *, const struct rate_sample *)
@@ -54,8 +57,8 @@ struct fhstcp {
 /* --- The window --- */
 
 /*
- * The window held the sender back, or the wait between blocks did: then less is on its way than the window, by a block at
- * most. An application that has nothing to send earns no growth.
+ * The window held the sender back, or the wait between blocks did: then less is on its way than the window, by
+ * a block at most. An application that has nothing to send earns no growth.
  */
 static bool window_or_pace_was_used(const struct tcp_sock *tp, const struct fhstcp *ca, const struct rate_sample *rs)
 {
@@ -64,15 +67,15 @@ static bool window_or_pace_was_used(const struct tcp_sock *tp, const struct fhst
 }
 
 /*
- * Proportional rate reduction (RFC 6937), for the two states in which the kernel reduces; as the kernel does it, at most what is
- * delivered leaves as long as losses are found, and one packet more when none are (RFC 9937's safeACK).
+ * Proportional rate reduction (RFC 6937), as the kernel does it: at most what is delivered leaves as long as losses
+ * are found, and one packet more when none are (RFC 9937's safeACK).
  */
 static void reduce(struct tcp_sock *tp, struct fhstcp *ca, __u32 delivered, bool safe)
 {
 	__u32 pipe = in_flight(tp), ssthresh = tp->snd_ssthresh;
 	__s64 to_send;
 
-	if (!delivered || !ca->reduced_from)
+	if (!delivered)
 		return;
 	ca->reduced_delivered += delivered;
 	if (pipe > ssthresh) {
@@ -93,7 +96,10 @@ static void reduce(struct tcp_sock *tp, struct fhstcp *ca, __u32 delivered, bool
 
 /* --- Pacing --- */
 
-/* No blocks: rates as the kernel has them for unpaced flows (they size its buffers), twice the window a round trip in slow start. */
+/*
+ * No blocks: rates as the kernel has them for unpaced flows (they size its buffers), twice the window a round trip
+ * in slow start.
+ */
 static void send_freely(struct sock *sk, struct tcp_sock *tp, struct fhstcp *ca, __u32 rtt_us)
 {
 	__u64 window_bytes = at_least(tp->snd_cwnd, tp->packets_out) * tp->mss_cache;
@@ -132,9 +138,10 @@ static __u64 rate_to_next_block(const struct tcp_sock *tp, const struct fhstcp *
 }
 
 /*
- * .min_tso_segs, which the kernel calls before it sends: "On sending data" of Figure 1. With a pacing rate it sends one buffer
- * a call, then waits for the buffer's length over the rate. So the buffer that fills a block gets the rate that makes this wait
- * last until the next block's time, and is made no longer than the block; others leave back to back.
+ * .min_tso_segs, which the kernel calls before it sends: "On sending data" of Figure 1. With a pacing rate it
+ * sends one buffer a call, then waits for the buffer's length over the rate. So the buffer that fills a block
+ * gets the rate that makes this wait last until the next block's time, and is made no longer than the block;
+ * others leave back to back.
  */
 SEC("struct_ops")
 __u32 BPF_PROG(fhstcp_before_sending, struct sock *sk)
@@ -178,13 +185,12 @@ void BPF_PROG(fhstcp_cong_control, struct sock *sk)
 	const struct rate_sample *rs = RATE_SAMPLE(ctx);
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct fhstcp *ca = private_of(sk);
-	__u8 state = ((struct inet_connection_sock *)sk)->icsk_ca_state;
 	__u32 acked = rs->acked_sacked, rtt_us = tp->srtt_us >> 3;
 	__u64 factor = fair_factor(fair_factor_per_s, rtt_us);
 	bool of_something_new = tp->snd_una != ca->acked_to;
 
 	ca->acked_to = tp->snd_una;
-	if (state == TCP_CA_CWR || state == TCP_CA_Recovery) {
+	if (ca->reducing) {
 		reduce(tp, ca, acked, of_something_new && !rs->losses);
 	} else if (of_something_new && window_or_pace_was_used(tp, ca, rs)) {
 		acked = packets_for_avoidance(tp, acked);
@@ -209,7 +215,10 @@ __u32 BPF_PROG(fhstcp_ssthresh, struct sock *sk)
 	return cut(tp->snd_cwnd, highspeed_decrease(tp->snd_cwnd));
 }
 
-/* The end of a reduction, which the kernel leaves to algorithms with .cong_control. After a timeout the window is the kernel's. */
+/*
+ * The end of a reduction, which the kernel leaves to algorithms with .cong_control. After a timeout the window is
+ * the kernel's.
+ */
 SEC("struct_ops")
 void BPF_PROG(fhstcp_set_state, struct sock *sk, __u8 state)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * HighSpeed TCP (RFC 3649) as a congestion control of the kernel: slow start, recovery and timeouts are the kernel's, growth
- * and cut are laws.h's.
+ * HighSpeed TCP (RFC 3649) as a congestion control of the kernel: slow start, recovery and timeouts are the
+ * kernel's, growth and cut are laws.h's.
  */
 #include "control.h"
 

@@ -3,8 +3,8 @@
  * HighSpeed TCP, Scalable TCP and FHSTCP in whole numbers: the kernel has no floating point.
  *
  * This is arithmetic alone, so that a test can build it for the host and hold it against the simulator's laws
- * (crates/lab/tests/kernel_laws.rs). A window w is in packets. Growth is for each acknowledged packet, in 2^-32 packets;
- * parts of a window are in 2^-16. Includers have __u32 and __u64.
+ * (crates/lab/tests/kernel_laws.rs). A window w is in packets. Growth is for each acknowledged packet, in 2^-32
+ * packets; parts of a window are in 2^-20. Includers have __u32 and __u64.
  */
 #ifndef INHAUL_LAWS_H
 #define INHAUL_LAWS_H
@@ -14,7 +14,7 @@
 /* A packet, as growth is counted. */
 #define PACKET (1ULL << 32)
 /* A whole window, as its parts are counted. */
-#define WHOLE (1U << 16)
+#define WHOLE (1U << 20)
 /* No window is cut below this many packets (RFC 5681 equation 4). */
 #define WINDOW_MIN 2U
 #define USEC_PER_S 1000000ULL
@@ -32,8 +32,8 @@ LAW __u64 at_least(__u64 value, __u64 least)
 /* --- Windows --- */
 
 /*
- * The window after an acknowledgement of `packets`. What it has grown by beyond whole packets stays in `part`: so counting
- * packets, not acknowledgements (RFC 3465), loses nothing.
+ * The window after an acknowledgement of `packets`. What it has grown by beyond whole packets stays in `part`:
+ * so counting packets, not acknowledgements (RFC 3465), loses nothing.
  */
 LAW __u32 grown(__u32 w, __u32 *part, __u64 growth, __u32 packets)
 {
@@ -66,9 +66,9 @@ struct highspeed_row {
 };
 
 /*
- * RFC 3649 appendix B: the largest window for which a(w) is at most `increase`. Its last two rows (89,053 and 94,717) are left
- * out: they carry on with a b(w) below High_Decrease, which section 5 has as the least. The last row here is section 5's
- * formula with b = 0.1, at twice the window of the row before it.
+ * RFC 3649 appendix B: the largest window for which a(w) is at most `increase`. Its last two rows (89,053 and
+ * 94,717) are left out: they carry on with a b(w) below High_Decrease, which section 5 has as the least. The
+ * last row here is section 5's formula with b = 0.1, at twice the window of the row before it.
  */
 static const struct highspeed_row HIGHSPEED_ROWS[] = {
 	{ 38, 1 },     { 118, 2 },    { 221, 3 },    { 347, 4 },    { 495, 5 },    { 663, 6 },    { 851, 7 },
@@ -104,7 +104,7 @@ LAW __u32 log2_of(__u32 w)
 	return log;
 }
 
-/* b(w) of section 5, by formula: it falls with log w from a half at Low_Window. In 2^-16. */
+/* b(w) of section 5, by formula: it falls with log w from a half at Low_Window. In 2^-20. */
 LAW __u32 highspeed_decrease(__u32 w)
 {
 	__u64 above;
@@ -118,8 +118,8 @@ LAW __u32 highspeed_decrease(__u32 w)
 }
 
 /*
- * a(w) of section 5, in 2^-16 packets a round trip: appendix B's rows, and straight lines between them, which stay nearer to
- * the formula than steps would.
+ * a(w) of section 5, in 2^-20 packets a round trip: appendix B's rows, and straight lines between them, which
+ * stay nearer to the formula than steps would.
  */
 LAW __u64 highspeed_increase(__u32 w)
 {
@@ -184,8 +184,9 @@ LAW __u32 fhstcp_block(__u32 w, __u32 blocks)
 }
 
 /*
- * The kernel waits after what it sends, for its length over the pacing rate; but time since it last had to wait is credit that
- * takes up to half of that off. This is the length of time to charge for a wait of `pause`, so that `pause` is left.
+ * The kernel waits after what it sends, for its length over the pacing rate; but time since it last had to wait
+ * is credit that takes up to half of that off. This is the length of time to charge for a wait of `pause`, so
+ * that `pause` is left.
  */
 LAW __u64 charge_for(__u64 pause, __u64 credit)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Scalable TCP (Kelly 2003) as a congestion control of the kernel: slow start, recovery and timeouts are the kernel's, growth
- * and cut are laws.h's.
+ * Scalable TCP (Kelly 2003) as a congestion control of the kernel: slow start, recovery and timeouts are the
+ * kernel's, growth and cut are laws.h's.
  */
 #include "control.h"
 

@@ -14,7 +14,7 @@ pub(crate) const RUN_INVALID: u8 = 13;
 /// `link run`: a command in a host failed.
 pub(crate) const COMMAND_FAILED: u8 = 14;
 
-/// `link`: this user may not have namespaces or TUN devices.
+/// `link`, `lab kernel-cc`: this user or this host may not have what it takes.
 pub(crate) const FORBIDDEN: u8 = 15;
 
 /// How to begin, and the table of docs/exit-codes.md, for `--help`.
@@ -30,7 +30,7 @@ Exit codes:
   3 path not found       7 refused            11 UDP blocked
                                               12 a check of the lab failed
  13 link: the run is invalid, this machine was too slow
- 14 link: a command failed   15 link: namespaces forbidden   130 interrupted";
+ 14 link: a command failed   15 not permitted here   130 interrupted";
 
 /// The exit code of a cause.
 pub(crate) const fn code(kind: ErrorKind) -> u8 {

@@ -1,6 +1,7 @@
 //! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
 
 mod keep;
+mod kernel_cc;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub(crate) enum Lab {
     /// Make one HTML page of kept results: every table and figure beside ours
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
+    /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for every program's TCP
+    #[command(subcommand)]
+    KernelCc(kernel_cc::KernelCc),
 }
 
 const SIM_EXAMPLES: &str = "\
@@ -145,6 +149,8 @@ pub(crate) enum Failure {
     Unwritable(PathBuf, io::Error),
     /// A bug.
     Internal(String),
+    /// This host or this user cannot have what was asked for.
+    Forbidden(String),
     /// Something did not come out as it must; it has been printed.
     Failed(usize),
 }
@@ -153,7 +159,7 @@ impl Failure {
     /// What is said of it on standard error.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Usage(message) | Self::Internal(message) => message.clone(),
+            Self::Usage(message) | Self::Internal(message) | Self::Forbidden(message) => message.clone(),
             Self::Unreadable(path, error) => format!("cannot read {}: {error}", path.display()),
             Self::Unwritable(path, error) => format!("cannot write {}: {error}", path.display()),
             Self::Failed(1) => "a check failed".to_owned(),
@@ -169,6 +175,7 @@ impl Failure {
             Self::Unreadable(..) => exit::code(ErrorKind::PathNotFound),
             Self::Unwritable(..) => exit::code(ErrorKind::Destination),
             Self::Internal(_) => exit::code(ErrorKind::Internal),
+            Self::Forbidden(_) => exit::FORBIDDEN,
             Self::Failed(_) => exit::CHECK_FAILED,
         }
     }
@@ -195,6 +202,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
         Lab::Report(args) => report::report(args),
+        Lab::KernelCc(command) => kernel_cc::run(command),
     }
 }
 

@@ -13,6 +13,7 @@ mod html;
 mod ideal;
 mod judge;
 pub mod kept;
+pub mod kernel_cc;
 pub mod metrics;
 pub mod plot;
 mod report;

@@ -7,4 +7,5 @@ mod common;
 mod disks;
 mod errors;
 mod integrity;
+mod kernel_cc;
 mod transfers;

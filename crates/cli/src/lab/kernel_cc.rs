@@ -1,0 +1,95 @@
+//! `inhaul lab kernel-cc`: HighSpeed TCP, Scalable TCP and FHSTCP in the kernel.
+
+use clap::{Args, Subcommand};
+use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, Status};
+
+use super::Failure;
+use crate::serve::announce;
+
+/// What can be done with congestion controls of the kernel.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KernelCc {
+    /// Load all of them, in place of those that are loaded
+    #[command(after_help = LOAD_EXAMPLES)]
+    Load(Load),
+    /// Unload whatever is loaded, also by a run that did not end well
+    Unload,
+    /// List them, and which are loaded
+    List,
+}
+
+const LOAD_EXAMPLES: &str = "\
+It needs root, a kernel with struct_ops for TCP and its types (Debian's have both), and
+    apt-get install clang-16 bpftool libbpf-dev
+They stay until they are unloaded or the machine starts anew. Every program may choose them:
+    iperf3 -c HOST -C inhaul_fhstcp
+
+The exit code is 15 when this host or this user cannot have them.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// FHSTCP's c, per second: its window grows by c times the round-trip time of HighSpeed TCP's
+    #[arg(long, value_name = "N", default_value_t = FAIR_FACTOR, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAIR_FACTOR_MAX)))]
+    c: u32,
+}
+
+pub(super) fn run(command: &KernelCc) -> Result<(), Failure> {
+    match command {
+        KernelCc::Load(args) => {
+            kernel_cc::load(args.c)?;
+            list()
+        }
+        KernelCc::Unload => {
+            let unloaded = kernel_cc::unload()?;
+            if unloaded.is_empty() {
+                announce("none was loaded");
+            }
+            unloaded.iter().for_each(|control| announce(&format!("unloaded {}", control.name)));
+            Ok(())
+        }
+        KernelCc::List => list(),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    kernel_cc::status()?.iter().for_each(|status| announce(&line(status)));
+    Ok(())
+}
+
+fn line(status: &Status) -> String {
+    let state = match (status.loaded, status.fair_factor) {
+        (false, _) => "not loaded".to_owned(),
+        (true, None) => "loaded".to_owned(),
+        (true, Some(c)) => format!("loaded, c = {c}"),
+    };
+    format!("{:<14} {}: {state}", status.control.name, status.control.summary)
+}
+
+impl From<KernelCcError> for Failure {
+    fn from(error: KernelCcError) -> Self {
+        if error.is_refusal() { Self::Forbidden(error.to_string()) } else { Self::Internal(error.to_string()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_lab::kernel_cc::CONTROLS;
+
+    #[test]
+    fn line_says_what_is_known() {
+        let status = |loaded, fair_factor| Status { control: CONTROLS[2], loaded, fair_factor };
+        let beginning = "inhaul_fhstcp  Fair HighSpeed TCP (fhstcp-2005): ";
+        assert_eq!(line(&status(false, None)), format!("{beginning}not loaded"));
+        assert_eq!(line(&status(true, None)), format!("{beginning}loaded"));
+        assert_eq!(line(&status(true, Some(20))), format!("{beginning}loaded, c = 20"));
+    }
+
+    #[test]
+    fn a_host_that_cannot_is_told_apart_from_a_failure() {
+        let refused = Failure::from(KernelCcError::NoBpftool);
+        assert_eq!(refused.code(), crate::exit::FORBIDDEN);
+        assert!(refused.message().contains("apt-get install bpftool"));
+        assert_eq!(Failure::from(KernelCcError::StillThere).code(), 1);
+    }
+}

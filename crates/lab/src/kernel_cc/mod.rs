@@ -1,0 +1,149 @@
+//! HighSpeed TCP, Scalable TCP and FHSTCP as congestion controls of the kernel, by eBPF: loaded, listed and unloaded.
+//!
+//! The sources (`bpf/` of the repository) are built into the program. To load them, `clang` compiles them against the types of the
+//! very kernel that runs, and `bpftool` registers the objects. Once loaded they stay until they are unloaded or the machine starts anew,
+//! whatever becomes of this program; a socket chooses one by name (`TCP_CONGESTION`). bpf/README.md says more.
+
+mod bpftool;
+mod build;
+mod error;
+
+use std::fs;
+
+use bpftool::Bpftool;
+use build::Compiler;
+
+pub use error::KernelCcError;
+
+/// FHSTCP's c, per second, that fhstcp-2005 found to be best (Table 1).
+pub const FAIR_FACTOR: u32 = 10;
+
+/// The largest c that is taken. The kernel's arithmetic holds c x RTT up to 4,294.
+pub const FAIR_FACTOR_MAX: u32 = 1_000;
+
+/// The algorithms that the kernel has now, by name.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// A congestion control of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The name by which sockets choose it.
+    pub name: &'static str,
+    /// What it is.
+    pub summary: &'static str,
+    /// Its source file, without `.bpf.c`.
+    file: &'static str,
+}
+
+/// All that there are.
+pub const CONTROLS: [Control; 3] = [
+    Control { name: "inhaul_hstcp", summary: "HighSpeed TCP (RFC 3649)", file: "highspeed" },
+    Control { name: "inhaul_stcp", summary: "Scalable TCP (Kelly 2003)", file: "scalable" },
+    Control { name: "inhaul_fhstcp", summary: "Fair HighSpeed TCP (fhstcp-2005)", file: "fhstcp" },
+];
+
+/// A congestion control, and whether the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Which.
+    pub control: Control,
+    /// Whether sockets can choose it.
+    pub loaded: bool,
+    /// FHSTCP's c, per second, if it is loaded and we may look.
+    pub fair_factor: Option<u32>,
+}
+
+/// Whether this process can load congestion controls on this host; the error says what is missing.
+pub fn check() -> Result<(), KernelCcError> {
+    Bpftool::find()?;
+    Compiler::find().map(drop)
+}
+
+/// Loads all, FHSTCP with `fair_factor` for c, per second, from 1 to [`FAIR_FACTOR_MAX`]. What was loaded before is replaced; sockets that use
+/// it keep it. On an error none is loaded, or those from before still are.
+pub fn load(fair_factor: u32) -> Result<(), KernelCcError> {
+    if !(1..=FAIR_FACTOR_MAX).contains(&fair_factor) {
+        return Err(KernelCcError::FairFactor(fair_factor));
+    }
+    let bpftool = Bpftool::find()?;
+    let objects = Compiler::find()?.build(&bpftool, fair_factor)?;
+    remove(&bpftool)?;
+    for control in CONTROLS {
+        if let Err(error) = bpftool.register(&objects.path(control)) {
+            remove(&bpftool)?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Unloads whatever is loaded, by whichever run of this program; says what that was. Sockets that use it keep it.
+pub fn unload() -> Result<Vec<Control>, KernelCcError> {
+    let loaded = loaded()?;
+    if !loaded.is_empty() {
+        remove(&Bpftool::find()?)?;
+    }
+    Ok(loaded)
+}
+
+/// What the kernel has. Without the right to ask it for more, c is left out.
+pub fn status() -> Result<Vec<Status>, KernelCcError> {
+    let loaded = loaded()?;
+    let c = Bpftool::find().and_then(|bpftool| bpftool.fair_factor());
+    Ok(CONTROLS
+        .into_iter()
+        .map(|control| {
+            let is_loaded = loaded.contains(&control);
+            let fair_factor = c.as_ref().ok().copied().flatten().filter(|_| is_loaded && control.file == "fhstcp");
+            Status { control, loaded: is_loaded, fair_factor }
+        })
+        .collect())
+}
+
+/// Those of our congestion controls that sockets can choose.
+fn loaded() -> Result<Vec<Control>, KernelCcError> {
+    let names = fs::read_to_string(AVAILABLE).map_err(|source| KernelCcError::System { what: AVAILABLE, source })?;
+    Ok(named_in(&names))
+}
+
+fn named_in(names: &str) -> Vec<Control> {
+    CONTROLS.into_iter().filter(|control| names.split_whitespace().any(|name| name == control.name)).collect()
+}
+
+/// Takes all of ours out of the kernel.
+fn remove(bpftool: &Bpftool) -> Result<(), KernelCcError> {
+    let mut failed = Ok(());
+    for map in bpftool.registrations()? {
+        // One that was unregistered before stays in the list for as long as a socket uses it, and cannot be unregistered again.
+        failed = failed.and(bpftool.unregister(map));
+    }
+    if loaded()?.is_empty() { Ok(()) } else { failed.and(Err(KernelCcError::StillThere)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_the_kernel() {
+        for control in CONTROLS {
+            // TCP_CA_NAME_MAX is 16, and so is BPF_OBJ_NAME_LEN; both count the zero at the end.
+            assert!(control.name.len() < 16, "{}", control.name);
+        }
+    }
+
+    #[test]
+    fn named_in_takes_whole_names() {
+        assert_eq!(named_in("reno bbr cubic\n"), []);
+        assert_eq!(named_in("reno inhaul_hstcp2 xinhaul_stcp\n"), []);
+        assert_eq!(named_in("reno cubic inhaul_stcp inhaul_hstcp\n"), [CONTROLS[0], CONTROLS[1]]);
+    }
+
+    #[test]
+    fn load_refuses_a_fair_factor_that_the_arithmetic_does_not_hold() {
+        // Before anything is looked for or run.
+        for c in [0, FAIR_FACTOR_MAX + 1] {
+            assert!(matches!(load(c), Err(KernelCcError::FairFactor(refused)) if refused == c));
+        }
+    }
+}
