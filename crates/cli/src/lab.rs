@@ -1,5 +1,6 @@
 //! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
 
+mod compare;
 mod keep;
 mod kernel_cc;
 mod report;
@@ -36,6 +37,9 @@ pub(crate) enum Lab {
     /// Make one HTML page of kept results: every table and figure beside ours
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
+    /// Compare two sets of kept results: what differs, and whether a check became worse
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Compare),
     /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for every program's TCP
     #[command(subcommand)]
     KernelCc(kernel_cc::KernelCc),
@@ -153,6 +157,8 @@ pub(crate) enum Failure {
     Forbidden(String),
     /// Something did not come out as it must; it has been printed.
     Failed(usize),
+    /// Something came out once and does not any more; it has been printed.
+    Worse(usize),
 }
 
 impl Failure {
@@ -164,6 +170,8 @@ impl Failure {
             Self::Unwritable(path, error) => format!("cannot write {}: {error}", path.display()),
             Self::Failed(1) => "a check failed".to_owned(),
             Self::Failed(count) => format!("{count} checks failed"),
+            Self::Worse(1) => "one thing became worse: it was right in A and is not in B".to_owned(),
+            Self::Worse(count) => format!("{count} things became worse: they were right in A and are not in B"),
         }
     }
 
@@ -176,7 +184,7 @@ impl Failure {
             Self::Unwritable(..) => exit::code(ErrorKind::Destination),
             Self::Internal(_) => exit::code(ErrorKind::Internal),
             Self::Forbidden(_) => exit::FORBIDDEN,
-            Self::Failed(_) => exit::CHECK_FAILED,
+            Self::Failed(_) | Self::Worse(_) => exit::CHECK_FAILED,
         }
     }
 }
@@ -201,7 +209,8 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::Sim(args) => sim(args),
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
-        Lab::Report(args) => report::report(args),
+        Lab::Report(args) => report::run(args),
+        Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),
     }
 }

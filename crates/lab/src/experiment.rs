@@ -163,7 +163,7 @@ pub struct Row {
 }
 
 /// What numbers are printed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Million bits per second.
     #[serde(rename = "Mbit/s")]
@@ -175,6 +175,7 @@ pub enum Unit {
     #[serde(rename = "s")]
     Seconds,
     /// A pure number.
+    #[default]
     #[serde(rename = "")]
     Number,
 }

@@ -28,7 +28,7 @@ pub(crate) struct Report {
     output: PathBuf,
 }
 
-pub(super) fn report(args: &Report) -> Result<(), Failure> {
+pub(super) fn run(args: &Report) -> Result<(), Failure> {
     let kepts = read(&args.directory)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let report = inhaul_lab::report(&kepts, &args.directory, &utc(now.as_secs()))?;

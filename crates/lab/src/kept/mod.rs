@@ -4,6 +4,7 @@
 //! What is read is checked: a file that was damaged, written by somebody else or made up is refused by name, and never
 //! drawn from.
 
+mod compare;
 mod folder;
 mod machine;
 mod thin;
@@ -19,6 +20,9 @@ use crate::metrics::Trajectory;
 use crate::result::{FlowResult, RunResult, Verdict};
 use crate::scenario::Scenario;
 
+pub use compare::{
+    Change, CheckComparison, Comparison, ItemComparison, RowComparison, Side, compare, comparison_table,
+};
 pub use folder::{Found, Kepts, Problem, read_kept};
 pub use machine::{Machine, utc};
 pub use thin::Thinned;

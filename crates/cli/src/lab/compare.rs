@@ -1,0 +1,85 @@
+//! `inhaul lab compare`: kept results of two commits, or of two backends, side by side.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use inhaul_lab::kept::{Kepts, compare, comparison_table};
+
+use super::Failure;
+use super::report::read;
+use crate::get::to_json;
+use crate::serve::announce;
+
+pub(super) const EXAMPLES: &str = "\
+Results of the same experiment, backend and control are compared; of two single files it is enough that the experiment is the same.
+A difference is beyond what chance explains if it is larger than its 95 % confidence interval, or if both are single runs
+of the simulator with the same seed. The exit code is 12 when a check that passed in A fails in B, or B is not valid and A was.
+
+Examples:
+  What a change made of the experiments:
+    inhaul lab compare results results-new
+  The simulator and the emulator:
+    inhaul lab compare results/gtp-2004/fig7/sim.json results/gtp-2004/fig7/emu.json --all";
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// A directory of kept results, or one of its files: what was
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// A directory of kept results, or one of its files: what is
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// Show values and checks that are the same as well
+    #[arg(long)]
+    all: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Compare) -> Result<(), Failure> {
+    let (a, b) = (results(&args.before)?, results(&args.after)?);
+    let comparison = compare(&a, &b);
+    if args.json {
+        announce(&to_json(&comparison));
+    } else {
+        announce(comparison_table(&comparison, args.all).trim_end());
+    }
+    match comparison.worse {
+        0 if comparison.items.is_empty() => Err(Failure::Usage(format!(
+            "{} and {} have no result of the same experiment, backend and control",
+            args.before.display(),
+            args.after.display()
+        ))),
+        0 => Ok(()),
+        worse => Err(Failure::Worse(worse)),
+    }
+}
+
+fn results(path: &Path) -> Result<Kepts, Failure> {
+    let kepts = read(path)?;
+    if kepts.results.is_empty() {
+        let how = "keep some with 'inhaul lab run PAPER/ITEM --keep DIR'";
+        return Err(Failure::Usage(format!("there is no kept result in {}: {how}", path.display())));
+    }
+    Ok(kepts)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::get::tests::assert_documented;
+    use inhaul_lab::kept::{CheckComparison, Comparison, ItemComparison, RowComparison, Side};
+
+    #[test]
+    fn comparison_has_the_documented_fields() {
+        let item = ItemComparison {
+            experiment: String::new(),
+            a: Side::default(),
+            b: Side::default(),
+            remark: None,
+            rows: vec![RowComparison::default()],
+            checks: vec![CheckComparison::default()],
+        };
+        assert_documented("A comparison of kept results", &Comparison { items: vec![item], ..Comparison::default() });
+    }
+}

@@ -1,0 +1,421 @@
+//! Two sets of kept results side by side, as of two commits: what differs, and whether chance explains it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::{Kept, Kepts, Problem};
+use crate::experiment::Unit;
+use crate::judge::{TableRow, number};
+
+/// What [`compare`] found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Comparison {
+    /// The results that both have, in the order of A.
+    pub items: Vec<ItemComparison>,
+    /// Results that only A has, as `PAPER/ITEM (BACKEND)`.
+    pub only_in_a: Vec<String>,
+    /// Results that only B has.
+    pub only_in_b: Vec<String>,
+    /// Files of A and B that could not be used, each in a sentence.
+    pub problems: Vec<String>,
+    /// Checks that passed in A and fail in B, and results that were valid in A and are not in B.
+    pub worse: usize,
+}
+
+/// One experiment in A and in B.
+#[derive(Clone, Debug, Serialize)]
+pub struct ItemComparison {
+    /// `PAPER/ITEM`.
+    pub experiment: String,
+    /// The result of A.
+    pub a: Side,
+    /// The result of B.
+    pub b: Side,
+    /// Why nothing is judged: the two were not run alike. `None`: they were.
+    pub remark: Option<String>,
+    /// The table's rows, of A and then those that only B has.
+    pub rows: Vec<RowComparison>,
+    /// The checks, of A and then those that only B has.
+    pub checks: Vec<CheckComparison>,
+}
+
+/// Which result it is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Side {
+    /// What it was run in.
+    pub backend: String,
+    /// How GTP's rates were controlled.
+    pub control: String,
+    /// The commit that the program was built from.
+    pub commit: Option<String>,
+    /// Whether every run is valid.
+    pub valid: bool,
+}
+
+/// A quantity in A and in B, in its own unit.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RowComparison {
+    /// The case.
+    pub case: String,
+    /// The quantity.
+    pub quantity: String,
+    /// What people are shown it in.
+    pub unit: Unit,
+    /// Its mean in A.
+    pub a: Option<f64>,
+    /// Its mean in B.
+    pub b: Option<f64>,
+    /// B less A.
+    pub difference: Option<f64>,
+    /// That over A.
+    pub relative: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the difference, for means that are independent: the root of the sum of squares of both.
+    pub ci95: Option<f64>,
+    /// What is to be thought of it.
+    pub change: Change,
+}
+
+/// What is to be thought of a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// There is none.
+    Same,
+    /// The confidence intervals explain it.
+    Within,
+    /// Chance does not explain it: it is larger than its confidence interval; or both are one run of the simulator with the same seed, which gives the same each time.
+    Beyond,
+    /// Nothing is known of the spread, or the two were not run alike.
+    #[default]
+    Unknown,
+    /// Only one of them has it.
+    Missing,
+}
+
+/// A check in A and in B.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CheckComparison {
+    /// What was to come out.
+    pub what: String,
+    /// What it was compared with, in B if that has it.
+    pub expected: String,
+    /// What came out in A; `None`: A has no such check.
+    pub found_a: Option<String>,
+    /// What came out in B.
+    pub found_b: Option<String>,
+    /// Whether it passed in A.
+    pub passed_a: Option<bool>,
+    /// Whether it passed in B.
+    pub passed_b: Option<bool>,
+}
+
+impl CheckComparison {
+    /// Whether it passed in A and fails in B.
+    pub fn is_worse(&self) -> bool {
+        (self.passed_a, self.passed_b) == (Some(true), Some(false))
+    }
+
+    /// Whether it failed in A and passes in B.
+    pub fn is_better(&self) -> bool {
+        (self.passed_a, self.passed_b) == (Some(false), Some(true))
+    }
+}
+
+/// Compares results of the same experiment, backend and control. Where A and B are one result each it is enough that the
+/// experiment is the same: so a simulation is compared with an emulation.
+pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
+    let single = a.results.len() == 1 && b.results.len() == 1;
+    let is_pair = |a: &Kept, b: &Kept| {
+        a.experiment == b.experiment && (single || (a.backend == b.backend && a.control == b.control))
+    };
+    let results = |kepts: &'_ Kepts| -> Vec<Kept> { kepts.results.iter().map(|found| found.kept.clone()).collect() };
+    let (of_a, of_b) = (results(a), results(b));
+    let without = |these: &[Kept], others: &[Kept]| {
+        these.iter().filter(|kept| !others.iter().any(|other| is_pair(kept, other))).map(name).collect()
+    };
+    let pairs = of_a.iter().filter_map(|a| Some((a, of_b.iter().find(|b| is_pair(a, b))?)));
+    let items: Vec<ItemComparison> = pairs.map(|(a, b)| compare_item(a, b)).collect();
+    Comparison {
+        worse: items.iter().map(ItemComparison::worse).sum(),
+        items,
+        only_in_a: without(&of_a, &of_b),
+        only_in_b: without(&of_b, &of_a),
+        problems: a.problems.iter().chain(&b.problems).map(Problem::message).collect(),
+    }
+}
+
+fn name(kept: &Kept) -> String {
+    let control = if kept.is_default_control() { String::new() } else { format!(", control {}", kept.control) };
+    format!("{} ({}{control})", kept.experiment, kept.backend)
+}
+
+fn compare_item(a: &Kept, b: &Kept) -> ItemComparison {
+    let side = |kept: &Kept| Side {
+        backend: kept.backend.clone(),
+        control: kept.control.clone(),
+        commit: kept.origin.commit.clone(),
+        valid: kept.valid,
+    };
+    let remark = (a.set != b.set).then(|| {
+        let settings = |kept: &Kept| if kept.set.is_empty() { "none".to_owned() } else { kept.set.join(", ") };
+        format!("not judged, as their settings differ: in A {}; in B {}", settings(a), settings(b))
+    });
+    let spread = match &remark {
+        Some(_) => Spread::NotAlike,
+        // The same seed gives the same run, of the same program.
+        None if a.backend == "sim" && b.backend == "sim" && a.seed == b.seed => Spread::None,
+        None => Spread::Unknown,
+    };
+    let missing = b.table.iter().filter(|row| find(&a.table, row).is_none());
+    let rows = a.table.iter().map(|row| compare_rows(Some(row), find(&b.table, row), spread));
+    let rows = rows.chain(missing.map(|row| compare_rows(None, Some(row), spread))).collect();
+    ItemComparison {
+        experiment: a.experiment.clone(),
+        a: side(a),
+        b: side(b),
+        remark,
+        rows,
+        checks: compare_checks(a, b),
+    }
+}
+
+/// What is known of how far apart two single runs of the same thing may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    None,
+    Unknown,
+    /// They are not runs of the same thing.
+    NotAlike,
+}
+
+fn find<'a>(table: &'a [TableRow], row: &TableRow) -> Option<&'a TableRow> {
+    table.iter().find(|other| other.case == row.case && other.quantity == row.quantity)
+}
+
+fn compare_rows(a: Option<&TableRow>, b: Option<&TableRow>, spread: Spread) -> RowComparison {
+    let Some(row) = a.or(b) else { return RowComparison::default() };
+    let (mean_a, mean_b) = (a.and_then(|row| row.mean), b.and_then(|row| row.mean));
+    let both = mean_a.zip(mean_b);
+    let difference = both.map(|(a, b)| b - a);
+    let errors = a.and_then(|row| row.ci95).zip(b.and_then(|row| row.ci95));
+    let ci95 = errors.map(|(a, b)| a.hypot(b));
+    let change = match (both, ci95) {
+        (None, _) if mean_a.is_none() && mean_b.is_none() => Change::Same,
+        (None, _) => Change::Missing,
+        (Some((a, b)), _) if a == b => Change::Same,
+        _ if spread == Spread::NotAlike => Change::Unknown,
+        (Some((a, b)), Some(ci95)) if (b - a).abs() <= ci95 => Change::Within,
+        (Some(_), Some(_)) => Change::Beyond,
+        (Some(_), None) if spread == Spread::None => Change::Beyond,
+        (Some(_), None) => Change::Unknown,
+    };
+    RowComparison {
+        case: row.case.clone(),
+        quantity: row.quantity.clone(),
+        unit: row.unit,
+        a: mean_a,
+        b: mean_b,
+        difference,
+        relative: both.filter(|(a, _)| *a != 0.0).map(|(a, b)| (b - a) / a.abs()),
+        ci95,
+        change,
+    }
+}
+
+fn compare_checks(a: &Kept, b: &Kept) -> Vec<CheckComparison> {
+    let mut whats: Vec<&str> = Vec::new();
+    for check in a.checks.iter().chain(&b.checks) {
+        if !whats.contains(&check.what.as_str()) {
+            whats.push(&check.what);
+        }
+    }
+    let compared = |what: &str| {
+        let of = |kept: &'_ Kept| kept.checks.iter().find(|check| check.what == what).cloned();
+        let (a, b) = (of(a), of(b));
+        CheckComparison {
+            what: what.to_owned(),
+            expected: b.as_ref().or(a.as_ref()).map(|check| check.expected.clone()).unwrap_or_default(),
+            passed_a: a.as_ref().map(|check| check.passed),
+            passed_b: b.as_ref().map(|check| check.passed),
+            found_a: a.map(|check| check.found),
+            found_b: b.map(|check| check.found),
+        }
+    };
+    whats.into_iter().map(compared).collect()
+}
+
+impl ItemComparison {
+    /// Checks that became worse, and one if the result is not valid any more. What is not judged is not worse.
+    pub fn worse(&self) -> usize {
+        if self.remark.is_some() {
+            return 0;
+        }
+        let checks = self.checks.iter().filter(|check| check.is_worse()).count();
+        checks + usize::from(self.a.valid && !self.b.valid)
+    }
+}
+
+/// The comparison as a table for people. Without `all`, values that are the same are only counted. Ends with a newline.
+pub fn comparison_table(comparison: &Comparison, all: bool) -> String {
+    let mut text = String::new();
+    for item in &comparison.items {
+        write_item(&mut text, item, all);
+    }
+    for (side, names) in [("A", &comparison.only_in_a), ("B", &comparison.only_in_b)] {
+        for name in names {
+            let _ = writeln!(text, "only in {side}: {name}");
+        }
+    }
+    let rows = || comparison.items.iter().flat_map(|item| &item.rows);
+    let count = |change: Change| rows().filter(|row| row.change == change).count();
+    let better = comparison.items.iter().flat_map(|item| &item.checks).filter(|check| check.is_better()).count();
+    let _ = writeln!(
+        text,
+        "{} values: {} the same, {} within and {} beyond what chance explains, {} unknown, {} in one only; checks: {} worse, {better} better",
+        rows().count(),
+        count(Change::Same),
+        count(Change::Within),
+        count(Change::Beyond),
+        count(Change::Unknown),
+        count(Change::Missing),
+        comparison.worse
+    );
+    text
+}
+
+fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
+    let side = |side: &Side| {
+        let control = if side.control == "default" { String::new() } else { format!(", control {}", side.control) };
+        let valid = if side.valid { "" } else { ", NOT VALID" };
+        format!("{}{control}, {}{valid}", side.backend, side.commit.as_deref().unwrap_or("commit not known"))
+    };
+    let _ = writeln!(text, "{}: A {}; B {}", item.experiment, side(&item.a), side(&item.b));
+    if let Some(remark) = &item.remark {
+        let _ = writeln!(text, "  {remark}");
+    }
+    let shown: Vec<&RowComparison> = item.rows.iter().filter(|row| all || row.change != Change::Same).collect();
+    let width =
+        |column: fn(&RowComparison) -> &str| shown.iter().map(|row| column(row).chars().count()).max().unwrap_or(0);
+    let (cases, quantities) = (width(|row| &row.case), width(|row| &row.quantity));
+    for row in &shown {
+        let _ = writeln!(text, "  {:cases$}  {:quantities$}  {}", row.case, row.quantity, values(row));
+    }
+    if shown.len() < item.rows.len() {
+        let _ = writeln!(text, "  {} values are the same", item.rows.len() - shown.len());
+    }
+    for check in item.checks.iter().filter(|check| all || check.is_worse() || check.is_better()) {
+        let word = match (check.is_worse(), check.is_better()) {
+            (true, _) => "WORSE",
+            (_, true) => "better",
+            _ => "same",
+        };
+        let found = |found: &Option<String>| found.clone().unwrap_or_else(|| "nothing".to_owned());
+        let _ = writeln!(
+            text,
+            "  {word}  {}: {}, was {} (expected: {})",
+            check.what,
+            found(&check.found_b),
+            found(&check.found_a),
+            check.expected
+        );
+    }
+}
+
+/// `936.2 -> 940.1 Mbit/s  +0.42 %  beyond chance`
+fn values(row: &RowComparison) -> String {
+    let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| number(value / row.unit.factor()));
+    let relative = row.relative.map_or_else(String::new, |relative| format!("{:+.2} %", relative * 100.0));
+    let thought = match (row.change, row.ci95) {
+        (Change::Same, _) => "the same".to_owned(),
+        (Change::Within, Some(ci95)) => format!("within +- {}", value(Some(ci95))),
+        (Change::Beyond, Some(ci95)) => format!("BEYOND +- {}", value(Some(ci95))),
+        (Change::Beyond, None) => "BEYOND: the same seed".to_owned(),
+        (Change::Within | Change::Unknown, _) => "unknown".to_owned(),
+        (Change::Missing, _) => "in one only".to_owned(),
+    };
+    let numbers = format!("{} -> {} {}", value(row.a), value(row.b), row.unit.sign());
+    format!("{:28}  {relative:>10}  {thought}", numbers.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::kept::Found;
+    use crate::kept::tests::kept;
+
+    fn kepts(results: Vec<Kept>) -> Kepts {
+        let found = |kept| Found { path: PathBuf::new(), kept };
+        Kepts { results: results.into_iter().map(found).collect(), problems: Vec::new() }
+    }
+
+    fn row(mean: Option<f64>, ci95: Option<f64>) -> TableRow {
+        TableRow { mean, ci95, ..kept().table[0].clone() }
+    }
+
+    fn change(a: (f64, Option<f64>), b: (f64, Option<f64>), spread: Spread) -> Change {
+        compare_rows(Some(&row(Some(a.0), a.1)), Some(&row(Some(b.0), b.1)), spread).change
+    }
+
+    #[test]
+    fn compare_rows_asks_whether_chance_explains_a_difference() {
+        // The interval of the difference is 5 for 3 and 4.
+        assert_eq!(change((10.0, Some(3.0)), (15.0, Some(4.0)), Spread::None), Change::Within);
+        assert_eq!(change((10.0, Some(3.0)), (15.1, Some(4.0)), Spread::None), Change::Beyond);
+        assert_eq!(change((10.0, None), (10.0, None), Spread::Unknown), Change::Same);
+        assert_eq!(change((10.0, None), (10.000001, None), Spread::None), Change::Beyond);
+        assert_eq!(change((10.0, None), (10.000001, None), Spread::Unknown), Change::Unknown);
+        assert_eq!(change((10.0, Some(1.0)), (20.0, Some(1.0)), Spread::NotAlike), Change::Unknown);
+        assert_eq!(compare_rows(Some(&row(Some(1.0), None)), None, Spread::None).change, Change::Missing);
+        assert_eq!(compare_rows(Some(&row(None, None)), Some(&row(None, None)), Spread::None).change, Change::Same);
+    }
+
+    #[test]
+    fn compare_finds_nothing_between_equals() {
+        let comparison = compare(&kepts(vec![kept()]), &kepts(vec![kept()]));
+        assert_eq!(comparison.worse, 0);
+        assert!(comparison.items[0].rows.iter().all(|row| row.change == Change::Same));
+        let table = comparison_table(&comparison, false);
+        assert!(table.contains("values are the same") && table.contains("checks: 0 worse, 0 better"), "{table}");
+        assert!(comparison_table(&comparison, true).contains("flows.flow1.measured_bps"));
+    }
+
+    #[test]
+    fn compare_counts_checks_that_passed_and_runs_that_were_valid() {
+        let (mut a, mut b) = (kept(), kept());
+        a.checks.iter_mut().for_each(|check| check.passed = true);
+        b.checks.iter_mut().for_each(|check| check.passed = true);
+        b.checks[1].passed = false;
+        b.table[0].mean = b.table[0].mean.map(|mean| mean + 1.0);
+        let comparison = compare(&kepts(vec![a.clone()]), &kepts(vec![b.clone()]));
+        assert_eq!(comparison.worse, 1);
+        assert_eq!(comparison.items[0].rows[0].change, Change::Beyond);
+        assert!(comparison_table(&comparison, false).contains("  WORSE  "));
+        // The other way round it is an improvement.
+        assert_eq!(compare(&kepts(vec![b.clone()]), &kepts(vec![a.clone()])).worse, 0);
+        b.valid = false;
+        assert_eq!(compare(&kepts(vec![a.clone()]), &kepts(vec![b.clone()])).worse, 2);
+        // What was not run alike is shown, and not judged.
+        b.set.push("duration=1 s".to_owned());
+        let comparison = compare(&kepts(vec![a]), &kepts(vec![b]));
+        assert!(comparison.worse == 0 && comparison.items[0].remark.is_some());
+        assert_eq!(comparison.items[0].rows[0].change, Change::Unknown);
+    }
+
+    #[test]
+    fn compare_pairs_by_experiment_backend_and_control() {
+        let emulated = Kept { backend: "emu".to_owned(), ..kept() };
+        let paper = Kept { control: "paper".to_owned(), ..kept() };
+        let comparison = compare(&kepts(vec![paper, kept()]), &kepts(vec![kept(), emulated.clone()]));
+        assert_eq!(comparison.items.len(), 1);
+        assert_eq!(comparison.only_in_a, ["gtp-2004/fig9 (sim, control paper)"]);
+        assert_eq!(comparison.only_in_b, ["gtp-2004/fig9 (emu)"]);
+        // One against one: a simulation beside an emulation. A single real run says nothing of its spread.
+        let mut emulated = emulated;
+        emulated.table[0].mean = emulated.table[0].mean.map(|mean| mean + 1.0);
+        let comparison = compare(&kepts(vec![kept()]), &kepts(vec![emulated]));
+        assert_eq!(comparison.items[0].rows[0].change, Change::Unknown);
+    }
+}
