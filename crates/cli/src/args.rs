@@ -209,6 +209,9 @@ pub(crate) struct Bench {
     /// Most that the receiver takes in, headers included (C_r) [default: found out]
     #[arg(long, value_name = "RATE")]
     pub(crate) receive_rate: Option<Bitrate>,
+    /// Most that the server sends to all together, headers included (R_send) [default: no limit]
+    #[arg(long, value_name = "RATE", requires = "server")]
+    pub(crate) send_rate: Option<Bitrate>,
     #[command(flatten)]
     pub(crate) wire: Wire,
 }

@@ -14,13 +14,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{
-    Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, experiments, find_experiment, judge,
-    judgement_table, run_scenario, run_table, series_csv, trajectories_of,
+    Backend, Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, experiments, find_experiment,
+    judge, judgement_table, run_scenario, run_table, series_csv, trajectories_of,
 };
 use serde::Serialize;
 
 use crate::exit;
 use crate::get::to_json;
+use crate::link::WaitArg;
 use crate::serve::announce;
 
 /// What `inhaul lab` can do.
@@ -34,6 +35,9 @@ pub(crate) enum Lab {
     /// Run an experiment and print what came out beside what was published
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    /// What the emulated backend starts in its hosts
+    #[command(hide = true)]
+    Agent,
     /// Make one HTML page of kept results: every table and figure beside ours
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
@@ -81,6 +85,12 @@ pub(crate) struct Runs {
     /// Runs at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// What it is run in: the simulator, or real processes over the link emulator, in real time
+    #[arg(long, value_enum, default_value_t)]
+    backend: BackendArg,
+    /// How the emulator waits for the next packet; to spin takes a processor and is more exact
+    #[arg(long, value_enum, default_value_t)]
+    wait: WaitArg,
     /// Print JSON, one object a run (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -90,6 +100,16 @@ pub(crate) struct Runs {
     /// Write the flows' rates over time to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+}
+
+/// See [`Runs::backend`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum BackendArg {
+    // The simulator.
+    #[default]
+    Sim,
+    // The link emulator.
+    Emu,
 }
 
 #[derive(Debug, Args)]
@@ -212,6 +232,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),
+        Lab::Agent => inhaul_lab::run_agent().map_err(|error| Failure::Internal(error.to_string())),
     }
 }
 
@@ -293,7 +314,11 @@ fn simulate(scenario: &Scenario, name: &str, args: &Runs) -> Vec<RunResult> {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     let shown = Mutex::new(bar);
-    let results = run_scenario(scenario, name, threads, &|part| {
+    let backend = match args.backend {
+        BackendArg::Sim => Backend::Sim { threads },
+        BackendArg::Emu => Backend::Emu { wait: args.wait.into() },
+    };
+    let results = run_scenario(scenario, name, backend, &|part| {
         if let Ok(bar) = shown.lock() {
             bar.set_position((part * STEPS as f64) as u64);
         }

@@ -1,14 +1,13 @@
-//! From a simulation that has ended to what it came to.
+//! From a run that has ended to what it came to.
 
 use std::collections::BTreeMap;
 
-use inhaul_base::{Bitrate, Span, Time};
-use inhaul_sim::{LinkId, LinkSample, Simulation, TransferId};
+use inhaul_base::{Span, Time};
 
 use crate::ideal::{Epoch, epochs};
 use crate::metrics::{self, Trajectory};
+use crate::outcome::{FlowOutcome, LinkOutcome, Losses, Outcome};
 use crate::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, RunResult, ScaleIndex};
-use crate::run::stop_of;
 use crate::scenario::Plan;
 
 /// How near to its ideal a flow must be to count as converged.
@@ -19,30 +18,35 @@ const CENTRAL_INTERVAL_RTTS: u64 = 3;
 const SCALES_S: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 150.0];
 
 /// Everything of the result but what the runner knows better (experiment, case, seed, validity).
-pub(crate) fn assess(plan: &Plan, simulation: &mut Simulation, transfers: &[TransferId]) -> RunResult {
-    let stops: Vec<Time> = transfers.iter().enumerate().map(|(k, id)| stop_of(plan, simulation, k, *id)).collect();
-    let mut flows: Vec<FlowResult> =
-        transfers.iter().zip(&stops).enumerate().map(|(k, (id, stop))| flow(plan, simulation, k, *id, *stop)).collect();
+pub(crate) fn assess(plan: &Plan, outcome: &Outcome) -> RunResult {
+    debug_assert_eq!(plan.flows.len(), outcome.flows.len());
+    let stops: Vec<Time> = outcome.flows.iter().map(|flow| flow.stop).collect();
+    let mut flows: Vec<FlowResult> = (0..).zip(&outcome.flows).map(|(k, seen)| flow(plan, k, seen)).collect();
     share_efficiencies(plan, &mut flows);
     let epochs = epochs(plan, &stops);
-    let measured = measured_time(plan, simulation.now());
+    let measured = measured_time(plan, outcome.ended);
     for (k, flow) in flows.iter_mut().enumerate() {
         flow.measured_bps = flow.trajectory.rate_bps(measured[0], measured[1]);
         flow.ideal_bps = ideal_over(&epochs, k, measured).map(|rate| rate * flow.efficiency);
     }
     let epochs: Vec<EpochResult> = epochs.iter().map(|epoch| epoch_result(plan, epoch, &flows)).collect();
-    let lost = losses(plan, simulation, transfers);
-    let metrics = run_metrics(&flows, &epochs, measured, &lost);
+    let lost: Vec<Losses> = outcome.flows.iter().map(FlowOutcome::losses).collect();
+    let mut metrics = run_metrics(&flows, &epochs, measured, &lost);
+    let gigabytes = flows.iter().map(|flow| flow.bytes as f64 / 1e9).sum::<f64>();
+    if let Some((senders_s, receivers_s)) = outcome.cpu_s.filter(|_| gigabytes > 0.0) {
+        metrics.sender_cpu_s_per_gb = Some(senders_s / gigabytes);
+        metrics.receiver_cpu_s_per_gb = Some(receivers_s / gigabytes);
+    }
     RunResult {
-        backend: "sim".to_owned(),
-        duration_s: simulation.now().as_secs_f64(),
+        backend: outcome.backend.to_owned(),
+        duration_s: outcome.ended.as_secs_f64(),
         measured_s: measured,
         groups: groups(&flows, &lost),
-        links: links(plan, simulation, measured),
+        links: outcome.links.iter().map(|seen| link(seen, outcome.ended, measured)).collect(),
         epochs,
         metrics,
-        packet_hops: simulation.hops(),
-        trace: format!("{:016x}", simulation.trace()),
+        packet_hops: outcome.packet_hops,
+        trace: outcome.trace.clone(),
         flows,
         ..RunResult::default()
     }
@@ -66,36 +70,30 @@ fn measured_time(plan: &Plan, end: Time) -> [f64; 2] {
     [plan.measure.0.min(end).as_secs_f64(), plan.measure.1.min(end).as_secs_f64()]
 }
 
-fn flow(plan: &Plan, simulation: &Simulation, k: usize, id: TransferId, stop: Time) -> FlowResult {
+fn flow(plan: &Plan, k: usize, seen: &FlowOutcome) -> FlowResult {
     let planned = &plan.flows[k];
-    let stats = simulation.stats(id);
-    let (start_s, stop_s) = (planned.start.as_secs_f64(), stop.as_secs_f64());
+    let (start_s, stop_s) = (planned.start.as_secs_f64(), seen.stop.as_secs_f64());
     let mut trajectory = Trajectory::starting_at(start_s);
-    for sample in simulation.series(id) {
-        trajectory.push(sample.at.as_secs_f64().min(stop_s), sample.placed_bytes as f64);
+    for (at, bytes) in &seen.samples {
+        trajectory.push(at.as_secs_f64().min(stop_s), *bytes as f64);
     }
-    let bytes = simulation.placed_bytes(id);
-    trajectory.push(stop_s, bytes as f64);
-    let last = simulation.series(id).last();
-    let rtt_measured = last.map(|sample| sample.rtt).filter(|rtt| *rtt > Span::ZERO);
-    let failure = simulation.failures().iter().find(|failure| failure.transfer == id);
-    let received = (stats.placed_bytes + stats.duplicate_bytes) as f64;
+    trajectory.push(stop_s, seen.bytes as f64);
     FlowResult {
         name: planned.name.clone(),
         protocol: planned.protocol.name.to_owned(),
         group: planned.group.clone(),
         background: planned.background,
         rtt_ms: planned.rtt.as_millis_f64(),
-        rtt_measured_ms: rtt_measured.map(Span::as_millis_f64),
+        rtt_measured_ms: seen.rtt.map(Span::as_millis_f64),
         start_s,
         stop_s,
-        bytes,
+        bytes: seen.bytes,
         goodput_bps: trajectory.rate_bps(start_s, stop_s),
-        loss_ratio: Losses::of(simulation, id).ratio(),
-        failure: failure.map(|failure| failure.error.to_string()),
+        loss_ratio: seen.losses().ratio(),
+        failure: seen.failure.clone(),
         series: series(&trajectory),
         trajectory,
-        efficiency: if stats.wire_bytes > 0 { (received / stats.wire_bytes as f64).min(1.0) } else { 0.0 },
+        efficiency: if seen.wire_bytes > 0 { (seen.data_bytes as f64 / seen.wire_bytes as f64).min(1.0) } else { 0.0 },
         ..FlowResult::default()
     }
 }
@@ -103,37 +101,6 @@ fn flow(plan: &Plan, simulation: &Simulation, k: usize, id: TransferId, stop: Ti
 fn series(trajectory: &Trajectory) -> Vec<Point> {
     let rates = trajectory.points().windows(2).map(|pair| (pair[1].0, trajectory.rate_bps(pair[0].0, pair[1].0)));
     rates.map(|(t_s, goodput_bps)| Point { t_s, goodput_bps }).collect()
-}
-
-/// Data packets that came and that did not.
-#[derive(Clone, Copy, Debug, Default)]
-struct Losses {
-    received: u64,
-    lost: u64,
-}
-
-impl Losses {
-    fn of(simulation: &Simulation, id: TransferId) -> Self {
-        let stats = simulation.stats(id);
-        // Where the sender looks for losses, the receiver counts none.
-        Self {
-            received: stats.received_packets,
-            lost: stats.lost_packets.max(simulation.sender_stats(id).lost_packets),
-        }
-    }
-
-    fn ratio(self) -> f64 {
-        self.lost as f64 / (self.received + self.lost).max(1) as f64
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self { received: self.received + other.received, lost: self.lost + other.lost }
-    }
-}
-
-fn losses(plan: &Plan, simulation: &Simulation, transfers: &[TransferId]) -> Vec<Losses> {
-    debug_assert_eq!(plan.flows.len(), transfers.len());
-    transfers.iter().map(|id| Losses::of(simulation, *id)).collect()
 }
 
 /// Mean of a flow's fair rate over a time, headers included; `None` if it was never active in it.
@@ -185,6 +152,8 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f6
         convergence_s: populated.iter().rev().find(|epoch| epoch.from_s < to_s).and_then(|epoch| epoch.convergence_s),
         convergence_mean_s: metrics::estimate(&converged).map(|estimate| estimate.mean),
         converged_ratio: (!populated.is_empty()).then(|| converged.len() as f64 / populated.len() as f64),
+        sender_cpu_s_per_gb: None,
+        receiver_cpu_s_per_gb: None,
         loss_ratio: of_measured.map(|(_, losses)| *losses).fold(Losses::default(), Losses::and).ratio(),
         jain_by_scale: scales
             .map(|scale_s| ScaleIndex {
@@ -215,37 +184,26 @@ fn groups(flows: &[FlowResult], lost: &[Losses]) -> Vec<GroupResult> {
     members.into_iter().map(group).collect()
 }
 
-fn links(plan: &Plan, simulation: &mut Simulation, measured: [f64; 2]) -> Vec<LinkResult> {
-    let ids: Vec<(LinkId, String)> = plan.topology.links().map(|(id, name, ..)| (id, name.to_owned())).collect();
-    let duration_s = simulation.now().as_secs_f64();
-    let mut results = Vec::new();
-    for (id, name) in ids {
-        let stats = simulation.link_stats(id);
-        if stats.offered.packets == 0 {
-            continue;
-        }
-        let rate_bps = plan.topology.link_spec(id).and_then(|spec| spec.rate).map(Bitrate::bps);
-        let used = |bytes: f64, seconds: f64| {
-            rate_bps.filter(|_| seconds > 0.0).map(|rate| bytes * 8.0 / (rate as f64 * seconds))
-        };
-        let carried = carried_between(simulation.link_series(id), measured);
-        results.push(LinkResult {
-            name,
-            rate_bps,
-            utilisation: used(stats.carried.bytes as f64, duration_s),
-            measured_utilisation: carried.and_then(|bytes| used(bytes, measured[1] - measured[0])),
-            drop_ratio: stats.dropped().packets as f64 / stats.offered.packets as f64,
-            queue_bytes_max: stats.queue_bytes_max,
-        });
+fn link(seen: &LinkOutcome, ended: Time, measured: [f64; 2]) -> LinkResult {
+    let used = |bytes: f64, seconds: f64| {
+        seen.rate_bps.filter(|_| seconds > 0.0).map(|rate| bytes * 8.0 / (rate as f64 * seconds))
+    };
+    let carried = carried_between(&seen.series, measured);
+    LinkResult {
+        name: seen.name.clone(),
+        rate_bps: seen.rate_bps,
+        utilisation: used(seen.carried_bytes as f64, ended.as_secs_f64()),
+        measured_utilisation: carried.and_then(|bytes| used(bytes, measured[1] - measured[0])),
+        drop_ratio: seen.dropped_packets as f64 / seen.offered_packets.max(1) as f64,
+        queue_bytes_max: seen.queue_bytes_max,
     }
-    results
 }
 
 /// Bytes that a link carried in a time.
-fn carried_between(series: &[LinkSample], [from_s, to_s]: [f64; 2]) -> Option<f64> {
+fn carried_between(samples: &[(Time, u64)], [from_s, to_s]: [f64; 2]) -> Option<f64> {
     let mut carried = Trajectory::starting_at(0.0);
-    for sample in series {
-        carried.push(sample.at.as_secs_f64(), sample.carried_bytes as f64);
+    for (at, bytes) in samples {
+        carried.push(at.as_secs_f64(), *bytes as f64);
     }
-    (!series.is_empty()).then(|| carried.bytes_at(to_s) - carried.bytes_at(from_s))
+    (!samples.is_empty()).then(|| carried.bytes_at(to_s) - carried.bytes_at(from_s))
 }

@@ -7,6 +7,7 @@
 
 mod assess;
 pub mod emu;
+mod emulated;
 mod experiment;
 mod figure;
 mod html;
@@ -15,6 +16,7 @@ mod judge;
 pub mod kept;
 pub mod kernel_cc;
 pub mod metrics;
+mod outcome;
 pub mod plot;
 mod report;
 pub mod result;
@@ -22,11 +24,12 @@ mod run;
 pub mod scenario;
 mod web;
 
+pub use emulated::{run_agent, run_emulated};
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
 pub use figure::{Drawing, trajectories_of};
 pub use html::{Counts, Report, report};
 pub use judge::{Judgement, TableRow, judge};
 pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;
-pub use run::{run_once, run_scenario};
+pub use run::{Backend, run_once, run_scenario};
 pub use scenario::{Scenario, ScenarioError};

@@ -174,6 +174,10 @@ pub struct Metrics {
     pub converged_ratio: Option<f64>,
     /// Data packets lost over received and lost, whole run.
     pub loss_ratio: f64,
+    /// Processor time of the senders for a gigabyte (1e9 bytes) of data, in seconds; `None` where none is spent, as in the simulator.
+    pub sender_cpu_s_per_gb: Option<f64>,
+    /// The same of the receivers.
+    pub receiver_cpu_s_per_gb: Option<f64>,
     /// Jain's index at time scales.
     pub jain_by_scale: Vec<ScaleIndex>,
 }
@@ -296,6 +300,8 @@ impl Metrics {
             "convergence_s" => self.convergence_s,
             "convergence_mean_s" => self.convergence_mean_s,
             "converged_ratio" => self.converged_ratio,
+            "sender_cpu_s_per_gb" => self.sender_cpu_s_per_gb,
+            "receiver_cpu_s_per_gb" => self.receiver_cpu_s_per_gb,
             "loss_ratio" => Some(self.loss_ratio),
             _ => {
                 let scale: f64 = field.strip_prefix("jain_at.")?.parse().ok()?;

@@ -5,30 +5,47 @@ use std::io::BufWriter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use inhaul_base::{RandomStream, Span, Time};
+use inhaul_base::{Bitrate, RandomStream, Span};
+use inhaul_emu::Wait;
 use inhaul_protocols::registry;
-use inhaul_sim::{Change, EndpointId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
+use inhaul_sim::{Change, EndpointId, LinkId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
 use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 
 use crate::assess;
+use crate::emulated::run_emulated;
+use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::result::RunResult;
 use crate::scenario::{Cell, Plan, Scenario, WhatChanges};
 use crate::web;
 
 /// Random streams of the lab, apart from those of the simulator, which gets a seed of its own.
 const ENDPOINT_STREAMS: u64 = 1 << 40;
-const WEB_STREAMS: u64 = 2 << 40;
+pub(crate) const WEB_STREAMS: u64 = 2 << 40;
 /// How often a run says how far it is.
 const PROGRESS_STEPS: u64 = 200;
 
-/// Runs every cell and repetition of a scenario on `threads` threads. The results stand in the order of cells, then repetitions, and
-/// are the same whatever the number of threads.
+/// What a scenario is run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The simulator, so many runs at a time. The results are the same whatever their number.
+    Sim {
+        /// Runs at a time.
+        threads: usize,
+    },
+    /// The emulator: real processes in real time, one run after the other.
+    Emu {
+        /// How the emulator waits.
+        wait: Wait,
+    },
+}
+
+/// Runs every cell and repetition of a scenario. The results stand in the order of cells, then repetitions.
 ///
 /// `progress` is told now and then, from any thread, which part of the simulated time is done, from 0 to 1.
 pub fn run_scenario(
     scenario: &Scenario,
     experiment: &str,
-    threads: usize,
+    backend: Backend,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Vec<RunResult> {
     let jobs: Vec<(&Cell, u64)> = scenario
@@ -47,13 +64,20 @@ pub fn run_scenario(
                 let before = done.fetch_add(span.as_nanos(), Ordering::Relaxed);
                 progress((before + span.as_nanos()) as f64 / total.max(1) as f64);
             };
-            let mut result = run_once(&cell.plan, *seed, &advanced);
+            let mut result = match backend {
+                Backend::Sim { .. } => run_once(&cell.plan, *seed, &advanced),
+                Backend::Emu { wait } => run_emulated(&cell.plan, *seed, wait, &advanced),
+            };
             result.experiment = experiment.to_owned();
             result.case.clone_from(&cell.case);
             if let Ok(mut results) = results.lock() {
                 results[at] = Some(result);
             }
         }
+    };
+    let threads = match backend {
+        Backend::Sim { threads } => threads,
+        Backend::Emu { .. } => 1,
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {
@@ -78,9 +102,8 @@ pub fn run_once(plan: &Plan, seed: u64, advanced: &dyn Fn(Span)) -> RunResult {
             };
         }
     };
-    let outcome = run.simulate(advanced);
-    let invalid_reason = outcome.err().map(|error| error.to_string());
-    let mut result = assess::assess(plan, &mut run.simulation, &run.transfers);
+    let invalid_reason = run.simulate(advanced).err().map(|error| error.to_string());
+    let mut result = assess::assess(plan, &run.outcome());
     result.seed = seed;
     result.valid = invalid_reason.is_none();
     result.invalid_reason = invalid_reason;
@@ -194,11 +217,55 @@ impl<'a> Run<'a> {
         let flows = self.plan.flows.iter().zip(&self.transfers);
         flows.into_iter().all(|(flow, transfer)| !flow.endless && self.simulation.is_complete(*transfer))
     }
-}
 
-/// When a flow ended: complete, stopped, failed, or with the run.
-pub(crate) fn stop_of(plan: &Plan, simulation: &Simulation, flow: usize, transfer: TransferId) -> Time {
-    let failed = simulation.failures().iter().find(|failure| failure.transfer == transfer).map(|failure| failure.at);
-    let ends = [simulation.completed_at(transfer), plan.flows[flow].stop, failed];
-    ends.into_iter().flatten().min().unwrap_or(plan.end).min(simulation.now())
+    fn outcome(&mut self) -> Outcome {
+        let simulation = &mut self.simulation;
+        let links: Vec<(LinkId, String)> =
+            self.plan.topology.links().map(|(id, name, ..)| (id, name.to_owned())).collect();
+        let rate = |id: LinkId| self.plan.topology.link_spec(id).and_then(|spec| spec.rate).map(Bitrate::bps);
+        let mut seen = Vec::new();
+        for (id, name) in links {
+            let stats = simulation.link_stats(id);
+            if stats.offered.packets > 0 {
+                let series = simulation.link_series(id).iter().map(|sample| (sample.at, sample.carried_bytes));
+                seen.push(LinkOutcome {
+                    name,
+                    rate_bps: rate(id),
+                    carried_bytes: stats.carried.bytes,
+                    offered_packets: stats.offered.packets,
+                    dropped_packets: stats.dropped().packets,
+                    queue_bytes_max: stats.queue_bytes_max,
+                    series: series.collect(),
+                });
+            }
+        }
+        Outcome {
+            backend: "sim",
+            ended: simulation.now(),
+            flows: (0..).zip(&self.transfers).map(|(k, id)| self.flow(k, *id)).collect(),
+            links: seen,
+            packet_hops: self.simulation.hops(),
+            trace: format!("{:016x}", self.simulation.trace()),
+            cpu_s: None,
+        }
+    }
+
+    fn flow(&self, k: usize, id: TransferId) -> FlowOutcome {
+        let simulation = &self.simulation;
+        let (stats, series) = (simulation.stats(id), simulation.series(id));
+        let failure = simulation.failures().iter().find(|failure| failure.transfer == id);
+        let ends = [simulation.completed_at(id), self.plan.flows[k].stop, failure.map(|failure| failure.at)];
+        FlowOutcome {
+            stop: ends.into_iter().flatten().min().unwrap_or(self.plan.end).min(simulation.now()),
+            samples: series.iter().map(|sample| (sample.at, sample.placed_bytes)).collect(),
+            bytes: simulation.placed_bytes(id),
+            wire_bytes: stats.wire_bytes,
+            data_bytes: stats.placed_bytes + stats.duplicate_bytes,
+            received_packets: stats.received_packets,
+            // Where the sender looks for losses, the receiver counts none.
+            lost_packets: stats.lost_packets.max(simulation.sender_stats(id).lost_packets),
+            rtt: series.last().map(|sample| sample.rtt).filter(|rtt| *rtt > Span::ZERO),
+            failure: failure.map(|failure| failure.error.to_string()),
+        }
+    }
 }

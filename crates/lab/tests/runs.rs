@@ -1,6 +1,6 @@
 //! Small scenarios in the simulator: the runner and what it says of them.
 
-use inhaul_lab::{RunResult, Scenario, run_scenario};
+use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
 
 const STAR: &str = r#"
 title = "two senders, unequal round-trip times"
@@ -31,7 +31,7 @@ start = "1 s"
 
 fn run(text: &str, threads: usize) -> Vec<RunResult> {
     let scenario = Scenario::parse("test.toml", text, &[]).unwrap_or_else(|error| panic!("{error}"));
-    run_scenario(&scenario, "test", threads, &|_| {})
+    run_scenario(&scenario, "test", Backend::Sim { threads }, &|_| {})
 }
 
 #[test]

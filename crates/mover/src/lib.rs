@@ -25,7 +25,7 @@ mod server;
 mod source;
 mod verify;
 
-pub use bench::{BenchUpdate, bench, bench_server};
+pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
 pub use get::get;

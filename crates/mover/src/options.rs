@@ -94,6 +94,8 @@ pub struct BenchServerOptions {
     pub listen: SocketAddr,
     /// Most that this host takes in (C_r) from clients that push.
     pub receive_rate: Option<Bitrate>,
+    /// Most that leaves for all clients that fetch together (R_send).
+    pub send_rate: Option<Bitrate>,
     /// How the network is used.
     pub net: NetOptions,
 }

@@ -11,7 +11,8 @@
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
 //! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
 //!
-//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`], [`reap_child`].
+//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`], [`reap_child`];
+//! and [`tcp_counts`], which the laboratory asks of its rival, the kernel's TCP.
 //!
 //! A loop around them, which the mover has, is: wait; receive and show the batch to the endpoint; deliver; drain the
 //! endpoint, transmitting; and again.
@@ -36,4 +37,5 @@ pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, IoVecs, MESSAGES_MAX, MappedFile, Outgoing};
 pub use sys::{EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
+pub use sys::{TcpCounts, tcp_counts};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};

@@ -11,7 +11,14 @@ use inhaul_house_tests::source::Source;
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";
 /// Where clocks and hash maps are at home.
-const ENGINES: &[&str] = &["crates/udp", "crates/emu", "crates/mover", "crates/cli", "tests/interop/src/bin/speed.rs"];
+const ENGINES: &[&str] = &[
+    "crates/udp",
+    "crates/emu",
+    "crates/mover",
+    "crates/cli",
+    "crates/lab/src/emulated",
+    "tests/interop/src/bin/speed.rs",
+];
 /// Where Rust stands.
 const ROOMS: &[&str] = &["crates", "tests", "fuzz", "bench"];
 

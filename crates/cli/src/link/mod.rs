@@ -114,10 +114,19 @@ pub(crate) struct Keeper {
 
 /// See [`Wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum WaitArg {
+pub(crate) enum WaitArg {
     #[default]
     Sleep,
     Spin,
+}
+
+impl From<WaitArg> for Wait {
+    fn from(wait: WaitArg) -> Self {
+        match wait {
+            WaitArg::Sleep => Self::Sleep,
+            WaitArg::Spin => Self::Spin,
+        }
+    }
 }
 
 /// See [`Superpackets`].
@@ -209,10 +218,7 @@ impl Emulation {
     /// Reads the scenario and starts its network. What is done without is said on standard error.
     fn start(&self) -> Result<(String, Emulator), Failure> {
         let (title, Emulated { grid, left_out }) = self.read()?;
-        let wait = match self.wait {
-            WaitArg::Sleep => Wait::Sleep,
-            WaitArg::Spin => Wait::Spin,
-        };
+        let wait = self.wait.into();
         let superpackets = match self.superpackets {
             SuperpacketsArg::Auto => Superpackets::Auto,
             SuperpacketsArg::Always => Superpackets::Always,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::*;
 use crate::experiment::find_experiment;
-use crate::{judge, run_scenario};
+use crate::{Backend, judge, run_scenario};
 
 /// A small result: two cases of gtp-2004's Figure 9, for half a second.
 pub(crate) fn kept() -> Kept {
@@ -17,7 +17,7 @@ fn run() -> Kept {
     let set = [("duration", "500 ms"), ("measure.from", "300 ms"), ("flows.flow2.start", "100 ms")];
     let set: Vec<(String, String)> = set.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     let scenario = experiment.scenario(&set).unwrap();
-    let mut runs = run_scenario(&scenario, &experiment.name, 1, &|_| {});
+    let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 1 }, &|_| {});
     let judgement = judge(&experiment, &mut runs);
     let set = set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let origin = Origin {

@@ -3,6 +3,7 @@
 mod client;
 mod memory;
 mod server;
+mod staged;
 
 use inhaul_transport::FlowStats;
 
@@ -10,6 +11,7 @@ use crate::frame::BenchStats;
 
 pub use client::{BenchUpdate, bench};
 pub use server::bench_server;
+pub use staged::{StagedFlow, StagedFlowReport, StagedOptions, StagedReport, staged};
 
 /// What a flow's endpoint at the receiver knows, as it travels.
 fn bench_stats(stats: &FlowStats, cpu: inhaul_base::Span) -> BenchStats {

@@ -32,7 +32,7 @@ pub fn bench_server(
 ) -> Result<(), MoveError> {
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    let endpoints = Endpoints::new(&udp, None, options.receive_rate);
+    let endpoints = Endpoints::new(&udp, options.send_rate, options.receive_rate);
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {

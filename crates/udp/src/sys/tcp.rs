@@ -1,0 +1,53 @@
+//! What the kernel knows of one of its own TCP connections.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libc::{c_void, socklen_t, tcp_info};
+
+/// Counts and estimates of a connection of the kernel's TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// Segments that were sent again.
+    pub retransmitted: u32,
+    /// Bytes of data in a full segment.
+    pub segment_bytes: u32,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: u32,
+}
+
+/// What the kernel knows of the connection behind `socket` (TCP_INFO).
+///
+/// # Errors
+/// When it is not a TCP connection.
+pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
+    let mut info = MaybeUninit::<tcp_info>::zeroed();
+    let mut len = size_of::<tcp_info>() as socklen_t;
+    let (level, fd) = (libc::IPPROTO_TCP, socket.as_fd().as_raw_fd());
+    // SAFETY: the pointers describe `info` and its length, of which the kernel writes no more.
+    let result =
+        unsafe { libc::getsockopt(fd, level, libc::TCP_INFO, info.as_mut_ptr().cast::<c_void>(), &raw mut len) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is made of integers only, and was zeroed before the kernel wrote what it knows.
+    let info = unsafe { info.assume_init() };
+    Ok(TcpCounts { retransmitted: info.tcpi_total_retrans, segment_bytes: info.tcpi_snd_mss, rtt_us: info.tcpi_rtt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    #[test]
+    fn tcp_counts_knows_a_connection_and_refuses_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let counts = tcp_counts(&stream).unwrap();
+        assert_eq!(counts.retransmitted, 0);
+        assert!(counts.segment_bytes >= 500, "{counts:?}");
+        assert!(tcp_counts(UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+    }
+}
