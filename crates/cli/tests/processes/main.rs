@@ -8,4 +8,5 @@ mod disks;
 mod errors;
 mod integrity;
 mod kernel_cc;
+mod lab;
 mod transfers;

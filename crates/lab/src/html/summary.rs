@@ -24,7 +24,8 @@ pub(super) fn write(page: &mut Markup, items: &[Item<'_>], counts: &Counts) {
                 (Outcome::NotRun, counts.not_run),
             ];
             for (outcome, count) in counted {
-                p.leaf("span", &[("class", outcome.class())], &format!("{count} {}", outcome.word()));
+                let class = if count == 0 { Outcome::NotRun.class() } else { outcome.class() };
+                p.leaf("span", &[("class", class)], &format!("{count} {}", outcome.word()));
                 p.text(" ");
             }
         });
@@ -81,8 +82,9 @@ fn item_row(body: &mut Markup, item: &Item<'_>, backends: &[&str]) {
 
 fn result_line(cell: &mut Markup, kept: &Kept) {
     let outcome = Outcome::of(kept);
+    let class = if kept.set.is_empty() { outcome.class() } else { Outcome::Changed.class() };
     cell.element("div", &[("class", "result")], |line| {
-        line.leaf("span", &[("class", outcome.class())], outcome.word());
+        line.leaf("span", &[("class", class)], outcome.word());
         line.text(&format!(" {}", words::checks_passed(kept)));
         if !kept.is_default_control() {
             line.text(&format!(", control {}", kept.control));

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::{Kept, KeptError, READ_MAX};
+use super::{Kept, KeptError, READ_MAX, printable};
 
 /// Directories within each other, and files in all, that are looked at.
 const DEPTH_MAX: usize = 8;
@@ -40,9 +40,10 @@ pub struct Problem {
 impl Problem {
     /// In a sentence.
     pub fn message(&self) -> String {
+        let path = printable(&self.path.to_string_lossy());
         match &self.error {
-            KeptError::System(error) => format!("{} cannot be read: {error}", self.path.display()),
-            error => format!("{} {error}", self.path.display()),
+            KeptError::System(error) => format!("{path} cannot be read: {error}"),
+            error => format!("{path} {error}"),
         }
     }
 }
@@ -90,7 +91,7 @@ impl Kepts {
         match read_file(&path) {
             Ok(kept) => match self.results.iter().find(|found| found.kept.path() == kept.path()) {
                 Some(first) => {
-                    let error = KeptError::Second(first.path.display().to_string());
+                    let error = KeptError::Second(printable(&first.path.to_string_lossy()));
                     self.problems.push(Problem { path, error });
                 }
                 None => self.results.push(Found { path, kept }),

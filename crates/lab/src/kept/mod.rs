@@ -195,12 +195,13 @@ impl Kept {
     /// When it is not a kept result, or a damaged one.
     pub fn from_json(text: &str) -> Result<Self, KeptError> {
         let damaged = |error: serde_json::Error| KeptError::Damaged(error.to_string());
-        let value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
+        let mut value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
         match value.get("kept_version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
             Some(newer) => return Err(KeptError::Newer(newer)),
             None => return Err(KeptError::Foreign),
         }
+        make_printable(&mut value);
         let mut kept: Self = serde_json::from_value(value).map_err(damaged)?;
         if kept.runs.len() > RUNS_MAX {
             return Err(KeptError::TooLarge);
@@ -211,6 +212,20 @@ impl Kept {
         }
         Ok(kept)
     }
+}
+
+/// Texts go to terminals and pages: what could steer these, instead of being read, is replaced.
+fn make_printable(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if text.contains(char::is_control) => *text = printable(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(make_printable),
+        serde_json::Value::Object(map) => map.values_mut().for_each(make_printable),
+        _ => {}
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// What was changed in an experiment's scenario before it was run.

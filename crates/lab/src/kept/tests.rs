@@ -88,6 +88,12 @@ fn from_json_refuses_runs_that_cannot_be() {
     }
 }
 
+#[test]
+fn from_json_leaves_nothing_that_steers_a_terminal() {
+    let text = changed(|value| value["checks"][0]["found"] = "\u{1b}[2J\nno".into());
+    assert_eq!(Kept::from_json(&text).unwrap().checks[0].found, "\u{fffd}[2J\u{fffd}no");
+}
+
 /// A directory of its own that goes when the test ends.
 struct Directory(PathBuf);
 
