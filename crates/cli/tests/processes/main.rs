@@ -5,6 +5,7 @@
 mod blocked;
 mod common;
 mod disks;
+mod emulated;
 mod errors;
 mod integrity;
 mod kernel_cc;
