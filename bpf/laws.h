@@ -67,8 +67,8 @@ struct highspeed_row {
 
 /*
  * RFC 3649 appendix B: the largest window for which a(w) is at most `increase`. Its last two rows (89,053 and
- * 94,717) are left out: they carry on with a b(w) below High_Decrease, which section 5 has as the least. The
- * last row here is section 5's formula with b = 0.1, at twice the window of the row before it.
+ * 94,717) are left out: they carry on with a b(w) below High_Decrease, which section 5 has as the least. The last
+ * two rows here are section 5's formula with b = 0.1, up to twice the table's last window.
  */
 static const struct highspeed_row HIGHSPEED_ROWS[] = {
 	{ 38, 1 },     { 118, 2 },    { 221, 3 },    { 347, 4 },    { 495, 5 },    { 663, 6 },    { 851, 7 },
@@ -81,7 +81,7 @@ static const struct highspeed_row HIGHSPEED_ROWS[] = {
 	{ 30975, 50 }, { 32450, 51 }, { 33986, 52 }, { 35586, 53 }, { 37253, 54 }, { 38992, 55 }, { 40808, 56 },
 	{ 42707, 57 }, { 44694, 58 }, { 46776, 59 }, { 48961, 60 }, { 51258, 61 }, { 53677, 62 }, { 56230, 63 },
 	{ 58932, 64 }, { 61799, 65 }, { 64851, 66 }, { 68113, 67 }, { 71617, 68 }, { 75401, 69 }, { 79517, 70 },
-	{ 84035, 71 }, { 168070, 124 },
+	{ 84035, 71 }, { 118842, 94 }, { 168070, 124 },
 };
 #define HIGHSPEED_LAST (sizeof(HIGHSPEED_ROWS) / sizeof(HIGHSPEED_ROWS[0]) - 1)
 

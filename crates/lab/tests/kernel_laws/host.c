@@ -9,7 +9,7 @@
 #include "laws.h"
 
 #define C 10
-#define WINDOW_MOST 100000
+#define WINDOW_MOST 168070
 
 static const __u32 RTTS_MS[] = { 1, 80, 140, 200, 20000 };
 #define RTTS (sizeof(RTTS_MS) / sizeof(RTTS_MS[0]))
