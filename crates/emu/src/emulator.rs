@@ -200,7 +200,7 @@ impl Emulator {
             counters,
             warnings: std::mem::take(&mut self.warnings),
         };
-        Ok(Report::new(&engine, circumstances))
+        Ok(Report::new(&engine, &circumstances))
     }
 
     fn counters(&self) -> Option<Vec<DeviceCounters>> {

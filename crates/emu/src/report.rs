@@ -116,8 +116,8 @@ pub(crate) struct Circumstances<'a> {
 }
 
 impl Report {
-    pub(crate) fn new(engine: &EngineReport, circumstances: Circumstances<'_>) -> Self {
-        let Circumstances { grid, wait, counters, warnings, .. } = &circumstances;
+    pub(crate) fn new(engine: &EngineReport, circumstances: &Circumstances<'_>) -> Self {
+        let Circumstances { grid, wait, counters, warnings, .. } = circumstances;
         let seconds = engine.span.as_secs_f64();
         let links = grid.links.iter().zip(&engine.links).map(|(link, stats)| {
             let asked = LinkReport {
@@ -139,7 +139,7 @@ impl Report {
             cpu_s: engine.cpu.as_secs_f64(),
             processor_wait_s: engine.waited.map(Span::as_secs_f64),
             links: links.collect(),
-            hosts: (0..grid.hosts.len()).map(|host| host_report(host, engine, &circumstances)).collect(),
+            hosts: (0..grid.hosts.len()).map(|host| host_report(host, engine, circumstances)).collect(),
             warnings: warnings.clone(),
         };
         report.judge(engine, grid, counters.is_some());

@@ -96,21 +96,37 @@ impl Poller {
     /// # Errors
     /// When the kernel refuses to wait.
     pub fn wait_until(&mut self, clock: Clock, deadline: Time, events: &mut Vec<Event>) -> io::Result<()> {
-        events.clear();
-        let left = deadline.since(clock.now());
-        if left > SPIN {
-            // The timeout of epoll_wait is in milliseconds, and epoll_pwait2 is missing before Linux 5.11; ppoll has always
-            // counted nanoseconds, and an epoll descriptor can itself be polled.
-            let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
-            match poll(&mut ready, Some(&timespec(left))) {
-                Ok(0) | Err(Errno::INTR) => return Ok(()),
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
-        } else {
-            // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who waits.
-            std::thread::yield_now();
+        if deadline.since(clock.now()) > SPIN {
+            return self.sleep_until(clock, deadline, events);
         }
+        // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who waits.
+        std::thread::yield_now();
+        self.look(events)
+    }
+
+    /// As [`wait_until`](Self::wait_until), but for the shortest time too: the kernel wakes the thread some tens of microseconds
+    /// after the deadline.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait.
+    pub fn sleep_until(&mut self, clock: Clock, deadline: Time, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
+        // The timeout of epoll_wait is in milliseconds, and epoll_pwait2 is missing before Linux 5.11; ppoll has always
+        // counted nanoseconds, and an epoll descriptor can itself be polled.
+        let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut ready, Some(&timespec(deadline.since(clock.now())))) {
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => self.look(events),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Replaces `events` by what is ready now, neither waiting nor leaving the processor to anybody.
+    ///
+    /// # Errors
+    /// When the kernel refuses to look.
+    pub fn look(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
         self.ready.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), Some(&timespec(Span::ZERO))) {
             Ok(_) | Err(Errno::INTR) => {}

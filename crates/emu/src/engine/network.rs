@@ -19,8 +19,6 @@ pub(crate) struct Carried {
     pub(crate) packet: Packet,
     /// Its path, as an index.
     path: u32,
-    /// The last of its segments that is not known to be lost.
-    last: Cell<u16>,
     _held: Held,
 }
 
@@ -57,26 +55,9 @@ impl Segment {
 }
 
 impl Carried {
-    pub(crate) fn path(&self) -> u32 {
-        self.path
-    }
-
     /// The packet's memory, to be used again.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.packet.into_bytes()
-    }
-
-    /// The segment after the last one that may still come.
-    pub(crate) fn end(&self) -> u16 {
-        self.last.get() + 1
-    }
-
-    /// Takes note that a segment is lost. Segments before it that are lost too are not looked for: whoever waits for them
-    /// waits no longer than it ever does.
-    fn lose(&self, index: u16) {
-        if index == self.last.get() {
-            self.last.set(index.saturating_sub(1));
-        }
     }
 }
 
@@ -176,7 +157,7 @@ impl Network {
         }
         self.memory.0.set(total);
         let held = Held { memory: self.memory.clone(), bytes };
-        let carried = Rc::new(Carried { packet, path, last: Cell::new(count - 1), _held: held });
+        let carried = Rc::new(Carried { packet, path, _held: held });
         for index in 0..count {
             self.put(now, Segment { carried: Rc::clone(&carried), index, hop: 0 });
         }
@@ -189,9 +170,7 @@ impl Network {
             let link = self.agenda.first(now);
             let until = link.map_or(now, |(at, _)| at);
             // What is held is let go before something later arrives.
-            while let Some(delivery) = self.assembly.let_go(until) {
-                self.deliver(delivery);
-            }
+            self.deliveries.extend(std::iter::from_fn(|| self.assembly.let_go(until)));
             let Some((at, link)) = link else { return };
             let arrival = self.links[link].receive(at);
             self.agenda.set(link, self.links[link].next_arrival());
@@ -234,19 +213,9 @@ impl Network {
     /// Puts a segment on its link.
     fn put(&mut self, now: Time, segment: Segment) {
         let link = self.paths[segment.path() as usize].links[usize::from(segment.hop)] as usize;
-        let (bytes, carried, index) =
-            (segment.carried.packet.segment_bytes(segment.index), Rc::clone(&segment.carried), segment.index);
-        let lost = self.links[link].send(now, bytes, segment).is_err();
+        let bytes = segment.carried.packet.segment_bytes(segment.index);
+        // What becomes of it is in the statistics of the link.
+        let _ = self.links[link].send(now, bytes, segment);
         self.agenda.set(link, self.links[link].next_arrival());
-        if lost {
-            carried.lose(index);
-            if let Some(delivery) = self.assembly.lost(now, &carried) {
-                self.deliver(delivery);
-            }
-        }
-    }
-
-    fn deliver(&mut self, delivery: Delivery) {
-        self.deliveries.push_back(delivery);
     }
 }

@@ -26,6 +26,10 @@ const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
 const STARVED_AFTER: Span = Span::from_millis(1);
 
+/// The shortest sleep. The kernel wakes the thread some tens of microseconds late anyway, and what is due meanwhile, most of it only
+/// the next link of some packet, costs no wake-up of its own.
+const NAP: Span = Span::from_micros(20);
+
 /// What the emulator is told while it runs.
 pub(crate) enum Command {
     /// Changes count from now, and so does the report.
@@ -118,6 +122,7 @@ impl Engine {
         let clock = Clock::start();
         // Without it each sleep may end 50 us late. Kernels that refuse are known by the lateness that is measured.
         let _ = thread::sleep_exactly();
+        let _ = thread::run_in_short_turns();
         Ok(Self {
             clock,
             wait,
@@ -145,23 +150,25 @@ impl Engine {
         loop {
             let looked_at = self.clock.now();
             self.move_due();
-            let mut commanded = false;
-            for event in &events {
-                if event.token == WAKER {
-                    self.waker.reset();
-                    commanded = true;
-                } else {
-                    self.read(event.token as usize)?;
+            // What was commanded before a packet was sent is obeyed before the packet is read.
+            if events.iter().any(|event| event.token == WAKER) {
+                self.waker.reset();
+                if !self.obey() {
+                    return Ok(self.report());
                 }
             }
-            if commanded && !self.obey() {
-                return Ok(self.report());
+            for event in events.iter().filter(|event| event.token != WAKER) {
+                self.read(event.token as usize)?;
             }
             let (done, deadline) = (self.clock.now(), self.next_at());
             self.meters.stretch(done.since(looked_at));
-            let until = if self.wait == Wait::Spin { Time::ZERO } else { deadline };
-            self.poller.wait_until(self.clock, until, &mut events)?;
-            self.meters.stretch(self.clock.now().since(done.max(deadline)));
+            match self.wait {
+                Wait::Sleep => self.poller.sleep_until(self.clock, deadline.max(done + NAP), &mut events)?,
+                Wait::Spin => self.poller.look(&mut events)?,
+            }
+            // One that sleeps wanted to be back by the deadline, one that spins at once.
+            let wanted = if self.wait == Wait::Sleep { done.max(deadline) } else { done };
+            self.meters.stretch(self.clock.now().since(wanted));
         }
     }
 

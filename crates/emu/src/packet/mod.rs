@@ -2,9 +2,9 @@
 
 mod checksum;
 mod headers;
-mod packet;
+mod superpacket;
 
-pub(crate) use packet::{BUFFER_LEN, Packet};
+pub(crate) use superpacket::{BUFFER_LEN, Packet};
 
 #[cfg(test)]
 pub(crate) mod samples;

@@ -11,6 +11,7 @@ mod map;
 mod message;
 mod namespace;
 mod option;
+mod slice;
 mod tcp;
 
 pub use device::{NetDevice, TunOffload, create_tun};
@@ -22,4 +23,5 @@ pub(crate) use message::send;
 pub use message::{Arrival, MESSAGES_MAX, Outgoing};
 pub use namespace::{EndedChild, Namespaces, reap_child, unshare};
 pub(crate) use option::{option, set_option};
+pub(crate) use slice::set_slice;
 pub use tcp::{TcpCounts, tcp_counts};
