@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use inhaul_lab::kept::{Changes, Kept, KeptError, Machine, Origin, utc};
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{Experiment, Judgement, Scenario};
 
-use super::{Control, Failure, Run};
+use super::{BackendArg, Control, Failure, Run};
+use crate::link::WaitArg;
 use crate::serve::announce;
 
 /// Writes the result below `directory` and says where.
@@ -51,6 +53,15 @@ fn settings(args: &Run) -> Vec<String> {
 fn command(args: &Run) -> String {
     let mut words = vec!["inhaul".to_owned(), "lab".to_owned(), "run".to_owned(), args.experiment.clone()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let name = |value: Option<clap::builder::PossibleValue>| {
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    };
+    if args.runs.backend != BackendArg::default() {
+        option("--backend", name(args.runs.backend.to_possible_value()));
+    }
+    if args.runs.wait != WaitArg::default() {
+        option("--wait", name(args.runs.wait.to_possible_value()));
+    }
     if args.control != Control::Default {
         option("--control", args.control.name().to_owned());
     }
@@ -129,6 +140,12 @@ mod tests {
             command_of(&line),
             "inhaul lab run a/b --control paper --seed 3 --repetitions 2 --set 'duration=5 s' --set 'sweep=[]'"
         );
+    }
+
+    #[test]
+    fn command_says_what_it_was_run_in() {
+        let line = ["run", "a/b", "--backend", "emu", "--wait", "spin"];
+        assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin");
     }
 
     #[test]

@@ -34,7 +34,13 @@ pub(super) fn quantity(path: &str) -> String {
         };
         Some(format!("{name}: {}", field_words(field)))
     });
-    part.unwrap_or_else(|| readable(path)) + &window
+    let whole = match path {
+        "metrics.min_max_ratio" => "Smallest rate over largest".to_owned(),
+        "metrics.sender_cpu_s_per_gb" => "Processor seconds for 1 GB, senders".to_owned(),
+        "metrics.receiver_cpu_s_per_gb" => "Processor seconds for 1 GB, receivers".to_owned(),
+        path => readable(path),
+    };
+    part.unwrap_or(whole) + &window
 }
 
 fn field_words(field: &str) -> &str {
@@ -133,6 +139,7 @@ mod tests {
             ("flows.a.b.of_rest", "a.b: goodput over what others leave"),
             ("groups.TCP.loss_ratio", "TCP together: loss"),
             ("links.access.utilisation", "link access: utilisation"),
+            ("metrics.min_max_ratio", "Smallest rate over largest"),
             ("something", "something"),
         ];
         for (path, expected) in words {

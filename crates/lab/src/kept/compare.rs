@@ -164,7 +164,7 @@ fn compare_item(a: &Kept, b: &Kept) -> ItemComparison {
     let spread = match &remark {
         Some(_) => Spread::NotAlike,
         // The same seed gives the same run, of the same program.
-        None if a.backend == "sim" && b.backend == "sim" && a.seed == b.seed => Spread::None,
+        None if is_same_simulation(a, b) => Spread::None,
         None => Spread::Unknown,
     };
     let missing = b.table.iter().filter(|row| find(&a.table, row).is_none());
@@ -178,6 +178,11 @@ fn compare_item(a: &Kept, b: &Kept) -> ItemComparison {
         rows,
         checks: compare_checks(a, b),
     }
+}
+
+fn is_same_simulation(a: &Kept, b: &Kept) -> bool {
+    let how = |kept: &Kept| (kept.backend.clone(), kept.control.clone(), kept.seed, kept.repetitions);
+    a.backend == "sim" && how(a) == how(b)
 }
 
 /// What is known of how far apart two single runs of the same thing may be.
@@ -301,8 +306,12 @@ fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
     for row in &shown {
         let _ = writeln!(text, "  {:cases$}  {:quantities$}  {}", row.case, row.quantity, values(row));
     }
-    if shown.len() < item.rows.len() {
-        let _ = writeln!(text, "  {} values are the same", item.rows.len() - shown.len());
+    match item.rows.len() - shown.len() {
+        0 => {}
+        1 => text.push_str("  1 value is the same\n"),
+        same => {
+            let _ = writeln!(text, "  {same} values are the same");
+        }
     }
     for check in item.checks.iter().filter(|check| all || check.is_worse() || check.is_better()) {
         let word = match (check.is_worse(), check.is_better()) {
@@ -325,12 +334,16 @@ fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
 /// `936.2 -> 940.1 Mbit/s  +0.42 %  beyond chance`
 fn values(row: &RowComparison) -> String {
     let value = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| number(value / row.unit.factor()));
-    let relative = row.relative.map_or_else(String::new, |relative| format!("{:+.2} %", relative * 100.0));
+    let relative = match row.relative.map(|relative| relative * 100.0) {
+        None => String::new(),
+        Some(percent) if percent != 0.0 && percent.abs() < 0.005 => format!("{percent:+.0e} %"),
+        Some(percent) => format!("{percent:+.2} %"),
+    };
     let thought = match (row.change, row.ci95) {
         (Change::Same, _) => "the same".to_owned(),
         (Change::Within, Some(ci95)) => format!("within +- {}", value(Some(ci95))),
         (Change::Beyond, Some(ci95)) => format!("BEYOND +- {}", value(Some(ci95))),
-        (Change::Beyond, None) => "BEYOND: the same seed".to_owned(),
+        (Change::Beyond, None) => "BEYOND: one run, same seed".to_owned(),
         (Change::Within | Change::Unknown, _) => "unknown".to_owned(),
         (Change::Missing, _) => "in one only".to_owned(),
     };
@@ -370,6 +383,14 @@ mod tests {
         assert_eq!(change((10.0, Some(1.0)), (20.0, Some(1.0)), Spread::NotAlike), Change::Unknown);
         assert_eq!(compare_rows(Some(&row(Some(1.0), None)), None, Spread::None).change, Change::Missing);
         assert_eq!(compare_rows(Some(&row(None, None)), Some(&row(None, None)), Spread::None).change, Change::Same);
+    }
+
+    #[test]
+    fn values_shows_differences_that_the_numbers_hide() {
+        let found = compare_rows(Some(&row(Some(1e6), None)), Some(&row(Some(1e6 + 1e-3), None)), Spread::None);
+        assert_eq!(values(&found), "1 -> 1 Mbit/s                    +1e-7 %  BEYOND: one run, same seed");
+        let found = compare_rows(Some(&row(Some(2e6), Some(2e5))), Some(&row(Some(1e6), Some(0.0))), Spread::Unknown);
+        assert_eq!(values(&found), "2 -> 1 Mbit/s                   -50.00 %  BEYOND +- 0.2");
     }
 
     #[test]
