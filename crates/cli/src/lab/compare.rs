@@ -77,6 +77,7 @@ mod tests {
             a: Side::default(),
             b: Side::default(),
             remark: None,
+            worse: 0,
             rows: vec![RowComparison::default()],
             checks: vec![CheckComparison::default()],
         };

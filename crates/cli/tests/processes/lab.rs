@@ -61,7 +61,7 @@ fn compare_ends_with_12_only_when_something_became_worse() {
     assert_eq!(worse.json()["worse"], 4);
     let better = run(&["lab", "compare", text(&b), text(&a)]);
     assert_eq!(better.code, Some(0), "{}", better.stderr);
-    assert!(better.stdout.contains("checks: 0 worse, 4 better"), "{}", better.stdout);
+    assert!(better.stdout.contains(" 0 worse, 4 better"), "{}", better.stdout);
 
     let other = run(&["lab", "compare", text(&a), text(directory.path().join("none").as_path())]);
     assert_eq!(other.code, Some(3), "{}", other.stderr);

@@ -120,8 +120,10 @@ impl<'a> Item<'a> {
                         for (heading, kept) in &columns {
                             row.element("th", &[("scope", "col"), ("class", "number")], |cell| {
                                 cell.text(heading);
-                                if kept.is_none() {
-                                    cell.leaf("small", &[], " (not run)");
+                                match kept {
+                                    None => cell.leaf("small", &[], " (not run)"),
+                                    Some(kept) if !kept.valid => cell.leaf("small", &[], " (not valid)"),
+                                    Some(_) => {}
                                 }
                             });
                         }
@@ -172,9 +174,12 @@ impl<'a> Item<'a> {
             let one = Experiment { figures: vec![figure.clone()], ..experiment.clone() };
             for kept in &self.results {
                 let made = words::made(&kept.backend, &kept.control);
-                if !is_drawable(figure, kept) {
-                    let why = format!("{}, {made}: not drawn, as the kept result has not all flows.", figure.title);
-                    section.leaf("p", &[("class", "note")], &why);
+                if let Some(reason) = not_drawn(figure, kept) {
+                    section.leaf(
+                        "p",
+                        &[("class", "note")],
+                        &format!("{}, {made}: not drawn, as {reason}.", figure.title),
+                    );
                     continue;
                 }
                 for drawing in figure::drawings(&one, &kept.runs) {
@@ -211,14 +216,20 @@ fn numbered(name: &str) -> (&str, u64) {
     (kind, name[kind.len()..].parse().unwrap_or(u64::MAX))
 }
 
-/// Sums over flows, and bars of single flows, are true only if no flow was left out.
-fn is_drawable(figure: &Figure, kept: &Kept) -> bool {
+/// Why a figure is not drawn. Sums over flows, and bars of single flows, are true only if no flow was left out.
+fn not_drawn(figure: &Figure, kept: &Kept) -> Option<&'static str> {
     let needs_flows = match figure.kind {
         FigureKind::Trajectories => true,
         FigureKind::Bars => figure.quantities.iter().any(|quantity| quantity.starts_with("flows.")),
         FigureKind::Scales => false,
     };
-    !needs_flows || kept.thinned.flows_left_out == 0
+    if !kept.valid {
+        Some("the result is not valid")
+    } else if needs_flows && kept.thinned.flows_left_out > 0 {
+        Some("the kept result has not all flows")
+    } else {
+        None
+    }
 }
 
 fn caption(made: &str, kept: &Kept) -> String {

@@ -23,7 +23,8 @@ pub(super) fn write(page: &mut Markup, items: &[Item<'_>], counts: &Counts) {
                 (Outcome::Changed, counts.changed),
                 (Outcome::NotRun, counts.not_run),
             ];
-            for (outcome, count) in counted {
+            let is_told = |(outcome, count): &(Outcome, usize)| *outcome != Outcome::Changed || *count > 0;
+            for (outcome, count) in counted.into_iter().filter(is_told) {
                 let class = if count == 0 { Outcome::NotRun.class() } else { outcome.class() };
                 p.leaf("span", &[("class", class)], &format!("{count} {}", outcome.word()));
                 p.text(" ");

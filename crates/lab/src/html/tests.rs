@@ -138,6 +138,17 @@ fn report_counts_the_worst_of_an_items_results() {
 }
 
 #[test]
+fn report_draws_nothing_of_a_result_that_proves_nothing() {
+    let invalid = Kept { backend: "emu".to_owned(), valid: false, ..kept() };
+    let page = page(&kepts(vec![kept(), invalid], Vec::new()));
+    let words = words_of(&parse(&page.html));
+    assert!(
+        words.contains("emulated (not valid)") && words.contains("emulated: not drawn, as the result is not valid")
+    );
+    assert_eq!(page.html.matches("<figure>").count(), 2);
+}
+
+#[test]
 fn report_says_what_is_known_of_a_check_that_fails() {
     let experiments = experiments().unwrap();
     let known = |experiment: &Experiment| prose::section(experiment.readme, "What did not come out").is_some();

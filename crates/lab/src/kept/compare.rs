@@ -32,8 +32,10 @@ pub struct ItemComparison {
     pub a: Side,
     /// The result of B.
     pub b: Side,
-    /// Why nothing is judged: the two were not run alike. `None`: they were.
+    /// Why the checks are not judged: the two were not run alike, or one of them is not valid. `None`: they are.
     pub remark: Option<String>,
+    /// Checks that became worse; if the result was valid and is not any more, that alone.
+    pub worse: usize,
     /// The table's rows, of A and then those that only B has.
     pub rows: Vec<RowComparison>,
     /// The checks, of A and then those that only B has.
@@ -137,7 +139,7 @@ pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
     let pairs = of_a.iter().filter_map(|a| Some((a, of_b.iter().find(|b| is_pair(a, b))?)));
     let items: Vec<ItemComparison> = pairs.map(|(a, b)| compare_item(a, b)).collect();
     Comparison {
-        worse: items.iter().map(ItemComparison::worse).sum(),
+        worse: items.iter().map(|item| item.worse).sum(),
         items,
         only_in_a: without(&of_a, &of_b),
         only_in_b: without(&of_b, &of_a),
@@ -157,26 +159,37 @@ fn compare_item(a: &Kept, b: &Kept) -> ItemComparison {
         commit: kept.origin.commit.clone(),
         valid: kept.valid,
     };
-    let remark = (a.set != b.set).then(|| {
-        let settings = |kept: &Kept| if kept.set.is_empty() { "none".to_owned() } else { kept.set.join(", ") };
-        format!("not judged, as their settings differ: in A {}; in B {}", settings(a), settings(b))
-    });
-    let spread = match &remark {
-        Some(_) => Spread::NotAlike,
+    let remark = not_judged(a, b);
+    let spread = if a.set != b.set {
+        Spread::NotAlike
+    } else if is_same_simulation(a, b) {
         // The same seed gives the same run, of the same program.
-        None if is_same_simulation(a, b) => Spread::None,
-        None => Spread::Unknown,
+        Spread::None
+    } else {
+        Spread::Unknown
     };
     let missing = b.table.iter().filter(|row| find(&a.table, row).is_none());
     let rows = a.table.iter().map(|row| compare_rows(Some(row), find(&b.table, row), spread));
     let rows = rows.chain(missing.map(|row| compare_rows(None, Some(row), spread))).collect();
-    ItemComparison {
-        experiment: a.experiment.clone(),
-        a: side(a),
-        b: side(b),
-        remark,
-        rows,
-        checks: compare_checks(a, b),
+    let checks = compare_checks(a, b);
+    let worse = match &remark {
+        Some(_) => usize::from(a.set == b.set && a.valid && !b.valid),
+        None => checks.iter().filter(|check| check.is_worse()).count(),
+    };
+    ItemComparison { experiment: a.experiment.clone(), a: side(a), b: side(b), remark, worse, rows, checks }
+}
+
+/// Why the checks say nothing of whether B became worse than A.
+fn not_judged(a: &Kept, b: &Kept) -> Option<String> {
+    let settings = |kept: &Kept| if kept.set.is_empty() { "none".to_owned() } else { kept.set.join(", ") };
+    if a.set != b.set {
+        return Some(format!("not judged, as their settings differ: in A {}; in B {}", settings(a), settings(b)));
+    }
+    match (a.valid, b.valid) {
+        (true, true) => None,
+        (false, true) => Some("not judged, as A is not valid".to_owned()),
+        (true, false) => Some("WORSE: B is not valid any more, so its checks are not judged".to_owned()),
+        (false, false) => Some("not judged, as neither is valid".to_owned()),
     }
 }
 
@@ -250,17 +263,6 @@ fn compare_checks(a: &Kept, b: &Kept) -> Vec<CheckComparison> {
     whats.into_iter().map(compared).collect()
 }
 
-impl ItemComparison {
-    /// Checks that became worse, and one if the result is not valid any more. What is not judged is not worse.
-    pub fn worse(&self) -> usize {
-        if self.remark.is_some() {
-            return 0;
-        }
-        let checks = self.checks.iter().filter(|check| check.is_worse()).count();
-        checks + usize::from(self.a.valid && !self.b.valid)
-    }
-}
-
 /// The comparison as a table for people. Without `all`, values that are the same are only counted. Ends with a newline.
 pub fn comparison_table(comparison: &Comparison, all: bool) -> String {
     let mut text = String::new();
@@ -274,10 +276,11 @@ pub fn comparison_table(comparison: &Comparison, all: bool) -> String {
     }
     let rows = || comparison.items.iter().flat_map(|item| &item.rows);
     let count = |change: Change| rows().filter(|row| row.change == change).count();
-    let better = comparison.items.iter().flat_map(|item| &item.checks).filter(|check| check.is_better()).count();
+    let judged = comparison.items.iter().filter(|item| item.remark.is_none());
+    let better = judged.flat_map(|item| &item.checks).filter(|check| check.is_better()).count();
     let _ = writeln!(
         text,
-        "{} values: {} the same, {} within and {} beyond what chance explains, {} unknown, {} in one only; checks: {} worse, {better} better",
+        "{} values: {} the same, {} within and {} beyond what chance explains, {} unknown, {} in one only; {} worse, {better} better",
         rows().count(),
         count(Change::Same),
         count(Change::Within),
@@ -312,6 +315,9 @@ fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
         same => {
             let _ = writeln!(text, "  {same} values are the same");
         }
+    }
+    if item.remark.is_some() {
+        return;
     }
     for check in item.checks.iter().filter(|check| all || check.is_worse() || check.is_better()) {
         let word = match (check.is_worse(), check.is_better()) {
@@ -399,7 +405,7 @@ mod tests {
         assert_eq!(comparison.worse, 0);
         assert!(comparison.items[0].rows.iter().all(|row| row.change == Change::Same));
         let table = comparison_table(&comparison, false);
-        assert!(table.contains("values are the same") && table.contains("checks: 0 worse, 0 better"), "{table}");
+        assert!(table.contains("values are the same") && table.contains("0 worse, 0 better"), "{table}");
         assert!(comparison_table(&comparison, true).contains("flows.flow1.measured_bps"));
     }
 
@@ -417,7 +423,9 @@ mod tests {
         // The other way round it is an improvement.
         assert_eq!(compare(&kepts(vec![b.clone()]), &kepts(vec![a.clone()])).worse, 0);
         b.valid = false;
-        assert_eq!(compare(&kepts(vec![a.clone()]), &kepts(vec![b.clone()])).worse, 2);
+        // What proves nothing counts once, whatever became of its checks.
+        assert_eq!(compare(&kepts(vec![a.clone()]), &kepts(vec![b.clone()])).worse, 1);
+        assert_eq!(compare(&kepts(vec![b.clone()]), &kepts(vec![b.clone()])).worse, 0);
         // What was not run alike is shown, and not judged.
         b.set.push("duration=1 s".to_owned());
         let comparison = compare(&kepts(vec![a]), &kepts(vec![b]));
