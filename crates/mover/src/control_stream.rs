@@ -5,7 +5,7 @@
 //! Until then everything crosses the network in the clear.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,12 @@ impl ControlStream {
         sockopt::set_socket_keepalive(&tcp, true)?;
         sockopt::set_tcp_keepidle(&tcp, KEEPALIVE)?;
         sockopt::set_tcp_keepintvl(&tcp, KEEPALIVE_PROBE)?;
-        let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
+        // An IPv4 peer of a socket for both is plain IPv4, as its datagrams will be.
+        let plain = |address: SocketAddr| match address.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+            IpAddr::V6(_) => address,
+        };
+        let (peer, local) = (plain(tcp.peer_addr()?), plain(tcp.local_addr()?));
         Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0 })
     }
 
@@ -237,6 +242,19 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn peer_of_a_socket_for_both_families_is_plain_ipv4() {
+        let Ok(listener) = TcpListener::bind("[::]:0") else {
+            println!("skipped: there is no IPv6 here");
+            return;
+        };
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let server = ControlStream::new(listener.accept().unwrap().0).unwrap();
+        assert_eq!(server.peer(), client.local_addr().unwrap());
+        assert_eq!(server.local(), client.peer_addr().unwrap());
     }
 
     #[test]
