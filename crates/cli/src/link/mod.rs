@@ -63,7 +63,7 @@ pub(crate) struct Emulation {
     /// How the emulator waits: spinning is exact and takes a processor, sleeping is up to 50 us late
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
-    /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path above 1 Gbit/s]
+    /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path of 1 Gbit/s or more]
     #[arg(long, value_enum, default_value_t)]
     superpackets: SuperpacketsArg,
     /// Seed of everything random [default: the scenario's]

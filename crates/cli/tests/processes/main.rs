@@ -10,4 +10,5 @@ mod errors;
 mod integrity;
 mod kernel_cc;
 mod lab;
+mod link;
 mod transfers;
