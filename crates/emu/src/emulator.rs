@@ -15,7 +15,7 @@ use crate::channel::Channel;
 use crate::engine::{Command, Engine, EngineReport};
 use crate::error::EmuError;
 use crate::grid::{Grid, LinkChange, Superpackets, ipv4_of, ipv6_of};
-use crate::keeper::{KEEPER_ARGUMENTS, Stage, THIS_PROGRAM};
+use crate::keeper::{Stage, keeper_command};
 use crate::message::{Answer, Cause, DeviceCounters, Failure, HostSetUp, Request, Spawn};
 use crate::process::{Process, SpawnOptions, Streams};
 use crate::report::{Circumstances, Report};
@@ -68,7 +68,7 @@ struct Started {
 impl Emulator {
     /// Makes the namespaces and begins to carry packets.
     ///
-    /// The calling program is started again as the keeper of the namespaces, so it must answer to [`KEEPER_ARGUMENTS`] by
+    /// The calling program is started again as the keeper of the namespaces, so it must answer to [`KEEPER_ARGUMENTS`](crate::KEEPER_ARGUMENTS) by
     /// [`run_keeper`](crate::run_keeper).
     ///
     /// # Errors
@@ -270,11 +270,7 @@ impl From<Failure> for EmuError {
 /// Starts the keeper and has it make the hosts; gives their devices.
 fn start_keeper(grid: &Grid, superpackets: &[bool]) -> Result<(Channel, Child, Vec<OwnedFd>, Vec<String>), EmuError> {
     let (near, far) = Channel::pair().map_err(EmuError::system("cannot make a socket"))?;
-    let keeper = Program::new(THIS_PROGRAM)
-        .args(KEEPER_ARGUMENTS)
-        .arg(Stage::Outer.name())
-        .stdin(Stdio::from(far.into_descriptor()))
-        .spawn();
+    let keeper = keeper_command(Stage::Outer).stdin(Stdio::from(far.into_descriptor())).spawn();
     let mut keeper = keeper.map_err(EmuError::system("cannot start the keeper of the grid"))?;
     match make_hosts(&near, grid, superpackets) {
         Ok((devices, warnings)) => Ok((near, keeper, devices, warnings)),

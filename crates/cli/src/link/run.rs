@@ -182,3 +182,22 @@ impl Started {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::get::tests::assert_documented;
+    use inhaul_emu::{HostReport, LinkReport};
+
+    #[test]
+    fn run_has_the_documented_fields() {
+        let report = Report {
+            links: vec![LinkReport::default()],
+            hosts: vec![HostReport::default()],
+            reasons: vec![String::new()],
+            warnings: vec![String::new()],
+            ..Report::default()
+        };
+        assert_documented("A run of link", &LinkRun { commands: vec![CommandReport::default()], report });
+    }
+}

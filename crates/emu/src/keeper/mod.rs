@@ -14,6 +14,7 @@ mod sockets;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,9 +27,6 @@ use crate::message::{Answer, Cause, Failure};
 
 /// The arguments by which the program makes itself a keeper, but for the last, which names a [`Stage`].
 pub const KEEPER_ARGUMENTS: [&str; 2] = ["link", "keeper"];
-
-/// The program itself, whatever has become of its file.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// A process that leaves its process namespace stays in the old one itself, so the keeper comes about in two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +43,7 @@ impl Stage {
         [Self::Outer, Self::Init].into_iter().find(|stage| stage.name() == name)
     }
 
-    pub(crate) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Outer => "outer",
             Self::Init => "init",
@@ -72,6 +70,13 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
     }
 }
 
+/// The program itself, whatever has become of its file, as a keeper.
+pub(crate) fn keeper_command(stage: Stage) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("inhaul").args(KEEPER_ARGUMENTS).arg(stage.name());
+    command
+}
+
 fn outer() -> Result<(), Failure> {
     // Ctrl-C is for what runs in the grid and for the emulator, which then ends the grid in order.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
@@ -80,8 +85,7 @@ fn outer() -> Result<(), Failure> {
     leave()?;
     // After that: the change of privileges cancels what was asked for before.
     die_with_parent()?;
-    let init =
-        Command::new(THIS_PROGRAM).args(KEEPER_ARGUMENTS).arg(Stage::Init.name()).stdin(Stdio::inherit()).spawn();
+    let init = keeper_command(Stage::Init).stdin(Stdio::inherit()).spawn();
     init.and_then(|mut child| child.wait()).map_err(failed("starting the keeper"))?;
     Ok(())
 }

@@ -9,6 +9,8 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_ulong, ifreq, in6_ifreq};
 
+use super::netlink::set_queue_packets;
+
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
@@ -93,10 +95,7 @@ impl NetDevice {
     /// # Errors
     /// As [`set_address`](Self::set_address); and when IPv6 is off.
     pub fn add_address_v6(&self, address: Ipv6Addr, prefix: u8) -> io::Result<()> {
-        let mut index = request(&self.name)?;
-        self.apply(libc::SIOCGIFINDEX, &mut index)?;
-        // SAFETY: SIOCGIFINDEX succeeded and has written this field of the union.
-        let ifr6_ifindex = unsafe { index.ifr_ifru.ifru_ifindex };
+        let ifr6_ifindex = self.index()?;
         let ifr6_addr = libc::in6_addr { s6_addr: address.octets() };
         let mut request = in6_ifreq { ifr6_addr, ifr6_prefixlen: u32::from(prefix.min(128)), ifr6_ifindex };
         let control = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
@@ -119,10 +118,7 @@ impl NetDevice {
     /// # Errors
     /// As [`set_address`](Self::set_address).
     pub fn set_queue_packets(&self, packets: u16) -> io::Result<()> {
-        let mut request = request(&self.name)?;
-        // The kernel's name for the same place of the union is `ifr_qlen`.
-        request.ifr_ifru.ifru_metric = c_int::from(packets);
-        self.apply(libc::SIOCSIFTXQLEN, &mut request)
+        set_queue_packets(self.index()?, u32::from(packets))
     }
 
     /// Brings it up.
@@ -136,6 +132,13 @@ impl NetDevice {
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as i16;
         self.apply(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    fn index(&self) -> io::Result<c_int> {
+        let mut request = request(&self.name)?;
+        self.apply(libc::SIOCGIFINDEX, &mut request)?;
+        // SAFETY: SIOCGIFINDEX succeeded and has written this field of the union.
+        Ok(unsafe { request.ifr_ifru.ifru_ifindex })
     }
 
     fn apply(&self, what: c_ulong, request: &mut ifreq) -> io::Result<()> {

@@ -10,6 +10,7 @@ mod iovec;
 mod map;
 mod message;
 mod namespace;
+mod netlink;
 mod option;
 mod slice;
 mod tcp;
