@@ -35,4 +35,4 @@ pub use error::EmuError;
 pub use grid::{Change, Grid, GridError, GridLink, HOSTS_MAX, Host, LinkChange, Superpackets};
 pub use keeper::{KEEPER_ARGUMENTS, Stage, run_keeper};
 pub use process::{Exit, Process, Signal, SpawnOptions, Stream};
-pub use report::{HostReport, LATENESS_P99_MAX, LinkReport, Report, STARVED_PART_MAX};
+pub use report::{HostReport, LATE_PART_MAX, LATENESS_MAX, LinkReport, Report, STARVED_PART_MAX};

@@ -22,6 +22,8 @@ pub struct Lateness {
     pub p999_us: f64,
     /// The latest.
     pub max_us: f64,
+    /// How many were later than [`LATENESS_MAX`](crate::LATENESS_MAX).
+    pub late_packets: u64,
 }
 
 /// Counts spans by their length: linearly within each doubling.
@@ -30,11 +32,16 @@ pub(super) struct Histogram {
     counts: Vec<u64>,
     total: u64,
     max: u64,
+    /// Spans above `limit` nanoseconds.
+    above: u64,
+    limit: u64,
 }
 
 impl Histogram {
-    pub(super) fn new() -> Self {
-        Self { counts: vec![0; DOUBLINGS * CELLS as usize], total: 0, max: 0 }
+    /// Counts those above `limit` for themselves.
+    pub(super) fn new(limit: Span) -> Self {
+        let counts = vec![0; DOUBLINGS * CELLS as usize];
+        Self { counts, total: 0, max: 0, above: 0, limit: limit.as_nanos() }
     }
 
     #[inline]
@@ -44,6 +51,7 @@ impl Histogram {
         self.counts[cell(nanos).min(last)] += 1;
         self.total += 1;
         self.max = self.max.max(nanos);
+        self.above += u64::from(nanos > self.limit);
     }
 
     pub(super) fn summary(&self) -> Lateness {
@@ -55,6 +63,7 @@ impl Histogram {
             p99_us: quantile(0.99),
             p999_us: quantile(0.999),
             max_us: micros(self.max),
+            late_packets: self.above,
         }
     }
 
@@ -103,13 +112,13 @@ mod tests {
 
     #[test]
     fn summary_has_the_quantiles() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::new(Span::from_micros(900));
         assert_eq!(histogram.summary(), Lateness::default());
         for micros in 1..=1000 {
             histogram.add(Span::from_micros(micros));
         }
         let lateness = histogram.summary();
-        assert_eq!((lateness.packets, lateness.max_us), (1000, 1000.0));
+        assert_eq!((lateness.packets, lateness.max_us, lateness.late_packets), (1000, 1000.0, 100));
         assert!((500.0..515.0).contains(&lateness.p50_us) && (990.0..=1000.0).contains(&lateness.p99_us));
     }
 }

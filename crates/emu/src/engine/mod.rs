@@ -10,4 +10,6 @@ mod run;
 mod tests;
 
 pub use lateness::Lateness;
+#[cfg(test)]
+pub(crate) use port::PortCounts;
 pub(crate) use run::{Command, Engine, EngineReport};

@@ -18,6 +18,7 @@ use super::port::{Buffers, Port, PortCounts};
 use crate::emulator::Wait;
 use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
 use crate::packet::Packet;
+use crate::report::LATENESS_MAX;
 
 /// Most packets that are read from one device before the others have their turn.
 const READS_MAX: usize = 32;
@@ -90,7 +91,13 @@ impl Meters {
     /// Meters of the calling thread that start from zero.
     fn start() -> Self {
         let (starved, stall_max) = (Span::ZERO, Span::ZERO);
-        Self { lateness: Histogram::new(), starved, stall_max, cpu: thread::cpu_time(), waited: waited_for_processor() }
+        Self {
+            lateness: Histogram::new(LATENESS_MAX),
+            starved,
+            stall_max,
+            cpu: thread::cpu_time(),
+            waited: waited_for_processor(),
+        }
     }
 
     /// The devices were not looked at for this long.
