@@ -15,7 +15,7 @@ use crate::channel::Channel;
 use crate::engine::{Command, Engine, EngineReport};
 use crate::error::EmuError;
 use crate::grid::{Grid, LinkChange, Superpackets, ipv4_of, ipv6_of};
-use crate::keeper::{Stage, keeper_command};
+use crate::keeper::{Stage, is_keeper, keeper_command};
 use crate::message::{Answer, Cause, DeviceCounters, Failure, HostSetUp, Request, Spawn};
 use crate::process::{Process, SpawnOptions, Streams};
 use crate::report::{Circumstances, Report};
@@ -75,6 +75,11 @@ impl Emulator {
     /// When the grid makes no sense, or this user may not have namespaces or TUN devices here.
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
+        if is_keeper() {
+            // Else a program that does not answer would start itself again and again.
+            let message = "this program does not answer to KEEPER_ARGUMENTS".to_owned();
+            return Err(EmuError::SetUp { what: "starting the keeper".to_owned(), message });
+        }
         let superpackets: Vec<bool> =
             (0..grid.hosts.len()).map(|host| grid.superpackets_at(host, options.superpackets)).collect();
         let (commands, received) = mpsc::channel();

@@ -150,7 +150,7 @@ impl Network {
         let known = |to: usize| (to < self.hosts).then(|| self.path_of[from * self.hosts + to]).flatten();
         let path = known(to).ok_or(NotEntered::NoPath)?;
         let count = packet.segments();
-        let bytes = packet.whole().len() + usize::from(count) * SEGMENT_COST;
+        let bytes = packet.memory_bytes() + usize::from(count) * SEGMENT_COST;
         let total = self.memory.0.get() + bytes;
         if total > self.memory_max {
             return Err(NotEntered::NoMemory);

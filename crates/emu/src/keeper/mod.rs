@@ -77,9 +77,16 @@ pub(crate) fn keeper_command(stage: Stage) -> Command {
     command
 }
 
+/// Whether this process was started as a keeper.
+pub(crate) fn is_keeper() -> bool {
+    std::env::args().skip(1).take(KEEPER_ARGUMENTS.len()).eq(KEEPER_ARGUMENTS)
+}
+
 fn outer() -> Result<(), Failure> {
-    // Ctrl-C is for what runs in the grid and for the emulator, which then ends the grid in order.
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
+    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends the grid in
+    // order. This process ends with the keeper, whose end is the emulator's.
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed("handling signals"))?;
     }
     leave()?;

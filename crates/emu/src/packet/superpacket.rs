@@ -53,6 +53,11 @@ impl Packet {
         &self.bytes
     }
 
+    /// Memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+
     /// What was [`parse`](Self::parse)d.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
