@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use inhaul_base::{Span, Time};
 use inhaul_link::LinkStats;
 use inhaul_udp::{Clock, Event, Interest, Poller, Waker, thread};
+use rustix::param::clock_ticks_per_second;
 
 use super::lateness::{Histogram, Lateness};
 use super::network::{Carried, Delivery, MEMORY_MAX, Network, NotEntered};
@@ -57,6 +58,8 @@ pub(crate) struct EngineReport {
     pub(crate) cpu: Span,
     /// How long its thread was ready to run and waited for a processor, if the kernel tells.
     pub(crate) waited: Option<Span>,
+    /// Processor time that the host of this virtual machine took from all of its processors together, if the kernel tells.
+    pub(crate) stolen: Option<Span>,
     /// Hosts whose devices have vanished.
     pub(crate) gone: Vec<usize>,
 }
@@ -85,18 +88,19 @@ struct Meters {
     stall_max: Span,
     cpu: Span,
     waited: Option<Span>,
+    stolen: Option<Span>,
 }
 
 impl Meters {
     /// Meters of the calling thread that start from zero.
     fn start() -> Self {
-        let (starved, stall_max) = (Span::ZERO, Span::ZERO);
         Self {
             lateness: Histogram::new(LATENESS_MAX),
-            starved,
-            stall_max,
+            starved: Span::ZERO,
+            stall_max: Span::ZERO,
             cpu: thread::cpu_time(),
             waited: waited_for_processor(),
+            stolen: stolen_from_machine(),
         }
     }
 
@@ -262,7 +266,7 @@ impl Engine {
 
     fn report(mut self) -> EngineReport {
         let now = self.clock.now();
-        let waited = waited_for_processor().zip(self.meters.waited).map(|(now, then)| now.saturating_sub(then));
+        let meanwhile = |now: Option<Span>, then: Option<Span>| Some(now?.saturating_sub(then?));
         EngineReport {
             span: now.since(self.began),
             links: self.network.stats(now),
@@ -271,7 +275,8 @@ impl Engine {
             starved: self.meters.starved,
             stall_max: self.meters.stall_max,
             cpu: thread::cpu_time().saturating_sub(self.meters.cpu),
-            waited,
+            waited: meanwhile(waited_for_processor(), self.meters.waited),
+            stolen: meanwhile(stolen_from_machine(), self.meters.stolen),
             gone: (0..self.ports.len()).filter(|host| self.ports[*host].is_gone).collect(),
         }
     }
@@ -292,4 +297,11 @@ fn host_of(address: IpAddr) -> Option<usize> {
 fn waited_for_processor() -> Option<Span> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
+}
+
+/// The processor time that the host of this virtual machine has taken from it since it started: the eighth number of /proc/stat, in ticks.
+fn stolen_from_machine() -> Option<Span> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: u64 = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().nth(7)?.parse().ok()?;
+    Some(Span::from_secs(1).mul_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
