@@ -1,6 +1,6 @@
 //! Segments that have arrived are put together again, so that their host gets them as a superpacket.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use inhaul_base::{Span, Time};
@@ -21,15 +21,20 @@ struct Run {
 
 /// What waits, by path. At most one run for each: the network mostly keeps the order of a path, so that when something else
 /// arrives on it the rest of the run will not come soon.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assembly {
-    runs: BTreeMap<u32, Run>,
+    runs: Vec<Option<Run>>,
     /// When which run is let go at the latest; in the order of time, because all wait equally long. Some are gone already.
     deadlines: VecDeque<(Time, u32, u64)>,
     serial: u64,
 }
 
 impl Assembly {
+    /// Nothing waits on so many paths.
+    pub(super) fn new(paths: usize) -> Self {
+        Self { runs: std::iter::repeat_with(|| None).take(paths).collect(), deadlines: VecDeque::new(), serial: 0 }
+    }
+
     /// When a run is let go at the latest.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.deadlines.front().map(|(at, ..)| *at)
@@ -39,8 +44,8 @@ impl Assembly {
     pub(super) fn let_go(&mut self, now: Time) -> Option<Delivery> {
         while let Some((at, path, serial)) = self.deadlines.front().copied().filter(|(at, ..)| *at <= now) {
             self.deadlines.pop_front();
-            if self.runs.get(&path).is_some_and(|run| run.serial == serial) {
-                return self.runs.remove(&path).map(|run| Delivery { at, ..run.delivery });
+            if let Some(run) = self.runs[path as usize].take_if(|run| run.serial == serial) {
+                return Some(Delivery { at, ..run.delivery });
             }
         }
         None
@@ -59,7 +64,8 @@ impl Assembly {
         let path = segment.path();
         let Segment { carried, index, .. } = segment;
         let next = index + 1;
-        if let Some(run) = self.runs.get_mut(&path) {
+        let waiting = &mut self.runs[path as usize];
+        if let Some(run) = waiting {
             let delivery = &mut run.delivery;
             let continues = delivery.segments.end == index && Rc::ptr_eq(&delivery.carried, &carried);
             if continues {
@@ -67,7 +73,7 @@ impl Assembly {
             }
             if !continues || next >= carried.packet.segments() {
                 // What is let go because something else has arrived leaves at that time.
-                self.runs.remove(&path).into_iter().for_each(|run| deliver(Delivery { at, ..run.delivery }));
+                waiting.take().into_iter().for_each(|run| deliver(Delivery { at, ..run.delivery }));
             }
             if continues {
                 return;
@@ -79,6 +85,6 @@ impl Assembly {
         }
         self.serial += 1;
         self.deadlines.push_back((at + HOLD_MAX, path, self.serial));
-        self.runs.insert(path, Run { delivery, serial: self.serial });
+        *waiting = Some(Run { delivery, serial: self.serial });
     }
 }

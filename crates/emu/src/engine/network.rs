@@ -125,11 +125,11 @@ impl Network {
         }
         Self {
             agenda: Agenda::new(links.len()),
+            assembly: Assembly::new(paths.len()),
             links,
             paths,
             path_of,
             hosts,
-            assembly: Assembly::default(),
             deliveries: VecDeque::new(),
             memory: Memory::default(),
             memory_max,
@@ -159,8 +159,9 @@ impl Network {
         let held = Held { memory: self.memory.clone(), bytes };
         let carried = Rc::new(Carried { packet, path, _held: held });
         for index in 0..count {
-            self.put(now, Segment { carried: Rc::clone(&carried), index, hop: 0 });
+            self.send(now, Segment { carried: Rc::clone(&carried), index, hop: 0 });
         }
+        self.look_up(self.paths[path as usize].links[0] as usize);
         Ok(())
     }
 
@@ -171,12 +172,19 @@ impl Network {
             let until = link.map_or(now, |(at, _)| at);
             // What is held is let go before something later arrives.
             self.deliveries.extend(std::iter::from_fn(|| self.assembly.let_go(until)));
-            let Some((at, link)) = link else { return };
-            let arrival = self.links[link].receive(at);
-            self.agenda.set(link, self.links[link].next_arrival());
-            if let Some((at, segment)) = arrival {
-                self.forward(at, segment);
+            let Some((mut at, link)) = link else { return };
+            // Segments come in trains: as long as nothing else is due before it, the link need not be found again.
+            self.agenda.set(link, None);
+            loop {
+                if let Some((at, segment)) = self.links[link].receive(at) {
+                    self.forward(at, segment);
+                }
+                match self.links[link].next_arrival() {
+                    Some(next) if next <= now && self.next_at().is_none_or(|other| other >= next) => at = next,
+                    _ => break,
+                }
             }
+            self.look_up(link);
         }
     }
 
@@ -191,7 +199,7 @@ impl Network {
             LinkChange::Rate(rate) => self.links[link].set_rate(now, rate),
             LinkChange::Up(up) => self.links[link].set_up(now, up),
         }
-        self.agenda.set(link, self.links[link].next_arrival());
+        self.look_up(link);
     }
 
     /// What each link has done until `now`.
@@ -202,20 +210,24 @@ impl Network {
     fn forward(&mut self, at: Time, mut segment: Segment) {
         let path = &self.paths[segment.path() as usize];
         segment.hop += 1;
-        if usize::from(segment.hop) < path.links.len() {
-            return self.put(at, segment);
+        if let Some(link) = path.links.get(usize::from(segment.hop)).copied() {
+            self.send(at, segment);
+            return self.look_up(link as usize);
         }
         let (to, whole) = (path.to, path.whole);
         let deliveries = &mut self.deliveries;
         self.assembly.arrive(at, segment, to, whole, |delivery| deliveries.push_back(delivery));
     }
 
-    /// Puts a segment on its link.
-    fn put(&mut self, now: Time, segment: Segment) {
+    /// Sends a segment into its link. What becomes of it is in the statistics of the link.
+    fn send(&mut self, now: Time, segment: Segment) {
         let link = self.paths[segment.path() as usize].links[usize::from(segment.hop)] as usize;
         let bytes = segment.carried.packet.segment_bytes(segment.index);
-        // What becomes of it is in the statistics of the link.
         let _ = self.links[link].send(now, bytes, segment);
+    }
+
+    /// Sees when the link is due next.
+    fn look_up(&mut self, link: usize) {
         self.agenda.set(link, self.links[link].next_arrival());
     }
 }
