@@ -8,7 +8,9 @@ use std::process::Command;
 const SOURCES: [&str; 4] = ["crates", "experiments", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Of the run, not of the compilation: a script kept in a shared target directory may come from another checkout.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let top = Path::new(&manifest).join("../..");
     // When one of these changes, so may the commit, or whether the sources are those of the commit.
     let watched = SOURCES.map(|source| top.join(source)).into_iter().chain(
         ["HEAD", "logs/HEAD"].iter().filter_map(|file| Some(top.join(git(&top, &["rev-parse", "--git-path", file])?))),

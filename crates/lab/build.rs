@@ -6,12 +6,16 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     // Of the run, not of the compilation: a build script that is kept in a shared target directory may come from another checkout.
-    let manifest = env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("CARGO_MANIFEST_DIR is not set"))?;
+    let manifest =
+        env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("CARGO_MANIFEST_DIR is not set"))?;
     let root = Path::new(&manifest).join("../../experiments");
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-changed=build.rs");
     if !root.is_dir() {
-        return Err(io::Error::other(format!("{} is missing: a build without its experiments would lack 'inhaul lab run'", root.display())));
+        return Err(io::Error::other(format!(
+            "{} is missing: a build without its experiments would lack 'inhaul lab run'",
+            root.display()
+        )));
     }
     let mut items = Vec::new();
     for paper in folders(&root)? {
