@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Bench(Bench),
     /// List the transport protocols and their parameters
     Protocols(Protocols),
-    /// Simulate transfers, and reproduce the papers' experiments
+    /// Run transfers in a simulator or an emulated network, and reproduce the papers' experiments
     #[command(subcommand)]
     Lab(crate::lab::Lab),
     /// Run any program over emulated links between hosts on this machine

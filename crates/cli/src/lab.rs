@@ -1,4 +1,4 @@
-//! `inhaul lab`: the laboratory. Scenarios and experiments in the simulator.
+//! `inhaul lab`: the laboratory. Scenarios and experiments, in the simulator and over the link emulator.
 
 mod compare;
 mod keep;
@@ -27,7 +27,7 @@ use crate::serve::announce;
 /// What `inhaul lab` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Run a scenario of your own in the simulator
+    /// Run a scenario of your own, in the simulator or over the link emulator
     #[command(after_help = SIM_EXAMPLES)]
     Sim(Sim),
     /// List the papers' experiments and what is checked
@@ -68,7 +68,8 @@ Examples:
   One case of a sweep, as JSON:
     inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json
 
-The exit code is 12 when a check fails or a run breaks a rule of the simulator.";
+The exit code is 12 when a check fails, or a run is not valid: it broke a rule of the simulator, or was more
+than this machine can emulate.";
 
 /// What every command that runs something takes.
 #[derive(Clone, Debug, Args)]
@@ -82,15 +83,19 @@ pub(crate) struct Runs {
     /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
-    /// Runs at a time; results do not depend on it [default: one for each processor]
+    /// Simulations at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// What it is run in: the simulator, or real processes over the link emulator, in real time
     #[arg(long, value_enum, default_value_t)]
     backend: BackendArg,
-    /// How the emulator waits for the next packet; to spin takes a processor and is more exact
+    /// How the emulator waits for the next packet, with '--backend emu'; to spin takes a processor and is more exact
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
+    /// How often a run is made while this machine is too busy to emulate it honestly, with '--backend emu'; what came
+    /// out has no say in it, and the number is kept
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    attempts: u32,
     /// Print JSON, one object a run (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -309,14 +314,15 @@ fn simulate(scenario: &Scenario, name: &str, args: &Runs) -> Vec<RunResult> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from);
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template("{bar:30.cyan} {percent:>3} % of the simulated time  {elapsed} gone, {eta} left");
+    let style = ProgressStyle::with_template(
+        "{bar:30.cyan} {percent:>3} % of the time of all runs  {elapsed} gone, {eta} left",
+    );
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     let shown = Mutex::new(bar);
     let backend = match args.backend {
         BackendArg::Sim => Backend::Sim { threads },
-        BackendArg::Emu => Backend::Emu { wait: args.wait.into() },
+        BackendArg::Emu => Backend::Emu { wait: args.wait.into(), attempts: args.attempts },
     };
     let results = run_scenario(scenario, name, backend, &|part| {
         if let Ok(bar) = shown.lock() {

@@ -1,6 +1,6 @@
-//! The laboratory: scenarios, their runs in the simulator, what came of them, and the papers' experiments.
+//! The laboratory: scenarios, their runs in the simulator and over the link emulator, what came of them, and the papers' experiments.
 //!
-//! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, run as a sweep on all cores, and comes
+//! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, run as a sweep, and comes
 //! to one [`RunResult`] a run (docs/json.md). An [`Experiment`] is a scenario with the values that a paper printed and the checks
 //! that tell whether they came out; the folder `experiments/` is built into the program.
 #![forbid(unsafe_code)]

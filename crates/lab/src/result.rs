@@ -18,11 +18,13 @@ pub struct RunResult {
     pub backend: String,
     /// The seed that repeats it.
     pub seed: u64,
-    /// Whether the run kept every rule of the simulator. What broke one proves nothing.
+    /// Whether the run kept every rule of the simulator, or was emulated honestly. Where it did not, it proves nothing.
     pub valid: bool,
     /// Why it is not valid.
     pub invalid_reason: Option<String>,
-    /// Simulated time, in seconds.
+    /// How often it was run: emulated runs that the host disturbed may be run again. Zero: once, in the simulator.
+    pub attempts: u32,
+    /// How long the run lasted, in seconds of its own time.
     pub duration_s: f64,
     /// Begin and end of the time that the metrics are about, in seconds.
     pub measured_s: [f64; 2],

@@ -36,6 +36,8 @@ pub enum Backend {
     Emu {
         /// How the emulator waits.
         wait: Wait,
+        /// How often a run may be made while the host disturbs it.
+        attempts: u32,
     },
 }
 
@@ -66,7 +68,7 @@ pub fn run_scenario(
             };
             let mut result = match backend {
                 Backend::Sim { .. } => run_once(&cell.plan, *seed, &advanced),
-                Backend::Emu { wait } => run_emulated(&cell.plan, *seed, wait, &advanced),
+                Backend::Emu { wait, attempts } => run_emulated(&cell.plan, *seed, wait, attempts, &advanced),
             };
             result.experiment = experiment.to_owned();
             result.case.clone_from(&cell.case);

@@ -62,6 +62,9 @@ fn command(args: &Run) -> String {
     if args.runs.wait != WaitArg::default() {
         option("--wait", name(args.runs.wait.to_possible_value()));
     }
+    if args.runs.attempts != 1 {
+        option("--attempts", args.runs.attempts.to_string());
+    }
     if args.control != Control::Default {
         option("--control", args.control.name().to_owned());
     }
@@ -144,8 +147,8 @@ mod tests {
 
     #[test]
     fn command_says_what_it_was_run_in() {
-        let line = ["run", "a/b", "--backend", "emu", "--wait", "spin"];
-        assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin");
+        let line = ["run", "a/b", "--backend", "emu", "--attempts", "3", "--wait", "spin"];
+        assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin --attempts 3");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod agent;
 mod kernel_tcp;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::thread;
@@ -36,8 +36,8 @@ use crate::web;
 const AGENT: [&str; 2] = ["lab", "agent"];
 /// How long an agent may take to listen, to be ready, or to report.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The most that an agent says.
-const REPORT_BYTES_MAX: u64 = 256 << 20;
+/// The most that an agent says in a line.
+const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// The kernel's names of the congestion controls.
 const KERNEL_NAMES: [(&str, &str); 7] = [
@@ -50,15 +50,34 @@ const KERNEL_NAMES: [(&str, &str); 7] = [
     ("fhstcp", "inhaul_fhstcp"),
 ];
 
-/// Runs a plan once, in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result invalid and
-/// says why.
-pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> RunResult {
-    let outcome = refusal(plan).map_or_else(|| emulate(plan, seed, wait, advanced), Err);
+/// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result invalid and
+/// says why. While the host is at fault the plan is run again, up to `attempts` times: chosen is by validity alone, never by what
+/// came out.
+pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, attempts: u32, advanced: &dyn Fn(Span)) -> RunResult {
+    let mut made = 0;
+    let refused = refusal(plan);
+    let (outcome, attempts) = loop {
+        made += 1;
+        // Another attempt takes no part of the whole that has not been told.
+        let told = |span| {
+            if made == 1 {
+                advanced(span)
+            }
+        };
+        let outcome = refused.clone().map_or_else(|| emulate(plan, seed, wait, &told), Err);
+        let is_disturbed = outcome.as_ref().is_ok_and(|emulated| emulated.is_disturbed);
+        if !is_disturbed || made >= attempts {
+            break (outcome, made);
+        }
+    };
     let (mut result, reason) = match outcome {
-        Ok((outcome, reasons)) => (assess::assess(plan, &outcome), (!reasons.is_empty()).then(|| reasons.join("; "))),
+        Ok(Emulation { outcome, reasons, .. }) => {
+            (assess::assess(plan, &outcome), (!reasons.is_empty()).then(|| reasons.join("; ")))
+        }
         Err(reason) => (RunResult { backend: "emu".to_owned(), ..RunResult::default() }, Some(reason)),
     };
     result.seed = seed;
+    result.attempts = attempts;
     result.valid = reason.is_none();
     result.invalid_reason = reason;
     result
@@ -94,10 +113,20 @@ fn kernel_name(protocol: &str) -> Option<&'static str> {
 struct Agent {
     host: String,
     process: Process,
+    /// What it has said beyond the lines that were heard.
+    heard: Vec<u8>,
 }
 
-/// What was seen, and the reasons not to believe it.
-fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Result<(Outcome, Vec<String>), String> {
+/// What was seen.
+struct Emulation {
+    outcome: Outcome,
+    /// Why it is not to be believed.
+    reasons: Vec<String>,
+    /// Whether the host is at fault, at least in part: another time it may leave the emulator alone.
+    is_disturbed: bool,
+}
+
+fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Result<Emulation, String> {
     let text = |error: EmuError| error.to_string();
     let network = emulated(plan, seed);
     let emulator = Emulator::start(network.grid, Options { wait, ..Options::default() }).map_err(text)?;
@@ -123,13 +152,14 @@ fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Resul
     }
     let report = emulator.stop().map_err(text)?;
     let mut reasons = report.reasons.clone();
+    let is_disturbed = !reasons.is_empty();
     reasons.extend(network.left_out);
     reasons.append(&mut seen.failures);
     let outcome = seen.outcome(plan, &report);
     reasons.extend(outcome.flows.iter().zip(&plan.flows).filter_map(|(flow, planned)| {
         flow.failure.as_ref().map(|failure| format!("flow '{}' failed: {failure}", planned.name))
     }));
-    Ok((outcome, reasons))
+    Ok(Emulation { outcome, reasons, is_disturbed })
 }
 
 fn host_of(plan: &Plan, endpoint: usize) -> String {
@@ -275,7 +305,7 @@ impl Agent {
             ..SpawnOptions::default()
         };
         let process = emulator.spawn(host, &command, piped).map_err(|error| error.to_string())?;
-        let mut agent = Self { host: host.to_owned(), process };
+        let mut agent = Self { host: host.to_owned(), process, heard: Vec::new() };
         let job = serde_json::to_string(job).map_err(|error| error.to_string())?;
         agent.tell(&format!("{job}\n"))?;
         Ok(agent)
@@ -290,41 +320,55 @@ impl Agent {
         format!("the agent in host '{}' is lost: {error}", self.host)
     }
 
-    /// Waits for its first line, byte by byte: what follows belongs to the report.
     fn hear_ready(&mut self) -> Result<(), String> {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while line.last() != Some(&b'\n') && line.len() <= READY.len() {
-            let read = self.process.stdout.as_mut().map_or(Ok(0), |output| output.read(&mut byte));
-            match read {
-                Ok(1) => line.push(byte[0]),
-                Ok(_) => break,
-                Err(error) => return Err(self.lost(&error)),
-            }
-        }
-        if line == format!("{READY}\n").into_bytes() {
+        if self.hear_line()? == READY.as_bytes() {
             Ok(())
         } else {
             Err(format!("the agent in host '{}' did not start", self.host))
         }
     }
 
-    /// Whether it has said something that was not heard yet, or has ended.
-    fn speaks(&self) -> bool {
+    /// Its next line, or what it said before it ended. It may take its time for the whole, but must not fall silent.
+    fn hear_line(&mut self) -> Result<Vec<u8>, String> {
+        let mut chunk = vec![0; 1 << 16];
+        loop {
+            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+                let rest = self.heard.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.heard, rest);
+                line.pop();
+                return Ok(line);
+            }
+            if self.heard.len() > LINE_BYTES_MAX {
+                return Err(format!("the agent in host '{}' says too much", self.host));
+            }
+            if !self.speaks_within(PATIENCE) {
+                return Err(format!("the agent in host '{}' has fallen silent", self.host));
+            }
+            let read = self.process.stdout.as_mut().map_or(Ok(0), |output| output.read(&mut chunk));
+            match read {
+                Ok(0) => return Ok(std::mem::take(&mut self.heard)),
+                Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+    }
+
+    /// Whether it says something, or ends, in this time.
+    fn speaks_within(&self, time: Duration) -> bool {
         let Some(output) = &self.process.stdout else { return true };
-        // What cannot be waited for is read instead.
-        poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&time)) {
+            Ok(ready) => ready > 0,
+            // What cannot be waited for is read instead.
+            Err(_) => true,
+        }
     }
 
     /// Its last line, and what processor time it took.
     fn report<T: DeserializeOwned>(mut self) -> Result<(T, Span), String> {
-        // Its end must come even if it says nothing.
-        let mut line = String::new();
-        if let Some(output) = self.process.stdout.take() {
-            let read = BufReader::new(output.take(REPORT_BYTES_MAX)).read_line(&mut line);
-            read.map_err(|error| self.lost(&error))?;
-        }
-        let report = serde_json::from_str(&line)
+        let line = self.hear_line()?;
+        let report = serde_json::from_slice(&line)
             .map_err(|error| format!("the agent in host '{}' gave no report: {error}", self.host))?;
         let exit = self.process.wait_for(PATIENCE).map_err(|error| error.to_string())?;
         Ok((report, exit.map(|exit| exit.cpu).unwrap_or_default()))
@@ -335,7 +379,7 @@ impl Agent {
 fn wait_for(plan: &Plan, receivers: &[Agent], advanced: &dyn Fn(Span)) -> Result<(), String> {
     let (began, whole) = (Instant::now(), Duration::from_nanos(plan.end.as_nanos()));
     let mut told = Duration::ZERO;
-    while let Some(waiting) = receivers.iter().find(|agent| !agent.speaks()) {
+    while let Some(waiting) = receivers.iter().find(|agent| !agent.speaks_within(Duration::ZERO)) {
         thread::sleep(Duration::from_millis(20));
         let elapsed = began.elapsed();
         if elapsed > whole + PATIENCE {

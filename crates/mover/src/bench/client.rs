@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
 
-use inhaul_base::{Bitrate, RangeSet, Span, Time};
-use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, OfferFlow, Role};
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 
-use super::bench_stats;
 use super::memory::BenchMemory;
+use super::{ENDLESS, Receiving, bench_stats};
 use crate::connect::{Session, at_once};
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
@@ -19,8 +19,6 @@ use crate::port::Port;
 use crate::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index};
 use crate::source::Server;
 
-/// An object that no bench comes to the end of.
-const ENDLESS: u64 = 1 << 50;
 /// How often a line is printed.
 const INTERVAL: Span = Span::from_secs(1);
 /// How often the stop flag and the clock are looked at.
@@ -211,32 +209,15 @@ impl BenchClient {
     ) -> Result<(), MoveError> {
         let mut side = None;
         for (session, size) in sessions {
-            let socket = net::connect(&options.net, session.datagrams)?;
-            let side = match side {
-                Some(side) => side,
-                None => *side.insert(net::add_endpoint(
-                    &options.net,
-                    engine,
-                    Role::Receiver,
-                    options.receive_rate,
-                    &socket,
-                )?),
+            let server = session.server.clone();
+            let mut receiving = Receiving {
+                net: &options.net,
+                receive_rate: options.receive_rate,
+                side: &mut side,
+                memory: &mut self.memory,
             };
-            let port = engine.add_port(Port::new(socket, true))?;
-            let flow = engine.new_flow();
-            let object = ObjectId(flow.0);
-            let join = JoinFlow {
-                flow,
-                object,
-                peer: Some(session.datagrams),
-                mtu: net::mtu_toward(&options.net, session.datagrams),
-                key: net::random_u32()?,
-                limits: FlowLimits { application_rate: options.rate, link_rate: None },
-            };
-            self.add(flow, &session, size, options);
-            engine.add_flow(flow, side, port, session.stream)?;
-            engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
-            engine.command(side, Command::Join(join));
+            let flow = receiving.join(engine, session, (size, options.memory), options.rate)?;
+            self.add(flow, server, size);
         }
         Ok(())
     }
@@ -266,19 +247,19 @@ impl BenchClient {
                 mtu: net::mtu_toward(&options.net, session.datagrams),
                 token: net::random_u64()?,
             };
-            self.add(flow, &session, size, options);
+            self.memory.insert(flow, options.memory);
+            self.add(flow, session.server.clone(), size);
             engine.add_flow(flow, side, port, session.stream)?;
             engine.command(side, Command::Offer(offer));
         }
         Ok(())
     }
 
-    fn add(&mut self, flow: FlowId, session: &Session, size: u64, options: &BenchOptions) {
-        self.memory.insert(flow, options.memory);
+    fn add(&mut self, flow: FlowId, server: Server, size: u64) {
         self.flows.insert(
             flow,
             Flow {
-                server: session.server.clone(),
+                server,
                 size,
                 stats: BenchStats::default(),
                 server_cpu: Span::ZERO,

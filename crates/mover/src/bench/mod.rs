@@ -5,13 +5,70 @@ mod memory;
 mod server;
 mod staged;
 
-use inhaul_transport::FlowStats;
+use inhaul_base::{Bitrate, RangeSet};
+use inhaul_transport::{Command, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Role};
 
-use crate::frame::BenchStats;
+use self::memory::BenchMemory;
+use crate::connect::Session;
+use crate::engine::{Engine, SideId};
+use crate::error::MoveError;
+use crate::frame::{BenchStats, Memory};
+use crate::net;
+use crate::options::NetOptions;
+use crate::port::Port;
 
 pub use client::{BenchUpdate, bench};
 pub use server::bench_server;
 pub use staged::{StagedFlow, StagedFlowReport, StagedOptions, StagedReport, staged};
+
+/// An object that no bench comes to the end of.
+const ENDLESS: u64 = 1 << 50;
+
+/// What a receiver that calls has for its flows.
+struct Receiving<'a> {
+    net: &'a NetOptions,
+    /// Most that all flows together may have (C_r).
+    receive_rate: Option<Bitrate>,
+    /// The endpoint of all flows; made with the first, which says over what network.
+    side: &'a mut Option<SideId>,
+    memory: &'a mut BenchMemory,
+}
+
+impl Receiving<'_> {
+    /// Fetches `size` bytes of the server's memory over a session, at `rate` at most. The flow's object has its number.
+    fn join(
+        &mut self,
+        engine: &mut Engine,
+        session: Session,
+        (size, memory): (u64, Memory),
+        rate: Option<Bitrate>,
+    ) -> Result<FlowId, MoveError> {
+        let socket = net::connect(self.net, session.datagrams)?;
+        let side = match *self.side {
+            Some(side) => side,
+            None => {
+                let made = net::add_endpoint(self.net, engine, Role::Receiver, self.receive_rate, &socket)?;
+                *self.side.insert(made)
+            }
+        };
+        let port = engine.add_port(Port::new(socket, true))?;
+        let flow = engine.new_flow();
+        let object = ObjectId(flow.0);
+        let join = JoinFlow {
+            flow,
+            object,
+            peer: Some(session.datagrams),
+            mtu: net::mtu_toward(self.net, session.datagrams),
+            key: net::random_u32()?,
+            limits: FlowLimits { application_rate: rate, link_rate: None },
+        };
+        self.memory.insert(flow, memory);
+        engine.add_flow(flow, side, port, session.stream)?;
+        engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
+        engine.command(side, Command::Join(join));
+        Ok(flow)
+    }
+}
 
 /// What a flow's endpoint at the receiver knows, as it travels.
 fn bench_stats(stats: &FlowStats, cpu: inhaul_base::Span) -> BenchStats {

@@ -4,23 +4,21 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use inhaul_base::{Bitrate, RangeSet, Span, Time};
-use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Role};
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::{Event, FlowId, FlowStats};
 use inhaul_udp::Waker;
 use serde::{Deserialize, Serialize};
 
 use super::memory::BenchMemory;
+use super::{ENDLESS, Receiving};
 use crate::connect::Session;
 use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, Memory, SessionRole};
 use crate::net;
 use crate::options::{NetOptions, Stop};
-use crate::port::Port;
 use crate::source::Server;
 
-/// An object that no run comes to the end of.
-const ENDLESS: u64 = 1 << 50;
 /// How often the stop flag is looked at.
 const LOOK: Span = Span::from_millis(100);
 
@@ -192,30 +190,14 @@ impl StagedReceiver {
 
     fn join(&mut self, engine: &mut Engine, number: usize, session: Session) -> Result<(), MoveError> {
         let Some(plan) = self.options.flows.get(number) else { return Ok(()) };
-        let net = &self.options.net;
-        let socket = net::connect(net, session.datagrams)?;
-        let side = match self.side {
-            Some(side) => side,
-            None => {
-                let rate = self.options.receive_rate;
-                *self.side.insert(net::add_endpoint(net, engine, Role::Receiver, rate, &socket)?)
-            }
+        let mut receiving = Receiving {
+            net: &self.options.net,
+            receive_rate: self.options.receive_rate,
+            side: &mut self.side,
+            memory: &mut self.memory,
         };
-        let port = engine.add_port(Port::new(socket, true))?;
-        let flow = engine.new_flow();
-        let object = ObjectId(flow.0);
-        let join = JoinFlow {
-            flow,
-            object,
-            peer: Some(session.datagrams),
-            mtu: net::mtu_toward(net, session.datagrams),
-            key: net::random_u32()?,
-            limits: FlowLimits { application_rate: plan.rate, link_rate: None },
-        };
-        self.memory.insert(flow, Memory::Hot);
-        engine.add_flow(flow, side, port, session.stream)?;
-        engine.command(side, Command::Fetch { object, size: plan.size.unwrap_or(ENDLESS), held: RangeSet::new() });
-        engine.command(side, Command::Join(join));
+        let what = (plan.size.unwrap_or(ENDLESS), Memory::Hot);
+        let flow = receiving.join(engine, session, what, plan.rate)?;
         self.flows[number].id = Some(flow);
         self.by_id.insert(flow, number);
         Ok(())
