@@ -152,6 +152,7 @@ fn run_metrics(flows: &[FlowResult], epochs: &[EpochResult], [from_s, to_s]: [f6
         convergence_s: populated.iter().rev().find(|epoch| epoch.from_s < to_s).and_then(|epoch| epoch.convergence_s),
         convergence_mean_s: metrics::estimate(&converged).map(|estimate| estimate.mean),
         converged_ratio: (!populated.is_empty()).then(|| converged.len() as f64 / populated.len() as f64),
+        influence_ratio: None,
         sender_cpu_s_per_gb: None,
         receiver_cpu_s_per_gb: None,
         loss_ratio: of_measured.map(|(_, losses)| *losses).fold(Losses::default(), Losses::and).ratio(),

@@ -33,6 +33,8 @@ pub struct Experiment {
     pub quick: Vec<(String, String)>,
     /// What must come out.
     pub checks: Vec<Check>,
+    /// What the influence of some flows on another is taken from.
+    pub influence: Vec<Influence>,
     /// What is drawn.
     pub figures: Vec<Figure>,
     /// What is printed beside the paper's values.
@@ -113,6 +115,18 @@ pub struct Shares {
     pub within: f64,
     /// After how many central intervals (3 RTTmax of the flows that are active, gtp-2004 4.2).
     pub intervals: f64,
+}
+
+/// How much others leave to a flow: the influence ratio of eval-2004, the metric `influence_ratio` of the cases `beside`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Influence {
+    /// The quantity that suffers, like `flows.tcp.measured_bps`.
+    pub quantity: String,
+    /// The case in which it is alone.
+    pub alone: String,
+    /// The cases in which it is not.
+    pub beside: Vec<String>,
 }
 
 /// A figure.
@@ -224,6 +238,8 @@ struct ExperimentFile {
     #[serde(default)]
     checks: Vec<Check>,
     #[serde(default)]
+    influence: Vec<Influence>,
+    #[serde(default)]
     figures: Vec<Figure>,
 }
 
@@ -262,6 +278,7 @@ impl Experiment {
             control_paper: file.control_paper.into_iter().collect(),
             quick: file.quick.into_iter().collect(),
             checks: file.checks,
+            influence: file.influence,
             figures: file.figures,
             rows: rows(files.published).map_err(broken)?,
             scenario: files.scenario,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Check, Experiment, Row, Shares, Unit};
+use crate::experiment::{Check, Experiment, Influence, Row, Shares, Unit};
 use crate::figure::{self, Drawing};
 use crate::metrics::{self, Estimate, Trajectory};
 use crate::result::{EpochResult, RunResult, Verdict};
@@ -41,8 +41,10 @@ pub struct TableRow {
     pub unit: Unit,
 }
 
-/// Puts what came out beside what should have. Published values are entered into the runs as well.
+/// Puts what came out beside what should have. Published values and what is known only from several runs are entered into the runs
+/// as well.
 pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
+    experiment.influence.iter().for_each(|influence| enter_influence(influence, runs));
     let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();
     let mut verdicts: Vec<Verdict> = runs.iter().filter(|run| !run.valid).map(invalid).collect();
     for check in &experiment.checks {
@@ -58,6 +60,16 @@ pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
         run.checks.clone_from(&verdicts);
     }
     Judgement { table, verdicts, drawings: figure::drawings(experiment, runs) }
+}
+
+/// Over the mean of the case in which the quantity is alone: its own repetitions differ as the others' do.
+fn enter_influence(influence: &Influence, runs: &mut [RunResult]) {
+    let Some(alone) = quantity(runs, &influence.alone, &influence.quantity).filter(|alone| alone.mean > 0.0) else {
+        return;
+    };
+    for run in runs.iter_mut().filter(|run| influence.beside.contains(&run.case)) {
+        run.metrics.influence_ratio = run.quantity(&influence.quantity).map(|beside| beside / alone.mean);
+    }
 }
 
 /// The cases of the runs, in order, without repetitions.
@@ -255,6 +267,24 @@ mod tests {
     fn check_runs_fails_on_what_is_missing() {
         let missing = check("what = \"x\"\nquantity = \"flows.none.goodput_bps\"\nmin = 0");
         assert!(!check_runs(&missing, &[run("", 1, 1.0)])[0].passed);
+    }
+
+    #[test]
+    fn enter_influence_is_over_what_the_flow_has_alone() {
+        let influence = Influence {
+            quantity: "metrics.jain_index".to_owned(),
+            alone: "alone".to_owned(),
+            beside: vec!["both".to_owned()],
+        };
+        let mut runs = [run("alone", 1, 0.7), run("alone", 2, 0.9), run("both", 1, 0.2), run("other", 1, 0.2)];
+        enter_influence(&influence, &mut runs);
+        let ratios = runs.each_ref().map(|run| run.metrics.influence_ratio);
+        assert_eq!(ratios, [None, None, Some(0.25), None]);
+        runs[0].valid = false;
+        runs[1].valid = false;
+        runs[2].metrics.influence_ratio = None;
+        enter_influence(&influence, &mut runs);
+        assert_eq!(runs[2].metrics.influence_ratio, None, "nothing valid to compare with");
     }
 
     #[test]

@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use crate::experiment::Unit;
 use crate::judge::{Judgement, TableRow, number};
-use crate::result::{RunResult, Verdict};
+use crate::result::{FlowResult, RunResult, Verdict};
+
+/// Flows that are shown of a run that has more.
+const SHOWN: usize = 40;
 
 /// The last line of `--json` where there is more than one run.
 #[derive(Debug, Serialize)]
@@ -23,7 +26,7 @@ pub struct Summary<'a> {
     pub checks: &'a [Verdict],
 }
 
-/// A run as a table: what it was, each flow, the links, the metrics. Ends with a newline.
+/// A run as a table: what it was, each flow, the metrics, and the flows' rates over time. Ends with a newline.
 pub fn run_table(run: &RunResult) -> String {
     let mut text = String::new();
     let case = if run.case.is_empty() { String::new() } else { format!(" [{}]", run.case) };
@@ -37,7 +40,6 @@ pub fn run_table(run: &RunResult) -> String {
     }
     let width = run.flows.iter().map(|flow| flow.name.chars().count()).max().unwrap_or(0).max(4);
     let _ = writeln!(text, "  {:width$}  protocol         RTT      goodput       ideal        loss", "flow");
-    const SHOWN: usize = 40;
     for flow in run.flows.iter().take(SHOWN) {
         let note = flow.failure.as_ref().map(|failure| format!("  FAILED: {failure}")).unwrap_or_default();
         let _ = writeln!(
@@ -65,6 +67,32 @@ pub fn run_table(run: &RunResult) -> String {
         ("time to converge", m.convergence_s, Unit::Seconds),
     ] {
         let _ = writeln!(text, "  {name:30}  {}", in_unit(value, unit));
+    }
+    text + &rate_lines(run, width)
+}
+
+/// A line of blocks for each flow: its rate over time.
+fn rate_lines(run: &RunResult, width: usize) -> String {
+    const COLUMNS: usize = 60;
+    const BLOCKS: [char; 9] =
+        [' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
+    let step_s = run.duration_s / COLUMNS as f64;
+    let rates = |flow: &FlowResult| -> Vec<f64> {
+        (0..COLUMNS).map(|k| flow.trajectory.rate_bps(k as f64 * step_s, (k + 1) as f64 * step_s)).collect()
+    };
+    let lines: Vec<Vec<f64>> = run.flows.iter().take(SHOWN).map(rates).collect();
+    let full = lines.iter().flatten().copied().fold(0.0, f64::max);
+    if full <= 0.0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "  goodput over time; the full height is {}, a character {step_s:.2} s\n",
+        in_unit(Some(full), Unit::Mbps)
+    );
+    for (flow, rates) in run.flows.iter().zip(lines) {
+        let block = |rate: &f64| BLOCKS[((rate / full * 8.0).round() as usize).min(8)];
+        let line: String = rates.iter().map(block).collect();
+        let _ = writeln!(text, "  {:width$}  {}", flow.name, line.trim_end());
     }
     text
 }
@@ -114,5 +142,34 @@ fn in_unit(value: Option<f64>, unit: Unit) -> String {
     match value {
         None => "-".to_owned(),
         Some(_) => format!("{} {}", plain(value, unit), unit.sign()).trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Trajectory;
+
+    fn flow(name: &str, start_s: f64, rate_bps: f64) -> FlowResult {
+        let mut trajectory = Trajectory::starting_at(start_s);
+        trajectory.push(6.0, rate_bps / 8.0 * (6.0 - start_s));
+        FlowResult { name: name.to_owned(), trajectory, ..FlowResult::default() }
+    }
+
+    #[test]
+    fn rate_lines_show_who_had_how_much_when() {
+        let flows = vec![flow("early", 0.0, 8e6), flow("late", 3.0, 4e6), flow("none", 0.0, 0.0)];
+        let run = RunResult { duration_s: 6.0, flows, ..RunResult::default() };
+        let text = rate_lines(&run, 5);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "  goodput over time; the full height is 8 Mbit/s, a character 0.10 s");
+        assert_eq!(lines[1], format!("  early  {}", "\u{2588}".repeat(60)));
+        assert_eq!(lines[2], format!("  late   {}{}", " ".repeat(30), "\u{2584}".repeat(30)));
+        assert_eq!(lines[3].trim_end(), "  none");
+    }
+
+    #[test]
+    fn rate_lines_of_nothing_are_none() {
+        assert_eq!(rate_lines(&RunResult::default(), 4), "");
     }
 }

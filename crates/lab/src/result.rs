@@ -176,6 +176,9 @@ pub struct Metrics {
     pub converged_ratio: Option<f64>,
     /// Data packets lost over received and lost, whole run.
     pub loss_ratio: f64,
+    /// What is left to a flow by the others, over what it has alone (eval-2004's influence ratio); `None` where an experiment does not
+    /// ask for it.
+    pub influence_ratio: Option<f64>,
     /// Processor time of the senders for a gigabyte (1e9 bytes) of data, in seconds; `None` where none is spent, as in the simulator.
     pub sender_cpu_s_per_gb: Option<f64>,
     /// The same of the receivers.
@@ -302,6 +305,7 @@ impl Metrics {
             "convergence_s" => self.convergence_s,
             "convergence_mean_s" => self.convergence_mean_s,
             "converged_ratio" => self.converged_ratio,
+            "influence_ratio" => self.influence_ratio,
             "sender_cpu_s_per_gb" => self.sender_cpu_s_per_gb,
             "receiver_cpu_s_per_gb" => self.receiver_cpu_s_per_gb,
             "loss_ratio" => Some(self.loss_ratio),

@@ -36,6 +36,7 @@ pub(super) fn quantity(path: &str) -> String {
     });
     let whole = match path {
         "metrics.min_max_ratio" => "Smallest rate over largest".to_owned(),
+        "metrics.influence_ratio" => "What is left to TCP (influence ratio)".to_owned(),
         "metrics.sender_cpu_s_per_gb" => "Processor seconds for 1 GB, senders".to_owned(),
         "metrics.receiver_cpu_s_per_gb" => "Processor seconds for 1 GB, receivers".to_owned(),
         path => readable(path),

@@ -201,8 +201,8 @@ impl Compiler<'_> {
             ends.push((label, from, to));
         }
         let Some(count) = &file.count else { return Ok(ends) };
-        if !(1..=FLOWS_MAX as u32).contains(count.get_ref()) {
-            return Err(Refusal::at(count.span(), format!("`count` is from 1 to {FLOWS_MAX}")));
+        if *count.get_ref() > FLOWS_MAX as u32 {
+            return Err(Refusal::at(count.span(), format!("`count` is from 0 to {FLOWS_MAX}")));
         }
         let numbered = |label: &str, k: u32| if label.is_empty() { k.to_string() } else { format!("{label}-{k}") };
         let each =

@@ -37,6 +37,8 @@ pub struct CapacitySearch {
     estimate: Option<Bitrate>,
     /// The capacity when it was last reached.
     reached: Option<Bitrate>,
+    /// The most that has come through since then, without a sign of congestion.
+    through: Bitrate,
     increment: f64,
     hold: u32,
     next_hold: u32,
@@ -69,22 +71,27 @@ impl CapacitySearch {
         };
         self.hold = self.next_hold;
         self.reached = Some(capacity.max(FLOOR));
+        self.through = Bitrate::ZERO;
         self.increment = 0.0;
         self.estimate = Some(capacity.mul_f64(MARGIN).max(FLOOR));
     }
 
-    /// Others join: no time to probe for more than is known to be there.
+    /// Others join: no time to probe for more than is known to be there. Where joins come faster than probes meet the capacity, what has
+    /// come through is what is known.
     pub fn settle(&mut self) {
         if let (Some(estimate), Some(reached)) = (self.estimate, self.reached)
             && NEAR.contains(&(estimate.as_f64() / reached.as_f64()))
         {
+            let reached = reached.max(self.through);
+            self.reached = Some(reached);
             self.estimate = Some(estimate.min(reached.mul_f64(MARGIN)).max(FLOOR));
         }
     }
 
-    /// The whole estimate was used for an interval, without a sign of congestion.
-    pub fn on_success(&mut self) {
+    /// The whole estimate was used for an interval, and `delivered` came through, without a sign of congestion.
+    pub fn on_success(&mut self, delivered: Bitrate) {
         let Some(estimate) = self.estimate else { return };
+        self.through = self.through.max(delivered);
         if self.hold > 0 {
             self.hold -= 1;
             return;
@@ -128,7 +135,7 @@ mod tests {
         s.seed(Bitrate::from_mbps(100), None);
         let steps: Vec<_> = (0..6)
             .map(|_| {
-                s.on_success();
+                s.on_success(Bitrate::ZERO);
                 mbps(&s)
             })
             .collect();
@@ -146,7 +153,7 @@ mod tests {
                 probes.push((interval, s.estimate().unwrap().as_f64() / capacity.as_f64()));
                 s.on_congestion(capacity);
             } else {
-                s.on_success();
+                s.on_success(Bitrate::ZERO);
             }
         }
         // The first approach may overshoot by one increment; later ones by one careful step.
@@ -172,6 +179,18 @@ mod tests {
     }
 
     #[test]
+    fn settles_below_what_came_through_where_that_is_more() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(1020), Some(Bitrate::from_mbps(1000)));
+        s.on_success(Bitrate::from_mbps(1018));
+        s.settle();
+        assert_eq!(mbps(&s), 1002, "0.985 of 1018");
+        s.on_congestion(Bitrate::from_mbps(990));
+        s.settle();
+        assert_eq!(mbps(&s), 975, "what came through before is past");
+    }
+
+    #[test]
     fn follows_a_capacity_that_moves() {
         let mut s = CapacitySearch::default();
         s.seed(Bitrate::from_mbps(900), None);
@@ -180,7 +199,7 @@ mod tests {
         assert_eq!(mbps(&s), 295);
         let mut intervals = 0;
         while mbps(&s) < 850 {
-            s.on_success(); // it rose again
+            s.on_success(Bitrate::ZERO); // it rose again
             intervals += 1;
         }
         assert!(intervals < 25, "{intervals}");

@@ -31,6 +31,8 @@ const HINT: f64 = 0.5;
 const SHARED_PART: f64 = 0.6;
 /// Congestion that less than so much of the traffic sees is not the receiver's.
 const UNSHARED_PART: f64 = 0.3;
+/// Hints alone count against growth for so many intervals after the last.
+const HINTS_MAX: u32 = 4;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
 /// Packets of the first burst that measures a path, and of the longest.
@@ -70,6 +72,8 @@ pub(super) struct Central {
     /// Rates of the flows that ended since the last interval (C_l).
     left: Bitrate,
     retimed: Vec<FlowId>,
+    /// Intervals since the receiver's capacity was last thought to be more.
+    since_growth: u32,
     /// A flow's loss over a single RTT was high: what came before it does not count.
     alarmed: bool,
     /// When the last interval ended, and the bytes that all flows had received by then; `None` before the first.
@@ -87,6 +91,7 @@ impl Central {
             due: None,
             left: Bitrate::ZERO,
             retimed: Vec::new(),
+            since_growth: 0,
             alarmed: false,
             ended: None,
         }
@@ -167,7 +172,9 @@ impl Central {
             self.access.on_evidence(seen.all_flows);
         }
         let flow = flows.get_mut(&id)?;
-        flow.first_burst = guess;
+        // What came in between belongs to it: trains of flows that start at once meet each other, and a rate that they divide is no
+        // sign of a free link later.
+        flow.first_burst = guess.max(seen.map_or(Bitrate::ZERO, |seen| seen.all_flows));
         flow.estimate = guess.mul_f64(RAMP_PART).min(flow.known_bound());
         flow.phase = Phase::Ramp { guess, until: Time::FAR_FUTURE };
         // The rate of the bursts is not to be used for anything else.
@@ -284,6 +291,7 @@ impl Central {
     /// All flows together have received `arrived` since the last interval ended, if there was one.
     fn discover(&mut self, now: Time, arrived: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
         let alarmed = std::mem::take(&mut self.alarmed);
+        self.since_growth = self.since_growth.saturating_add(1);
         let running = flows.values().filter(|f| f.is_running()).count();
         let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
         for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.phase == Phase::Steady) {
@@ -308,8 +316,17 @@ impl Central {
             // Where a queue overflowed, more than what arrived does not get through, whatever each flow could have had.
             let overflowed = sum(|j| j.overflow) >= sum(|j| j.interval.total()).mul_f64(LOSS_THRESHOLD);
             self.access.on_congestion(arrived.filter(|_| overflowed).map_or(could, |arrived| arrived.min(could)));
-        } else if weight(HINT) < UNSHARED_PART * weight(0.0) && seen.len() == running {
-            self.grow_access(sum(|j| j.interval.received), flows);
+        } else if seen.len() == running {
+            // A queue that fills after a growth is given the time to become congestion, or to drain. One that does neither is of bursts
+            // that meet each other in step, and no sign that the link is full.
+            let is_old = !congested && self.since_growth >= HINTS_MAX;
+            if is_old || weight(HINT) < UNSHARED_PART * weight(0.0) {
+                let before = self.access.estimate();
+                self.grow_access(sum(|j| j.interval.received), flows);
+                if self.access.estimate() != before {
+                    self.since_growth = 0;
+                }
+            }
         }
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
@@ -342,7 +359,7 @@ impl Central {
             } else if running().all(undisturbed) {
                 self.access.forget_reached();
             }
-            self.access.on_success();
+            self.access.on_success(total);
             self.access.on_evidence(shown.unwrap_or(Bitrate::ZERO));
         }
     }
@@ -366,7 +383,7 @@ impl Central {
                 if flow.window_bound {
                     flow.path.on_free_success();
                 } else {
-                    flow.path.on_success();
+                    flow.path.on_success(interval.received);
                     flow.path.on_evidence(flow.monitor.dispersion().map_or(Bitrate::ZERO, |d| d.own));
                 }
             }

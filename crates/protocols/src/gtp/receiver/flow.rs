@@ -106,7 +106,7 @@ pub(super) struct Flow {
     pub(super) controller: SingleFlowController,
     pub(super) estimator: CapacityEstimator,
     pub(super) path: CapacitySearch,
-    /// The rate at which the first burst came that said something.
+    /// The rate at which the first burst came that said something, with the bytes of other flows that came in between.
     pub(super) first_burst: Bitrate,
     /// What the path holds is little beside the socket buffer: requests bound what is on its way, not the rate.
     pub(super) window_bound: bool,
