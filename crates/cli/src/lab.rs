@@ -182,6 +182,8 @@ pub(crate) enum Failure {
     Forbidden(String),
     /// Something did not come out as it must; it has been printed.
     Failed(usize),
+    /// So many runs prove nothing; why has been printed.
+    NotValid(usize),
     /// Something came out once and does not any more; it has been printed.
     Worse(usize),
 }
@@ -195,6 +197,8 @@ impl Failure {
             Self::Unwritable(path, error) => format!("cannot write {}: {error}", path.display()),
             Self::Failed(1) => "a check failed".to_owned(),
             Self::Failed(count) => format!("{count} checks failed"),
+            Self::NotValid(1) => "the run is not valid".to_owned(),
+            Self::NotValid(count) => format!("{count} runs are not valid"),
             Self::Worse(1) => "one thing became worse: it was right in A and is not in B".to_owned(),
             Self::Worse(count) => format!("{count} things became worse: they were right in A and are not in B"),
         }
@@ -209,7 +213,7 @@ impl Failure {
             Self::Unwritable(..) => exit::code(ErrorKind::Destination),
             Self::Internal(_) => exit::code(ErrorKind::Internal),
             Self::Forbidden(_) => exit::FORBIDDEN,
-            Self::Failed(_) | Self::Worse(_) => exit::CHECK_FAILED,
+            Self::Failed(_) | Self::NotValid(_) | Self::Worse(_) => exit::CHECK_FAILED,
         }
     }
 }
@@ -256,7 +260,7 @@ fn sim(args: &Sim) -> Result<(), Failure> {
     write_csv(&runs, &args.runs)?;
     match runs.iter().filter(|run| !run.valid).count() {
         0 => Ok(()),
-        invalid => Err(Failure::Failed(invalid)),
+        invalid => Err(Failure::NotValid(invalid)),
     }
 }
 
