@@ -19,6 +19,7 @@ fn every_parser_survives_mutations_of_its_samples() {
     for (stream, target) in TARGETS.iter().enumerate() {
         let mut mutator = Mutator::new(seed, stream as u64, (target.corpus)());
         let mut accepted = 0;
+        let iterations = iterations.div_ceil(target.cost);
         for iteration in 0..iterations {
             let input = mutator.next_input();
             match catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) {
