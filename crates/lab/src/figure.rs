@@ -9,6 +9,7 @@ use crate::plot::{
     Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PALETTE, PlotError, Series,
 };
 use crate::result::{FlowResult, RunResult};
+use crate::words::{kind_words, quantity_words};
 
 /// Most flows that are drawn each for itself.
 const LINES_MAX: usize = 8;
@@ -191,14 +192,13 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
         Some(Bar { value: mean / factor, error, published: published.map(|value| value / factor) })
     };
     let series = figure.quantities.iter().map(|name| BarSeries {
-        name: readable(name),
+        name: quantity_words(name),
         colour: String::new(),
         bars: cases.iter().map(|case| bar(case, name)).collect(),
     });
     let (groups, groups_label) = group_names(&cases);
     let y = figure.quantities.first().map_or_else(Axis::default, |name| {
-        let what = if figure.quantities.len() == 1 { readable(name) } else { "Value".to_owned() };
-        Axis::new(&what, unit(name).map_or("", Unit::sign))
+        Axis::new(&kind_words(&figure.quantities), unit(name).map_or("", Unit::sign))
     });
     BarChart { title: figure.title.clone(), groups_label, y, groups, series: series.collect() }
 }
@@ -262,27 +262,6 @@ fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart
         series,
         marks: if published.is_empty() { Vec::new() } else { vec![mark(published)] },
     }
-}
-
-/// `metrics.jain_index` as a person would say it.
-pub(crate) fn readable(quantity: &str) -> String {
-    let known = [
-        ("metrics.aggregate_goodput_bps", "Aggregate goodput"),
-        ("metrics.aggregate_over_ideal", "Aggregate over max-min ideal"),
-        ("metrics.jain_index_ideal", "Jain's index against the ideal"),
-        ("metrics.jain_index", "Jain's index"),
-        ("metrics.loss_ratio", "Loss"),
-        ("metrics.convergence_s", "Time to converge"),
-        ("metrics.convergence_mean_s", "Mean time to converge"),
-        ("metrics.converged_ratio", "Epochs that converged"),
-    ];
-    if quantity.starts_with("flows.") && quantity.ends_with(".goodput_bps") {
-        return "Goodput".to_owned();
-    }
-    known
-        .iter()
-        .find(|(path, _)| *path == quantity)
-        .map_or_else(|| quantity.to_owned(), |(_, words)| (*words).to_owned())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod result;
 mod run;
 pub mod scenario;
 mod web;
+mod words;
 
 pub use emulated::{run_agent, run_emulated};
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};

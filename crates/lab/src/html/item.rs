@@ -8,6 +8,7 @@ use crate::experiment::{Experiment, Figure, FigureKind};
 use crate::figure;
 use crate::judge::TableRow;
 use crate::kept::Kept;
+use crate::words::quantity_words;
 
 /// The heading of an experiment's README under which it says what is known of a check that fails.
 const SHORTCOMINGS: &str = "What did not come out";
@@ -256,7 +257,7 @@ fn write_case(
         body.element("tr", &[], |line| {
             let unit = row.unit.sign();
             let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
-            line.leaf("th", &[("scope", "row")], &(words::quantity(&row.quantity) + &unit));
+            line.leaf("th", &[("scope", "row")], &(quantity_words(&row.quantity) + &unit));
             if is_published {
                 let published = row.published.map(|value| words::value(value, None, row.unit.factor()));
                 number_cell(line, published.as_deref());

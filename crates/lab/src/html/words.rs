@@ -1,6 +1,5 @@
 //! What a reader is told instead of the program's own names.
 
-use crate::figure::readable;
 use crate::judge::number;
 use crate::kept::Kept;
 
@@ -13,49 +12,6 @@ pub(super) fn made(backend: &str, control: &str) -> String {
         other => other,
     };
     if control == "default" { backend.to_owned() } else { format!("{backend}, control {control}") }
-}
-
-/// A quantity: `flows.flow1.goodput_bps[1..2]` is `flow1: goodput from 1 to 2 s`.
-pub(super) fn quantity(path: &str) -> String {
-    if let Some(scale) = path.strip_prefix("metrics.jain_at.") {
-        return format!("Jain's index at {scale} s");
-    }
-    let (path, window) = match path.strip_suffix(']').and_then(|path| path.split_once('[')) {
-        Some((path, window)) => (path, format!(" from {} s", window.replace("..", " to "))),
-        None => (path, String::new()),
-    };
-    let part = path.split_once('.').and_then(|(kind, rest)| {
-        let (name, field) = rest.rsplit_once('.')?;
-        let name = match kind {
-            "flows" => name.to_owned(),
-            "groups" => format!("{name} together"),
-            "links" => format!("link {name}"),
-            _ => return None,
-        };
-        Some(format!("{name}: {}", field_words(field)))
-    });
-    let whole = match path {
-        "metrics.min_max_ratio" => "Smallest rate over largest".to_owned(),
-        "metrics.influence_ratio" => "What is left to TCP (influence ratio)".to_owned(),
-        "metrics.sender_cpu_s_per_gb" => "Processor seconds for 1 GB, senders".to_owned(),
-        "metrics.receiver_cpu_s_per_gb" => "Processor seconds for 1 GB, receivers".to_owned(),
-        path => readable(path),
-    };
-    part.unwrap_or(whole) + &window
-}
-
-fn field_words(field: &str) -> &str {
-    match field {
-        "goodput_bps" | "measured_bps" => "goodput",
-        "ideal_bps" => "max-min fair share",
-        "over_ideal" => "goodput over the fair share",
-        "of_rest" => "goodput over what others leave",
-        "loss_ratio" => "loss",
-        "duration_s" => "duration",
-        "jain_index" => "Jain's index",
-        "drop_ratio" => "packets dropped",
-        other => other,
-    }
 }
 
 /// Whether it came out, from good to bad.
@@ -130,23 +86,6 @@ pub(super) fn lasted(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantity_reads_every_kind_of_path() {
-        let words = [
-            ("metrics.jain_index", "Jain's index"),
-            ("metrics.jain_at.50", "Jain's index at 50 s"),
-            ("flows.flow1.goodput_bps[1..2.5]", "flow1: goodput from 1 to 2.5 s"),
-            ("flows.a.b.of_rest", "a.b: goodput over what others leave"),
-            ("groups.TCP.loss_ratio", "TCP together: loss"),
-            ("links.access.utilisation", "link access: utilisation"),
-            ("metrics.min_max_ratio", "Smallest rate over largest"),
-            ("something", "something"),
-        ];
-        for (path, expected) in words {
-            assert_eq!(quantity(path), expected);
-        }
-    }
 
     #[test]
     fn made_and_lasted_are_short() {
