@@ -21,6 +21,13 @@ pub fn kept_result(data: &[u8]) -> bool {
 pub(super) fn scenarios() -> Vec<Vec<u8>> {
     super::samples(&[
         r#"
+# As little as a scenario may say: what is changed in it is often still one.
+title = "two hosts"
+duration = "10000 ms"
+topology.graph = { hosts = ["a", "b"], links = [{ name = "link", from = "a", to = "b", link = { delay = "1000 us", loss = "0.125 %" } }] }
+flows = [{ name = "flow", protocol = "gtp", from = "a", to = "b", size = "100000 B", start = "100 ms", mtu = 1500 }]
+"#,
+        r#"
 title = "a star"
 duration = "2 s"
 repetitions = 2
