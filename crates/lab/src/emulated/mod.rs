@@ -61,7 +61,7 @@ pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, attempts: u32, advanced:
         // Another attempt takes no part of the whole that has not been told.
         let told = |span| {
             if made == 1 {
-                advanced(span)
+                advanced(span);
             }
         };
         let outcome = refused.clone().map_or_else(|| emulate(plan, seed, wait, &told), Err);
