@@ -6,16 +6,16 @@ mod kernel_cc;
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use inhaul_lab::kept::Journal;
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{
-    Backend, Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, experiments, find_experiment,
-    judge, judgement_table, run_scenario, run_table, series_csv, trajectories_of,
+    Backend, Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, Watch, experiments,
+    find_experiment, judge, judgement_table, run_scenario, run_table, series_csv, trajectories_of,
 };
 use serde::Serialize;
 
@@ -141,7 +141,8 @@ pub(crate) struct Run {
     /// How GTP's rates are controlled: 'paper' is gtp-2004 to the letter, with capacities given
     #[arg(long, value_enum, default_value_t)]
     control: Control,
-    /// Keep what came out as DIR/PAPER/ITEM/BACKEND.json, with what is needed to repeat it (docs/json.md)
+    /// Keep what came out as DIR/PAPER/ITEM/BACKEND.json, with what is needed to repeat it (docs/json.md). Runs are kept as they
+    /// finish: when the program was ended early, the same command goes on where it was
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -249,7 +250,7 @@ fn sim(args: &Sim) -> Result<(), Failure> {
     let text = fs::read_to_string(&args.scenario).map_err(|error| Failure::Unreadable(args.scenario.clone(), error))?;
     let name = args.scenario.display().to_string();
     let scenario = Scenario::parse(&name, &text, &args.runs.settings())?;
-    let runs = simulate(&scenario, &name, &args.runs);
+    let runs = simulate(&scenario, &name, &args.runs, None);
     for run in &runs {
         announce(&if args.runs.json { to_json(run) } else { run_table(run) });
     }
@@ -275,7 +276,8 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
     }
     let scenario = experiment.scenario(&settings)?;
     let begun = Instant::now();
-    let mut runs = simulate(&scenario, &experiment.name, &args.runs);
+    let journal = args.keep.as_ref().map(|directory| keep::journal(directory, args, &experiment)).transpose()?;
+    let mut runs = simulate(&scenario, &experiment.name, &args.runs, journal.as_ref());
     let took = begun.elapsed();
     let judgement = judge(&experiment, &mut runs);
     if args.runs.json {
@@ -296,6 +298,9 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
     if let Some(directory) = &args.keep {
         keep::keep(directory, args, (&experiment, &scenario), (&judgement, &runs), took)?;
     }
+    if let Some(journal) = journal {
+        keep::close(journal, &runs)?;
+    }
     match judgement.verdicts.iter().filter(|verdict| !verdict.passed).count() {
         0 => Ok(()),
         failed => Err(Failure::Failed(failed)),
@@ -312,9 +317,33 @@ impl Runs {
     }
 }
 
-/// Runs everything, with a bar on standard error if that is a terminal.
-fn simulate(scenario: &Scenario, name: &str, args: &Runs) -> Vec<RunResult> {
-    const STEPS: u64 = 1000;
+/// A bar on standard error if that is a terminal, and the journal if there is one.
+struct Watching<'a> {
+    bar: ProgressBar,
+    journal: Option<&'a Journal>,
+}
+
+/// What the bar counts.
+const STEPS: u64 = 1000;
+
+impl Watch for Watching<'_> {
+    fn advanced(&self, part: f64) {
+        self.bar.set_position((part * STEPS as f64) as u64);
+    }
+
+    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        self.journal?.known(case, seed)
+    }
+
+    fn finished(&self, run: &RunResult) {
+        if let Some(journal) = self.journal {
+            journal.finished(run);
+        }
+    }
+}
+
+/// Runs everything, but for what the journal has.
+fn simulate(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Vec<RunResult> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from);
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
@@ -323,19 +352,13 @@ fn simulate(scenario: &Scenario, name: &str, args: &Runs) -> Vec<RunResult> {
     );
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
-    let shown = Mutex::new(bar);
     let backend = match args.backend {
         BackendArg::Sim => Backend::Sim { threads },
         BackendArg::Emu => Backend::Emu { wait: args.wait.into(), attempts: args.attempts },
     };
-    let results = run_scenario(scenario, name, backend, &|part| {
-        if let Ok(bar) = shown.lock() {
-            bar.set_position((part * STEPS as f64) as u64);
-        }
-    });
-    if let Ok(bar) = shown.lock() {
-        bar.finish_and_clear();
-    }
+    let watching = Watching { bar, journal };
+    let results = run_scenario(scenario, name, backend, &watching);
+    watching.bar.finish_and_clear();
     results
 }
 

@@ -32,5 +32,5 @@ pub use html::{Counts, Report, report};
 pub use judge::{Judgement, TableRow, judge};
 pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;
-pub use run::{Backend, run_once, run_scenario};
+pub use run::{Backend, Watch, run_once, run_scenario};
 pub use scenario::{Scenario, ScenarioError};

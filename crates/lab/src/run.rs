@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use inhaul_base::{Bitrate, RandomStream, Span};
+use inhaul_base::{Bitrate, RandomStream, Span, Time};
 use inhaul_emu::Wait;
 use inhaul_protocols::registry;
 use inhaul_sim::{Change, EndpointId, LinkId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
@@ -41,39 +41,59 @@ pub enum Backend {
     },
 }
 
-/// Runs every cell and repetition of a scenario. The results stand in the order of cells, then repetitions.
-///
-/// `progress` is told now and then, from any thread, which part of the simulated time is done, from 0 to 1.
-pub fn run_scenario(
-    scenario: &Scenario,
-    experiment: &str,
-    backend: Backend,
-    progress: &(dyn Fn(f64) + Sync),
-) -> Vec<RunResult> {
-    let jobs: Vec<(&Cell, u64)> = scenario
-        .cells
-        .iter()
-        .flat_map(|cell| (0..u64::from(scenario.repetitions)).map(move |k| (cell, scenario.seed.wrapping_add(k))))
+/// Who looks on while a scenario is run, from any thread.
+pub trait Watch: Sync {
+    /// Which part of the time of all runs is done, from 0 to 1; told now and then.
+    fn advanced(&self, part: f64) {
+        let _ = part;
+    }
+    /// A run that need not be made, for this is what came of it.
+    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        let _ = (case, seed);
+        None
+    }
+    /// A run is finished.
+    fn finished(&self, run: &RunResult) {
+        let _ = run;
+    }
+}
+
+/// Nobody.
+impl Watch for () {}
+
+/// Runs every cell and repetition of a scenario. The results stand in the order of cells, then repetitions; they are made in that of
+/// repetitions, then cells, so that what is there when time runs out can be compared.
+pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend, watch: &dyn Watch) -> Vec<RunResult> {
+    let (cells, repetitions) = (scenario.cells.len(), scenario.repetitions as usize);
+    let jobs: Vec<(usize, &Cell, u64)> = (0..repetitions)
+        .flat_map(|k| scenario.cells.iter().enumerate().map(move |(c, cell)| (c * repetitions + k, cell, k)))
+        .map(|(place, cell, k)| (place, cell, scenario.seed.wrapping_add(k as u64)))
         .collect();
-    let total: u64 = jobs.iter().map(|(cell, _)| cell.plan.end.as_nanos()).sum();
+    let total: u64 = jobs.iter().map(|(_, cell, _)| cell.plan.end.as_nanos()).sum();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let results: Mutex<Vec<Option<RunResult>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let results: Mutex<Vec<Option<RunResult>>> = Mutex::new(vec![None; cells * repetitions]);
     let work = || {
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some((cell, seed)) = jobs.get(at) else { break };
+            let Some((place, cell, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let advanced = |span: Span| {
                 let before = done.fetch_add(span.as_nanos(), Ordering::Relaxed);
-                progress((before + span.as_nanos()) as f64 / total.max(1) as f64);
+                watch.advanced((before + span.as_nanos()) as f64 / total.max(1) as f64);
             };
-            let mut result = match backend {
+            let known = watch.known(&cell.case, *seed);
+            let is_known = known.is_some();
+            let mut result = known.unwrap_or_else(|| match backend {
                 Backend::Sim { .. } => run_once(&cell.plan, *seed, &advanced),
                 Backend::Emu { wait, attempts } => run_emulated(&cell.plan, *seed, wait, attempts, &advanced),
-            };
-            result.experiment = experiment.to_owned();
-            result.case.clone_from(&cell.case);
+            });
+            if is_known {
+                advanced(cell.plan.end.since(Time::ZERO));
+            } else {
+                result.experiment = experiment.to_owned();
+                result.case.clone_from(&cell.case);
+                watch.finished(&result);
+            }
             if let Ok(mut results) = results.lock() {
-                results[at] = Some(result);
+                results[*place] = Some(result);
             }
         }
     };

@@ -7,7 +7,7 @@ use inhaul_lab::{Backend, experiments, judge, judgement_table, run_scenario};
 fn every_experiment_runs_and_is_judged() {
     for experiment in experiments().unwrap_or_else(|error| panic!("{error}")) {
         let scenario = experiment.scenario(&experiment.quick).unwrap_or_else(|error| panic!("{error}"));
-        let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 2 }, &|_| {});
+        let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 2 }, &());
         for run in &runs {
             assert!(run.valid, "{} [{}]: {:?}", experiment.name, run.case, run.invalid_reason);
             assert!(run.flows.iter().all(|flow| flow.failure.is_none()), "{} [{}]", experiment.name, run.case);
@@ -31,7 +31,7 @@ fn figure_7_comes_out_with_capacities_given() {
     // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share".
     let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));
     let scenario = experiment.scenario(&experiment.control_paper).unwrap_or_else(|error| panic!("{error}"));
-    let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 1 }, &|_| {});
+    let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 1 }, &());
     let judgement = judge(&experiment, &mut runs);
     let failed: Vec<_> = judgement.verdicts.iter().filter(|verdict| !verdict.passed).collect();
     assert!(failed.is_empty(), "{failed:?}");

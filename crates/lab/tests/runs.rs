@@ -1,6 +1,8 @@
 //! Small scenarios in the simulator: the runner and what it says of them.
 
-use inhaul_lab::{Backend, RunResult, Scenario, run_scenario};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use inhaul_lab::{Backend, RunResult, Scenario, Watch, run_scenario};
 
 const STAR: &str = r#"
 title = "two senders, unequal round-trip times"
@@ -31,7 +33,7 @@ start = "1 s"
 
 fn run(text: &str, threads: usize) -> Vec<RunResult> {
     let scenario = Scenario::parse("test.toml", text, &[]).unwrap_or_else(|error| panic!("{error}"));
-    run_scenario(&scenario, "test", Backend::Sim { threads }, &|_| {})
+    run_scenario(&scenario, "test", Backend::Sim { threads }, &())
 }
 
 #[test]
@@ -46,6 +48,30 @@ fn a_star_of_gtp_flows_is_shared_fairly() {
     assert_eq!(result.epochs.len(), 2);
     let json = serde_json::to_value(result).unwrap();
     assert_eq!(json["flows"][0]["rtt_ms"], 10.0);
+}
+
+/// Knows a run already, and counts those that are made.
+struct Knows(RunResult, AtomicUsize);
+
+impl Watch for Knows {
+    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        (self.0.case == case && self.0.seed == seed).then(|| self.0.clone())
+    }
+
+    fn finished(&self, run: &RunResult) {
+        assert!(run.valid && run.seed != self.0.seed);
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_known_run_is_not_made_again() {
+    let scenario = Scenario::parse("test.toml", &format!("repetitions = 3\n{STAR}"), &[]).unwrap();
+    let seed = scenario.seed + 1;
+    let knows = Knows(RunResult { seed, trace: "known".to_owned(), ..RunResult::default() }, AtomicUsize::new(0));
+    let runs = run_scenario(&scenario, "test", Backend::Sim { threads: 2 }, &knows);
+    assert_eq!(runs.iter().map(|run| run.seed).collect::<Vec<_>>(), [seed - 1, seed, seed + 1]);
+    assert_eq!((runs[1].trace.as_str(), knows.1.into_inner()), ("known", 2));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use inhaul_lab::kept::{Changes, Kept, KeptError, Machine, Origin, utc};
+use inhaul_lab::kept::{Changes, Identity, Journal, Kept, KeptError, Machine, Origin, utc};
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{Experiment, Judgement, Scenario};
 
@@ -33,12 +33,53 @@ pub(super) fn keep(
     Ok(())
 }
 
+/// Opens the journal of runs that are finished before the experiment is, and says how many there are.
+pub(super) fn journal(directory: &Path, args: &Run, experiment: &Experiment) -> Result<Journal, Failure> {
+    let backend = name(args.runs.backend.to_possible_value());
+    let wait = name(args.runs.wait.to_possible_value());
+    let how = if args.runs.backend == BackendArg::Sim { String::new() } else { format!(", waits by {wait}") };
+    let identity = Identity {
+        experiment: experiment.name.clone(),
+        backend: format!("{backend}{how}"),
+        control: args.control.name().to_owned(),
+        set: settings(args),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: commit(),
+    };
+    let control = if args.control == Control::Default { String::new() } else { format!("-{}", args.control.name()) };
+    let journal = Journal::open(directory, &format!("{backend}{control}"), &identity)
+        .map_err(|error| Failure::Unwritable(directory.join(&experiment.name), error))?;
+    match journal.runs().len() {
+        0 => {}
+        known => eprintln!("{known} runs were finished before and are taken from {}", journal.path().display()),
+    }
+    Ok(journal)
+}
+
+/// Ends the journal: it goes when the kept result has all that it has.
+pub(super) fn close(journal: Journal, runs: &[RunResult]) -> Result<(), Failure> {
+    let path = journal.path().to_owned();
+    let all_valid = runs.iter().all(|run| run.valid);
+    if !all_valid {
+        eprintln!("the same command takes the valid runs from {} and makes the others again", path.display());
+    }
+    journal.close(all_valid).map_err(|error| Failure::Unwritable(path, error))
+}
+
+fn name(value: Option<clap::builder::PossibleValue>) -> String {
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn commit() -> Option<String> {
+    Some(env!("INHAUL_COMMIT")).filter(|commit| !commit.is_empty()).map(str::to_owned)
+}
+
 fn origin(command: String, took: Duration) -> Origin {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Origin {
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: Some(env!("INHAUL_COMMIT")).filter(|commit| !commit.is_empty()).map(str::to_owned),
+        commit: commit(),
         finished: utc(since_1970.as_secs()),
         took_s: took.as_secs(),
         machine: Machine::here(),
@@ -53,9 +94,6 @@ fn settings(args: &Run) -> Vec<String> {
 fn command(args: &Run) -> String {
     let mut words = vec!["inhaul".to_owned(), "lab".to_owned(), "run".to_owned(), args.experiment.clone()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    let name = |value: Option<clap::builder::PossibleValue>| {
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    };
     if args.runs.backend != BackendArg::default() {
         option("--backend", name(args.runs.backend.to_possible_value()));
     }

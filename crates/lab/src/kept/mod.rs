@@ -6,6 +6,7 @@
 
 mod compare;
 mod folder;
+mod journal;
 mod machine;
 mod thin;
 
@@ -24,6 +25,7 @@ pub use compare::{
     Change, CheckComparison, Comparison, ItemComparison, RowComparison, Side, compare, comparison_table,
 };
 pub use folder::{Found, Kepts, Problem, read_kept};
+pub use journal::{Identity, Journal};
 pub use machine::{Machine, utc};
 pub use thin::Thinned;
 

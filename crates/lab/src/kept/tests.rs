@@ -17,7 +17,7 @@ fn run() -> Kept {
     let set = [("duration", "500 ms"), ("measure.from", "300 ms"), ("flows.flow2.start", "100 ms")];
     let set: Vec<(String, String)> = set.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     let scenario = experiment.scenario(&set).unwrap();
-    let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 1 }, &|_| {});
+    let mut runs = run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 1 }, &());
     let judgement = judge(&experiment, &mut runs);
     let set = set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let origin = Origin {

@@ -1,0 +1,229 @@
+//! Runs that are finished before their experiment is: each is a line of a file, so that hours of work outlast whatever ends
+//! the program, and the same command goes on where it was.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use super::{check_run, restore_trajectory};
+use crate::result::RunResult;
+use crate::run::Watch;
+
+/// Bytes of a journal that are read; runs beyond them are made again.
+const JOURNAL_MAX: u64 = 256 << 20;
+
+/// What the runs of a journal depend on, apart from case and seed. Runs of another identity are not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// `PAPER/ITEM`.
+    pub experiment: String,
+    /// What it is run in, and how, in words.
+    pub backend: String,
+    /// See [`Kept::control`](super::Kept::control).
+    pub control: String,
+    /// See [`Kept::set`](super::Kept::set).
+    pub set: Vec<String>,
+    /// See [`Origin::version`](super::Origin::version).
+    pub version: String,
+    /// See [`Origin::commit`](super::Origin::commit). Where the source was changed since, or is not known, nobody knows what made the
+    /// runs, and none is taken over.
+    pub commit: Option<String>,
+}
+
+/// The file, and what it held when it was opened.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    known: Vec<RunResult>,
+    /// The file, and the first error of writing to it.
+    writing: Mutex<(File, Option<io::Error>)>,
+}
+
+impl Journal {
+    /// Opens `directory/PAPER/ITEM/NAME.unfinished.jsonl`, or begins it.
+    ///
+    /// What was written by another program or of other settings is replaced, and a last line that breaks off is left out: its run
+    /// is made again.
+    ///
+    /// # Errors
+    /// When the system will not read or write there.
+    pub fn open(directory: &Path, name: &str, identity: &Identity) -> io::Result<Self> {
+        let folder = directory.join(&identity.experiment);
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{name}.unfinished.jsonl"));
+        let known = if identity.is_certain() { read(&path, identity) } else { Vec::new() };
+        // Written anew, for what cannot be read must not stay between what can.
+        let mut text = to_line(identity)?;
+        for run in &known {
+            text.push_str(&to_line(run)?);
+        }
+        fs::write(&path, text)?;
+        let file = OpenOptions::new().append(true).open(&path)?;
+        Ok(Self { path, known, writing: Mutex::new((file, None)) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs that it held when it was opened.
+    pub fn runs(&self) -> &[RunResult] {
+        &self.known
+    }
+
+    /// Ends it. With `remove` the file goes, as the result is kept elsewhere.
+    ///
+    /// # Errors
+    /// When a run could not be written, or the file cannot be removed.
+    pub fn close(self, remove: bool) -> io::Result<()> {
+        let (_, error) = self.writing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if remove { fs::remove_file(&self.path) } else { error.map_or(Ok(()), Err) }
+    }
+}
+
+/// The journal alone; [`Watch::advanced`] is for somebody else.
+impl Watch for Journal {
+    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        self.known.iter().find(|run| run.case == case && run.seed == seed).cloned()
+    }
+
+    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close), for the run itself
+    /// is not to blame.
+    fn finished(&self, run: &RunResult) {
+        let Ok(mut writing) = self.writing.lock() else { return };
+        let (file, error) = &mut *writing;
+        if run.valid && error.is_none() {
+            *error = to_line(run).and_then(|line| file.write_all(line.as_bytes())).err();
+        }
+    }
+}
+
+impl Identity {
+    fn is_certain(&self) -> bool {
+        self.commit.as_ref().is_some_and(|commit| !commit.ends_with("-dirty"))
+    }
+}
+
+fn to_line(value: &impl Serialize) -> io::Result<String> {
+    Ok(serde_json::to_string(value).map_err(io::Error::other)? + "\n")
+}
+
+/// The runs of that identity: whatever cannot be read is as if it was not there, for it can be made again.
+fn read(path: &Path, identity: &Identity) -> Vec<RunResult> {
+    let mut text = Vec::new();
+    let whole = File::open(path).and_then(|file| file.take(JOURNAL_MAX).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines();
+    let same =
+        lines.next().and_then(|line| serde_json::from_str(line).ok()).is_some_and(|first: Identity| first == *identity);
+    if whole.is_err() || !same {
+        return Vec::new();
+    }
+    let runs = lines.filter_map(|line| serde_json::from_str(line).ok());
+    let sound = runs.filter(|run: &RunResult| run.valid && check_run(run).is_ok());
+    sound
+        .map(|mut run| {
+            run.flows.iter_mut().for_each(restore_trajectory);
+            run
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            experiment: "a/b".to_owned(),
+            backend: "sim".to_owned(),
+            control: "default".to_owned(),
+            set: vec![],
+            version: "0.1.0".to_owned(),
+            commit: Some("0123456789ab".to_owned()),
+        }
+    }
+
+    fn run(seed: u64, valid: bool) -> RunResult {
+        RunResult { seed, valid, ..RunResult::default() }
+    }
+
+    /// A journal of the runs 1 and 3, and of 2, which is not valid.
+    fn written(directory: &Path) -> PathBuf {
+        let journal = Journal::open(directory, "sim", &identity()).unwrap();
+        assert!(journal.runs().is_empty());
+        for run in [run(1, true), run(2, false), run(3, true)] {
+            journal.finished(&run);
+        }
+        let path = journal.path().to_owned();
+        journal.close(false).unwrap();
+        path
+    }
+
+    fn seeds(directory: &Path, identity: &Identity) -> Vec<u64> {
+        Journal::open(directory, "sim", identity).unwrap().runs().iter().map(|run| run.seed).collect()
+    }
+
+    #[test]
+    fn open_finds_the_valid_runs_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = written(directory.path());
+        assert_eq!(path, directory.path().join("a/b/sim.unfinished.jsonl"));
+        assert_eq!(seeds(directory.path(), &identity()), [1, 3]);
+        assert_eq!(seeds(directory.path(), &identity()), [1, 3], "opening loses nothing");
+    }
+
+    #[test]
+    fn open_takes_over_no_runs_of_another_identity() {
+        let others: [fn(&mut Identity); 3] = [
+            |other| other.commit = Some("ffffffffffff".to_owned()),
+            |other| other.set = vec!["duration=1 s".to_owned()],
+            |other| other.backend = "emu".to_owned(),
+        ];
+        for change in others {
+            let directory = tempfile::tempdir().unwrap();
+            written(directory.path());
+            let mut other = identity();
+            change(&mut other);
+            assert!(seeds(directory.path(), &other).is_empty(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn open_takes_over_nothing_where_the_source_is_not_certain() {
+        for commit in [None, Some("0123456789ab-dirty".to_owned())] {
+            let directory = tempfile::tempdir().unwrap();
+            let uncertain = Identity { commit, ..identity() };
+            let journal = Journal::open(directory.path(), "sim", &uncertain).unwrap();
+            journal.finished(&run(1, true));
+            journal.close(false).unwrap();
+            assert!(seeds(directory.path(), &uncertain).is_empty(), "{uncertain:?}");
+        }
+    }
+
+    #[test]
+    fn open_leaves_out_what_cannot_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = written(directory.path());
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 20]).unwrap();
+        assert_eq!(seeds(directory.path(), &identity()), [1], "the last line breaks off");
+        let journal = Journal::open(directory.path(), "sim", &identity()).unwrap();
+        journal.finished(&run(4, true));
+        journal.close(false).unwrap();
+        assert_eq!(seeds(directory.path(), &identity()), [1, 4], "and what comes after it is whole");
+    }
+
+    #[test]
+    fn close_removes_what_is_kept_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = written(directory.path());
+        Journal::open(directory.path(), "sim", &identity()).unwrap().close(true).unwrap();
+        assert!(!path.exists());
+    }
+}
