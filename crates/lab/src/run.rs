@@ -178,6 +178,7 @@ impl<'a> Run<'a> {
                 size: flow.size,
                 start: flow.start,
                 stop: flow.stop,
+                leaves: true,
                 mtu: flow.mtu,
                 limits: flow.limits,
             };
@@ -195,6 +196,7 @@ impl<'a> Run<'a> {
                     size: transfer.size,
                     start: transfer.start,
                     stop: None,
+                    leaves: true,
                     mtu: web.mtu,
                     limits: FlowLimits::default(),
                 })?;

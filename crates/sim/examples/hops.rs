@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             size: 1 << 50,
             start: Time::ZERO,
             stop: None,
+            leaves: false,
             mtu: 1500,
             limits: FlowLimits::default(),
         })?;

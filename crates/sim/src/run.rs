@@ -320,7 +320,8 @@ impl Simulation {
                 }
             }
             Event::Starved { object } => self.starved.push((from, object)),
-            Event::Opened { .. } | Event::Closed { .. } => {}
+            Event::Closed { flow } => self.on_closed(from, flow),
+            Event::Opened { .. } => {}
         }
     }
 
@@ -338,7 +339,22 @@ impl Simulation {
             transfer.receiver == receiver && transfer.object == object
         };
         // What the flows say of themselves is kept before the endpoints forget them.
-        self.transfers().filter(mirrors).collect::<Vec<_>>().into_iter().for_each(|id| self.keep_stats(id));
+        for id in self.transfers().filter(mirrors).collect::<Vec<_>>() {
+            self.keep_stats(id);
+            let running = &mut self.transfers[id.0 as usize];
+            if running.transfer.leaves && running.phase == Phase::Running {
+                running.phase = Phase::Ended;
+                self.disconnect(id, receiver);
+            }
+        }
+    }
+
+    /// An endpoint has forgotten a flow that ended well. When the sender has, there is nothing left to say.
+    fn on_closed(&mut self, from: EndpointId, flow: FlowId) {
+        let Some(running) = self.transfers.get(flow.0 as usize) else { return };
+        if running.phase == Phase::Ended && from == running.transfer.sender {
+            self.close_stream(TransferId(flow.0));
+        }
     }
 
     /// Notes what both ends say of a transfer, as long as they know it.

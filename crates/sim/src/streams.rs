@@ -102,14 +102,14 @@ impl Simulation {
         }
     }
 
-    fn close_stream(&mut self, id: TransferId) {
+    pub(crate) fn close_stream(&mut self, id: TransferId) {
         let running = &mut self.transfers[id.0 as usize];
         running.streams = None;
         self.network.agenda.schedule(running.component, None);
     }
 
     /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow by itself.
-    fn disconnect(&mut self, id: TransferId, endpoint: EndpointId) {
+    pub(crate) fn disconnect(&mut self, id: TransferId, endpoint: EndpointId) {
         self.keep_stats(id);
         let command = Command::Disconnect { flow: id.flow() };
         if self.seats[endpoint.0 as usize].endpoint.command(self.now, command).is_ok() {

@@ -35,6 +35,9 @@ pub struct Transfer {
     pub start: Time,
     /// When both ends are disconnected; `None`: it ends by itself.
     pub stop: Option<Time>,
+    /// Whether the receiver leaves when it has the whole object, as one that has checked it does; else both ends keep the flow, and
+    /// parts of the object may be fetched again.
+    pub leaves: bool,
     /// Largest IP packet of the path, in bytes; both ends are told.
     pub mtu: u16,
     /// Limits that the receiver's user sets.

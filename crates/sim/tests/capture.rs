@@ -127,6 +127,7 @@ fn capture_is_a_valid_file_of_everything_that_arrived() {
         size: 30 * BLOCK,
         start: Time::ZERO,
         stop: None,
+        leaves: false,
         mtu: 1500,
         limits: FlowLimits::default(),
     };

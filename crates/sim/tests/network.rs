@@ -37,6 +37,7 @@ fn transfer(name: &str, (sender, receiver): (EndpointId, EndpointId), size: u64)
         size,
         start: Time::ZERO,
         stop: None,
+        leaves: false,
         mtu: 1500,
         limits: FlowLimits::default(),
     }

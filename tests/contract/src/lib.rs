@@ -93,6 +93,8 @@ pub struct Spec {
     pub host_rate: Option<Bitrate>,
     /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
     pub packet_rate: Option<f64>,
+    /// Whether the receiver leaves each sender when it has the object.
+    pub leaves: bool,
     /// What stands between the simulation and each endpoint.
     pub decorate: fn(Box<dyn Endpoint + Send>) -> Box<dyn Endpoint + Send>,
 }
@@ -115,6 +117,7 @@ impl Spec {
             reorder_by: Span::from_millis(3),
             host_rate: None,
             packet_rate: None,
+            leaves: false,
             decorate: |endpoint| endpoint,
         }
     }
@@ -202,6 +205,7 @@ impl Scene {
                 size: of.size,
                 start: Time::ZERO + of.start,
                 stop: None,
+                leaves: spec.leaves,
                 mtu: 1500,
                 limits: FlowLimits::default(),
             };

@@ -69,6 +69,20 @@ fn control_streams_may_meet_with_what_the_data_meets() {
 }
 
 #[test]
+fn a_receiver_that_leaves_ends_all_traffic() {
+    each(|protocol| {
+        for loss in [0.0, 0.1] {
+            let mut scene = complete("leaves", &Spec { leaves: true, loss, ..scene(protocol) });
+            // What is still on its way arrives, and the sender hears of it, if need be at the third attempt.
+            scene.run_to(scene.now() + Span::from_secs(10));
+            let hops = scene.sim.hops();
+            scene.run_to(scene.now() + Span::from_secs(60));
+            assert_eq!((scene.sim.hops(), scene.failed().len()), (hops, 0), "{}: {:?}", protocol.name, scene.failed());
+        }
+    });
+}
+
+#[test]
 fn every_byte_arrives_through_delay_spikes() {
     each(|protocol| {
         let mut scene = Scene::new(&scene(protocol));

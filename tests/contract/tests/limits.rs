@@ -77,6 +77,7 @@ impl Scene {
                     size: ENDLESS,
                     start: Time::ZERO,
                     stop: None,
+                    leaves: false,
                     mtu: 1500,
                     limits: FlowLimits { application_rate: spec.application, link_rate: None },
                 });

@@ -57,6 +57,7 @@ fn pair(
         size,
         start: Time::ZERO,
         stop: None,
+        leaves: false,
         mtu: 1500,
         limits: FlowLimits::default(),
     };

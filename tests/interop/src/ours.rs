@@ -72,6 +72,7 @@ pub fn prepare(setting: &Setting, seed: u64) -> Result<Prepared, OursError> {
             size: 1 << 50,
             start: Time::ZERO + start,
             stop: None,
+            leaves: false,
             mtu: PACKET_BYTES as u16,
             limits: FlowLimits::default(),
         })?);

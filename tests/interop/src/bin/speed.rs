@@ -191,6 +191,7 @@ fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering
             size: 1 << 40,
             start: Time::ZERO,
             stop: None,
+            leaves: false,
             mtu,
             limits: FlowLimits::default(),
         })?);
