@@ -12,8 +12,13 @@ pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
     let net = crate::net_options(&args.wire, &args.transport);
     if args.server {
-        let options =
-            BenchServerOptions { listen: args.listen, receive_rate: args.receive_rate, send_rate: args.send_rate, net };
+        let options = BenchServerOptions {
+            listen: args.listen,
+            receive_rate: args.receive_rate,
+            send_rate: args.send_rate,
+            send_dial: None,
+            net,
+        };
         return inhaul_mover::bench_server(&options, &stop, |address| announce(&format!("listening on {address}")));
     }
     let options = BenchOptions {

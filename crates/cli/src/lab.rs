@@ -3,6 +3,7 @@
 mod compare;
 mod keep;
 mod kernel_cc;
+mod net;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -35,9 +36,9 @@ pub(crate) enum Lab {
     /// Run an experiment and print what came out beside what was published
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
-    /// What the emulated backend starts in its hosts
-    #[command(hide = true)]
-    Agent,
+    /// Take part in experiments between real hosts ('--backend net')
+    #[command(after_help = net::EXAMPLES)]
+    Agent(net::Agent),
     /// Make one HTML page of kept results: every table and figure beside ours
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
@@ -86,7 +87,7 @@ pub(crate) struct Runs {
     /// Simulations at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// What it is run in: the simulator, or real processes over the link emulator, in real time
+    /// What it is run in: the simulator; real processes over the link emulator; or real hosts where agents wait (docs/net.md)
     #[arg(long, value_enum, default_value_t)]
     backend: BackendArg,
     /// How the emulator waits for the next packet, with '--backend emu'; to spin takes a processor and is more exact
@@ -96,6 +97,11 @@ pub(crate) struct Runs {
     /// out has no say in it, and the number is kept
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     attempts: u32,
+    /// Where the agents of the scenario's hosts are, with '--backend net': a TOML file
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    #[command(flatten)]
+    secret: net::Secret,
     /// Print JSON, one object a run (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -115,6 +121,8 @@ enum BackendArg {
     Sim,
     // The link emulator.
     Emu,
+    // Real hosts.
+    Net,
 }
 
 #[derive(Debug, Args)]
@@ -242,7 +250,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),
-        Lab::Agent => inhaul_lab::run_agent().map_err(|error| Failure::Internal(error.to_string())),
+        Lab::Agent(args) => net::agent(args),
     }
 }
 
@@ -250,7 +258,7 @@ fn sim(args: &Sim) -> Result<(), Failure> {
     let text = fs::read_to_string(&args.scenario).map_err(|error| Failure::Unreadable(args.scenario.clone(), error))?;
     let name = args.scenario.display().to_string();
     let scenario = Scenario::parse(&name, &text, &args.runs.settings())?;
-    let runs = simulate(&scenario, &name, &args.runs, None);
+    let runs = run_all(&scenario, &name, &args.runs, None)?;
     for run in &runs {
         announce(&if args.runs.json { to_json(run) } else { run_table(run) });
     }
@@ -277,7 +285,7 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
     let scenario = experiment.scenario(&settings)?;
     let begun = Instant::now();
     let journal = args.keep.as_ref().map(|directory| keep::journal(directory, args, &experiment)).transpose()?;
-    let mut runs = simulate(&scenario, &experiment.name, &args.runs, journal.as_ref());
+    let mut runs = run_all(&scenario, &experiment.name, &args.runs, journal.as_ref())?;
     let took = begun.elapsed();
     let judgement = judge(&experiment, &mut runs);
     if args.runs.json {
@@ -343,7 +351,7 @@ impl Watch for Watching<'_> {
 }
 
 /// Runs everything, but for what the journal has.
-fn simulate(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Vec<RunResult> {
+fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Result<Vec<RunResult>, Failure> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from);
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
@@ -352,14 +360,19 @@ fn simulate(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journ
     );
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
+    let hosts;
     let backend = match args.backend {
         BackendArg::Sim => Backend::Sim { threads },
         BackendArg::Emu => Backend::Emu { wait: args.wait.into(), attempts: args.attempts },
+        BackendArg::Net => {
+            hosts = net::hosts(args.hosts.as_deref(), &args.secret)?;
+            Backend::Net { hosts: &hosts }
+        }
     };
     let watching = Watching { bar, journal };
     let results = run_scenario(scenario, name, backend, &watching);
     watching.bar.finish_and_clear();
-    results
+    Ok(results)
 }
 
 fn write_drawings(drawings: &[Drawing], args: &Runs) -> Result<(), Failure> {

@@ -76,7 +76,8 @@ fn mtus(plan: &Plan) -> BTreeMap<NodeId, u16> {
     mtus
 }
 
-fn left_out(plan: &Plan) -> Vec<String> {
+/// What of a plan neither the emulator nor a real network does, in words.
+pub(crate) fn left_out(plan: &Plan) -> Vec<String> {
     let mut left_out = Vec::new();
     let limited = |spec: &HostSpec| spec.packet_rate.is_some() || !spec.tasks.is_empty();
     for (id, name) in plan.topology.nodes() {

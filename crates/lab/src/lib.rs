@@ -5,9 +5,9 @@
 //! that tell whether they came out; the folder `experiments/` is built into the program.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod assess;
 pub mod emu;
-mod emulated;
 mod experiment;
 mod figure;
 mod html;
@@ -25,7 +25,7 @@ pub mod scenario;
 mod web;
 mod words;
 
-pub use emulated::{run_agent, run_emulated};
+pub use agents::{Hosts, HostsError, run_agent, run_emulated, run_net, serve_agents};
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
 pub use figure::{Drawing, trajectories_of};
 pub use html::{Counts, Report, report};

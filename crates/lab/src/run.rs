@@ -11,8 +11,8 @@ use inhaul_protocols::registry;
 use inhaul_sim::{Change, EndpointId, LinkId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
 use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 
+use crate::agents::{Hosts, run_emulated, run_net};
 use crate::assess;
-use crate::emulated::run_emulated;
 use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::result::RunResult;
 use crate::scenario::{Cell, Plan, Scenario, WhatChanges};
@@ -21,12 +21,13 @@ use crate::web;
 /// Random streams of the lab, apart from those of the simulator, which gets a seed of its own.
 const ENDPOINT_STREAMS: u64 = 1 << 40;
 pub(crate) const WEB_STREAMS: u64 = 2 << 40;
+pub(crate) const UDP_STREAMS: u64 = 3 << 40;
 /// How often a run says how far it is.
 const PROGRESS_STEPS: u64 = 200;
 
 /// What a scenario is run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+#[derive(Clone, Copy, Debug)]
+pub enum Backend<'a> {
     /// The simulator, so many runs at a time. The results are the same whatever their number.
     Sim {
         /// Runs at a time.
@@ -38,6 +39,11 @@ pub enum Backend {
         wait: Wait,
         /// How often a run may be made while the host disturbs it.
         attempts: u32,
+    },
+    /// A real network: real hosts in real time, one run after the other.
+    Net {
+        /// Where the agents are.
+        hosts: &'a Hosts,
     },
 }
 
@@ -63,7 +69,7 @@ impl Watch for () {}
 
 /// Runs every cell and repetition of a scenario. The results stand in the order of cells, then repetitions; they are made in that of
 /// repetitions, then cells, so that what is there when time runs out can be compared.
-pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend, watch: &dyn Watch) -> Vec<RunResult> {
+pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend<'_>, watch: &dyn Watch) -> Vec<RunResult> {
     let (cells, repetitions) = (scenario.cells.len(), scenario.repetitions as usize);
     let jobs: Vec<(usize, &Cell, u64)> = (0..repetitions)
         .flat_map(|k| scenario.cells.iter().enumerate().map(move |(c, cell)| (c * repetitions + k, cell, k)))
@@ -73,8 +79,7 @@ pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend, wat
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let results: Mutex<Vec<Option<RunResult>>> = Mutex::new(vec![None; cells * repetitions]);
     let work = || {
-        loop {
-            let Some((place, cell, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+        while let Some((place, cell, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let advanced = |span: Span| {
                 let before = done.fetch_add(span.as_nanos(), Ordering::Relaxed);
                 watch.advanced((before + span.as_nanos()) as f64 / total.max(1) as f64);
@@ -84,6 +89,7 @@ pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend, wat
             let mut result = known.unwrap_or_else(|| match backend {
                 Backend::Sim { .. } => run_once(&cell.plan, *seed, &advanced),
                 Backend::Emu { wait, attempts } => run_emulated(&cell.plan, *seed, wait, attempts, &advanced),
+                Backend::Net { hosts } => run_net(&cell.plan, *seed, hosts, &advanced),
             });
             if is_known {
                 advanced(cell.plan.end.since(Time::ZERO));
@@ -99,7 +105,7 @@ pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend, wat
     };
     let threads = match backend {
         Backend::Sim { threads } => threads,
-        Backend::Emu { .. } => 1,
+        Backend::Emu { .. } | Backend::Net { .. } => 1,
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {

@@ -1,7 +1,7 @@
 //! The endpoints of a server: each made when a client first asks for its protocol.
 
 use inhaul_base::Bitrate;
-use inhaul_transport::Role;
+use inhaul_transport::{Command, Role};
 use inhaul_udp::Socket;
 
 use crate::engine::{Engine, SideId};
@@ -32,5 +32,16 @@ impl Endpoints {
         let side = engine.add_endpoint(role, net::endpoint(transport, &[], role, host_rate, self.socket_buffer)?);
         self.made.push((role, transport, side));
         Ok(side)
+    }
+
+    /// Changes what this host sends at most, for all protocols, now and later.
+    pub(crate) fn limit_send(&mut self, engine: &mut Engine, rate: Bitrate) {
+        if self.send_rate == Some(rate) {
+            return;
+        }
+        self.send_rate = Some(rate);
+        for (_, _, side) in self.made.iter().filter(|made| made.0 == Role::Sender) {
+            engine.command(*side, Command::LimitSend(Some(rate)));
+        }
     }
 }

@@ -30,8 +30,8 @@ pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
 pub use get::get;
 pub use options::{
-    BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, ServeOptions, SourceProgress, Stop,
-    Update,
+    BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
+    SourceProgress, Stop, Update,
 };
 pub use report::{
     BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus, Status,

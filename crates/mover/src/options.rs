@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use inhaul_base::Bitrate;
+use inhaul_base::{Bitrate, Span};
 use serde::Serialize;
 
 use crate::frame::Memory;
@@ -96,8 +96,29 @@ pub struct BenchServerOptions {
     pub receive_rate: Option<Bitrate>,
     /// Most that leaves for all clients that fetch together (R_send).
     pub send_rate: Option<Bitrate>,
+    /// Where that is changed while the server runs, if it is.
+    pub send_dial: Option<RateDial>,
     /// How the network is used.
     pub net: NetOptions,
+}
+
+/// A rate that somebody changes while it holds. Clones share it; who obeys it looks every [`RateDial::LOOK`].
+#[derive(Clone, Debug, Default)]
+pub struct RateDial(Arc<AtomicU64>);
+
+impl RateDial {
+    /// How late a change may be noticed.
+    pub const LOOK: Span = Span::from_millis(10);
+
+    /// Changes the rate.
+    pub fn set(&self, rate: Bitrate) {
+        self.0.store(rate.bps(), Ordering::Relaxed);
+    }
+
+    /// The rate that was set last, if there was any.
+    pub fn get(&self) -> Option<Bitrate> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|bps| *bps > 0).map(Bitrate::from_bps)
+    }
 }
 
 /// A flag by which a user stops what is under way. Clones share it.

@@ -85,7 +85,7 @@ impl Spell {
     }
 
     /// The next length.
-    pub(crate) fn draw(self, random: &mut RandomStream) -> Span {
+    pub fn draw(self, random: &mut RandomStream) -> Span {
         match self {
             Self::Fixed(span) => span,
             Self::Exponential(mean) => mean.mul_f64(exponential(random)),

@@ -37,7 +37,7 @@ pub(super) fn keep(
 pub(super) fn journal(directory: &Path, args: &Run, experiment: &Experiment) -> Result<Journal, Failure> {
     let backend = name(args.runs.backend.to_possible_value());
     let wait = name(args.runs.wait.to_possible_value());
-    let how = if args.runs.backend == BackendArg::Sim { String::new() } else { format!(", waits by {wait}") };
+    let how = if args.runs.backend == BackendArg::Emu { format!(", waits by {wait}") } else { String::new() };
     let identity = Identity {
         experiment: experiment.name.clone(),
         backend: format!("{backend}{how}"),

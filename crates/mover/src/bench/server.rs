@@ -14,7 +14,7 @@ use crate::error::MoveError;
 use crate::frame::{Frame, SessionRole};
 use crate::greeting::{Arrival, Service, Wish};
 use crate::net;
-use crate::options::{BenchServerOptions, NetOptions, Stop};
+use crate::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::port::Port;
 use crate::server::{ListeningPair, Reception, later, listen};
 
@@ -40,6 +40,7 @@ pub fn bench_server(
         endpoints,
         port,
         net: options.net.clone(),
+        send_dial: options.send_dial.clone(),
         stop: stop.clone(),
         memory: BenchMemory::default(),
         sessions: BTreeMap::new(),
@@ -55,6 +56,7 @@ struct BenchServer {
     endpoints: Endpoints,
     port: PortId,
     net: NetOptions,
+    send_dial: Option<RateDial>,
     stop: Stop,
     memory: BenchMemory,
     sessions: BTreeMap<FlowId, Session>,
@@ -179,6 +181,10 @@ impl Application for BenchServer {
             self.next_stats = now + STATS_INTERVAL;
             self.tell_all(engine);
         }
-        Ok(Turn::Wait(later(engine)))
+        let Some(dial) = &self.send_dial else { return Ok(Turn::Wait(later(engine))) };
+        if let Some(rate) = dial.get() {
+            self.endpoints.limit_send(engine, rate);
+        }
+        Ok(Turn::Wait(now + RateDial::LOOK))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::{Event, FlowId, FlowStats};
+use inhaul_transport::{Command, Event, FlowId, FlowStats};
 use inhaul_udp::Waker;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub struct StagedOptions {
     pub sample: Span,
     /// Most that the receiver takes in (C_r).
     pub receive_rate: Option<Bitrate>,
+    /// What that becomes, by when, in the order of time.
+    pub receive_rates: Vec<(Span, Bitrate)>,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -100,6 +102,7 @@ pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, Move
         let mut receiver = StagedReceiver {
             began: engine.now(),
             next_sample: engine.now(),
+            changed: 0,
             cpu_before: net::process_cpu_time(),
             flows: options.flows.iter().map(|_| Flow::default()).collect(),
             by_id: BTreeMap::new(),
@@ -137,6 +140,8 @@ impl Flow {
 struct StagedReceiver {
     began: Time,
     next_sample: Time,
+    /// How many of the changes of the receiver's rate have been made.
+    changed: usize,
     cpu_before: Span,
     flows: Vec<Flow>,
     by_id: BTreeMap<FlowId, usize>,
@@ -227,6 +232,20 @@ impl StagedReceiver {
         }
     }
 
+    /// Makes the changes of the receiver's rate whose time has come.
+    fn change_due(&mut self, engine: &mut Engine, now: Time) {
+        while let Some((at, rate)) = self.options.receive_rates.get(self.changed)
+            && self.began + *at <= now
+        {
+            self.changed += 1;
+            match self.side {
+                Some(side) => engine.command(side, Command::LimitReceive(Some(*rate))),
+                // The endpoint that is made later begins with it.
+                None => self.options.receive_rate = Some(*rate),
+            }
+        }
+    }
+
     fn sample(&mut self, engine: &Engine, now: Time) {
         let at = self.seconds(now);
         for flow in self.flows.iter_mut().filter(|flow| !flow.has_ended()) {
@@ -241,8 +260,9 @@ impl StagedReceiver {
         let plans = self.flows.iter().zip(&self.options.flows);
         let starts = plans.clone().filter(|(flow, _)| !flow.asked).map(|(_, plan)| self.began + plan.start);
         let stops = plans.filter(|(flow, _)| !flow.has_ended()).filter_map(|(_, plan)| Some(self.began + plan.stop?));
+        let change = self.options.receive_rates.get(self.changed).map(|(at, _)| self.began + *at);
         let always = [self.next_sample, self.began + self.options.end, now + LOOK];
-        starts.chain(stops).chain(always).min().unwrap_or(now + LOOK)
+        starts.chain(stops).chain(change).chain(always).min().unwrap_or(now + LOOK)
     }
 
     fn report(self) -> StagedReport {
@@ -315,6 +335,7 @@ impl Application for StagedReceiver {
         self.start_due(now)?;
         self.join_connected(engine, now)?;
         self.stop_due(engine, now);
+        self.change_due(engine, now);
         if now >= self.next_sample {
             self.sample(engine, now);
             self.next_sample = now + self.options.sample;

@@ -22,48 +22,48 @@ const LINE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A flow to receive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct TcpJob {
+pub(super) struct TcpJob {
     /// Its number in the plan.
-    pub(crate) flow: usize,
+    pub(super) flow: usize,
     /// Where it comes from.
-    pub(crate) server: SocketAddr,
+    pub(super) server: SocketAddr,
     /// The congestion control, by the kernel's name.
-    pub(crate) congestion: String,
+    pub(super) congestion: String,
     /// When it starts, in seconds.
-    pub(crate) start_s: f64,
+    pub(super) start_s: f64,
     /// When it is stopped, in seconds.
-    pub(crate) stop_s: Option<f64>,
+    pub(super) stop_s: Option<f64>,
     /// Bytes; `None`: without end.
-    pub(crate) size: Option<u64>,
+    pub(super) size: Option<u64>,
     /// Most that the receiver lets be on its way, in bytes; `None`: what the kernel chooses.
-    pub(crate) window: Option<u64>,
+    pub(super) window: Option<u64>,
 }
 
 /// What its receiver saw.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct TcpReceived {
-    pub(crate) flow: usize,
-    pub(crate) samples: Vec<(f64, u64)>,
-    pub(crate) stop_s: Option<f64>,
-    pub(crate) bytes: u64,
-    pub(crate) failure: Option<String>,
+pub(super) struct TcpReceived {
+    pub(super) flow: usize,
+    pub(super) samples: Vec<(f64, u64)>,
+    pub(super) stop_s: Option<f64>,
+    pub(super) bytes: u64,
+    pub(super) failure: Option<String>,
 }
 
 /// What its sender saw.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct TcpSent {
-    pub(crate) flow: usize,
-    pub(crate) retransmitted: u32,
-    pub(crate) segment_bytes: u32,
-    pub(crate) rtt_us: u32,
-    pub(crate) failure: Option<String>,
+pub(super) struct TcpSent {
+    pub(super) flow: usize,
+    pub(super) retransmitted: u32,
+    pub(super) segment_bytes: u32,
+    pub(super) rtt_us: u32,
+    pub(super) failure: Option<String>,
 }
 
 /// The flows that a sender has served; shared with the threads that do.
-pub(crate) type Served = Arc<Mutex<Vec<TcpSent>>>;
+pub(super) type Served = Arc<Mutex<Vec<TcpSent>>>;
 
 /// Serves flows for as long as the process lives.
-pub(crate) fn serve(listener: &TcpListener, served: &Served) {
+pub(super) fn serve(listener: &TcpListener, served: &Served) {
     for stream in listener.incoming().flatten() {
         let served = Arc::clone(served);
         // Without a thread the flow is not served, and its receiver says that it came to nothing.
@@ -135,7 +135,7 @@ impl TcpSent {
 }
 
 /// Receives a flow from its start, which is waited for, to its end or that of the run. Seconds count from `began`.
-pub(crate) fn receive(job: &TcpJob, began: Instant, end_s: f64, sample_s: f64) -> TcpReceived {
+pub(super) fn receive(job: &TcpJob, began: Instant, end_s: f64, sample_s: f64) -> TcpReceived {
     let mut received = TcpReceived { flow: job.flow, ..TcpReceived::default() };
     let end = Duration::from_secs_f64(job.stop_s.unwrap_or(end_s).min(end_s));
     thread::sleep(Duration::from_secs_f64(job.start_s).saturating_sub(began.elapsed()));

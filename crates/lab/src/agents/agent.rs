@@ -1,0 +1,251 @@
+//! What runs in the hosts of a network: this program again, told by one line of JSON on its standard input what to do.
+//!
+//! An agent says `ready` when it listens, and waits for a second line: from then on its time counts. A sender's agent serves until a
+//! third line comes or its input ends, a receiver's to the end of its flows. Both end with their report, one line of JSON.
+
+use std::io::{self, BufRead, Write};
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inhaul_base::{Bitrate, Span};
+use inhaul_mover::{
+    BenchServerOptions, MoveError, NetOptions, RateDial, Server, StagedFlow, StagedFlowReport, StagedOptions,
+    StagedReport, Stop, bench_server, staged,
+};
+use serde::{Deserialize, Serialize};
+
+use super::datagrams::{self, DatagramJob};
+use super::kernel_tcp::{self, Served, TcpJob, TcpReceived, TcpSent};
+
+/// Where a sender's agent serves flows of our own transports.
+pub(super) const TRANSPORT_PORT: u16 = 4321;
+/// Where it serves flows of the kernel's TCP.
+pub(super) const TCP_PORT: u16 = 4322;
+/// What a receiver's agent says when it waits for the start.
+pub(super) const READY: &str = "ready";
+/// The longest job.
+const JOB_BYTES_MAX: u64 = 16 << 20;
+/// The longest of the lines that follow it.
+const LINE_BYTES_MAX: u64 = 64;
+
+/// What an agent is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Job {
+    Serve(ServeJob),
+    Receive(ReceiveJob),
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ServeJob {
+    pub(super) send_rate: Option<u64>,
+    /// What that becomes, by when in seconds.
+    pub(super) send_rates: Vec<(f64, u64)>,
+    pub(super) datagrams: Vec<DatagramJob>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ReceiveJob {
+    pub(super) end_s: f64,
+    pub(super) sample_s: f64,
+    /// Our own transports, each with its flows.
+    pub(super) transports: Vec<TransportJob>,
+    pub(super) tcp: Vec<TcpJob>,
+    /// Whether somebody sends datagrams that answer to nothing.
+    pub(super) takes_datagrams: bool,
+}
+
+/// The flows of a transport that a receiver has; they share an endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TransportJob {
+    pub(super) transport: String,
+    pub(super) parameters: Vec<(String, String)>,
+    pub(super) receive_rate: Option<u64>,
+    /// What that becomes, by when in seconds.
+    pub(super) receive_rates: Vec<(f64, u64)>,
+    pub(super) flows: Vec<FlowJob>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FlowJob {
+    /// Its number in the plan.
+    pub(super) flow: usize,
+    pub(super) server: IpAddr,
+    pub(super) start_s: f64,
+    pub(super) stop_s: Option<f64>,
+    pub(super) size: Option<u64>,
+    pub(super) rate: Option<u64>,
+}
+
+/// What a sender's agent saw.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct ServeReport {
+    pub(super) tcp: Vec<TcpSent>,
+    /// Processor time of the agent, in seconds.
+    pub(super) cpu_s: f64,
+    pub(super) failure: Option<String>,
+}
+
+/// What a receiver's agent saw.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct ReceiveReport {
+    /// Flows of our own transports, by their numbers.
+    pub(super) flows: Vec<(usize, StagedFlowReport)>,
+    pub(super) tcp: Vec<TcpReceived>,
+    /// Processor time of the agent, in seconds.
+    pub(super) cpu_s: f64,
+    pub(super) failure: Option<String>,
+}
+
+/// Runs an agent in this process, whose flows use the address `data`: what `inhaul lab agent` does.
+///
+/// # Errors
+/// When standard input is no job, when what has to be listened on is taken, or standard output is gone.
+pub fn run_agent(data: IpAddr) -> io::Result<()> {
+    let mut input = io::stdin().lock();
+    let mut line = String::new();
+    io::Read::take(&mut input, JOB_BYTES_MAX).read_line(&mut line)?;
+    match serde_json::from_str(&line)? {
+        Job::Serve(job) => say(&serve(&mut input, &job, data)?),
+        Job::Receive(job) => {
+            let _sink = job.takes_datagrams.then(|| datagrams::sink(data)).transpose()?;
+            wait_for_go(&mut input)?;
+            say(&receive(&job))
+        }
+    }
+}
+
+/// Says that everything is ready, and waits for the start.
+fn wait_for_go(input: &mut impl BufRead) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{READY}")?;
+    output.flush()?;
+    let mut line = String::new();
+    match io::Read::take(input, LINE_BYTES_MAX).read_line(&mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Processor time of this process so far, in seconds.
+fn cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn say(report: &impl Serialize) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    serde_json::to_writer(&mut output, report)?;
+    writeln!(output)?;
+    output.flush()
+}
+
+fn net_options(transport: &str, parameters: &[(String, String)]) -> NetOptions {
+    NetOptions { mtu: None, offload: true, cpu: None, transport: transport.to_owned(), parameters: parameters.to_vec() }
+}
+
+/// Serves until `input` has another line, or ends.
+fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<ServeReport> {
+    let served = Served::default();
+    let listener = TcpListener::bind((data, TCP_PORT))?;
+    let of_listener = Arc::clone(&served);
+    thread::spawn(move || kernel_tcp::serve(&listener, &of_listener));
+    let dial = (!job.send_rates.is_empty()).then(RateDial::default);
+    let options = BenchServerOptions {
+        listen: (data, TRANSPORT_PORT).into(),
+        receive_rate: None,
+        send_rate: job.send_rate.map(Bitrate::from_bps),
+        send_dial: dial.clone(),
+        net: net_options("gtp", &[]),
+    };
+    let stop = Stop::new();
+    let of_server = stop.clone();
+    let (listens, listening) = channel();
+    let server = thread::spawn(move || {
+        bench_server(&options, &of_server, |_| {
+            // Whoever waits for it is there, or has given up.
+            let _ = listens.send(());
+        })
+    });
+    // An end of the channel without a word is the server's end: its error is in the report.
+    let _ = listening.recv();
+    wait_for_go(input)?;
+    let began = Instant::now();
+    for one in job.datagrams.clone() {
+        let stop = stop.clone();
+        thread::spawn(move || datagrams::send(&one, began, &stop));
+    }
+    if let Some(dial) = dial {
+        let rates = job.send_rates.clone();
+        thread::spawn(move || turn(&dial, &rates, began));
+    }
+    let mut rest = Vec::new();
+    io::Read::take(input, LINE_BYTES_MAX).read_until(b'\n', &mut rest)?;
+    stop.stop();
+    let failure = match server.join() {
+        Ok(Ok(()) | Err(MoveError::Interrupted)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the server's thread has died".to_owned()),
+    };
+    let tcp = served.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    Ok(ServeReport { tcp, cpu_s: cpu_s(), failure })
+}
+
+/// Turns the dial to each rate when its time has come.
+fn turn(dial: &RateDial, rates: &[(f64, u64)], began: Instant) {
+    for (at_s, bps) in rates {
+        thread::sleep(Duration::from_secs_f64(*at_s).saturating_sub(began.elapsed()));
+        dial.set(Bitrate::from_bps(*bps));
+    }
+}
+
+fn receive(job: &ReceiveJob) -> ReceiveReport {
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let transports: Vec<_> = job.transports.iter().map(|one| scope.spawn(|| receive_transport(job, one))).collect();
+        let mut in_order: Vec<&TcpJob> = job.tcp.iter().collect();
+        in_order.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+        let mut tcp = Vec::new();
+        for one in in_order {
+            // A thread for each only while it lasts: web-like traffic has thousands.
+            thread::sleep(Duration::from_secs_f64(one.start_s).saturating_sub(began.elapsed()));
+            tcp.push(scope.spawn(move || kernel_tcp::receive(one, began, job.end_s, job.sample_s)));
+        }
+        let mut report = ReceiveReport::default();
+        for (thread, of) in transports.into_iter().zip(&job.transports) {
+            match thread.join() {
+                Ok(Ok(staged)) => report.flows.extend(of.flows.iter().map(|flow| flow.flow).zip(staged.flows)),
+                Ok(Err(error)) => report.failure = Some(error.to_string()),
+                Err(_) => report.failure = Some("a receiver's thread has died".to_owned()),
+            }
+        }
+        report.tcp = tcp.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        report.cpu_s = cpu_s();
+        report
+    })
+}
+
+fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport, MoveError> {
+    let flows = of.flows.iter().map(|flow| StagedFlow {
+        server: Server { host: flow.server.to_string(), port: TRANSPORT_PORT },
+        start: Span::from_secs_f64(flow.start_s),
+        stop: flow.stop_s.map(Span::from_secs_f64),
+        size: flow.size,
+        rate: flow.rate.map(Bitrate::from_bps),
+    });
+    let options = StagedOptions {
+        flows: flows.collect(),
+        end: Span::from_secs_f64(job.end_s),
+        sample: Span::from_secs_f64(job.sample_s),
+        receive_rate: of.receive_rate.map(Bitrate::from_bps),
+        receive_rates: of
+            .receive_rates
+            .iter()
+            .map(|(at, bps)| (Span::from_secs_f64(*at), Bitrate::from_bps(*bps)))
+            .collect(),
+        net: net_options(&of.transport, &of.parameters),
+    };
+    staged(&options, &Stop::new())
+}

@@ -1,0 +1,109 @@
+//! Agents in the hosts of an emulated network.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+
+use inhaul_base::Span;
+use inhaul_emu::{Emulator, LinkReport, Options, SpawnOptions, Stream, Wait};
+
+use super::agent::Job;
+use super::talk::Agent;
+use super::{Ground, failures, judged, refusal, run_agents};
+use crate::emu::emulated;
+use crate::outcome::{LinkOutcome, Outcome};
+use crate::result::RunResult;
+use crate::scenario::Plan;
+
+/// This program, as an agent.
+const AGENT: [&str; 2] = ["lab", "agent"];
+
+/// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result invalid and
+/// says why. While the host is at fault the plan is run again, up to `attempts` times: chosen is by validity alone, never by what
+/// came out.
+pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, attempts: u32, advanced: &dyn Fn(Span)) -> RunResult {
+    let mut made = 0;
+    let refused = refusal(plan);
+    let (outcome, attempts) = loop {
+        made += 1;
+        // Another attempt takes no part of the whole that has not been told.
+        let told = |span| {
+            if made == 1 {
+                advanced(span);
+            }
+        };
+        let outcome = refused.clone().map_or_else(|| emulate(plan, seed, wait, &told), Err);
+        let is_disturbed = outcome.as_ref().is_ok_and(|emulated| emulated.is_disturbed);
+        if !is_disturbed || made >= attempts {
+            break (outcome, made);
+        }
+    };
+    let outcome = outcome.map(|Emulation { outcome, reasons, .. }| (outcome, reasons));
+    RunResult { attempts, ..judged(plan, seed, "emu", outcome) }
+}
+
+/// What was seen.
+struct Emulation {
+    outcome: Outcome,
+    /// Why it is not to be believed.
+    reasons: Vec<String>,
+    /// Whether the host is at fault, at least in part: another time it may leave the emulator alone.
+    is_disturbed: bool,
+}
+
+fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Result<Emulation, String> {
+    let network = emulated(plan, seed);
+    let emulator =
+        Emulator::start(network.grid, Options { wait, ..Options::default() }).map_err(|error| error.to_string())?;
+    let mut seen = run_agents(plan, seed, &emulator, advanced)?;
+    let report = emulator.stop().map_err(|error| error.to_string())?;
+    let mut reasons = report.reasons.clone();
+    let is_disturbed = !reasons.is_empty();
+    reasons.extend(network.left_out);
+    let links = report.links.iter().filter(|link| link.offered_packets > 0).map(of_link).collect();
+    let hops = report.links.iter().map(|link| link.carried_packets).sum();
+    let outcome = seen.outcome(plan, "emu", links, hops);
+    reasons.append(&mut seen.failures);
+    reasons.extend(failures(plan, &outcome));
+    Ok(Emulation { outcome, reasons, is_disturbed })
+}
+
+impl Ground for Emulator {
+    fn start(&self, host: &str, job: &Job) -> Result<Agent, String> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(AGENT);
+        let piped = SpawnOptions {
+            stdin: Stream::Piped,
+            stdout: Stream::Piped,
+            stderr: Stream::Inherit,
+            ..SpawnOptions::default()
+        };
+        let mut process = self.spawn(host, &command, piped).map_err(|error| error.to_string())?;
+        let pipes = process.stdin.take().zip(process.stdout.take());
+        let (input, output) = pipes.ok_or_else(|| format!("the agent in host '{host}' cannot be spoken to"))?;
+        let file = |pipe: OwnedFd| File::from(pipe);
+        Agent::new(host, (file(input.into()), file(output.into())), Box::new(process), job)
+    }
+
+    fn address(&self, host: &str) -> Result<IpAddr, String> {
+        self.address_of(host).map(IpAddr::V4).map_err(|error| error.to_string())
+    }
+
+    fn begin(&self) {
+        Emulator::begin(self);
+    }
+}
+
+fn of_link(link: &LinkReport) -> LinkOutcome {
+    let dropped = [link.queue_full_packets, link.early_packets, link.lost_packets, link.down_packets];
+    LinkOutcome {
+        name: link.name.clone(),
+        rate_bps: link.rate_bps.map(|rate| rate as u64),
+        carried_bytes: link.carried_bytes,
+        offered_packets: link.offered_packets,
+        dropped_packets: dropped.iter().sum(),
+        queue_bytes_max: link.queue_bytes_max,
+        series: Vec::new(),
+    }
+}

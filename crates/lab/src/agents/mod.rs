@@ -1,0 +1,117 @@
+//! Runs of a plan with real processes, real sockets and the kernel's own TCP: over the emulator, or between the hosts of a real network.
+//!
+//! GTP is our own. The names of TCP's congestion controls mean the kernel's TCP here, which is what the papers measured: reno, cubic and
+//! bbr as the kernel has them, highspeed, scalable and fhstcp as `inhaul lab kernel-cc load` brings them.
+#![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
+
+mod agent;
+mod datagrams;
+mod emu;
+mod jobs;
+mod kernel_tcp;
+mod net;
+mod seen;
+mod talk;
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inhaul_base::Span;
+
+use self::agent::Job;
+use self::jobs::Jobs;
+use self::seen::Seen;
+use self::talk::{Agent, PATIENCE};
+use crate::assess;
+use crate::outcome::Outcome;
+use crate::result::RunResult;
+use crate::scenario::Plan;
+
+pub use agent::run_agent;
+pub use emu::run_emulated;
+pub use net::{Hosts, HostsError, run_net, serve_agents};
+
+/// Where agents run.
+trait Ground {
+    /// Starts an agent in a host of the plan, and tells it its job.
+    fn start(&self, host: &str, job: &Job) -> Result<Agent, String>;
+
+    /// Where the host's flows go to and come from.
+    fn address(&self, host: &str) -> Result<IpAddr, String>;
+
+    /// Every agent is ready: time counts from now.
+    fn begin(&self) {}
+}
+
+/// Has agents do everything that the plan says, and collects what they saw.
+fn run_agents(plan: &Plan, seed: u64, ground: &dyn Ground, advanced: &dyn Fn(Span)) -> Result<Seen, String> {
+    let Jobs { serve, receive } = Jobs::of(plan, seed, &|host| ground.address(host))?;
+    let start = |(host, job): (String, Job)| {
+        let mut agent = ground.start(&host, &job)?;
+        agent.hear_ready().map(|()| agent)
+    };
+    // Senders listen before receivers start.
+    let serving = serve.into_iter().map(|(host, job)| start((host, Job::Serve(job))));
+    let mut senders = serving.collect::<Result<Vec<Agent>, String>>()?;
+    let receiving = receive.into_iter().map(|(host, job)| start((host, Job::Receive(job))));
+    let mut receivers = receiving.collect::<Result<Vec<Agent>, String>>()?;
+    ground.begin();
+    senders.iter_mut().chain(&mut receivers).try_for_each(|agent| agent.tell("go\n"))?;
+    wait_for(plan, &receivers, advanced)?;
+    let mut seen = Seen::default();
+    for agent in receivers {
+        seen.received(agent.report()?);
+    }
+    for mut agent in senders {
+        agent.tell("stop\n")?;
+        seen.sent(agent.report()?);
+    }
+    Ok(seen)
+}
+
+/// Says how time passes, until every receiver has begun to report, which must be soon after the run's end.
+fn wait_for(plan: &Plan, receivers: &[Agent], advanced: &dyn Fn(Span)) -> Result<(), String> {
+    let (began, whole) = (Instant::now(), Duration::from_nanos(plan.end.as_nanos()));
+    let mut told = Duration::ZERO;
+    while let Some(waiting) = receivers.iter().find(|agent| !agent.speaks_within(Duration::ZERO)) {
+        thread::sleep(Duration::from_millis(20));
+        let elapsed = began.elapsed();
+        if elapsed > whole + PATIENCE {
+            return Err(format!("the receiver in host '{}' does not report", waiting.host));
+        }
+        advanced(Span::from_nanos((elapsed.min(whole) - told).as_nanos() as u64));
+        told = elapsed.min(whole);
+    }
+    advanced(Span::from_nanos((whole - told).as_nanos() as u64));
+    Ok(())
+}
+
+/// What of a plan real processes cannot do, if anything.
+fn refusal(plan: &Plan) -> Option<String> {
+    plan.flows.iter().find_map(|flow| {
+        jobs::kernel_name(flow.protocol.name)?;
+        let parameters = &plan.endpoints[flow.receiver].parameters;
+        let (name, _) = parameters.iter().find(|(name, _)| name != jobs::WINDOW_PARAMETER)?;
+        Some(format!("the kernel's TCP has no parameter '{name}': leave it out, or run the scenario in the simulator"))
+    })
+}
+
+/// What went wrong with the plan's flows.
+fn failures<'a>(plan: &'a Plan, outcome: &'a Outcome) -> impl Iterator<Item = String> + 'a {
+    outcome.flows.iter().zip(&plan.flows).filter_map(|(flow, planned)| {
+        flow.failure.as_ref().map(|failure| format!("flow '{}' failed: {failure}", planned.name))
+    })
+}
+
+/// The result of a run in `backend`, valid if there is no reason why it should not be believed.
+fn judged(plan: &Plan, seed: u64, backend: &str, run: Result<(Outcome, Vec<String>), String>) -> RunResult {
+    let (mut result, reason) = match run {
+        Ok((outcome, reasons)) => (assess::assess(plan, &outcome), (!reasons.is_empty()).then(|| reasons.join("; "))),
+        Err(reason) => (RunResult { backend: backend.to_owned(), ..RunResult::default() }, Some(reason)),
+    };
+    result.seed = seed;
+    result.valid = reason.is_none();
+    result.invalid_reason = reason;
+    result
+}
