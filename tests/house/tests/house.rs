@@ -16,7 +16,7 @@ const ENGINES: &[&str] = &[
     "crates/emu",
     "crates/mover",
     "crates/cli",
-    "crates/lab/src/emulated",
+    "crates/lab/src/agents",
     "tests/interop/src/bin/speed.rs",
 ];
 /// Where Rust stands.
