@@ -23,6 +23,12 @@ pub(crate) enum Command {
     /// Fetch files or directories, verified, from one or many servers
     #[command(after_help = GET_EXAMPLES, override_usage = GET_USAGE)]
     Get(Get),
+    /// List what a server offers
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(Ls),
+    /// Say what on this host, and on the path to a server, would hold a transfer back; changes nothing
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(Doctor),
     /// Measure memory to memory, in the manner of iperf3
     #[command(after_help = BENCH_EXAMPLES, override_usage = BENCH_USAGE)]
     Bench(Bench),
@@ -69,6 +75,27 @@ Examples:
 
 A file appears under its name once each of its bytes is verified.
 Transfers are not encrypted yet.";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  What is in a directory, and all beneath it:
+    inhaul ls dtn1/run7
+    inhaul ls dtn1/run7 --recursive
+  The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
+    inhaul ls dtn1,dtn2:5000/run7 --metalink > run7.meta4";
+
+const DOCTOR_EXAMPLES: &str = "\
+Each finding is ok, costs you something (how much, is said) or is broken; the lines that mend it are printed
+and not carried out.
+
+Examples:
+  This host alone, with its disk at /scratch:
+    inhaul doctor --disk /scratch
+  This host and the path from a server, for transfers at 10 Gbit/s:
+    inhaul doctor dtn1 --rate 10G
+
+The exit code is 0 when nothing is broken, 12 when something is, and that of 'inhaul get' when the server cannot
+be reached: 4, 5, 6, 7, or 11 when TCP passes and UDP does not.";
 
 const BENCH_USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
 
@@ -170,6 +197,38 @@ pub(crate) struct Get {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) wire: Wire,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked
+    #[arg(value_name = "SOURCE", value_parser = crate::ls::source)]
+    pub(crate) source: Source,
+    /// All beneath it, not only what lies in it
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+    /// Print one JSON object for each item (docs/json.md)
+    #[arg(long, conflicts_with = "metalink")]
+    pub(crate) json: bool,
+    /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
+    #[arg(long)]
+    pub(crate) metalink: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) server: Option<Server>,
+    /// Rate that transfers should reach [default: the speed of the interface if it tells, else 1G]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Bitrate>,
+    /// Directory whose disk is tried, with at most 1 GB and for at most 3 s; nothing is left there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) disk: Option<PathBuf>,
+    /// Print one JSON object (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -313,6 +372,11 @@ mod tests {
             "inhaul get inhaul://a/x . --mtu 100",
             "inhaul serve",
             "inhaul serve d --listen nowhere",
+            "inhaul ls",
+            "inhaul ls http://a/b",
+            "inhaul ls a/b --json --metalink",
+            "inhaul doctor a b",
+            "inhaul doctor --rate fast",
             "inhaul bench",
             "inhaul bench a --server",
             "inhaul bench a -t 5 -n 5",

@@ -4,10 +4,12 @@
 
 mod args;
 mod bench;
+mod doctor;
 mod exit;
 mod get;
 mod lab;
 mod link;
+mod ls;
 mod progress;
 mod protocols;
 mod serve;
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Doctor(args) => return doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Protocols(args) => protocols::run(args),
         Command::Lab(command) => return lab(command),

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use inhaul_store::Manifest;
+use inhaul_store::{Listed, Manifest};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
@@ -79,6 +79,42 @@ impl Session {
                 frame => return Err(self.unexpected(&frame)),
             }
         }
+    }
+
+    /// Asks what there is at `path` and hears it while it is read, until `each` says no.
+    pub(crate) fn list(
+        &mut self,
+        path: &str,
+        recursive: bool,
+        each: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), MoveError> {
+        self.send(&Frame::List { recursive, path: format!("/{path}") })?;
+        loop {
+            match self.receive(LISTING_SECONDS)? {
+                Frame::Listing { last, bytes } => {
+                    let items = Listed::decode_all(&bytes).map_err(|error| self.protocol_error(error.to_string()))?;
+                    if !items.into_iter().all(&mut *each) || last {
+                        return Ok(());
+                    }
+                }
+                frame => return Err(self.unexpected(&frame)),
+            }
+        }
+    }
+
+    /// Asks for leave to probe the server's UDP port; gives the token that probes carry.
+    pub(crate) fn ask_to_probe(&mut self) -> Result<u64, MoveError> {
+        self.send(&Frame::Probe)?;
+        match self.receive(GREETING_SECONDS)? {
+            Frame::ProbeGrant { token } => Ok(token),
+            frame => Err(self.unexpected(&frame)),
+        }
+    }
+
+    /// Says that there will be no more probes.
+    pub(crate) fn finish_probing(mut self) {
+        // A server that is gone has no need to know.
+        let _ = self.send(&Frame::Finish);
     }
 
     /// Asks for a bench.

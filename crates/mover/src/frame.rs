@@ -9,6 +9,10 @@
 //!                                  <-   Welcome {version, udp_port}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
+//!     or  List {path, recursive}   ->   (a session for this alone)
+//!                                  <-   Listing pieces, the last marked, or  Refused
+//!     or  Probe                    ->   (a session for this alone; datagrams as in `probe.rs`)
+//!                                  <-   ProbeGrant {token}  or  Refused
 //! Protocol {message}               <->  the endpoint's control messages
 //! DigestsFrom {first_group, count} ->
 //!                                  <-   Digests {first_group, values} ...
@@ -26,7 +30,7 @@ pub const MAX_PIECE: usize = MAX_FRAME - 64;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;
 /// The version of this session protocol.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
 const MAX_TRANSPORT: usize = 32;
@@ -126,6 +130,27 @@ pub enum Frame {
         /// Path below the offered directories, with a leading slash.
         path: String,
     },
+    /// The client wants to see what there is at this path.
+    List {
+        /// Whether all that lies beneath it is meant, rather than what lies in it.
+        recursive: bool,
+        /// Path below the offered directories, with a leading slash.
+        path: String,
+    },
+    /// A piece of what there is: see [`inhaul_store::Listed`].
+    Listing {
+        /// Whether this is the last piece.
+        last: bool,
+        /// The piece: whole items.
+        bytes: Vec<u8>,
+    },
+    /// The client wants to try the path to the server's UDP port.
+    Probe,
+    /// The server answers probes that carry this token until the stream ends.
+    ProbeGrant {
+        /// A number that only the two know.
+        token: u64,
+    },
     /// The client wants a bench.
     Bench {
         /// Size of the object, in bytes.
@@ -197,6 +222,10 @@ mod kind {
     pub(super) const STATS: u8 = 10;
     pub(super) const FINISH: u8 = 11;
     pub(super) const BYE: u8 = 12;
+    pub(super) const LIST: u8 = 13;
+    pub(super) const LISTING: u8 = 14;
+    pub(super) const PROBE: u8 = 15;
+    pub(super) const PROBE_GRANT: u8 = 16;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -247,6 +276,10 @@ impl Frame {
             kind::STATS => r.stats().map(Self::Stats),
             kind::FINISH => Some(Self::Finish),
             kind::BYE => Some(Self::Bye),
+            kind::LIST => r.list(),
+            kind::LISTING => r.flag().map(|last| Self::Listing { last, bytes: r.rest() }),
+            kind::PROBE => Some(Self::Probe),
+            kind::PROBE_GRANT => r.u64().map(|token| Self::ProbeGrant { token }),
             unknown => return Err(FrameError::UnknownKind(unknown)),
         };
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
@@ -310,6 +343,19 @@ impl Frame {
             }
             Self::Finish => out.push(kind::FINISH),
             Self::Bye => out.push(kind::BYE),
+            Self::List { recursive, path } => {
+                out.extend_from_slice(&[kind::LIST, u8::from(*recursive)]);
+                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+            }
+            Self::Listing { last, bytes } => {
+                out.extend_from_slice(&[kind::LISTING, u8::from(*last)]);
+                out.extend_from_slice(bytes);
+            }
+            Self::Probe => out.push(kind::PROBE),
+            Self::ProbeGrant { token } => {
+                out.push(kind::PROBE_GRANT);
+                out.extend_from_slice(&token.to_be_bytes());
+            }
         }
         let length = (out.len() - start - LENGTH_BYTES) as u32;
         out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
@@ -440,6 +486,11 @@ impl Reader<'_> {
         Some(Frame::Refused { code, text: self.text(MAX_TEXT)? })
     }
 
+    fn list(&mut self) -> Option<Frame> {
+        let recursive = self.flag()?;
+        Some(Frame::List { recursive, path: self.text(MAX_PATH)? })
+    }
+
     fn bench(&mut self) -> Option<Frame> {
         let size = self.u64()?;
         let memory = if self.flag()? { Memory::Cold } else { Memory::Hot };
@@ -519,6 +570,10 @@ mod tests {
             (any::<u64>(), prop::collection::vec(any::<GroupDigest>(), 1..20))
                 .prop_map(|(first_group, values)| Frame::Digests { first_group, values }),
             stats().prop_map(Frame::Stats),
+            (any::<bool>(), "[a-z/]{0,20}").prop_map(|(recursive, path)| Frame::List { recursive, path }),
+            (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Listing { last, bytes }),
+            Just(Frame::Probe),
+            any::<u64>().prop_map(|token| Frame::ProbeGrant { token }),
             Just(Frame::Finish),
             Just(Frame::Bye),
         ]
@@ -545,7 +600,7 @@ mod tests {
         }
 
         #[test]
-        fn parse_takes_any_bytes_and_what_it_accepts_is_canonical(kind in 0u8..14, body in bytes(200)) {
+        fn parse_takes_any_bytes_and_what_it_accepts_is_canonical(kind in 0u8..18, body in bytes(200)) {
             let mut bytes = ((body.len() + 1) as u32).to_be_bytes().to_vec();
             bytes.push(kind);
             bytes.extend(body);

@@ -9,11 +9,14 @@ use inhaul_store::{DataSet, Offered, OfferedError};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::probe::ProbeDesk;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
-/// How long a client may take for a piece of a manifest.
+/// How long a client may take for a piece of a manifest or a listing.
 const PIECE: Duration = Duration::from_secs(30);
+/// How long a client may probe.
+const PROBING: Duration = Duration::from_secs(60);
 
 /// What a server has for its clients.
 #[derive(Clone, Debug)]
@@ -62,11 +65,17 @@ fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
     GreetingError::Refused { code, text: text.into() }
 }
 
-/// Greets a client and finds out what it wants. A client that cannot have it is told why.
-pub(crate) fn greet(tcp: TcpStream, service: &Service, udp_port: u16) -> Result<Arrival, GreetingError> {
+/// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client that
+/// cannot have it is told why.
+pub(crate) fn greet(
+    tcp: TcpStream,
+    service: &Service,
+    udp_port: u16,
+    desk: &Arc<ProbeDesk>,
+) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
-    match converse(&mut stream, service, udp_port) {
-        Ok((transport, wish)) => Ok(Arrival { stream, transport, wish }),
+    match converse(&mut stream, service, udp_port, desk) {
+        Ok(wish) => Ok(wish.map(|(transport, wish)| Arrival { stream, transport, wish })),
         Err(error) => {
             let refusal = match &error {
                 GreetingError::Refused { code, text } => Some((*code, text.clone())),
@@ -86,7 +95,8 @@ fn converse(
     stream: &mut ControlStream,
     service: &Service,
     udp_port: u16,
-) -> Result<(&'static str, Wish), GreetingError> {
+    desk: &Arc<ProbeDesk>,
+) -> Result<Option<(&'static str, Wish)>, GreetingError> {
     let Frame::Hello { version, role, transport } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
@@ -124,13 +134,21 @@ fn converse(
             send_manifest(stream, &data_set)?;
             Wish::Fetch(Arc::new(data_set))
         }
+        (Frame::List { recursive, path }, Service::Files(offered)) => {
+            send_listing(stream, offered, path.as_bytes(), recursive)?;
+            return Ok(None);
+        }
+        (Frame::Probe, Service::Files(_)) => {
+            attend_probes(stream, desk)?;
+            return Ok(None);
+        }
         (Frame::Bench { size, memory }, Service::Bench) => {
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
             Wish::Bench { role, size, memory }
         }
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
-    Ok((transport.name, wish))
+    Ok(Some((transport.name, wish)))
 }
 
 fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), StreamError> {
@@ -141,6 +159,42 @@ fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), S
         stream.send(&frame, Instant::now() + PIECE)?;
     }
     Ok(())
+}
+
+/// Sends what there is at `path` while it is read.
+fn send_listing(
+    stream: &mut ControlStream,
+    offered: &Offered,
+    path: &[u8],
+    recursive: bool,
+) -> Result<(), GreetingError> {
+    let mut piece = Vec::new();
+    let mut broken = None;
+    let listed = offered.list(path, recursive, &mut |item| {
+        if piece.len() + item.encoded_len() > MAX_PIECE {
+            let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
+            broken = stream.send(&frame, Instant::now() + PIECE).err();
+        }
+        item.encode(&mut piece);
+        broken.is_none()
+    });
+    if let Some(error) = broken {
+        return Err(error.into());
+    }
+    listed.map_err(|error| refused(code_of(&error), error.to_string()))?;
+    stream.send(&Frame::Listing { last: true, bytes: piece }, Instant::now() + PIECE)?;
+    Ok(())
+}
+
+/// Lets a client probe until it has seen enough.
+fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<(), GreetingError> {
+    let admission =
+        desk.admit(stream.peer().ip()).map_err(|error| refused(RefusalCode::Unreadable, error.to_string()))?;
+    stream.send(&Frame::ProbeGrant { token: admission.token }, Instant::now() + STEP)?;
+    match stream.receive(Instant::now() + PROBING)? {
+        Frame::Finish => Ok(stream.send(&Frame::Bye, Instant::now() + STEP)?),
+        _ => Err(refused(RefusalCode::Malformed, "a client that probes says nothing but that it has finished")),
+    }
 }
 
 fn code_of(error: &OfferedError) -> RefusalCode {
@@ -157,10 +211,10 @@ mod tests {
     use std::net::TcpListener;
 
     /// What the server answers to `frames`, and what it makes of the client.
-    fn talk(service: Service, frames: &[Frame]) -> (Vec<Frame>, Result<Arrival, GreetingError>) {
+    fn talk(service: Service, frames: &[Frame]) -> (Vec<Frame>, Result<Option<Arrival>, GreetingError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = std::thread::spawn(move || greet(listener.accept().unwrap().0, &service, 77));
+        let server = std::thread::spawn(move || greet(listener.accept().unwrap().0, &service, 77, &Arc::default()));
         let mut client = ControlStream::new(tcp).unwrap();
         let soon = Instant::now() + STEP;
         for frame in frames {
@@ -168,7 +222,7 @@ mod tests {
         }
         let arrival = server.join().unwrap();
         let mut answers = Vec::new();
-        if arrival.is_ok() {
+        if matches!(arrival, Ok(Some(_))) {
             // The stream stays open: the last answer tells.
             while !matches!(answers.last(), Some(Frame::DataSet { last: true, .. })) {
                 answers.push(client.receive(soon).unwrap());
@@ -199,19 +253,41 @@ mod tests {
         assert_eq!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77 });
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
-        let Wish::Fetch(data_set) = arrival.unwrap().wish else { panic!("no data set") };
+        let Wish::Fetch(data_set) = arrival.unwrap().unwrap().wish else { panic!("no data set") };
         assert_eq!(manifest, **data_set.manifest());
+    }
+
+    #[test]
+    fn greet_lists_what_there_is_and_has_nothing_more_to_do() {
+        let (_dir, service) = files();
+        let list = Frame::List { recursive: false, path: "/".to_owned() };
+        let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), list]);
+        let Frame::Listing { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
+        let items = inhaul_store::Listed::decode_all(bytes).unwrap();
+        assert_eq!(items.iter().map(|item| (&item.path[..], item.size)).collect::<Vec<_>>(), [(&b"f"[..], 4)]);
+        assert!(matches!(arrival, Ok(None)));
+    }
+
+    #[test]
+    fn greet_admits_probes_until_the_client_has_finished() {
+        let (_dir, service) = files();
+        let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), Frame::Probe, Frame::Finish]);
+        assert!(matches!(answers[1..], [Frame::ProbeGrant { .. }, Frame::Bye]), "{answers:?}");
+        assert!(matches!(arrival, Ok(None)));
     }
 
     #[test]
     fn greet_refuses_and_says_why() {
         let open = |path: &str| Frame::Open { path: path.to_owned() };
+        let list = |path: &str| Frame::List { recursive: true, path: path.to_owned() };
         let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch, transport: String::new() };
         let odd = Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "carrier-pigeon".to_owned() };
         for (frames, code) in [
             (vec![odd], RefusalCode::UnknownTransport),
             (vec![hello(SessionRole::Fetch), open("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
+            (vec![hello(SessionRole::Fetch), list("missing")], RefusalCode::NotFound),
+            (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
             (vec![old], RefusalCode::Version),
@@ -228,7 +304,7 @@ mod tests {
     fn greet_takes_bench_clients_when_it_is_a_bench() {
         let bench = Frame::Bench { size: 9, memory: Memory::Cold };
         let (_, arrival) = talk(Service::Bench, &[hello(SessionRole::BenchPush), bench]);
-        let wish = arrival.unwrap().wish;
+        let wish = arrival.unwrap().unwrap().wish;
         assert!(
             matches!(wish, Wish::Bench { role: SessionRole::BenchPush, size: 9, memory: Memory::Cold }),
             "{wish:?}"

@@ -9,6 +9,7 @@ mod bodies;
 mod connect;
 pub mod control_stream;
 mod digest_service;
+mod doctor;
 mod endpoints;
 mod engine;
 mod error;
@@ -17,18 +18,22 @@ mod get;
 mod greeting;
 mod groups;
 mod haul;
+mod list;
 mod net;
 mod options;
 mod port;
+mod probe;
 mod report;
 mod server;
 mod source;
 mod verify;
 
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
+pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
 pub use get::get;
+pub use list::list;
 pub use options::{
     BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
     SourceProgress, Stop, Update,
@@ -38,4 +43,6 @@ pub use report::{
     jain_index,
 };
 pub use server::serve;
+// What listings are made of.
+pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
 pub use source::{DEFAULT_PORT, Server, Source, SourceError};

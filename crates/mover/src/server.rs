@@ -19,7 +19,8 @@ use crate::frame::{Frame, RefusalCode};
 use crate::greeting::{Arrival, GreetingError, Service, Wish, greet};
 use crate::net;
 use crate::options::{NetOptions, ServeOptions, Stop};
-use crate::port::{Discard, Port};
+use crate::port::Port;
+use crate::probe::{Echoing, ProbeDesk};
 
 /// Sessions that may be open or in set-up at once.
 pub(crate) const SESSIONS_MAX: usize = 1024;
@@ -39,13 +40,14 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let endpoints = Endpoints::new(&udp, options.send_rate, None);
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
+    let reception = Reception::new(Service::Files(Arc::new(offered)), address.port());
     let mut server = FileServer {
-        reception: Reception::new(Service::Files(Arc::new(offered)), address.port()),
+        sink: Echoing::new(Arc::clone(&reception.desk)),
+        reception,
         endpoints,
         port,
         net: options.net.clone(),
         stop: stop.clone(),
-        sink: Discard,
         bodies: FileBodies::default(),
         digests: BTreeMap::new(),
     };
@@ -97,15 +99,17 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
 pub(crate) struct Reception {
     service: Service,
     udp_port: u16,
-    greeted: Sender<Result<Arrival, GreetingError>>,
-    arrivals: Receiver<Result<Arrival, GreetingError>>,
+    /// Where clients are admitted that only try the path.
+    desk: Arc<ProbeDesk>,
+    greeted: Sender<Result<Option<Arrival>, GreetingError>>,
+    arrivals: Receiver<Result<Option<Arrival>, GreetingError>>,
     in_set_up: usize,
 }
 
 impl Reception {
     pub(crate) fn new(service: Service, udp_port: u16) -> Self {
         let (greeted, arrivals) = channel();
-        Self { service, udp_port, greeted, arrivals, in_set_up: 0 }
+        Self { service, udp_port, desk: Arc::default(), greeted, arrivals, in_set_up: 0 }
     }
 
     /// Greets a client, unless there are too many: then the connection is closed.
@@ -113,11 +117,11 @@ impl Reception {
         if engine.streams() + self.in_set_up >= SESSIONS_MAX {
             return;
         }
-        let (service, udp_port, greeted, waker) =
-            (self.service.clone(), self.udp_port, self.greeted.clone(), engine.waker());
+        let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
+        let (greeted, waker) = (self.greeted.clone(), engine.waker());
         let run = move || {
             // The data thread may have ended meanwhile.
-            let _ = greeted.send(greet(tcp, &service, udp_port));
+            let _ = greeted.send(greet(tcp, &service, udp_port, &desk));
             waker.wake();
         };
         if net::spawn_helper("inhaul-greeting", run).is_ok() {
@@ -125,11 +129,11 @@ impl Reception {
         }
     }
 
-    /// The next client that is ready. Those that were refused have been told.
+    /// The next client that is ready for data. Those that were refused have been told.
     pub(crate) fn next(&mut self) -> Option<Arrival> {
         while let Ok(result) = self.arrivals.try_recv() {
             self.in_set_up -= 1;
-            if let Ok(arrival) = result {
+            if let Ok(Some(arrival)) = result {
                 return Some(arrival);
             }
         }
@@ -144,7 +148,7 @@ struct FileServer {
     port: PortId,
     net: NetOptions,
     stop: Stop,
-    sink: Discard,
+    sink: Echoing,
     bodies: FileBodies,
     digests: BTreeMap<FlowId, Digests>,
 }

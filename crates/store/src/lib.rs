@@ -11,12 +11,14 @@
 mod beneath;
 pub mod digest;
 mod landing;
+mod listing;
 mod manifest;
 mod offered;
 mod open_files;
 mod text;
 
 pub use landing::{Landing, LandingError, LandingOptions};
+pub use listing::{Listed, ListedKind, ListingError};
 pub use manifest::{Directory, Entry, Kind, Manifest, ManifestError, Piece, Timestamp};
 pub use offered::{DataSet, Offered, OfferedError, Skipped};
 pub use text::printable;

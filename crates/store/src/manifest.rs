@@ -7,7 +7,7 @@ use inhaul_base::ByteRange;
 use crate::printable;
 
 /// Longest path in a manifest, in bytes: what the system takes, less room for `.partial`.
-const PATH_BYTES_MAX: usize = 4096 - 1 - 64;
+pub(crate) const PATH_BYTES_MAX: usize = 4096 - 1 - 64;
 /// Longest component of a path, in bytes.
 const COMPONENT_BYTES_MAX: usize = 255;
 /// Most files and directories of one data set, each.
@@ -238,7 +238,7 @@ fn check_paths(entries: &[Entry], directories: &[Directory]) -> Result<(), Manif
 }
 
 /// Checks that `component` can be the name of a file and leads nowhere else.
-fn check_component(component: &[u8], path: &[u8]) -> Result<(), ManifestError> {
+pub(crate) fn check_component(component: &[u8], path: &[u8]) -> Result<(), ManifestError> {
     let why = match component {
         b"" => "a component is empty",
         b"." | b".." => "it has a component '.' or '..'",

@@ -1,6 +1,7 @@
 //! What a server offers: directories and files, and the data sets that requests find in them.
 
 mod data_set;
+mod list;
 mod scan;
 
 use std::io;
@@ -67,10 +68,7 @@ impl Offered {
     /// When there is no such thing, when the request leads outside, when something in it may not be read, or when it
     /// cannot be a data set.
     pub fn scan(&self, request: &[u8]) -> Result<DataSet, OfferedError> {
-        let components: Vec<&[u8]> = request.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b".")).collect();
-        if components.contains(&b"..".as_slice()) {
-            return Err(OfferedError::Outside { path: request.to_vec() });
-        }
+        let components = components(request)?;
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
         if root.is_file {
             return if rest.is_empty() {
@@ -123,6 +121,15 @@ impl Offered {
         let names: Vec<_> = self.names().map(|name| format!("/{}", printable(name))).collect();
         names.join(" or ")
     }
+}
+
+/// The components of a request; one that climbs is refused.
+fn components(request: &[u8]) -> Result<Vec<&[u8]>, OfferedError> {
+    let components: Vec<&[u8]> = request.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b".")).collect();
+    if components.contains(&b"..".as_slice()) {
+        return Err(OfferedError::Outside { path: request.to_vec() });
+    }
+    Ok(components)
 }
 
 impl Root {

@@ -36,6 +36,6 @@ pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, IoVecs, MESSAGES_MAX, MappedFile, Outgoing};
-pub use sys::{EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
+pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use sys::{TcpCounts, tcp_counts};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};

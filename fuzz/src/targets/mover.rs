@@ -26,6 +26,10 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         Frame::DigestsFrom { first_group: 3, count: 100 },
         Frame::Digests { first_group: 3, values: vec![[9; 32]; 2] },
         Frame::Stats(BenchStats { placed_bytes: 1 << 30, received_packets: 745_655, ..BenchStats::default() }),
+        Frame::List { recursive: true, path: "/run7".to_owned() },
+        Frame::Listing { last: true, bytes: vec![2; 50] },
+        Frame::Probe,
+        Frame::ProbeGrant { token: 7 },
         Frame::Finish,
         Frame::Bye,
     ]

@@ -11,4 +11,5 @@ mod integrity;
 mod kernel_cc;
 mod lab;
 mod link;
+mod looking;
 mod transfers;

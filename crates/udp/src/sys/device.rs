@@ -11,6 +11,18 @@ use libc::{c_int, c_uint, c_ulong, ifreq, in6_ifreq};
 
 use super::netlink::set_queue_packets;
 
+// linux/ethtool.h: commands that read one number.
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GGRO: u32 = 0x2b;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
@@ -52,6 +64,17 @@ fn set_offload(file: &impl AsRawFd, features: c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, c_ulong::from(features)) };
     if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a network device, or the kernel on its behalf, does for many packets at once. `None`: the device does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceOffloads {
+    /// Packets that come in one after another go through the kernel as one (GRO).
+    pub receive: Option<bool>,
+    /// Packets go out through the kernel as one and are cut at the end (GSO).
+    pub segmentation: Option<bool>,
+    /// The device works out the checksums of what it sends, without which there is no segmentation of UDP.
+    pub send_checksums: Option<bool>,
 }
 
 /// A network device, to be set up. It is looked up by its name at each call, in the network namespace in which this was made.
@@ -134,6 +157,24 @@ impl NetDevice {
         self.apply(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// What it does for many packets at once. Needs no privilege.
+    pub fn offloads(&self) -> DeviceOffloads {
+        DeviceOffloads {
+            receive: self.ethtool(ETHTOOL_GGRO),
+            segmentation: self.ethtool(ETHTOOL_GGSO),
+            send_checksums: self.ethtool(ETHTOOL_GTXCSUM),
+        }
+    }
+
+    fn ethtool(&self, command: u32) -> Option<bool> {
+        let mut value = EthtoolValue { command, data: 0 };
+        let mut request = request(&self.name).ok()?;
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // The kernel reads and writes `value`, which `request` points to and which outlives the call.
+        self.apply(libc::SIOCETHTOOL, &mut request).ok()?;
+        Some(value.data != 0)
+    }
+
     fn index(&self) -> io::Result<c_int> {
         let mut request = request(&self.name)?;
         self.apply(libc::SIOCGIFINDEX, &mut request)?;
@@ -180,6 +221,12 @@ mod tests {
         for name in ["", "sixteen-letters!", "a\0b"] {
             assert_eq!(request(name).map(|_| ()).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
         }
+    }
+
+    #[test]
+    fn offloads_of_loopback_are_known_and_those_of_no_device_are_not() {
+        assert!(NetDevice::named("lo").unwrap().offloads().segmentation.is_some());
+        assert_eq!(NetDevice::named("no-such-device").unwrap().offloads(), DeviceOffloads::default());
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod option;
 mod slice;
 mod tcp;
 
-pub use device::{NetDevice, TunOffload, create_tun};
+pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
 pub(crate) use interfaces::interface_addresses;
 pub use iovec::IoVecs;
 pub use map::MappedFile;

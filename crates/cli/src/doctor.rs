@@ -1,0 +1,86 @@
+//! `inhaul doctor`.
+
+use std::process::ExitCode;
+
+use inhaul_base::Bitrate;
+use inhaul_mover::{DoctorOptions, Finding, Verdict};
+
+use crate::args::Doctor;
+use crate::exit;
+use crate::get::to_json;
+use crate::serve::announce;
+
+pub(crate) fn run(args: &Doctor) -> ExitCode {
+    let options = DoctorOptions { server: args.server.clone(), rate: args.rate, disk: args.disk.clone() };
+    let mut said_rate = false;
+    let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
+        if args.json {
+            return;
+        }
+        if !std::mem::replace(&mut said_rate, true) {
+            announce(&heading(rate));
+        }
+        announce(&paragraph(finding));
+    });
+    if args.json {
+        announce(&to_json(&report));
+    }
+    match result {
+        Err(error) => {
+            eprintln!("inhaul: {error}");
+            ExitCode::from(exit::code(error.kind()))
+        }
+        Ok(()) if report.worst() == Verdict::Broken => ExitCode::from(exit::CHECK_FAILED),
+        Ok(()) => ExitCode::from(exit::COMPLETE),
+    }
+}
+
+fn heading(rate: Bitrate) -> String {
+    format!("Costs are worked out for transfers at {rate}; --rate sets another. Nothing is changed.")
+}
+
+/// A finding in words; what it costs and what mends it stand below.
+fn paragraph(finding: &Finding) -> String {
+    let verdict = match finding.verdict {
+        Verdict::Ok => "ok",
+        Verdict::Costs => "COSTS",
+        Verdict::Broken => "BROKEN",
+        Verdict::Unknown => "unknown",
+    };
+    let mut text = format!("{verdict:8}{:17}{}", finding.check, finding.found);
+    if let Some(cost) = &finding.cost {
+        text += &format!("\n{:25}{}", "", cost.text);
+    }
+    for line in &finding.fix {
+        text += &format!("\n{:25}> {line}", "");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_mover::{Cost, DoctorReport};
+
+    #[test]
+    fn paragraph_says_cost_and_cure_below_the_finding() {
+        let finding = Finding {
+            check: "receive-buffer",
+            verdict: Verdict::Costs,
+            found: "small".to_owned(),
+            cost: Some(Cost { value: 2.0, unit: "ms", text: "a pause".to_owned() }),
+            fix: vec!["sysctl".to_owned()],
+        };
+        assert_eq!(
+            paragraph(&finding),
+            "COSTS   receive-buffer   small\n                         a pause\n                         > sysctl"
+        );
+    }
+
+    #[test]
+    fn report_has_the_documented_fields() {
+        let finding = Finding { cost: Some(Cost::default()), ..Finding::default() };
+        let report = DoctorReport { findings: vec![finding], error: Some(Default::default()), ..Default::default() };
+        crate::get::tests::assert_documented("The report of doctor", &report);
+    }
+}

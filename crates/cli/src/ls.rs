@@ -1,0 +1,219 @@
+//! `inhaul ls`: what a server offers, for people, for programs, and as Metalink 4 for other programs.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use inhaul_base::format_bytes;
+use inhaul_lab::kept::utc;
+use inhaul_mover::{Listed, ListedKind, MoveError, Server, Source, printable};
+use serde::Serialize;
+
+use crate::args::Ls;
+use crate::get::to_json;
+
+pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut format = Format::new(args);
+    let mut written = format.begin(&mut out);
+    let listed = inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| {
+        // Somebody may be reading along, or may have seen enough ('| head').
+        written = written.as_ref().map_err(|error| error.kind().into()).and_then(|()| format.item(&mut out, &item));
+        written.is_ok()
+    });
+    if let Ok(()) = listed {
+        // A reader that has gone away is no error of ours.
+        let _ = written.and_then(|()| format.end(&mut out)).and_then(|()| out.flush());
+    }
+    listed
+}
+
+/// The source as it is written after `ls`: `inhaul://` may be left out.
+pub(crate) fn source(text: &str) -> Result<Source, String> {
+    let whole = if text.contains("://") { text.to_owned() } else { format!("inhaul://{text}") };
+    whole.parse::<Source>().map_err(|error| error.to_string())
+}
+
+type Out<'o> = BufWriter<StdoutLock<'o>>;
+
+/// How items are written.
+enum Format<'a> {
+    Table { source: &'a Source },
+    Json { source: &'a Source },
+    Metalink { source: &'a Source },
+}
+
+impl<'a> Format<'a> {
+    fn new(args: &'a Ls) -> Self {
+        let source = &args.source;
+        match (args.json, args.metalink) {
+            (true, _) => Self::Json { source },
+            (_, true) => Self::Metalink { source },
+            _ => Self::Table { source },
+        }
+    }
+
+    fn begin(&self, out: &mut Out<'_>) -> io::Result<()> {
+        match self {
+            Self::Metalink { .. } => out.write_all(METALINK_BEGIN.as_bytes()),
+            Self::Table { .. } | Self::Json { .. } => Ok(()),
+        }
+    }
+
+    fn item(&mut self, out: &mut Out<'_>, item: &Listed) -> io::Result<()> {
+        match self {
+            Self::Table { source } => writeln!(out, "{}", row(source, item)),
+            Self::Json { source } => writeln!(out, "{}", to_json(&JsonItem::of(source, item))),
+            Self::Metalink { source } if item.kind == ListedKind::File => match metalink_file(source, item) {
+                Some(element) => out.write_all(element.as_bytes()),
+                None => {
+                    eprintln!("inhaul: '{}' is left out: XML cannot hold its name", printable(&item.path));
+                    Ok(())
+                }
+            },
+            Self::Metalink { .. } => Ok(()),
+        }
+    }
+
+    fn end(&self, out: &mut Out<'_>) -> io::Result<()> {
+        match self {
+            Self::Metalink { .. } => out.write_all(b"</metalink>\n"),
+            Self::Table { .. } | Self::Json { .. } => Ok(()),
+        }
+    }
+}
+
+/// The item's path: of the thing itself that was asked for, the name by which it was.
+fn path_of<'i>(source: &'i Source, item: &'i Listed) -> &'i [u8] {
+    if item.path.is_empty() { source.path.rsplit('/').next().unwrap_or_default().as_bytes() } else { &item.path }
+}
+
+/// Size, time and name, for people.
+fn row(source: &Source, item: &Listed) -> String {
+    let (size, mark) = match item.kind {
+        ListedKind::File => (format_bytes(item.size), ""),
+        ListedKind::Directory => ("-".to_owned(), "/"),
+        ListedKind::Link => ("link".to_owned(), ""),
+        ListedKind::Special => ("special".to_owned(), ""),
+    };
+    let modified = modified(item).unwrap_or_else(|| "-".to_owned());
+    format!("{size:>10}  {modified:20}  {}{mark}", printable(path_of(source, item)))
+}
+
+/// When the item was changed, to the second; `None` before 1970.
+fn modified(item: &Listed) -> Option<String> {
+    u64::try_from(item.modified.seconds).ok().map(utc)
+}
+
+/// A line of `ls --json`.
+#[derive(Serialize)]
+struct JsonItem {
+    path: String,
+    kind: &'static str,
+    bytes: u64,
+    modified: Option<String>,
+    source: Option<String>,
+}
+
+impl JsonItem {
+    fn of(source: &Source, item: &Listed) -> Self {
+        Self {
+            path: String::from_utf8_lossy(path_of(source, item)).into_owned(),
+            kind: match item.kind {
+                ListedKind::File => "file",
+                ListedKind::Directory => "directory",
+                ListedKind::Link => "link",
+                ListedKind::Special => "special",
+            },
+            bytes: item.size,
+            modified: modified(item),
+            source: source_of(source, item).map(|source| source.to_string()),
+        }
+    }
+}
+
+/// What `get` takes to fetch the item; `None` when its name is no UTF-8.
+fn source_of(source: &Source, item: &Listed) -> Option<Source> {
+    let below = str::from_utf8(&item.path).ok()?;
+    let path = [source.path.as_str(), below].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
+    Some(Source { mirrors: source.mirrors.clone(), path: path.join("/") })
+}
+
+// RFC 5854 4.1: the document.
+const METALINK_BEGIN: &str = concat!(
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
+    "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">\n",
+    "  <generator>inhaul/",
+    env!("CARGO_PKG_VERSION"),
+    "</generator>\n"
+);
+
+/// A file of a Metalink, with a URL for each mirror (RFC 5854 4.2.5, 4.2.16); `None` when XML cannot hold its name.
+fn metalink_file(source: &Source, item: &Listed) -> Option<String> {
+    let name = escape(str::from_utf8(path_of(source, item)).ok()?)?;
+    let file = source_of(source, item)?;
+    let url = |(k, server): (usize, &Server)| {
+        let one = Source { mirrors: vec![server.clone()], path: file.path.clone() };
+        Some(format!("    <url priority=\"{}\">{}</url>\n", k + 1, escape(&one.to_string())?))
+    };
+    let urls: String = file.mirrors.iter().enumerate().map(url).collect::<Option<_>>()?;
+    Some(format!("  <file name=\"{name}\">\n    <size>{}</size>\n{urls}  </file>\n", item.size))
+}
+
+/// Text for XML; `None` when it has characters that XML has no way to write.
+fn escape(text: &str) -> Option<String> {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\t' | '\n' | '\r' => escaped.push_str(&format!("&#{};", c as u32)),
+            c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => return None,
+            c => escaped.push(c),
+        }
+    }
+    Some(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_mover::Timestamp;
+
+    fn item(path: &str, kind: ListedKind) -> Listed {
+        Listed { path: path.into(), kind, size: 1234, modified: Timestamp { seconds: 951_782_400, nanos: 5 } }
+    }
+
+    #[test]
+    fn source_may_do_without_its_scheme() {
+        assert_eq!(source("dtn1/run7"), source("inhaul://dtn1/run7"));
+        assert!(source("http://dtn1/run7").is_err());
+    }
+
+    #[test]
+    fn row_shows_size_time_and_name() {
+        let from = source("dtn1/run7").unwrap();
+        assert_eq!(row(&from, &item("a\n", ListedKind::File)), "   1.23 kB  2000-02-29T00:00:00Z  a\\n");
+        assert_eq!(row(&from, &item("sub", ListedKind::Directory)), "         -  2000-02-29T00:00:00Z  sub/");
+        let itself = row(&from, &item("", ListedKind::File));
+        assert!(itself.ends_with("  run7"), "{itself}");
+    }
+
+    #[test]
+    fn metalink_names_each_mirror_and_is_xml() {
+        let from = source("a,b:5/100%25").unwrap();
+        assert_eq!(
+            metalink_file(&from, &item("x <&>\".h5", ListedKind::File)).unwrap(),
+            "  <file name=\"x &lt;&amp;&gt;&quot;.h5\">\n    <size>1234</size>\n    \
+             <url priority=\"1\">inhaul://a:4321/100%25/x &lt;&amp;&gt;&quot;.h5</url>\n    \
+             <url priority=\"2\">inhaul://b:5/100%25/x &lt;&amp;&gt;&quot;.h5</url>\n  </file>\n"
+        );
+        assert_eq!(metalink_file(&from, &item("\u{1}", ListedKind::File)), None);
+    }
+
+    #[test]
+    fn json_item_has_the_documented_fields() {
+        let from = source("a/b").unwrap();
+        crate::get::tests::assert_documented("The items of ls", &JsonItem::of(&from, &item("c", ListedKind::File)));
+    }
+}

@@ -1,0 +1,240 @@
+//! Probes: datagrams with which `inhaul doctor` tries the path to a server's UDP port, without any transport protocol.
+//!
+//! ```text
+//! probe = "inhaul?\n" token(8) number(4) echo_len(2)
+//! echo  = "inhaul!\n" token(8) number(4), and zeros until it is echo_len bytes long
+//! ```
+//! Numbers are big-endian. The echo may be longer than the probe, because data comes from the server: it is the way back
+//! that has to carry large packets. So that nobody can have a server flood a third party, a server answers only probes
+//! with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use inhaul_transport::{Expected, Place, RxMessage};
+use inhaul_udp::{IoVecs, Socket};
+
+use crate::engine::Sink;
+use crate::error::MoveError;
+use crate::net;
+use crate::port::{Discard, Port, Show};
+
+const PROBE_MAGIC: &[u8; 8] = b"inhaul?\n";
+const ECHO_MAGIC: &[u8; 8] = b"inhaul!\n";
+/// Bytes of a probe.
+pub(crate) const PROBE_LEN: usize = 22;
+/// Bytes of an echo without its padding.
+pub(crate) const ECHO_LEN_MIN: usize = 20;
+/// Longest datagram that UDP over IPv4 carries.
+const ECHO_LEN_MAX: usize = 65_507;
+/// Echoes that a grant is good for.
+pub(crate) const ECHOES_MAX: u32 = 512;
+
+/// Asks for an echo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) token: u64,
+    /// Tells probes apart.
+    pub(crate) number: u32,
+    /// Length of the datagram that is to come back, in bytes.
+    pub(crate) echo_len: u16,
+}
+
+impl Probe {
+    pub(crate) fn encode(&self) -> [u8; PROBE_LEN] {
+        let mut bytes = [0; PROBE_LEN];
+        bytes[..8].copy_from_slice(PROBE_MAGIC);
+        bytes[8..16].copy_from_slice(&self.token.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.number.to_be_bytes());
+        bytes[20..].copy_from_slice(&self.echo_len.to_be_bytes());
+        bytes
+    }
+
+    /// The probe that a datagram begins with, if it is one.
+    fn parse(datagram: &[u8]) -> Option<Self> {
+        let (token, number, rest) = after_magic(datagram, PROBE_MAGIC)?;
+        let echo_len = u16::from_be_bytes(*rest.first_chunk()?);
+        let legal = (ECHO_LEN_MIN..=ECHO_LEN_MAX).contains(&usize::from(echo_len));
+        legal.then_some(Self { token, number, echo_len })
+    }
+
+    fn echo(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(usize::from(self.echo_len));
+        bytes.extend_from_slice(ECHO_MAGIC);
+        bytes.extend_from_slice(&self.token.to_be_bytes());
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+        bytes.resize(usize::from(self.echo_len), 0);
+        bytes
+    }
+}
+
+/// The number of the probe that a datagram echoes, if it does, with this token.
+pub(crate) fn echoed(datagram: &[u8], token: u64) -> Option<u32> {
+    let (theirs, number, _) = after_magic(datagram, ECHO_MAGIC)?;
+    (theirs == token).then_some(number)
+}
+
+fn after_magic<'d>(datagram: &'d [u8], magic: &[u8; 8]) -> Option<(u64, u32, &'d [u8])> {
+    let rest = datagram.strip_prefix(magic)?;
+    let (token, rest) = rest.split_first_chunk()?;
+    let (number, rest) = rest.split_first_chunk()?;
+    Some((u64::from_be_bytes(*token), u32::from_be_bytes(*number), rest))
+}
+
+/// Who may probe a server.
+#[derive(Debug, Default)]
+pub(crate) struct ProbeDesk {
+    /// How many grants there are: while there are none, which is nearly always, datagrams are not looked at.
+    open: AtomicUsize,
+    grants: Mutex<BTreeMap<u64, Grant>>,
+}
+
+#[derive(Debug)]
+struct Grant {
+    client: IpAddr,
+    echoes_left: u32,
+}
+
+/// Leave to probe, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    desk: Arc<ProbeDesk>,
+    pub(crate) token: u64,
+}
+
+impl ProbeDesk {
+    /// Lets `client` probe.
+    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admission, MoveError> {
+        let token = net::random_u64()?;
+        let mut grants = self.lock();
+        grants.insert(token, Grant { client: client.to_canonical(), echoes_left: ECHOES_MAX });
+        self.open.store(grants.len(), Ordering::Relaxed);
+        Ok(Admission { desk: Arc::clone(self), token })
+    }
+
+    /// The echo of a datagram that is a probe and may have one.
+    fn answer(&self, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+        let probe = Probe::parse(datagram)?;
+        let mut grants = self.lock();
+        let grant = grants.get_mut(&probe.token).filter(|grant| grant.client == from.ip().to_canonical())?;
+        grant.echoes_left = grant.echoes_left.checked_sub(1)?;
+        Some(probe.echo())
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Grant>> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut grants = self.desk.lock();
+        grants.remove(&self.token);
+        self.desk.open.store(grants.len(), Ordering::Relaxed);
+    }
+}
+
+/// A server's way in: probes are echoed, bodies dropped; a server of files is sent none.
+pub(crate) struct Echoing {
+    desk: Arc<ProbeDesk>,
+    echoes: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Echoing {
+    pub(crate) fn new(desk: Arc<ProbeDesk>) -> Self {
+        Self { desk, echoes: Vec::new() }
+    }
+}
+
+impl Sink for Echoing {
+    fn receive(
+        &mut self,
+        port: &mut Port,
+        expected: Option<Expected>,
+        show: &mut Show<'_>,
+        places: &mut Vec<Place>,
+    ) -> Result<bool, MoveError> {
+        if !self.desk.is_open() {
+            return Discard.receive(port, expected, show, places);
+        }
+        let Self { desk, echoes } = self;
+        let mut show_all = |messages: &[RxMessage<'_>], places: &mut Vec<Place>| {
+            for message in messages {
+                let answers = (0..message.datagrams()).filter_map(|k| desk.answer(message.from, message.head(k)));
+                echoes.extend(answers.map(|echo| (message.from, echo)));
+            }
+            show(messages, places);
+        };
+        let received = port.receive(&mut show_all, places)?.is_some();
+        for (to, echo) in self.echoes.drain(..) {
+            // One that cannot be sent, because it is too long for the interface for one, is an answer too.
+            let _ = send(&port.socket, to, &[&echo], None);
+        }
+        Ok(received)
+    }
+}
+
+/// Sends datagrams to `to` in one message, which the kernel cuts if `segment` says where.
+pub(crate) fn send(
+    socket: &Socket,
+    to: SocketAddr,
+    datagrams: &[&[u8]],
+    segment: Option<u16>,
+) -> std::io::Result<usize> {
+    let mut pieces = IoVecs::new();
+    for datagram in datagrams {
+        pieces.push(datagram);
+    }
+    socket.send(&[socket.outgoing(to, 0..datagrams.len(), segment)], &pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parse_gives_back_what_encode_wrote(token: u64, number: u32, echo_len in 20u16..=65_507) {
+            let probe = Probe { token, number, echo_len };
+            prop_assert_eq!(Probe::parse(&probe.encode()), Some(probe));
+            let echo = probe.echo();
+            prop_assert_eq!(echo.len(), usize::from(echo_len));
+            prop_assert_eq!(echoed(&echo, token), Some(number));
+            prop_assert_eq!(echoed(&echo, !token), None);
+            prop_assert_eq!(Probe::parse(&echo), None);
+        }
+
+        #[test]
+        fn parse_takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..40), magic: bool) {
+            let datagram = if magic { [&PROBE_MAGIC[..], &bytes].concat() } else { bytes };
+            if let Some(probe) = Probe::parse(&datagram) {
+                prop_assert_eq!(&probe.encode()[..], &datagram[..PROBE_LEN]);
+            }
+        }
+    }
+
+    #[test]
+    fn answer_is_for_those_who_were_admitted_and_has_an_end() {
+        let desk = Arc::new(ProbeDesk::default());
+        let (friend, stranger): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:7".parse().unwrap(), "192.0.2.2:7".parse().unwrap());
+        assert!(!desk.is_open());
+        let admission = desk.admit(friend.ip()).unwrap();
+        let probe = Probe { token: admission.token, number: 1, echo_len: 100 }.encode();
+        assert!(desk.is_open());
+        assert!(desk.answer(stranger, &probe).is_none());
+        let foreign = Probe { token: !admission.token, number: 1, echo_len: 100 }.encode();
+        assert!(desk.answer(friend, &foreign).is_none());
+        let answered = (0..2 * ECHOES_MAX).filter(|_| desk.answer(friend, &probe).is_some()).count();
+        assert_eq!(answered, ECHOES_MAX as usize);
+        drop(admission);
+        assert!(!desk.is_open() && desk.answer(friend, &probe).is_none());
+    }
+}

@@ -1,0 +1,215 @@
+//! What `ls` shows: one directory, or all that lies beneath it, as it is read.
+
+use std::vec::IntoIter;
+
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
+use rustix::io::Errno;
+
+use super::scan::shown;
+use super::{Offered, OfferedError, Root};
+use crate::beneath::{Beneath, Links};
+use crate::{Listed, ListedKind, Timestamp};
+
+impl Offered {
+    /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or, `recursive`,
+    /// beneath it, by name and each directory before what it holds. Ends early when `each` says no.
+    ///
+    /// With several directories offered, or a file, the empty request names the list of them. Links are not followed; what
+    /// vanishes meanwhile is left out.
+    ///
+    /// # Errors
+    /// When there is no such thing, when the request leads outside, or when a directory may not be read.
+    pub fn list(
+        &self,
+        request: &[u8],
+        recursive: bool,
+        each: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), OfferedError> {
+        let components = super::components(request)?;
+        if components.is_empty() && (self.roots.len() > 1 || self.roots.iter().any(|root| root.is_file)) {
+            return self.list_roots(recursive, each);
+        }
+        let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
+        let failed = |errno| self.request_error(request, errno);
+        if root.is_file {
+            if !rest.is_empty() {
+                return Err(self.not_found(request));
+            }
+            each(listed(Vec::new(), &root.dir.stat(&root.name, Links::Refuse).map_err(failed)?));
+            return Ok(());
+        }
+        let path = rest.join(&b'/');
+        let stat = root.dir.stat(&path, Links::FollowInside).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            each(listed(Vec::new(), &stat));
+            return Ok(());
+        }
+        let top = root.dir.open_directory(&path, Links::FollowInside).map_err(failed)?;
+        walk(&top, b"", request, recursive, each).map(|_| ())
+    }
+
+    /// Shows what is offered, by the names with which requests begin.
+    fn list_roots(&self, recursive: bool, each: &mut dyn FnMut(Listed) -> bool) -> Result<(), OfferedError> {
+        let mut roots: Vec<&Root> = self.roots.iter().collect();
+        roots.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for root in roots {
+            let path: &[u8] = if root.is_file { &root.name } else { b"" };
+            let stat = root.dir.stat(path, Links::Refuse).map_err(|errno| self.request_error(&root.name, errno))?;
+            if !each(listed(root.name.clone(), &stat)) {
+                return Ok(());
+            }
+            if recursive && !root.is_file && !walk(&root.dir, &root.name, &root.name, true, each)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows what lies in `top`, with `prefix` before its paths. False when `each` has said no.
+fn walk(
+    top: &Beneath,
+    prefix: &[u8],
+    request: &[u8],
+    recursive: bool,
+    each: &mut dyn FnMut(Listed) -> bool,
+) -> Result<bool, OfferedError> {
+    let mut branches = vec![read(top, b"", request)?];
+    while let Some(branch) = branches.last_mut() {
+        let Some(item) = branch.next() else {
+            branches.pop();
+            continue;
+        };
+        if recursive && item.kind == ListedKind::Directory {
+            branches.push(read(top, &item.path, request)?);
+        }
+        let path = if prefix.is_empty() { item.path } else { [prefix, &item.path].join(&b'/') };
+        if !each(Listed { path, ..item }) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What lies in the directory `path` of `top`, by name.
+fn read(top: &Beneath, path: &[u8], request: &[u8]) -> Result<IntoIter<Listed>, OfferedError> {
+    let failed = |errno| OfferedError::from_errno(&shown(request, path), errno);
+    let dir = match top.open_directory(path, Links::Refuse) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => return Ok(Vec::new().into_iter()),
+        opened => opened.map_err(failed)?,
+    };
+    let mut items = Vec::new();
+    for item in Dir::read_from(dir.fd()).map_err(failed)? {
+        let item = item.map_err(failed)?;
+        let name = item.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        match rustix::fs::statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                let inner =
+                    if path.is_empty() { name.to_bytes().to_vec() } else { [path, name.to_bytes()].join(&b'/') };
+                items.push(listed(inner, &stat));
+            }
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    items.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(items.into_iter())
+}
+
+fn listed(path: Vec<u8>, stat: &Stat) -> Listed {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => ListedKind::File,
+        FileType::Directory => ListedKind::Directory,
+        FileType::Symlink => ListedKind::Link,
+        _ => ListedKind::Special,
+    };
+    let size = if kind == ListedKind::File { stat.st_size.unsigned_abs() } else { 0 };
+    let modified = Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+    Listed { path, kind, size, modified }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    fn names(offered: &Offered, request: &str, recursive: bool) -> Result<Vec<String>, OfferedError> {
+        let mut names = Vec::new();
+        offered.list(request.as_bytes(), recursive, &mut |item| {
+            let mark = match item.kind {
+                ListedKind::File => "",
+                ListedKind::Directory => "/",
+                ListedKind::Link => "@",
+                ListedKind::Special => "?",
+            };
+            names.push(format!("{}{mark}", String::from_utf8_lossy(&item.path)));
+            true
+        })?;
+        Ok(names)
+    }
+
+    fn tree() -> (tempfile::TempDir, [PathBuf; 2]) {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        fs::create_dir_all(one.join("sub/deep")).unwrap();
+        fs::create_dir(&two).unwrap();
+        fs::write(one.join("a"), b"12345").unwrap();
+        fs::write(one.join("sub/b"), b"").unwrap();
+        fs::write(one.join("sub/deep/c"), b"").unwrap();
+        symlink("../../two", one.join("z")).unwrap();
+        fs::write(two.join("d"), b"").unwrap();
+        (dir, [one, two])
+    }
+
+    #[test]
+    fn list_shows_one_directory_or_all_beneath_it_in_order() {
+        let (_dir, [one, _]) = tree();
+        let offered = Offered::new(&[one]).unwrap();
+        assert_eq!(names(&offered, "/", false).unwrap(), ["a", "sub/", "z@"]);
+        assert_eq!(names(&offered, "/", true).unwrap(), ["a", "sub/", "sub/b", "sub/deep/", "sub/deep/c", "z@"]);
+        assert_eq!(names(&offered, "sub", false).unwrap(), ["sub/b", "sub/deep/"].map(|n| n.replace("sub/", "")));
+        assert_eq!(names(&offered, "sub/b", true).unwrap(), [""]);
+        let mut sizes = Vec::new();
+        offered
+            .list(b"a", false, &mut |item| {
+                sizes.push(item.size);
+                true
+            })
+            .unwrap();
+        assert_eq!(sizes, [5]);
+    }
+
+    #[test]
+    fn list_of_several_roots_begins_with_their_names() {
+        let (_dir, [one, two]) = tree();
+        let offered = Offered::new(&[two, one.clone()]).unwrap();
+        assert_eq!(names(&offered, "", false).unwrap(), ["one/", "two/"]);
+        assert_eq!(names(&offered, "", true).unwrap().last().unwrap(), "two/d");
+        assert_eq!(names(&offered, "two", false).unwrap(), ["d"]);
+        let file = Offered::new(&[one.join("a")]).unwrap();
+        assert_eq!(names(&file, "", false).unwrap(), ["a"]);
+        assert_eq!(names(&file, "a", false).unwrap(), [""]);
+    }
+
+    #[test]
+    fn list_ends_when_it_is_told_and_says_what_there_is_not() {
+        let (_dir, [one, _]) = tree();
+        let offered = Offered::new(&[one]).unwrap();
+        let mut seen = 0;
+        offered
+            .list(b"", true, &mut |_| {
+                seen += 1;
+                seen < 3
+            })
+            .unwrap();
+        assert_eq!(seen, 3);
+        assert!(matches!(names(&offered, "nothing", false), Err(OfferedError::NotFound { .. })));
+        assert!(matches!(names(&offered, "../two", false), Err(OfferedError::Outside { .. })));
+        assert!(matches!(names(&offered, "z/d", false), Err(OfferedError::Outside { .. })));
+    }
+}
