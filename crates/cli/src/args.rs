@@ -73,7 +73,8 @@ Examples:
   Leave the rest of a 1 Gbit/s link to others:
     inhaul get inhaul://dtn1/run7 . --receive-rate 850M
 
-A file appears under its name once each of its bytes is verified.
+A file appears under its name once each of its bytes is verified. After an interruption of any
+kind the same command goes on from what NAME.inhaul says is verified already.
 Transfers are not encrypted yet.";
 
 const LS_EXAMPLES: &str = "\
@@ -183,9 +184,12 @@ pub(crate) struct Get {
     pub(crate) rate: Option<Bitrate>,
     #[command(flatten)]
     pub(crate) transport: Transport,
-    /// Replace files that exist, and partial ones that another transfer has left
+    /// Replace files that exist
     #[arg(long)]
     pub(crate) overwrite: bool,
+    /// Begin anew, rather than go on from what an interrupted transfer has left
+    #[arg(long)]
+    pub(crate) no_resume: bool,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use inhaul_base::format_bytes;
 use inhaul_mover::{GetOptions, MoveError, Progress, Update};
 use serde::Serialize;
 
@@ -20,6 +21,7 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         receive_rate: args.receive_rate,
         rate: args.rate,
         overwrite: args.overwrite,
+        fresh: args.no_resume,
         net: crate::net_options(&args.wire, &args.transport),
     };
     if !args.quiet {
@@ -32,6 +34,10 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         announce(&to_json(&report));
     } else if !args.quiet && result.is_ok() {
         eprint!("{}", summary::of_transfer(&report));
+    }
+    if result.is_err() && report.kept_bytes > 0 {
+        let kept = format_bytes(report.kept_bytes);
+        eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
     }
     result
 }

@@ -14,9 +14,13 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     };
     let senders = report.sources.iter().filter(|source| source.bytes > 0).count();
     let fairness = if senders > 1 { format!(", Jain's index {:.4}", report.jain_index) } else { String::new() };
+    let resumed = match report.resumed_bytes {
+        0 => String::new(),
+        bytes => format!(" ({} of them fetched earlier)", format_bytes(bytes)),
+    };
     let _ = writeln!(
         text,
-        "{files}, {}, verified, in {:.2} s\n{}, loss {}{fairness}",
+        "{files}, {}{resumed}, verified, in {:.2} s\n{}, loss {}{fairness}",
         format_bytes(report.bytes),
         report.seconds,
         rate(report.goodput_bps),

@@ -143,7 +143,7 @@ pub enum MoveError {
         path: String,
     },
     /// The user stopped it.
-    #[error("interrupted; nothing was left behind")]
+    #[error("interrupted")]
     Interrupted,
     /// An option's value makes no sense here.
     #[error("{0}")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
+use inhaul_store::journal::Change;
 use inhaul_store::{Kind, Landing, LandingOptions, Manifest, printable};
 use inhaul_transport::Role;
 
@@ -19,11 +20,15 @@ use crate::port::Port;
 use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index};
 use crate::source::{Server, Source};
 
+/// Most changes of a data set that are named one by one.
+const CHANGES_NAMED_MAX: usize = 3;
+
 /// Hauls `options.sources` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
 /// calling thread. The report is of use even when the transfer failed.
 ///
 /// # Errors
-/// What ended the transfer. Nothing is left behind then but files that are complete and verified.
+/// What ended the transfer. What it leaves behind then is files that are complete and verified and, if anything more was
+/// verified, partial files and a journal, from which the same call goes on.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     let began = Instant::now();
     let mut report = Report::default();
@@ -50,8 +55,12 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     let mut joinings = Vec::new();
     for (index, data_set) in found.into_iter().enumerate() {
         let other_bytes = total_bytes.saturating_sub(data_set.manifest.size());
-        let landing_options = LandingOptions { overwrite: options.overwrite, other_bytes };
+        let landing_options = LandingOptions { overwrite: options.overwrite, fresh: options.fresh, other_bytes };
         let landing = Landing::create(&options.destination, data_set.manifest, landing_options)?;
+        if let Some(warning) = describe_changes(&data_set.source, &landing.resumed().changes) {
+            hear(Update::Warning(warning.clone()));
+            report.warnings.push(warning);
+        }
         objects.push(Object::new(data_set.source, landing));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
@@ -90,12 +99,27 @@ fn run_haul(
     };
     let result = join_all(options, &mut engine, &mut haul, joinings).and_then(|()| engine.run(&mut haul));
     haul.measure(&engine);
-    if result.is_err() {
-        for object in &haul.objects {
-            object.landing.abort();
+    let mut report = report_of(&haul, &engine);
+    for object in &haul.objects {
+        match &result {
+            Ok(()) => object.landing.conclude(),
+            // What was verified by digests that nobody should rely on is nothing to go on from.
+            Err(MoveError::CopiesDiffer { .. }) => object.landing.abort(),
+            Err(_) => report.kept_bytes += object.landing.suspend(),
         }
     }
-    (report_of(&haul, &engine), result)
+    (report, result)
+}
+
+/// What has changed in a data set since its transfer began, for people.
+fn describe_changes(source: &Source, changes: &[Change]) -> Option<String> {
+    let named: Vec<String> = changes.iter().take(CHANGES_NAMED_MAX).map(ToString::to_string).collect();
+    let more = match changes.len().saturating_sub(CHANGES_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} changes more"),
+    };
+    let changed = "has changed since its transfer began, what is still good of it is kept:";
+    (!named.is_empty()).then(|| format!("{source} {changed} {}{more}", named.join(", ")))
 }
 
 /// Gives each flow its socket, and makes the endpoint for all of them.
@@ -151,10 +175,12 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         })
         .collect();
     let seconds = now.since(haul.started).as_secs_f64();
+    let fetched = haul.verified_bytes() - haul.resumed_bytes();
     let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
     Report {
         bytes: haul.verified_bytes(),
-        goodput_bps: if seconds > 0.0 { haul.verified_bytes() as f64 * 8.0 / seconds } else { 0.0 },
+        resumed_bytes: haul.resumed_bytes(),
+        goodput_bps: if seconds > 0.0 { fetched as f64 * 8.0 / seconds } else { 0.0 },
         loss_ratio: crate::haul::loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
         jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
         files: haul.objects.iter().flat_map(files_of).collect(),

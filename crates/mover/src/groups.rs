@@ -120,6 +120,13 @@ impl Tally {
         }
     }
 
+    /// A group's bytes are there, by an earlier transfer.
+    pub(crate) fn hold(&mut self, number: u64) {
+        if let Some(missing) = self.missing.get_mut(number as usize) {
+            *missing = 0;
+        }
+    }
+
     /// A group's bytes are missing again.
     pub(crate) fn forget(&mut self, groups: &Groups, number: u64) {
         if let Some(place) = groups.place(number) {

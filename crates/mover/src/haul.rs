@@ -2,16 +2,17 @@
 
 mod disputes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_store::{Landing, digest};
+use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place};
 
 use self::disputes::Disputes;
 use crate::connect::Session;
+use crate::digest_plan::DigestPlan;
 use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
@@ -42,13 +43,21 @@ pub(crate) struct Object {
     groups: Groups,
     tally: Tally,
     mirrors: Vec<FlowId>,
-    /// The mirrors whose digests count, each from a group on; the last one is asked for more.
+    /// The order in which digests are asked for.
+    plan: DigestPlan,
+    /// The mirrors whose digests count, each from a position of the plan on; the last one is asked for more.
     authorities: Vec<(u64, FlowId)>,
-    /// The next group whose digest has to come.
+    /// The position of the next digest that has to come.
     next_digest: u64,
-    /// Digests are asked for up to here.
+    /// Digests are asked for up to this position.
     asked_digests: u64,
     verified_groups: u64,
+    /// Groups that an earlier transfer has left, and that have not turned out to be wrong.
+    held: BTreeSet<u64>,
+    held_bytes: u64,
+    /// The user knows already that some of it is wrong.
+    told_of_gone: bool,
+    told_of_change: bool,
     done: bool,
     /// The hash of each file that is done.
     pub(crate) hashes: BTreeMap<usize, digest::Hash>,
@@ -71,9 +80,18 @@ pub(crate) struct Mirror {
 impl Object {
     pub(crate) fn new(source: Source, landing: Landing) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
+        let mut tally = Tally::new(&groups);
+        let number = |held: &HeldGroup| groups.of_file(held.file).start + held.group;
+        let held: BTreeSet<u64> = landing.resumed().groups.iter().map(number).collect();
+        held.iter().for_each(|&number| tally.hold(number));
         Self {
             source,
-            tally: Tally::new(&groups),
+            tally,
+            plan: DigestPlan::new(groups.count(), held.iter().copied()),
+            held_bytes: held.iter().filter_map(|&number| groups.place(number)).map(|place| place.range.len()).sum(),
+            held,
+            told_of_gone: false,
+            told_of_change: false,
             groups,
             landing: Arc::new(landing),
             mirrors: Vec::new(),
@@ -97,7 +115,19 @@ impl Object {
 
     /// The mirror whose digest of `group` counts.
     fn author_of_digest(&self, group: u64) -> Option<FlowId> {
-        self.authorities.iter().rev().find(|&&(first, _)| first <= group).map(|&(_, flow)| flow)
+        let position = self.plan.position(group)?;
+        self.authorities.iter().rev().find(|&&(first, _)| first <= position).map(|&(_, flow)| flow)
+    }
+
+    /// A group is not what an earlier transfer has left, or not any more; false if none has left it.
+    fn drop_held(&mut self, group: u64) -> bool {
+        let Some(place) = self.groups.place(group) else { return false };
+        let was_held = self.held.remove(&group);
+        if was_held {
+            self.held_bytes -= place.range.len();
+            self.landing.drop_held(place.file, place.group);
+        }
+        was_held
     }
 }
 
@@ -151,6 +181,8 @@ pub(crate) struct Haul {
     bodies: NoBodies,
     verifier: Verifier,
     verified_bytes: u64,
+    /// Of these, what an earlier transfer has brought.
+    resumed_bytes: u64,
     updates: Sender<Update>,
     stop: Stop,
     next_tick: Time,
@@ -190,6 +222,7 @@ impl Haul {
             bodies: NoBodies,
             verifier,
             verified_bytes: 0,
+            resumed_bytes: 0,
             updates,
             stop,
             next_tick: now,
@@ -203,11 +236,9 @@ impl Haul {
     /// Has the endpoint fetch all objects.
     pub(crate) fn fetch_all(&self, engine: &mut Engine) {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
-            let object_id = ObjectId(index as u32);
-            engine.command(
-                self.side,
-                Command::Fetch { object: object_id, size: object.size(), held: inhaul_base::RangeSet::new() },
-            );
+            let held = object.held.iter().filter_map(|&number| object.groups.place(number)).map(|place| place.range);
+            let fetch = Command::Fetch { object: ObjectId(index as u32), size: object.size(), held: held.collect() };
+            engine.command(self.side, fetch);
         }
     }
 
@@ -257,6 +288,11 @@ impl Haul {
     /// Bytes that are verified.
     pub(crate) fn verified_bytes(&self) -> u64 {
         self.verified_bytes
+    }
+
+    /// Bytes of these that an earlier transfer has brought.
+    pub(crate) fn resumed_bytes(&self) -> u64 {
+        self.resumed_bytes
     }
 
     fn warn(&mut self, text: String) {
@@ -328,8 +364,9 @@ impl Haul {
             let total = object.groups.count();
             let answered = object.next_digest == object.asked_digests;
             if answered && object.asked_digests < total && unused < DIGESTS_AHEAD / 2 {
-                let count = (DIGESTS_AHEAD - unused).min(total - object.asked_digests);
-                let frame = Frame::DigestsFrom { first_group: object.asked_digests, count };
+                let run = object.plan.from(object.asked_digests);
+                let count = (DIGESTS_AHEAD - unused).min(run.end - run.start);
+                let frame = Frame::DigestsFrom { first_group: run.start, count };
                 object.asked_digests += count;
                 engine.send(authority, &frame);
             }
@@ -353,8 +390,8 @@ impl Haul {
         if object.authority() != Some(flow) {
             return Ok(());
         }
-        let end = first_group.saturating_add(values.len() as u64);
-        if first_group != object.next_digest || end > object.asked_digests {
+        let end = object.next_digest.saturating_add(values.len() as u64);
+        if first_group != object.plan.from(object.next_digest).start || end > object.asked_digests {
             return self.lose(engine, flow, "it sent digests that were not asked for");
         }
         object.next_digest = end;
@@ -378,10 +415,12 @@ impl Haul {
 
     fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {
         match finding {
-            Finding::Verified { object, bytes } => {
+            Finding::Verified { object, bytes, resumed } => {
                 self.objects[object].verified_groups += 1;
                 self.verified_bytes += bytes;
+                self.resumed_bytes += if resumed { bytes } else { 0 };
             }
+            Finding::Gone { object, group } => self.fetch_gone(engine, object, group),
             Finding::Wrong { object, group, expected } => self.dispute(engine, object, group, expected)?,
             Finding::FileDone { object, file, hash } => {
                 self.objects[object].hashes.insert(file, hash);
@@ -397,6 +436,7 @@ impl Haul {
         self.next_tick = now + TICK;
         self.measure(engine);
         let received: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
+        let held: u64 = self.objects.iter().map(|object| object.held_bytes).sum();
         if self.history.len() > RATE_TICKS {
             self.history.remove(0);
         }
@@ -415,7 +455,8 @@ impl Haul {
         let progress = Progress {
             seconds: now.since(self.started).as_secs_f64(),
             bytes: self.verified_bytes,
-            received_bytes: received,
+            received_bytes: held + received,
+            resumed_bytes: held,
             total_bytes: self.objects.iter().map(Object::size).sum(),
             goodput_bps,
             sources: self.mirrors.values().map(source).collect(),

@@ -53,6 +53,8 @@ pub struct GetOptions {
     pub rate: Option<Bitrate>,
     /// Whether files that exist are replaced.
     pub overwrite: bool,
+    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    pub fresh: bool,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -163,8 +165,10 @@ pub struct Progress {
     pub seconds: f64,
     /// Bytes that are verified.
     pub bytes: u64,
-    /// Bytes that have been received, verified or not.
+    /// Bytes that have been received, verified or not, by this transfer or by one that it goes on from.
     pub received_bytes: u64,
+    /// Bytes of these that an interrupted transfer has left.
+    pub resumed_bytes: u64,
     /// Bytes of the whole transfer.
     pub total_bytes: u64,
     /// Rate at which data came in lately, in bits per second.

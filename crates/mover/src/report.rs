@@ -9,9 +9,13 @@ pub struct Report {
     pub status: Status,
     /// Bytes of data that were verified and stand in their files.
     pub bytes: u64,
+    /// Bytes of these that an interrupted transfer has left, and that are still what the source has.
+    pub resumed_bytes: u64,
+    /// Bytes that the same call can go on from, when this one ended badly.
+    pub kept_bytes: u64,
     /// From the start of the set-up to the end, in seconds.
     pub seconds: f64,
-    /// `bytes` over the time from the first request to the end, in bits per second.
+    /// `bytes` less `resumed_bytes`, over the time from the first request to the end, in bits per second.
     pub goodput_bps: f64,
     /// Data packets lost over data packets sent.
     pub loss_ratio: f64,

@@ -2,18 +2,20 @@
 //!
 //! It has a thread of its own, so that hashing and syncing do not hold the data up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use inhaul_store::{Landing, LandingError, digest};
+use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
 
 use crate::error::MoveError;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
 use crate::net;
+use crate::recheck::{Held, Recheck};
+use crate::sync::Syncer;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
@@ -25,6 +27,8 @@ const FILES_TOGETHER: usize = 256;
 pub(crate) enum Task {
     /// All bytes of a group have come.
     Whole { object: usize, group: u64 },
+    /// A group that an earlier transfer has left was read back: its digest, unless it is not what it was.
+    Held { object: usize, group: u64, digest: Option<GroupDigest> },
     /// The source's digests of consecutive groups.
     Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
 }
@@ -32,9 +36,12 @@ pub(crate) enum Task {
 /// What the verifier has found.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// A group is as it is at its source; so many bytes.
-    Verified { object: usize, bytes: u64 },
-    /// A group differs from what its source says of it, for the first or second time.
+    /// A group is as it is at its source; so many bytes. It may have been left by an earlier transfer.
+    Verified { object: usize, bytes: u64, resumed: bool },
+    /// A group that an earlier transfer has left is not there any more.
+    Gone { object: usize, group: u64 },
+    /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or second
+    /// time one that has come.
     Wrong { object: usize, group: u64, expected: GroupDigest },
     /// A file is verified and has its name.
     FileDone { object: usize, file: usize, hash: digest::Hash },
@@ -48,18 +55,29 @@ pub(crate) enum Finding {
 pub(crate) struct Verifier {
     tasks: Option<Sender<Task>>,
     findings: Receiver<Finding>,
+    recheck: Option<Recheck>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Verifier {
-    /// Starts a verifier for objects that land there; it calls `waker` when it has found something.
+    /// Starts a verifier for objects that land there; it calls `waker` when it has found something. What the landings
+    /// have [resumed](Landing::resumed) is read back meanwhile.
     pub(crate) fn start(objects: Vec<(Groups, Arc<Landing>)>, waker: Waker) -> Result<Self, MoveError> {
         let (tasks, incoming) = channel();
         let (outgoing, findings) = channel();
+        let held = objects.iter().enumerate().flat_map(|(object, (groups, landing))| held_by(object, groups, landing));
+        let held: Vec<Held> = held.collect();
+        let landings: Vec<_> = objects.iter().map(|(_, landing)| Arc::clone(landing)).collect();
         let objects = objects.into_iter().map(|(groups, landing)| Object::new(groups, landing)).collect();
-        let worker = Worker { objects, ready: Vec::new(), buffer: Vec::new(), findings: outgoing, waker };
+        let failed = {
+            let (outgoing, waker) = (outgoing.clone(), waker.clone());
+            move |error| report(&outgoing, &waker, Finding::Failed(error))
+        };
+        let syncer = Syncer::start(landings.clone(), failed)?;
+        let worker = Worker { objects, ready: Vec::new(), buffer: Vec::new(), findings: outgoing, waker, syncer };
         let thread = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
-        Ok(Self { tasks: Some(tasks), findings, thread: Some(thread) })
+        let recheck = Recheck::start(held, &landings, &tasks)?;
+        Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), thread: Some(thread) })
     }
 
     pub(crate) fn tell(&self, task: Task) {
@@ -77,11 +95,25 @@ impl Verifier {
 impl Drop for Verifier {
     fn drop(&mut self) {
         self.tasks = None;
+        self.recheck = None;
         if let Some(thread) = self.thread.take() {
             // A verifier that panicked has nothing to say.
             let _ = thread.join();
         }
     }
+}
+
+/// The groups of an object that an earlier transfer has left; empty ones are not looked at, for they need not come.
+fn held_by(object: usize, groups: &Groups, landing: &Landing) -> Vec<Held> {
+    let of = |held: &HeldGroup| (object, groups.of_file(held.file).start + held.group, *held);
+    let has_bytes = |(_, number, _): &Held| groups.place(*number).is_some_and(|place| !place.range.is_empty());
+    landing.resumed().groups.iter().map(of).filter(has_bytes).collect()
+}
+
+fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
+    // The data thread may have ended: then nobody needs to know.
+    let _ = findings.send(finding);
+    waker.wake();
 }
 
 /// An object on its way to being verified.
@@ -92,6 +124,8 @@ struct Object {
     expected: BTreeMap<u64, GroupDigest>,
     /// Our own digests of groups whose digest the source has not sent yet.
     found: BTreeMap<u64, GroupDigest>,
+    /// Of these groups, the ones that an earlier transfer has left.
+    resumed: BTreeSet<u64>,
     tries: BTreeMap<u64, u32>,
     /// Files of which some groups are verified.
     files: BTreeMap<usize, FileDigests>,
@@ -111,6 +145,7 @@ impl Object {
             landing,
             expected: BTreeMap::new(),
             found: BTreeMap::new(),
+            resumed: BTreeSet::new(),
             tries: BTreeMap::new(),
             files: BTreeMap::new(),
             files_left,
@@ -152,6 +187,7 @@ struct Worker {
     buffer: Vec<u8>,
     findings: Sender<Finding>,
     waker: Waker,
+    syncer: Syncer,
 }
 
 impl Worker {
@@ -175,6 +211,11 @@ impl Worker {
             };
             match task {
                 Task::Whole { object, group } => self.on_whole(object, group)?,
+                Task::Held { object, group, digest: Some(digest) } => {
+                    self.objects[object].resumed.insert(group);
+                    self.on_found(object, group, digest)?;
+                }
+                Task::Held { object, group, digest: None } => self.report(Finding::Gone { object, group }),
                 Task::Digests { object, first_group, values } => {
                     for (group, value) in (first_group..).zip(values) {
                         self.on_expected(object, group, value)?;
@@ -203,6 +244,10 @@ impl Worker {
 
     fn on_whole(&mut self, object: usize, group: u64) -> Result<(), MoveError> {
         let found = self.objects[object].digest(group, &mut self.buffer)?;
+        self.on_found(object, group, found)
+    }
+
+    fn on_found(&mut self, object: usize, group: u64, found: GroupDigest) -> Result<(), MoveError> {
         match self.objects[object].expected.remove(&group) {
             Some(expected) => self.compare(object, group, found, expected),
             None => {
@@ -231,16 +276,25 @@ impl Worker {
     ) -> Result<(), MoveError> {
         let object = &mut self.objects[index];
         let Some(place) = object.groups.place(group) else { return Ok(()) };
+        let resumed = object.resumed.remove(&group);
         if found == expected {
             object.tries.remove(&group);
+            if !resumed {
+                object.landing.record_verified(place.file, place.group, found).map_err(MoveError::from)?;
+                self.syncer.add(place.range.len());
+            }
             if let Some((file, hash)) = object.take(group, found) {
                 self.ready.push((index, file, hash));
             }
-            self.report(Finding::Verified { object: index, bytes: place.range.len() });
+            self.report(Finding::Verified { object: index, bytes: place.range.len(), resumed });
             return Ok(());
         }
         // It will come again, to be compared with the same digest.
         object.expected.insert(group, expected);
+        if resumed {
+            self.report(Finding::Wrong { object: index, group, expected });
+            return Ok(());
+        }
         let tries = object.tries.entry(group).or_insert(0);
         *tries += 1;
         if *tries >= TRIES_MAX {
@@ -283,9 +337,7 @@ impl Worker {
     }
 
     fn report(&self, finding: Finding) {
-        // The data thread may have ended: then nobody needs to know.
-        let _ = self.findings.send(finding);
-        self.waker.wake();
+        report(&self.findings, &self.waker, finding);
     }
 }
 
@@ -297,6 +349,8 @@ impl From<LandingError> for MoveError {
             LandingError::NoDirectory { .. }
             | LandingError::Exists { .. }
             | LandingError::PartialExists { .. }
+            | LandingError::Busy { .. }
+            | LandingError::NotAJournal { .. }
             | LandingError::NotADirectory { .. }
             | LandingError::IsADirectory { .. }
             | LandingError::FileTooLarge { .. }

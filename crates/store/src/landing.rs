@@ -4,6 +4,7 @@ mod destination;
 mod error;
 mod finish;
 mod partial;
+mod resume;
 mod write;
 
 use std::collections::BTreeSet;
@@ -20,18 +21,22 @@ use rustix::io::Errno;
 
 use self::destination::Destination;
 use self::write::Gather;
-use crate::beneath::{Beneath, Links, split};
+use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
+use crate::journal::{Journal, Record, Replay};
 use crate::open_files::OpenFiles;
 use crate::{Kind, Manifest};
 
 pub use error::LandingError;
+pub use resume::{HeldGroup, Resumed};
 
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// Replace files that exist already, and partial files that another transfer has left.
+    /// Replace files that exist already, and files that have the name of a partial one.
     pub overwrite: bool,
+    /// Begin anew, and remove what an interrupted transfer has left, rather than going on from it.
+    pub fresh: bool,
     /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
     pub other_bytes: u64,
 }
@@ -40,7 +45,9 @@ pub struct LandingOptions {
 ///
 /// The bytes of file `f` go to `f.partial` beside its place, in any order, until whoever drives this has verified them
 /// and calls [`finish_file`](Landing::finish_file). When all files are finished, [`finish`](Landing::finish) makes it
-/// last. A landing that is dropped before that is [aborted](Landing::abort).
+/// last. A landing that is dropped before that is [suspended](Landing::suspend): another one goes on from what it has
+/// [recorded](Landing::record_verified), which the [`crate::journal`] beside the target tells. The journal is locked, so
+/// that no two processes land at the same place.
 ///
 /// Every method takes `&self`: one thread may write while others read groups back, verify and finish files.
 /// Nothing is written or renamed through a symbolic link inside the data set, whoever has put it there.
@@ -54,8 +61,14 @@ pub struct Landing {
     base: Beneath,
     /// Whether the target directory was made here.
     made_target: bool,
-    /// The directories beneath it that were made here, by index, parents first.
+    /// The directories beneath it that were made for this data set, by index, parents first.
     made: Vec<usize>,
+    /// Of these, the ones that an earlier landing has made.
+    made_earlier: BTreeSet<usize>,
+    /// Whether partial files that are there are an earlier landing's.
+    owns_partials: bool,
+    resumed: Resumed,
+    journal: Mutex<Journal>,
     state: Mutex<State>,
 }
 
@@ -65,8 +78,20 @@ struct State {
     open: OpenFiles,
     /// Directories (by path) in which files got their names.
     renamed_in: BTreeSet<Vec<u8>>,
-    /// Finished or aborted: nothing more is written.
-    closed: bool,
+    /// Files with groups that were recorded since the last sync.
+    unsynced: BTreeSet<usize>,
+    /// Bytes of the groups that are recorded.
+    kept_bytes: u64,
+    end: End,
+}
+
+/// Whether and how a landing has ended: then nothing more is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Finished,
+    Suspended,
+    Aborted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +100,8 @@ enum FileState {
     Absent,
     /// There is a partial file.
     Partial,
+    /// It has its name, by an earlier landing, and has not been verified by this one.
+    Named,
     /// Its partial file is being synced and renamed.
     Finishing,
     /// It has its name.
@@ -91,8 +118,17 @@ impl Landing {
     /// set would bring. Nothing is left behind then.
     pub fn create(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
         let destination = Destination::find(dest, &manifest)?;
-        destination.check_space(manifest.size().saturating_add(options.other_bytes))?;
-        let (base, made_target) = match manifest.kind() {
+        let (mut journal, replay) = resume::open_journal(&destination)?;
+        let before = replay.manifest.clone();
+        let (replay, changes) = if options.fresh {
+            journal.clear().map_err(|errno| LandingError::from_errno("write", destination.target(), errno))?;
+            (Replay::default(), Vec::new())
+        } else {
+            replay.adopt((*manifest).clone())
+        };
+        let needed = manifest.size() - resume::held_bytes(&replay, &manifest);
+        destination.check_space(needed.saturating_add(options.other_bytes))?;
+        let (base, made_now) = match manifest.kind() {
             Kind::File => (destination.reopen()?, false),
             Kind::Directory => destination.make_directory()?,
         };
@@ -100,35 +136,58 @@ impl Landing {
             files: vec![FileState::Absent; manifest.entries().len()],
             open: OpenFiles::with_limit(OpenFiles::LIMIT),
             renamed_in: BTreeSet::new(),
-            closed: false,
+            unsynced: BTreeSet::new(),
+            kept_bytes: 0,
+            end: End::Open,
         };
-        let made = Vec::new();
-        let state = Mutex::new(state);
-        // From here on a failure drops the landing, which removes what was made.
-        let mut landing = Self { manifest, options, destination, base, made_target, made, state };
-        landing.prepare()?;
+        // From here on a failure drops the landing, which removes what was made and cannot be gone on from.
+        let mut landing = Self {
+            manifest,
+            options,
+            destination,
+            base,
+            made_target: made_now || replay.made_target,
+            made: Vec::new(),
+            made_earlier: BTreeSet::new(),
+            owns_partials: false,
+            resumed: Resumed { groups: Vec::new(), changes },
+            journal: Mutex::new(journal),
+            state: Mutex::new(state),
+        };
+        landing.take_up(before.as_ref(), replay)?;
+        if made_now {
+            landing.record(&Record::Made { directory: None })?;
+        }
+        landing.prepare(made_now)?;
         Ok(landing)
     }
 
-    fn prepare(&mut self) -> Result<(), LandingError> {
+    fn prepare(&mut self, made_now: bool) -> Result<(), LandingError> {
         let access = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::accessat(self.base.fd(), ".", access, AtFlags::empty())
             .map_err(|errno| LandingError::from_errno("write to", self.shown(b""), errno))?;
         for (index, directory) in self.manifest.directories().iter().enumerate() {
             // The owner must be able to write into it until the end; then it gets the permissions that it should have.
             match self.base.make_directory(&directory.path, directory.mode | 0o700) {
-                Ok(()) => self.made.push(index),
-                Err(Errno::EXIST) if self.is_directory(&directory.path) => {}
+                Ok(()) => {
+                    self.made.push(index);
+                    self.record(&Record::Made { directory: Some(index) })?;
+                }
+                Err(Errno::EXIST) if self.is_directory(&directory.path) => {
+                    if self.made_earlier.contains(&index) {
+                        self.made.push(index);
+                    }
+                }
                 Err(Errno::EXIST) => return Err(LandingError::NotADirectory { path: self.shown(&directory.path) }),
                 Err(errno) => return Err(LandingError::from_errno("make", self.shown(&directory.path), errno)),
             }
         }
-        if !self.made_target {
+        if !made_now {
             (0..self.manifest.entries().len()).try_for_each(|index| self.check_free(index))?;
         }
         // The one partial file of a single file shows right away whether it can be made.
         if self.manifest.kind() == Kind::File {
-            self.opened(&mut self.lock(), 0)?;
+            self.readable(&mut self.lock(), 0)?;
         }
         Ok(())
     }
@@ -141,6 +200,9 @@ impl Landing {
     /// Checks that file `index` can get its name at the end.
     fn check_free(&self, index: usize) -> Result<(), LandingError> {
         let path = || self.shown(self.path(index));
+        if self.lock().files[index] == FileState::Named {
+            return Ok(());
+        }
         match self.base.stat(self.path(index), Links::Refuse) {
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(LandingError::from_errno("look for", path(), errno)),
@@ -192,7 +254,7 @@ impl Landing {
         let size = self.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
-        let file = self.opened(&mut self.lock(), index)?;
+        let file = self.readable(&mut self.lock(), index)?;
         file.read_exact_at(buf, range.start).map_err(|source| LandingError::Io {
             action: "read back",
             path: self.shown(&self.partial_path(index)),
@@ -200,18 +262,21 @@ impl Landing {
         })
     }
 
-    /// Removes the partial files, and the directories that were made here as far as they are empty. Files that were
-    /// finished stay. Nothing can be written afterwards; calling it again, or after [`finish`](Landing::finish), does
-    /// nothing.
+    /// Removes the partial files, the journal, and the directories that were made here as far as they are empty. Files
+    /// that were finished stay. Nothing can be written afterwards; calling it again, or after
+    /// [`finish`](Landing::finish), does nothing.
     pub fn abort(&self) {
         let mut state = self.lock();
-        if state.closed {
+        if state.end != End::Open {
             return;
         }
-        state.closed = true;
+        state.end = End::Aborted;
+        state.kept_bytes = 0;
         state.open.clear();
+        self.journal().retire();
         // What cannot be removed stays: there is nobody left to tell, and nothing better to do.
-        for index in (0..state.files.len()).filter(|&index| state.files[index] == FileState::Partial) {
+        let is_partial = |file| file == FileState::Partial || (file == FileState::Absent && self.owns_partials);
+        for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])) {
             let _ = self.base.remove_file(&self.partial_path(index));
         }
         for &index in self.made.iter().rev() {
@@ -227,10 +292,33 @@ impl Landing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file `index`, open for reading, under its name if it has that already.
+    fn readable(&self, state: &mut State, index: usize) -> Result<Arc<File>, LandingError> {
+        if state.end != End::Open || state.files.get(index) != Some(&FileState::Named) {
+            return self.opened(state, index);
+        }
+        if let Some(file) = state.open.get(index) {
+            return Ok(file);
+        }
+        let opened = self.base.open_for_reading(self.path(index), Links::Refuse);
+        let file = Arc::new(opened.map_err(|errno| self.file_error("open", index, errno))?);
+        state.open.insert(index, Arc::clone(&file));
+        Ok(file)
+    }
+
     /// The partial file of `index`, open for reading and writing; made if it is not there yet.
     fn opened(&self, state: &mut State, index: usize) -> Result<Arc<File>, LandingError> {
-        if state.closed {
+        if state.end != End::Open {
             return Err(LandingError::Closed);
+        }
+        if state.files.get(index) == Some(&FileState::Named) {
+            self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
+            state.files[index] = FileState::Partial;
+            state.open.remove(index);
         }
         let path = match state.files.get(index) {
             None => return Err(LandingError::NoSuchFile(index)),
@@ -238,7 +326,9 @@ impl Landing {
                 Some(file) => return Ok(file),
                 None => self.partial_path(index),
             },
-            Some(FileState::Finishing | FileState::Finished) => return Err(LandingError::Finished(index)),
+            Some(FileState::Named | FileState::Finishing | FileState::Finished) => {
+                return Err(LandingError::Finished(index));
+            }
         };
         let file = if state.files[index] == FileState::Absent {
             let file = self.create_partial(index, &path)?;
@@ -257,7 +347,7 @@ impl Landing {
     }
 
     fn create_partial(&self, index: usize, path: &[u8]) -> Result<File, LandingError> {
-        if self.options.overwrite {
+        if self.options.overwrite || self.owns_partials {
             match self.base.remove_file(path) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(self.file_error("replace", index, errno)),
@@ -283,10 +373,7 @@ impl Landing {
 
     /// Path of the partial file of `index` relative to the base.
     fn partial_path(&self, index: usize) -> Vec<u8> {
-        let (parent, name) = split(self.path(index));
-        let beside = |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
-        let is_taken = |name: &[u8]| self.manifest.kind() == Kind::Directory && self.manifest.has(&beside(name));
-        beside(&partial::partial_name(name, is_taken))
+        resume::partial_path(&self.manifest, self.destination.name(), index)
     }
 
     /// A path relative to the base, for people.
@@ -319,9 +406,12 @@ impl Landing {
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        self.abort();
+        self.conclude();
+        self.suspend();
     }
 }
 
+#[cfg(test)]
+mod resume_tests;
 #[cfg(test)]
 mod tests;

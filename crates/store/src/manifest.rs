@@ -176,6 +176,16 @@ impl Manifest {
         })
     }
 
+    /// The index of the file at `path`.
+    pub fn file_at(&self, path: &[u8]) -> Option<usize> {
+        self.entries.binary_search_by(|e| e.path.as_slice().cmp(path)).ok()
+    }
+
+    /// The index of the directory at `path`.
+    pub(crate) fn directory_at(&self, path: &[u8]) -> Option<usize> {
+        self.directories.binary_search_by(|d| d.path.as_slice().cmp(path)).ok()
+    }
+
     /// Whether the data set has a file or directory at `path`.
     pub(crate) fn has(&self, path: &[u8]) -> bool {
         has_entry(&self.entries, path) || has_directory(&self.directories, path)

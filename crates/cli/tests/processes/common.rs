@@ -103,6 +103,12 @@ impl Running {
         send_signal(&self.child, signal);
     }
 
+    /// Ends it at once, by SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Outcome {
         let code = wait(&mut self.child).code();

@@ -12,4 +12,5 @@ mod kernel_cc;
 mod lab;
 mod link;
 mod looking;
+mod resume;
 mod transfers;

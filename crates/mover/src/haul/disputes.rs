@@ -192,16 +192,41 @@ impl Haul {
         (path, place.range.start - start, place.range.end - start)
     }
 
+    /// A group that an earlier transfer has left has not outlived what came in between.
+    pub(super) fn fetch_gone(&mut self, engine: &mut Engine, index: usize, group: u64) {
+        let object = &mut self.objects[index];
+        let Some(place) = object.groups.place(group).filter(|_| object.drop_held(group)) else { return };
+        object.tally.forget(&object.groups, group);
+        if !std::mem::replace(&mut object.told_of_gone, true) {
+            let (path, start, end) = self.bytes_of(index, group);
+            self.warn(format!(
+                "bytes {start} to {end} of '{path}' were fetched earlier and are not on the disk any more; \
+                 fetching what is missing"
+            ));
+        }
+        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect: None };
+        engine.command(self.side, refetch);
+    }
+
     /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
     fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
         let object = &mut self.objects[index];
         let Some(place) = object.groups.place(group) else { return };
         let suspect = object.tally.deliverer(group);
         object.tally.forget(&object.groups, group);
+        let is_change = object.drop_held(group);
+        let tell = !is_change || !std::mem::replace(&mut object.told_of_change, is_change);
         let from = suspect.and_then(|flow| self.mirrors.get(&flow)).map(|mirror| format!(" from {}", mirror.server));
         let (path, start, end) = self.bytes_of(index, group);
         let from = from.unwrap_or_default();
-        self.warn(format!("bytes {start} to {end} of '{path}' came in wrong{from}; fetching them again"));
+        if is_change && tell {
+            self.warn(format!(
+                "bytes {start} to {end} of '{path}' are not at its source any more what was fetched earlier; \
+                 fetching what has changed"
+            ));
+        } else if tell {
+            self.warn(format!("bytes {start} to {end} of '{path}' came in wrong{from}; fetching them again"));
+        }
         let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
         engine.command(self.side, refetch);
     }

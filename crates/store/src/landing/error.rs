@@ -24,10 +24,28 @@ pub enum LandingError {
         /// The file that is there.
         path: PathBuf,
     },
-    /// A partial file is there: of a transfer that is running, or of one that was killed.
-    #[error("'{}' exists already: if no other transfer is writing it, remove it or allow overwriting", show(path))]
+    /// A file is there that has the name of a partial file, and no journal says that it is one.
+    #[error(
+        "'{}' exists already, and is not known as a part of this transfer: remove it or allow overwriting",
+        show(path)
+    )]
     PartialExists {
         /// The partial file.
+        path: PathBuf,
+    },
+    /// Another transfer is bringing the same data set to the same place.
+    #[error("another transfer is bringing '{}' right now: let it end, or choose another destination", show(path))]
+    Busy {
+        /// What both would bring.
+        path: PathBuf,
+    },
+    /// Something that is not ours has the journal's name.
+    #[error(
+        "'{}' is not the journal of a transfer that this release could go on with: move it away, or choose another destination",
+        show(path)
+    )]
+    NotAJournal {
+        /// What is there.
         path: PathBuf,
     },
     /// A directory is needed and something else has its name.

@@ -6,9 +6,10 @@ use std::fs::File;
 use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::{FileState, Landing, LandingError};
+use super::{End, FileState, Landing, LandingError, State};
 use crate::Timestamp;
 use crate::beneath::{Beneath, Links, split};
+use crate::journal::Record;
 use crate::manifest::MODE_BITS;
 
 /// From so many files on, one sync of the whole file system costs less than one for each file: a journal commits once.
@@ -33,16 +34,31 @@ impl Landing {
     /// As [`finish_file`](Landing::finish_file). The files that did not get their name are still partial then.
     pub fn finish_files(&self, indices: &[usize]) -> Result<(), LandingError> {
         let mut unnamed = Vec::with_capacity(indices.len());
-        let done = self.seal(indices, &mut unnamed).and_then(|()| self.name(&mut unnamed));
+        let to_name = self.pass_named(indices);
+        let done = self.seal(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed));
         let mut state = self.lock();
         for index in unnamed {
             state.files[index] = FileState::Partial;
-            if state.closed {
+            if state.end == End::Aborted {
                 // Aborted meanwhile, which left this file to us.
                 let _ = self.base.remove_file(&self.partial_path(index));
             }
         }
         done
+    }
+
+    /// The files that do not have their name yet; those that an earlier transfer has given it are finished by that.
+    fn pass_named(&self, indices: &[usize]) -> Vec<usize> {
+        let mut state = self.lock();
+        let has_name = |state: &mut State, index: usize| match state.files.get_mut(index) {
+            Some(file @ FileState::Named) => {
+                *file = FileState::Finished;
+                state.open.remove(index);
+                true
+            }
+            _ => false,
+        };
+        indices.iter().copied().filter(|&index| !has_name(&mut state, index)).collect()
     }
 
     /// Syncs the files, with the permissions and times that they should have. From then on nobody else handles them;
@@ -80,6 +96,7 @@ impl Landing {
     fn name(&self, sealed: &mut Vec<usize>) -> Result<(), LandingError> {
         while let Some(&index) = sealed.last() {
             let path = self.path(index);
+            self.record(&Record::Named { file: index })?;
             self.rename(index, path).map_err(|errno| match errno {
                 Errno::EXIST => LandingError::Exists { path: self.shown(path) },
                 Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },
@@ -110,11 +127,13 @@ impl Landing {
     /// Makes what has landed last: gives the directories that were made here their permissions, and syncs every
     /// directory that something was named in.
     ///
+    /// The journal stays until [`conclude`](Landing::conclude).
+    ///
     /// # Errors
     /// When a file is not finished, or when the disk fails.
     pub fn finish(&self) -> Result<(), LandingError> {
         let mut state = self.lock();
-        if state.closed {
+        if state.end != End::Open {
             return Err(LandingError::Closed);
         }
         let missing = state.files.iter().filter(|&&file| file != FileState::Finished).count();
@@ -132,8 +151,16 @@ impl Landing {
         if self.made_target {
             self.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
-        state.closed = true;
+        state.end = End::Finished;
         Ok(())
+    }
+
+    /// Removes the journal of a landing that is [finished](Landing::finish), unless it was suspended after that. When it is
+    /// dropped this is done, too.
+    pub fn conclude(&self) {
+        if self.lock().end == End::Finished {
+            self.journal().retire();
+        }
     }
 
     /// Syncs the directory at `path`, after giving it its permissions if it was made here.

@@ -1,7 +1,9 @@
-//! Names of partial files.
+//! Names of partial files and of journals.
 
 /// What a partial file's name ends in.
 const SUFFIX: &[u8] = b".partial";
+/// What a journal's name ends in.
+const JOURNAL_SUFFIX: &[u8] = b".inhaul";
 /// Longest name of a file, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 /// Hexadecimal digits that stand for what was cut off a name.
@@ -10,7 +12,16 @@ const HASH_DIGITS: usize = 16;
 /// The name of the partial file of `name`: `NAME.partial`, or, when that is too long or the data set has something of
 /// that name itself, one with a hash of the name in it. Always the same for the same name and data set.
 pub(super) fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let plain = [name, SUFFIX].concat();
+    with_suffix(name, SUFFIX, is_taken)
+}
+
+/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long.
+pub(super) fn journal_name(name: &[u8]) -> Vec<u8> {
+    with_suffix(name, JOURNAL_SUFFIX, |_| false)
+}
+
+fn with_suffix(name: &[u8], suffix: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let plain = [name, suffix].concat();
     if plain.len() <= NAME_BYTES_MAX && !is_taken(&plain) {
         return plain;
     }
@@ -19,8 +30,8 @@ pub(super) fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec
         // Each round hashes the name once more and so gives another digest.
         hasher.update(name);
         let digits = hasher.finalize().to_hex();
-        let kept = cut(name, NAME_BYTES_MAX - 1 - HASH_DIGITS - SUFFIX.len());
-        let hashed = [kept, b".", digits[..HASH_DIGITS].as_bytes(), SUFFIX].concat();
+        let kept = cut(name, NAME_BYTES_MAX - 1 - HASH_DIGITS - suffix.len());
+        let hashed = [kept, b".", digits[..HASH_DIGITS].as_bytes(), suffix].concat();
         if !is_taken(&hashed) {
             return hashed;
         }

@@ -9,8 +9,8 @@ use super::*;
 use crate::digest::{GROUP_BYTES, group_count, group_digest, root};
 use crate::{Directory, Entry, Offered, Timestamp};
 
-const OVERWRITE: LandingOptions = LandingOptions { overwrite: true, other_bytes: 0 };
-const REFUSE: LandingOptions = LandingOptions { overwrite: false, other_bytes: 0 };
+const OVERWRITE: LandingOptions = LandingOptions { overwrite: true, fresh: false, other_bytes: 0 };
+const REFUSE: LandingOptions = LandingOptions { overwrite: false, fresh: false, other_bytes: 0 };
 
 fn entry(path: &[u8], size: u64) -> Entry {
     Entry { path: path.to_vec(), size, mode: 0o644, modified: Timestamp { seconds: 1_000_000_000, nanos: 5 } }
@@ -173,10 +173,24 @@ fn a_directory_in_a_files_place_is_never_replaced() {
 }
 
 #[test]
-fn a_partial_file_of_another_transfer_is_kept_unless_overwritten() {
+fn two_landings_at_one_place_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let first = Landing::create(dir.path(), single("f", 3), REFUSE).unwrap();
     write(&first, 0, b"one").unwrap();
+    for options in [REFUSE, OVERWRITE] {
+        let error = Landing::create(dir.path(), single("f", 3), options).unwrap_err();
+        assert!(matches!(error, LandingError::Busy { .. }), "{error}");
+    }
+    assert_eq!(listing(dir.path()), ["f.inhaul", "f.partial"]);
+    finish(&first);
+    drop(first);
+    assert_eq!(listing(dir.path()), ["f"]);
+}
+
+#[test]
+fn a_file_with_the_name_of_a_partial_one_is_kept_unless_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f.partial"), b"theirs").unwrap();
     let error = Landing::create(dir.path(), single("f", 3), REFUSE).unwrap_err();
     assert!(matches!(error, LandingError::PartialExists { .. }), "{error}");
     assert_eq!(listing(dir.path()), ["f.partial"]);
@@ -184,6 +198,15 @@ fn a_partial_file_of_another_transfer_is_kept_unless_overwritten() {
     write(&second, 0, b"two").unwrap();
     finish(&second);
     assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"two");
+}
+
+#[test]
+fn a_file_with_the_name_of_the_journal_is_never_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f.inhaul"), b"theirs").unwrap();
+    let error = Landing::create(dir.path(), single("f", 3), OVERWRITE).unwrap_err();
+    assert!(matches!(&error, LandingError::NotAJournal { path } if path.ends_with("f.inhaul")), "{error}");
+    assert_eq!(listing(dir.path()), ["f.inhaul"]);
 }
 
 #[test]
@@ -291,7 +314,7 @@ fn finish_files_refuses_a_file_twice() {
     let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"b", 1)], &[]), REFUSE).unwrap();
     write(&landing, 0, b"ab").unwrap();
     assert!(matches!(landing.finish_files(&[0, 1, 0]), Err(LandingError::Finished(0))));
-    assert_eq!(listing(dir.path()), ["set/", "set/a.partial", "set/b.partial"]);
+    assert_eq!(listing(dir.path()), ["set.inhaul", "set/", "set/a.partial", "set/b.partial"]);
     landing.finish_files(&[1, 0]).unwrap();
     landing.finish().unwrap();
 }
@@ -308,6 +331,7 @@ fn finish_wants_every_file_and_ends_the_landing() {
     landing.finish().unwrap();
     assert!(matches!(landing.finish_file(1), Err(LandingError::Closed)));
     landing.abort();
+    drop(landing);
     assert_eq!(listing(dir.path()), ["set/", "set/a", "set/nil"]);
 }
 
@@ -320,7 +344,7 @@ fn abort_leaves_nothing_but_finished_files() {
     landing.finish_file(1).unwrap();
     assert_eq!(
         listing(dir.path()),
-        ["set/", "set/a.partial", "set/d/", "set/d/b", "set/e/", "set/e/c.partial", "set/e/f/"]
+        ["set.inhaul", "set/", "set/a.partial", "set/d/", "set/d/b", "set/e/", "set/e/c.partial", "set/e/f/"]
     );
     landing.abort();
     assert_eq!(listing(dir.path()), ["set/", "set/d/", "set/d/b"]);

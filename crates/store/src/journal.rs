@@ -1,0 +1,268 @@
+//! The journal of a data set that lands: what has been verified so far, so that an interrupted transfer goes on from
+//! there.
+//!
+//! It stands beside the target as `NAME.inhaul` and is only ever appended to:
+//!
+//! ```text
+//! journal  = "IHJ" version(1) record*
+//! record   = length(4) checksum(8) kind(1) body        numbers big-endian, length counts kind and body
+//! Manifest = last(1), a piece of the encoded manifest; the pieces follow one another
+//! Verified = file(8) group(8) digest(32)
+//! Named    = file(8)
+//! Made     = directory(8)
+//! ```
+//!
+//! The checksum is of the record and of where it stands, so a record that was torn, or that belongs elsewhere, ends what
+//! is read: what comes after it is cut off, and fetched again. Nothing here is believed further than that. A group that
+//! is recorded as verified is read back and compared with the record, and once more with what the source says *now*:
+//! after a power failure the bytes may have been lost that the journal speaks of. So the journal needs no order of writes
+//! to be safe; syncing it, after the data, only bounds how much is fetched again.
+
+mod changes;
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
+use crate::{Kind, Manifest};
+
+pub use changes::Change;
+pub(crate) use file::{Journal, OpenError};
+
+const MAGIC: &[u8; 3] = b"IHJ";
+const VERSION: u8 = 1;
+/// Bytes before the first record.
+pub(crate) const HEADER_BYTES: u64 = 4;
+/// Bytes of length and checksum.
+const FRAME_BYTES: usize = 12;
+const CHECKSUM_BYTES: usize = 8;
+/// Most bytes of a manifest in one record.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of kind and body.
+const RECORD_BYTES_MAX: usize = PIECE_BYTES_MAX + 2;
+
+/// Something that has come about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The transfer is of this data set from now on; what was recorded of files of the same path stays.
+    Manifest(Manifest),
+    /// A group is what its source says it is.
+    Verified {
+        /// The file, by its index in the manifest.
+        file: usize,
+        /// The group's number in the file.
+        group: u64,
+        /// Its digest.
+        digest: GroupDigest,
+    },
+    /// A file is verified, and is given its name after this.
+    Named {
+        /// The file, by its index in the manifest.
+        file: usize,
+    },
+    /// A directory of the data set was made by the transfer, and was not there before.
+    Made {
+        /// The directory, by its index in the manifest; `None` for the data set's own.
+        directory: Option<usize>,
+    },
+}
+
+impl Record {
+    /// Appends the record as it stands at `offset` of a journal.
+    fn write(&self, offset: u64, out: &mut Vec<u8>) {
+        let at = |out: &Vec<u8>, from: usize| offset + (out.len() - from) as u64;
+        let from = out.len();
+        match self {
+            Self::Manifest(manifest) => {
+                let bytes = manifest.encode();
+                let mut pieces = bytes.chunks(PIECE_BYTES_MAX).peekable();
+                while let Some(piece) = pieces.next() {
+                    let last = [u8::from(pieces.peek().is_none())];
+                    frame(at(out, from), 1, &[&last, piece], out);
+                }
+            }
+            Self::Verified { file, group, digest } => {
+                let numbers = [*file as u64, *group].map(u64::to_be_bytes);
+                frame(offset, 2, &[&numbers[0], &numbers[1], digest], out);
+            }
+            Self::Named { file } => frame(offset, 3, &[&(*file as u64).to_be_bytes()], out),
+            Self::Made { directory } => {
+                let number = directory.map_or(u64::MAX, |index| index as u64);
+                frame(offset, 4, &[&number.to_be_bytes()], out);
+            }
+        }
+    }
+}
+
+/// Appends one record of the file: `body` is its parts.
+fn frame(offset: u64, kind: u8, body: &[&[u8]], out: &mut Vec<u8>) {
+    let len = 1 + body.iter().map(|part| part.len()).sum::<usize>();
+    let start = out.len();
+    out.extend_from_slice(&(len as u32).to_be_bytes());
+    out.extend_from_slice(&[0; CHECKSUM_BYTES]);
+    out.push(kind);
+    body.iter().for_each(|part| out.extend_from_slice(part));
+    let sum = checksum(offset, &out[start + FRAME_BYTES..]);
+    out[start + 4..start + FRAME_BYTES].copy_from_slice(&sum);
+}
+
+fn checksum(offset: u64, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a record of a journal");
+    hasher.update(&offset.to_be_bytes());
+    hasher.update(body);
+    let mut sum = [0; CHECKSUM_BYTES];
+    hasher.finalize_xof().fill(&mut sum);
+    sum
+}
+
+/// A journal with these records, as bytes.
+pub fn encode(records: &[Record]) -> Vec<u8> {
+    let mut out = [MAGIC.as_slice(), &[VERSION]].concat();
+    for record in records {
+        record.write(out.len() as u64, &mut out);
+    }
+    out
+}
+
+/// The bytes are no journal of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no journal of this release")]
+pub struct NotAJournal;
+
+/// What a journal says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// The data set; `None` if the journal has not come that far, and then it says nothing else.
+    pub manifest: Option<Manifest>,
+    /// Groups that were verified, by file and number.
+    pub verified: BTreeMap<(usize, u64), GroupDigest>,
+    /// Files that were about to get their name, each with its size then.
+    pub named: BTreeMap<usize, u64>,
+    /// Directories that the transfer has made.
+    pub made: BTreeSet<usize>,
+    /// Whether it has made the data set's own directory.
+    pub made_target: bool,
+    /// How many bytes of the journal are sound; what comes after them is to be cut off.
+    pub sound_bytes: u64,
+}
+
+impl Replay {
+    /// Reads a journal up to its end or the first record that is not sound. The bytes may be anything: memory stays in
+    /// proportion to their length, and every index is one of the manifest's.
+    ///
+    /// # Errors
+    /// When the bytes are something else than a journal, or one of another version. A journal that was torn before its
+    /// first record is an empty one.
+    pub fn read(bytes: &[u8]) -> Result<Self, NotAJournal> {
+        let header = [MAGIC.as_slice(), &[VERSION]].concat();
+        let mut replay = Self::default();
+        if bytes.len() < header.len() || bytes.iter().all(|&byte| byte == 0) {
+            // Cut short, or of a length that reached the disk before its bytes did.
+            let is_torn = header.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0);
+            return if is_torn { Ok(replay) } else { Err(NotAJournal) };
+        }
+        if !bytes.starts_with(&header) {
+            return Err(NotAJournal);
+        }
+        replay.sound_bytes = HEADER_BYTES;
+        let mut pieces = Vec::new();
+        let mut at = header.len();
+        while let Some(body) = sound_record(bytes, at) {
+            at += FRAME_BYTES + body.len();
+            match body {
+                [1, last, piece @ ..] => {
+                    pieces.extend_from_slice(piece);
+                    if *last == 0 {
+                        continue;
+                    }
+                    let Ok(manifest) = Manifest::decode(&std::mem::take(&mut pieces)) else { break };
+                    replay = replay.adopt(manifest).0;
+                }
+                _ if !pieces.is_empty() || replay.take(body).is_none() => break,
+                _ => {}
+            }
+            replay.sound_bytes = at as u64;
+        }
+        Ok(replay)
+    }
+
+    /// Takes a record other than a manifest; `None` if it makes no sense.
+    fn take(&mut self, body: &[u8]) -> Option<()> {
+        let manifest = self.manifest.as_ref()?;
+        let entry_size = |file: usize| Some(manifest.entries().get(file)?.size);
+        match body.split_first()? {
+            (2, body) => {
+                let (file, body) = number(body)?;
+                let (group, digest) = number(body)?;
+                let file = usize::try_from(file).ok()?;
+                if group >= group_count(entry_size(file)?) {
+                    return None;
+                }
+                self.verified.insert((file, group), digest.try_into().ok()?);
+            }
+            (3, body) => {
+                let (file, []) = number(body)? else { return None };
+                let file = usize::try_from(file).ok()?;
+                let size = entry_size(file)?;
+                self.named.insert(file, size);
+            }
+            (4, body) => match number(body)? {
+                (u64::MAX, []) => self.made_target = true,
+                (index, []) if index < manifest.directories().len() as u64 => {
+                    self.made.insert(index as usize);
+                }
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What is left of it when the data set is `manifest` now, and what has changed. A file of the same path keeps the
+    /// groups that both sizes have whole. Whether their bytes are still the same, their digests will tell.
+    #[must_use]
+    pub fn adopt(self, manifest: Manifest) -> (Self, Vec<Change>) {
+        let Some(old) = self.manifest.as_ref().filter(|old| old.kind() == manifest.kind()) else {
+            return (Self { manifest: Some(manifest), sound_bytes: self.sound_bytes, ..Self::default() }, Vec::new());
+        };
+        let changes = changes::between(old, &manifest);
+        // A single file's path is but its name at the source.
+        let file_now = |index: usize| match manifest.kind() {
+            Kind::File => Some(0),
+            Kind::Directory => manifest.file_at(&old.entries()[index].path),
+        };
+        let keeps = |index: usize, now: usize, group: u64| {
+            let (before, after) = (old.entries()[index].size, manifest.entries()[now].size);
+            let is_whole = group.saturating_add(1).saturating_mul(GROUP_BYTES) <= before.min(after);
+            before == after || (is_whole && group_count(before) > 1 && group_count(after) > 1)
+        };
+        let verified = self.verified.iter().filter_map(|(&(index, group), digest)| {
+            let now = file_now(index)?;
+            keeps(index, now, group).then_some(((now, group), *digest))
+        });
+        let verified = verified.collect();
+        let named = self.named.iter().filter_map(|(&index, &size)| Some((file_now(index)?, size))).collect();
+        let directory_now = |&index: &usize| manifest.directory_at(&old.directories()[index].path);
+        let made = self.made.iter().filter_map(directory_now).collect();
+        let (made_target, sound_bytes) = (self.made_target, self.sound_bytes);
+        (Self { verified, named, made, made_target, sound_bytes, manifest: Some(manifest) }, changes)
+    }
+}
+
+/// The kind and body of the record at `at`, if it is whole and as it was written.
+fn sound_record(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let (head, rest) = bytes.get(at..)?.split_at_checked(FRAME_BYTES)?;
+    let (len, sum) = head.split_at_checked(4)?;
+    let len = u32::from_be_bytes(len.try_into().ok()?) as usize;
+    let body = rest.get(..len).filter(|body| (1..=RECORD_BYTES_MAX).contains(&body.len()))?;
+    (checksum(at as u64, body) == sum).then_some(body)
+}
+
+/// The number at the front, and what follows it.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_be_bytes(*number), rest))
+}
+
+#[cfg(test)]
+mod tests;

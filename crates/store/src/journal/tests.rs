@@ -1,0 +1,125 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Directory, Entry, Timestamp};
+
+fn manifest(sizes: &[(&str, u64)]) -> Manifest {
+    let entry = |&(path, size): &(&str, u64)| Entry {
+        path: path.into(),
+        size,
+        mode: 0o644,
+        modified: Timestamp { seconds: 7, nanos: 0 },
+    };
+    let directories = vec![Directory { path: b"d".to_vec(), mode: 0o755 }];
+    Manifest::new(b"set".to_vec(), Kind::Directory, sizes.iter().map(entry).collect(), directories).unwrap()
+}
+
+/// A journal that has one record of every kind.
+fn records() -> Vec<Record> {
+    vec![
+        Record::Manifest(manifest(&[("a", 3 * GROUP_BYTES), ("d/b", 5)])),
+        Record::Made { directory: None },
+        Record::Made { directory: Some(0) },
+        Record::Verified { file: 0, group: 2, digest: [1; 32] },
+        Record::Verified { file: 1, group: 0, digest: [2; 32] },
+        Record::Named { file: 1 },
+    ]
+}
+
+#[test]
+fn read_gives_back_what_was_written() {
+    let bytes = encode(&records());
+    let replay = Replay::read(&bytes).unwrap();
+    assert_eq!(replay.manifest, Some(manifest(&[("a", 3 * GROUP_BYTES), ("d/b", 5)])));
+    assert_eq!(replay.verified, BTreeMap::from([((0, 2), [1; 32]), ((1, 0), [2; 32])]));
+    assert_eq!((replay.named, replay.made), (BTreeMap::from([(1, 5)]), BTreeSet::from([0])));
+    assert!(replay.made_target);
+    assert_eq!(replay.sound_bytes, bytes.len() as u64);
+}
+
+#[test]
+fn read_of_a_manifest_in_pieces_needs_all_of_them() {
+    let names: Vec<String> = (0..20_000).map(|k| format!("a-name-that-fills-the-list-quickly-{k:060}")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let bytes = encode(&[Record::Manifest(manifest(&files)), Record::Named { file: 19_999 }]);
+    assert!(bytes.len() > PIECE_BYTES_MAX);
+    assert_eq!(Replay::read(&bytes).unwrap().named.len(), 1);
+    let torn = Replay::read(&bytes[..PIECE_BYTES_MAX + 100]).unwrap();
+    assert_eq!((torn.manifest, torn.sound_bytes), (None, HEADER_BYTES));
+}
+
+#[test]
+fn read_takes_torn_headers_for_empty_and_refuses_other_files() {
+    for torn in [&b""[..], b"IH", &[0; 4096]] {
+        assert_eq!(Replay::read(torn), Ok(Replay::default()), "{torn:?}");
+    }
+    for other in [&b"#!"[..], b"IHJ\x02", b"some file of the user's"] {
+        assert_eq!(Replay::read(other), Err(NotAJournal), "{other:?}");
+    }
+}
+
+#[test]
+fn read_stops_at_records_that_make_no_sense() {
+    for wrong in [
+        Record::Verified { file: 2, group: 0, digest: [0; 32] },
+        Record::Verified { file: 0, group: 3, digest: [0; 32] },
+        Record::Named { file: 2 },
+        Record::Made { directory: Some(1) },
+    ] {
+        let mut all = records();
+        let sound = encode(&all).len() as u64;
+        all.extend([wrong, Record::Named { file: 0 }]);
+        let replay = Replay::read(&encode(&all)).unwrap();
+        assert_eq!((replay.sound_bytes, replay.named.len()), (sound, 1));
+    }
+    let headless = Replay::read(&encode(&[Record::Named { file: 0 }])).unwrap();
+    assert_eq!((headless.named.len(), headless.sound_bytes), (0, HEADER_BYTES));
+}
+
+#[test]
+fn adopt_keeps_what_both_data_sets_have_and_names_the_changes() {
+    let g = GROUP_BYTES;
+    let old = manifest(&[("a", 3 * g), ("b", 3 * g), ("c", 9), ("d/x", g), ("e", 2 * g + 1)]);
+    let verified = |file, group| Record::Verified { file, group, digest: [file as u8; 32] };
+    let mut all = vec![Record::Manifest(old), Record::Made { directory: Some(0) }, Record::Named { file: 3 }];
+    all.extend([verified(0, 2), verified(1, 0), verified(1, 2), verified(2, 0), verified(3, 0), verified(4, 2)]);
+    let replay = Replay::read(&encode(&all)).unwrap();
+    let (kept, changes) =
+        replay.adopt(manifest(&[("a", 3 * g), ("b", 2 * g + 7), ("d/x", 2 * g), ("e", 3 * g), ("f", 0)]));
+    // 'b' keeps the group that is whole in both; the only group of 'd/x' had the digest of a whole file.
+    assert_eq!(kept.verified.keys().copied().collect::<Vec<_>>(), [(0, 2), (1, 0)]);
+    assert_eq!((kept.named, kept.made), (BTreeMap::from([(2, g)]), BTreeSet::from([0])));
+    let words: Vec<_> = changes.iter().map(ToString::to_string).collect();
+    assert_eq!(words.len(), 5, "{words:?}");
+    assert_eq!(words[1], "'c' is gone");
+    assert_eq!(words[2], "'d/x' has 2.1 MB instead of 1.0 MB");
+    assert_eq!(words[4], "'f' is new");
+}
+
+#[test]
+fn adopt_starts_anew_when_a_file_has_become_a_directory() {
+    let file = Entry { path: b"set".to_vec(), size: 5, mode: 0o644, modified: Timestamp::default() };
+    let file = Manifest::new(b"set".to_vec(), Kind::File, vec![file], Vec::new()).unwrap();
+    let (kept, _) = Replay::read(&encode(&records())).unwrap().adopt(file.clone());
+    assert_eq!((kept.manifest, kept.verified.len(), kept.made_target), (Some(file), 0, false));
+}
+
+proptest! {
+    #[test]
+    fn torn_anywhere_what_is_sound_is_what_was_written_first(cut in any::<prop::sample::Index>()) {
+        let all = records();
+        let bytes = encode(&all);
+        let torn = &bytes[..HEADER_BYTES as usize + cut.index(bytes.len() - HEADER_BYTES as usize)];
+        let replay = Replay::read(torn).unwrap();
+        let whole = (0..=all.len()).rev().find(|&count| encode(&all[..count]).len() <= torn.len()).unwrap();
+        prop_assert_eq!(replay, Replay::read(&encode(&all[..whole])).unwrap());
+    }
+
+    #[test]
+    fn a_flipped_bit_ends_what_is_read_before_it(at in any::<prop::sample::Index>(), bit in 0..8u8) {
+        let mut bytes = encode(&records());
+        let at = HEADER_BYTES as usize + at.index(bytes.len() - HEADER_BYTES as usize);
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Replay::read(&bytes).unwrap().sound_bytes <= at as u64);
+    }
+}

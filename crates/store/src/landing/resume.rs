@@ -1,0 +1,273 @@
+//! How a landing goes on from what an earlier one has left: its journal, its partial files and those that have their
+//! name already.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::destination::Destination;
+use super::{End, FileState, Landing, LandingError, partial};
+use crate::beneath::{Beneath, Links, split};
+use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
+use crate::journal::{Change, Journal, OpenError, Record, Replay};
+use crate::{Kind, Manifest};
+
+/// What an earlier transfer has left to go on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Groups whose bytes are there, as far as the journal can know: to be read back and compared before they count.
+    pub groups: Vec<HeldGroup>,
+    /// What has changed in the data set since.
+    pub changes: Vec<Change>,
+}
+
+/// A group that an earlier transfer has verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldGroup {
+    /// The file, by its index in the manifest.
+    pub file: usize,
+    /// The group's number in the file.
+    pub group: u64,
+    /// The digest that it had.
+    pub digest: GroupDigest,
+}
+
+/// Opens the journal of what is to land at `destination`, or makes one.
+pub(super) fn open_journal(destination: &Destination) -> Result<(Journal, Replay), LandingError> {
+    let name = partial::journal_name(destination.name());
+    let path = journal_path(destination);
+    Journal::open(destination.reopen()?, name).map_err(|error| match error {
+        OpenError::Locked => LandingError::Busy { path: destination.target() },
+        OpenError::NotAJournal => LandingError::NotAJournal { path },
+        OpenError::System(errno) => LandingError::from_errno("open", path, errno),
+    })
+}
+
+/// The journal, for people.
+fn journal_path(destination: &Destination) -> PathBuf {
+    destination.directory().join(OsStr::from_bytes(&partial::journal_name(destination.name())))
+}
+
+/// How many bytes the groups of a journal have.
+pub(super) fn held_bytes(replay: &Replay, manifest: &Manifest) -> u64 {
+    let len =
+        |&(file, group): &(usize, u64)| manifest.entries().get(file).map_or(0, |e| group_range(e.size, group).len());
+    replay.verified.keys().map(len).sum()
+}
+
+impl Landing {
+    /// Goes on from what the journal says, which was of the data set `before`.
+    pub(super) fn take_up(&mut self, before: Option<&Manifest>, replay: Replay) -> Result<(), LandingError> {
+        self.owns_partials = before.is_some();
+        if let Some(before) = before.filter(|before| *before != &*self.manifest) {
+            self.remove_stale(before);
+        }
+        if self.options.fresh || before != Some(&*self.manifest) {
+            self.record(&Record::Manifest((*self.manifest).clone()))?;
+        }
+        self.made_earlier = replay.made;
+        let Replay { verified, named, .. } = replay;
+        let files: BTreeSet<usize> = verified.keys().map(|&(file, _)| file).chain(named.keys().copied()).collect();
+        for &file in &files {
+            let state = self.find_file(file, named.get(&file).copied());
+            self.lock().files[file] = state.map_err(|errno| self.file_error("open", file, errno))?;
+        }
+        let mut state = self.lock();
+        let is_there = |file: usize| state.files[file] != FileState::Absent;
+        let groups = verified.into_iter().filter(|&((file, _), _)| is_there(file));
+        let groups: Vec<_> = groups.map(|((file, group), digest)| HeldGroup { file, group, digest }).collect();
+        state.kept_bytes = groups.iter().map(|held| self.group_len(held.file, held.group)).sum();
+        drop(state);
+        self.resumed.groups = groups;
+        Ok(())
+    }
+
+    /// Removes the partial files that an earlier transfer has left of the data set `before`, and that this one does not
+    /// go on with.
+    fn remove_stale(&self, before: &Manifest) {
+        let name = self.destination.name();
+        let remove = |base: &Beneath, path: &[u8]| {
+            // What cannot be removed is in nobody's way.
+            let _ = base.remove_file(path);
+        };
+        match (before.kind(), self.manifest.kind()) {
+            (Kind::File, Kind::File) | (Kind::Directory, Kind::File) => {}
+            (Kind::File, Kind::Directory) => {
+                if let Ok(directory) = self.destination.reopen() {
+                    remove(&directory, &partial_path(before, name, 0));
+                }
+            }
+            (Kind::Directory, Kind::Directory) => {
+                for (index, entry) in before.entries().iter().enumerate() {
+                    let path = partial_path(before, name, index);
+                    let is_ours = |now| partial_path(&self.manifest, name, now) == path;
+                    if !self.manifest.file_at(&entry.path).is_some_and(is_ours) {
+                        remove(&self.base, &path);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What there is of a file that the journal knows. If it was named it had the size `named`.
+    fn find_file(&self, index: usize, named: Option<u64>) -> rustix::io::Result<FileState> {
+        if self.take_up_partial(index)? {
+            return Ok(FileState::Partial);
+        }
+        let Some(size) = named else { return Ok(FileState::Absent) };
+        match self.base.stat(self.path(index), Links::Refuse) {
+            Ok(stat) if is_file(stat.st_mode) && stat.st_size.unsigned_abs() == size => {
+                if size == self.manifest.entries()[index].size {
+                    return Ok(FileState::Named);
+                }
+                self.take_name_away(index)?;
+                Ok(if self.take_up_partial(index)? { FileState::Partial } else { FileState::Absent })
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(FileState::Absent),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Makes the partial file of `index` fit to be written to; false if there is none.
+    fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
+        let path = self.partial_path(index);
+        let entry = &self.manifest.entries()[index];
+        // Readable by its owner is what it is at the least: it may have been about to get its name and its permissions.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match self.base.open(&path, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => file,
+            // Nothing, or nothing to go on with: whatever it is, it is replaced.
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        if !is_file(stat.st_mode) {
+            return Ok(false);
+        }
+        if stat.st_mode & 0o600 != 0o600 {
+            rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.mode | 0o600))?;
+        }
+        if stat.st_size.unsigned_abs() != entry.size {
+            let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+            rustix::fs::ftruncate(&writable, entry.size)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes a file that has its name a partial one again, because its bytes have to be fetched again.
+    pub(super) fn take_name_away(&self, index: usize) -> rustix::io::Result<()> {
+        let partial = self.partial_path(index);
+        let (parent, name) = self.base.parent_of(self.path(index))?;
+        rustix::fs::renameat(parent.fd(), name, parent.fd(), split(&partial).1)
+    }
+
+    /// What an earlier transfer has left to go on from.
+    pub fn resumed(&self) -> &Resumed {
+        &self.resumed
+    }
+
+    /// Bytes that the next transfer could go on from, if this one ended now.
+    pub fn kept_bytes(&self) -> u64 {
+        self.lock().kept_bytes
+    }
+
+    /// Notes that a group is what its source says it is: that is where another landing goes on. Nothing is synced.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub fn record_verified(&self, file: usize, group: u64, digest: GroupDigest) -> Result<(), LandingError> {
+        if !self.record(&Record::Verified { file, group, digest })? {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        state.kept_bytes += self.group_len(file, group);
+        state.unsynced.insert(file);
+        Ok(())
+    }
+
+    /// Notes that a group that was [held](Resumed::groups) is not there, or is not what its source says.
+    pub fn drop_held(&self, file: usize, group: u64) {
+        let mut state = self.lock();
+        state.kept_bytes = state.kept_bytes.saturating_sub(self.group_len(file, group));
+    }
+
+    /// Brings what is recorded as verified to the disk, and then the journal, so that it outlives a power failure.
+    ///
+    /// # Errors
+    /// When the disk is full or fails.
+    pub fn sync(&self) -> Result<(), LandingError> {
+        let unsynced = std::mem::take(&mut self.lock().unsynced);
+        if self.lock().end != End::Open {
+            return Ok(());
+        }
+        for index in unsynced {
+            let file = {
+                let mut state = self.lock();
+                // Files that are finished are synced, and those of one group are about to be.
+                if state.files.get(index) != Some(&FileState::Partial)
+                    || self.manifest.entries()[index].size <= GROUP_BYTES
+                {
+                    continue;
+                }
+                self.opened(&mut state, index)?
+            };
+            rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
+        }
+        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.destination), errno);
+        let journal =
+            self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        rustix::fs::fdatasync(&journal).map_err(failed)
+    }
+
+    /// Ends the landing and leaves its journal and its partial files, for another to go on from. Says how many bytes that
+    /// are; if there are none, everything is removed as by [`abort`](Landing::abort). One that is
+    /// [finished](Landing::finish) keeps its journal, so that a transfer of several can be gone on with as a whole.
+    pub fn suspend(&self) -> u64 {
+        let is_of_use = self.journal().is_of_use();
+        let mut state = self.lock();
+        match state.end {
+            End::Open | End::Finished if is_of_use => {}
+            End::Open => {
+                drop(state);
+                self.abort();
+                return 0;
+            }
+            End::Finished | End::Suspended | End::Aborted => return 0,
+        }
+        state.end = End::Suspended;
+        state.open.clear();
+        state.kept_bytes
+    }
+
+    /// Writes a record; false when there is no room for it.
+    pub(super) fn record(&self, record: &Record) -> Result<bool, LandingError> {
+        self.journal()
+            .append(record)
+            .map_err(|errno| LandingError::from_errno("write", journal_path(&self.destination), errno))
+    }
+
+    fn group_len(&self, file: usize, group: u64) -> u64 {
+        self.manifest.entries().get(file).map_or(0, |entry| group_range(entry.size, group).len())
+    }
+}
+
+/// Path of the partial file of `index` relative to the base, in a data set that lands as `name`.
+pub(super) fn partial_path(manifest: &Manifest, name: &[u8], index: usize) -> Vec<u8> {
+    let path = match manifest.kind() {
+        Kind::File => name,
+        Kind::Directory => &manifest.entries()[index].path,
+    };
+    let (parent, name) = split(path);
+    let beside = |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
+    let is_taken = |name: &[u8]| manifest.kind() == Kind::Directory && manifest.has(&beside(name));
+    beside(&partial::partial_name(name, is_taken))
+}
+
+fn is_file(mode: u32) -> bool {
+    FileType::from_raw_mode(mode) == FileType::RegularFile
+}

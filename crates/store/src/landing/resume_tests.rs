@@ -1,0 +1,203 @@
+//! What a landing finds of an earlier one, after every kind of end.
+
+use std::fs;
+use std::io::IoSlice;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{HeldGroup, Landing, LandingOptions};
+use crate::digest::{GROUP_BYTES, group_count, group_digest, group_range};
+use crate::journal::Change;
+use crate::{Entry, Kind, Manifest, Timestamp};
+
+/// Of a data set of `a` (two groups and a bit), `b` (one byte) and `c` (one group).
+fn set(sizes: [u64; 3]) -> Arc<Manifest> {
+    let entry = |(path, size): (&str, u64)| Entry {
+        path: path.into(),
+        size,
+        mode: 0o400,
+        modified: Timestamp { seconds: 1_000_000_000, nanos: 0 },
+    };
+    let entries = ["a", "b", "c"].into_iter().zip(sizes).map(entry).collect();
+    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, entries, Vec::new()).unwrap())
+}
+
+const SIZES: [u64; 3] = [2 * GROUP_BYTES + 5, 1, GROUP_BYTES];
+
+fn create(dir: &Path, sizes: [u64; 3]) -> Landing {
+    Landing::create(dir, set(sizes), LandingOptions::default()).unwrap()
+}
+
+/// Brings a group of sevens and records it as verified; says what was recorded.
+fn bring(landing: &Landing, file: usize, group: u64) -> HeldGroup {
+    let size = landing.manifest().entries()[file].size;
+    let range = group_range(size, group);
+    let bytes = vec![7; range.len() as usize];
+    let start = landing.manifest().file_range(file).unwrap().start;
+    landing.write(start + range.start, &[IoSlice::new(&bytes)]).unwrap();
+    let digest = group_digest(size, group, &bytes);
+    landing.record_verified(file, group, digest).unwrap();
+    HeldGroup { file, group, digest }
+}
+
+/// A landing that was ended after it had brought the last group of `a` and all of `b`, which has its name.
+fn interrupted(dir: &Path) -> Vec<HeldGroup> {
+    let landing = create(dir, SIZES);
+    let held = vec![bring(&landing, 0, 2), bring(&landing, 1, 0)];
+    landing.write(2 * GROUP_BYTES + 6, &[IoSlice::new(&[7; 9])]).unwrap();
+    landing.finish_file(1).unwrap();
+    assert_eq!(landing.kept_bytes(), 6);
+    landing.sync().unwrap();
+    held
+}
+
+/// Brings what is missing and finishes; nothing but the data set may be there afterwards.
+fn complete(dir: &Path, landing: Landing) {
+    for file in 0..3 {
+        let size = landing.manifest().entries()[file].size;
+        let is_held = |group| landing.resumed().groups.iter().any(|held| (held.file, held.group) == (file, group));
+        for group in (0..group_count(size)).filter(|&group| !is_held(group)) {
+            bring(&landing, file, group);
+        }
+        landing.finish_file(file).unwrap();
+    }
+    let sizes: Vec<u64> = landing.manifest().entries().iter().map(|entry| entry.size).collect();
+    landing.finish().unwrap();
+    drop(landing);
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
+    for (name, size) in ["a", "b", "c"].into_iter().zip(sizes) {
+        assert!(fs::read(dir.join("set").join(name)).unwrap() == vec![7; size as usize], "{name}");
+    }
+}
+
+#[test]
+fn a_landing_goes_on_where_an_earlier_one_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = interrupted(dir.path());
+    let landing = create(dir.path(), SIZES);
+    assert_eq!((landing.resumed().groups.as_slice(), landing.kept_bytes()), (held.as_slice(), 6));
+    assert_eq!(landing.resumed().changes, []);
+    let mut bytes = Vec::new();
+    for HeldGroup { file, group, digest } in held {
+        landing.read_group(file, group, &mut bytes).unwrap();
+        assert_eq!(group_digest(SIZES[file], group, &bytes), digest);
+    }
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn a_landing_that_is_interrupted_again_keeps_both_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    let landing = create(dir.path(), SIZES);
+    bring(&landing, 0, 0);
+    assert_eq!(landing.suspend(), GROUP_BYTES + 6);
+    assert!(landing.write(0, &[IoSlice::new(b"late")]).is_err());
+    drop(landing);
+    let landing = create(dir.path(), SIZES);
+    assert_eq!(landing.resumed().groups.len(), 3);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn a_landing_that_was_killed_between_sealing_and_naming_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    fs::rename(dir.path().join("set/b"), dir.path().join("set/b.partial")).unwrap();
+    let landing = create(dir.path(), SIZES);
+    assert_eq!(landing.resumed().groups.len(), 2);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn groups_whose_files_are_gone_are_not_held() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    fs::remove_file(dir.path().join("set/a.partial")).unwrap();
+    fs::remove_file(dir.path().join("set/b")).unwrap();
+    let landing = create(dir.path(), SIZES);
+    assert_eq!((landing.resumed().groups.len(), landing.kept_bytes()), (0, 0));
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn a_file_that_has_its_name_loses_it_before_it_is_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    let landing = create(dir.path(), SIZES);
+    landing.drop_held(1, 0);
+    bring(&landing, 1, 0);
+    assert!(!dir.path().join("set/b").exists());
+    assert_eq!(landing.kept_bytes(), 6);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn what_a_changed_data_set_still_has_is_held() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let landing = create(dir.path(), SIZES);
+        bring(&landing, 0, 0);
+        bring(&landing, 0, 2);
+        bring(&landing, 1, 0);
+        landing.finish_file(1).unwrap();
+    }
+    let sizes = [GROUP_BYTES + 1, 2, GROUP_BYTES];
+    let landing = create(dir.path(), sizes);
+    let held: Vec<_> = landing.resumed().groups.iter().map(|held| (held.file, held.group)).collect();
+    assert_eq!(held, [(0, 0)]);
+    let resized = |path: &[u8], before, after| Change::Resized { path: path.to_vec(), before, after };
+    assert_eq!(landing.resumed().changes, [resized(b"a", SIZES[0], sizes[0]), resized(b"b", 1, 2)]);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn a_fresh_landing_forgets_what_there_was() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    fs::remove_file(dir.path().join("set/b")).unwrap();
+    let options = LandingOptions { fresh: true, ..LandingOptions::default() };
+    let landing = Landing::create(dir.path(), set(SIZES), options).unwrap();
+    assert_eq!((landing.resumed().groups.len(), landing.kept_bytes()), (0, 0));
+    bring(&landing, 2, 0);
+    drop(landing);
+    let landing = create(dir.path(), SIZES);
+    assert_eq!(landing.resumed().groups.len(), 1);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn abort_after_going_on_leaves_nothing_but_finished_files() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    let landing = create(dir.path(), SIZES);
+    landing.abort();
+    drop(landing);
+    let left: Vec<_> = fs::read_dir(dir.path().join("set")).unwrap().map(|item| item.unwrap().file_name()).collect();
+    assert_eq!((left, fs::read_dir(dir.path()).unwrap().count()), (vec!["b".into()], 1));
+}
+
+#[test]
+fn a_torn_journal_costs_what_was_torn_off() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    let path = dir.path().join("set.inhaul");
+    let journal = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // The last records are that 'b' is verified, and that it is named.
+    journal.set_len(fs::metadata(&path).unwrap().len() - 30).unwrap();
+    journal.write_all_at(b"torn", fs::metadata(&path).unwrap().len()).unwrap();
+    fs::remove_file(dir.path().join("set/b")).unwrap();
+    let landing = create(dir.path(), SIZES);
+    let held: Vec<_> = landing.resumed().groups.iter().map(|held| (held.file, held.group)).collect();
+    assert_eq!(held, [(0, 2)]);
+    complete(dir.path(), landing);
+}
+
+#[test]
+fn partial_files_are_the_owner_s_to_write_again() {
+    let dir = tempfile::tempdir().unwrap();
+    interrupted(dir.path());
+    fs::set_permissions(dir.path().join("set/a.partial"), fs::Permissions::from_mode(0o400)).unwrap();
+    complete(dir.path(), create(dir.path(), SIZES));
+}
