@@ -11,7 +11,8 @@ use crate::get::to_json;
 use crate::serve::announce;
 
 pub(super) const EXAMPLES: &str = "\
-Results of the same experiment, backend and control are compared; of two single files it is enough that the experiment is the same.
+Results of the same experiment, backend and control are compared; where A and B have one of an experiment each, whatever these are.
+So a directory of simulations is compared with one of emulations.
 A difference is beyond what chance explains if it is larger than its 95 % confidence interval, or if both are single runs
 of the simulator with the same seed. The exit code is 12 when a check that passed in A fails in B, or B is not valid and A was.
 

@@ -3,7 +3,10 @@
 use clap::{Args, Subcommand};
 use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, Status};
 
+use serde::Serialize;
+
 use super::Failure;
+use crate::get::to_json;
 use crate::serve::announce;
 
 /// What can be done with congestion controls of the kernel.
@@ -15,7 +18,7 @@ pub(crate) enum KernelCc {
     /// Unload whatever is loaded, also by a run that did not end well
     Unload,
     /// List them, and which are loaded
-    List,
+    List(List),
 }
 
 const LOAD_EXAMPLES: &str = "\
@@ -31,13 +34,22 @@ pub(crate) struct Load {
     /// FHSTCP's c, per second: its window grows by c times the round-trip time of HighSpeed TCP's
     #[arg(long, value_name = "N", default_value_t = FAIR_FACTOR, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAIR_FACTOR_MAX)))]
     c: u32,
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(command: &KernelCc) -> Result<(), Failure> {
     match command {
         KernelCc::Load(args) => {
             kernel_cc::load(args.c)?;
-            list()
+            list(&args.list)
         }
         KernelCc::Unload => {
             let unloaded = kernel_cc::unload()?;
@@ -47,13 +59,44 @@ pub(super) fn run(command: &KernelCc) -> Result<(), Failure> {
             unloaded.iter().for_each(|control| announce(&format!("unloaded {}", control.name)));
             Ok(())
         }
-        KernelCc::List => list(),
+        KernelCc::List(args) => list(args),
     }
 }
 
-fn list() -> Result<(), Failure> {
-    kernel_cc::status()?.iter().for_each(|status| announce(&line(status)));
+fn list(args: &List) -> Result<(), Failure> {
+    let found = kernel_cc::status()?;
+    if args.json {
+        announce(&to_json(&Controls::from(&found[..])));
+    } else {
+        found.iter().for_each(|status| announce(&line(status)));
+    }
     Ok(())
+}
+
+/// The list as JSON.
+#[derive(Serialize)]
+struct Controls {
+    controls: Vec<ControlRow>,
+}
+
+#[derive(Serialize)]
+struct ControlRow {
+    name: &'static str,
+    summary: &'static str,
+    loaded: bool,
+    fair_factor_per_s: Option<u32>,
+}
+
+impl From<&[Status]> for Controls {
+    fn from(found: &[Status]) -> Self {
+        let row = |Status { control, loaded, fair_factor }: &Status| ControlRow {
+            name: control.name,
+            summary: control.summary,
+            loaded: *loaded,
+            fair_factor_per_s: *fair_factor,
+        };
+        Self { controls: found.iter().map(row).collect() }
+    }
 }
 
 fn line(status: &Status) -> String {
@@ -74,7 +117,14 @@ impl From<KernelCcError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::get::tests::assert_documented;
     use inhaul_lab::kernel_cc::CONTROLS;
+
+    #[test]
+    fn controls_have_the_documented_fields() {
+        let found = [Status { control: CONTROLS[2], loaded: true, fair_factor: Some(10) }];
+        assert_documented("Congestion controls of the kernel", &Controls::from(&found[..]));
+    }
 
     #[test]
     fn line_says_what_is_known() {

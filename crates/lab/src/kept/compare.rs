@@ -124,15 +124,19 @@ impl CheckComparison {
     }
 }
 
-/// Compares results of the same experiment, backend and control. Where A and B are one result each it is enough that the
-/// experiment is the same: so a simulation is compared with an emulation.
+/// Compares results of the same experiment, backend and control. Where A and B have one result each of an experiment it is enough
+/// that the experiment is the same: so simulations are compared with emulations.
 pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
-    let single = a.results.len() == 1 && b.results.len() == 1;
-    let is_pair = |a: &Kept, b: &Kept| {
-        a.experiment == b.experiment && (single || (a.backend == b.backend && a.control == b.control))
-    };
     let results = |kepts: &'_ Kepts| -> Vec<Kept> { kepts.results.iter().map(|found| found.kept.clone()).collect() };
     let (of_a, of_b) = (results(a), results(b));
+    let is_only =
+        |these: &[Kept], kept: &Kept| these.iter().filter(|other| other.experiment == kept.experiment).count() == 1;
+    // Which of A and of B: the order does not matter, for a pair is alone on both sides or alike.
+    let is_pair = |a: &Kept, b: &Kept| {
+        let alike = a.backend == b.backend && a.control == b.control;
+        let alone = || is_only(&of_a, a) && is_only(&of_b, b);
+        a.experiment == b.experiment && (alike || alone())
+    };
     let without = |these: &[Kept], others: &[Kept]| {
         these.iter().filter(|kept| !others.iter().any(|other| is_pair(kept, other))).map(name).collect()
     };
@@ -431,6 +435,17 @@ mod tests {
         let comparison = compare(&kepts(vec![a]), &kepts(vec![b]));
         assert!(comparison.worse == 0 && comparison.items[0].remark.is_some());
         assert_eq!(comparison.items[0].rows[0].change, Change::Unknown);
+    }
+
+    #[test]
+    fn compare_pairs_simulations_with_emulations_by_experiment() {
+        let others = |backend: &str| {
+            ["x/one", "x/two"].map(|name| Kept { experiment: name.to_owned(), backend: backend.to_owned(), ..kept() })
+        };
+        let comparison = compare(&kepts(others("sim").to_vec()), &kepts(others("emu").to_vec()));
+        let pairs = comparison.items.iter().map(|item| (item.experiment.as_str(), item.b.backend.as_str()));
+        assert_eq!(pairs.collect::<Vec<_>>(), [("x/one", "emu"), ("x/two", "emu")]);
+        assert!(comparison.only_in_a.is_empty() && comparison.only_in_b.is_empty());
     }
 
     #[test]
