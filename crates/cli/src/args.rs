@@ -7,12 +7,38 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use inhaul_base::{Bitrate, parse_bytes};
 use inhaul_mover::{DEFAULT_PORT, Memory, Server, Source};
 
+use crate::logs::LogLevel;
+
 /// Hauls bulk data over fast, long networks: one receiver fetches from one or many senders, and the receiver is in charge.
 #[derive(Debug, Parser)]
 #[command(name = "inhaul", version, after_help = crate::exit::HELP, max_term_width = 120)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) program: Program,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Program options")]
+pub(crate) struct Program {
+    /// File with values for flags (docs/config.md) [default: inhaul/config.toml in $XDG_CONFIG_HOME or ~/.config]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "LEVEL",
+        hide_possible_values = true,
+        conflicts_with = "verbose"
+    )]
+    #[arg(help = "How much to log on standard error: off, error, warn, info, debug or trace [default: warn]")]
+    pub(crate) log: Option<LogLevel>,
+    /// Log more: -v who comes and goes, -vv each step, -vvv everything
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,6 +60,12 @@ pub(crate) enum Command {
     Bench(Bench),
     /// List the transport protocols and their parameters
     Protocols(Protocols),
+    /// Print the completions of a shell, to be put where it looks for them
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(Completions),
+    /// Write a man page for each command
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(Man),
     /// Run transfers in a simulator or an emulated network, and reproduce the papers' experiments
     #[command(subcommand)]
     Lab(crate::lab::Lab),
@@ -97,6 +129,16 @@ Examples:
 
 The exit code is 0 when nothing is broken, 12 when something is, and that of 'inhaul get' when the server cannot
 be reached: 4, 5, 6, 7, or 11 when TCP passes and UDP does not.";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  inhaul completions bash > ~/.local/share/bash-completion/completions/inhaul
+  inhaul completions zsh > ~/.zfunc/_inhaul
+  inhaul completions fish > ~/.config/fish/completions/inhaul.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  inhaul man ~/.local/share/man/man1 && man inhaul-get";
 
 const BENCH_USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
 
@@ -286,6 +328,20 @@ pub(crate) struct Protocols {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Directory to write the pages to; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
 /// How rates are controlled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Control {
@@ -376,6 +432,10 @@ mod tests {
             "inhaul get inhaul://a/x . --mtu 100",
             "inhaul serve",
             "inhaul serve d --listen nowhere",
+            "inhaul --log loudly protocols",
+            "inhaul protocols -v --log info",
+            "inhaul completions tcsh",
+            "inhaul man",
             "inhaul ls",
             "inhaul ls http://a/b",
             "inhaul ls a/b --json --metalink",

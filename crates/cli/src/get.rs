@@ -8,7 +8,7 @@ use inhaul_mover::{GetOptions, MoveError, Progress, Update};
 use serde::Serialize;
 
 use crate::args::Get;
-use crate::progress::Display;
+use crate::progress::{Display, print_above};
 use crate::serve::announce;
 use crate::summary;
 
@@ -58,11 +58,8 @@ impl Listener {
 
     fn hear(&mut self, update: &Update) {
         match update {
-            Update::Warning(text) => match &self.display {
-                Some(display) => display.warn(text),
-                None if !self.quiet => eprintln!("inhaul: {text}"),
-                None => {}
-            },
+            Update::Warning(text) if !self.quiet => print_above(&format!("inhaul: {text}")),
+            Update::Warning(_) => {}
             Update::Progress(progress) => {
                 if let Some(display) = &mut self.display {
                     display.show(progress);

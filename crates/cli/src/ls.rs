@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn row_shows_size_time_and_name() {
         let from = source("dtn1/run7").unwrap();
-        assert_eq!(row(&from, &item("a\n", ListedKind::File)), "   1.23 kB  2000-02-29T00:00:00Z  a\\n");
+        assert_eq!(row(&from, &item("a\n", ListedKind::File)), "    1.2 kB  2000-02-29T00:00:00Z  a\\n");
         assert_eq!(row(&from, &item("sub", ListedKind::Directory)), "         -  2000-02-29T00:00:00Z  sub/");
         let itself = row(&from, &item("", ListedKind::File));
         assert!(itself.ends_with("  run7"), "{itself}");

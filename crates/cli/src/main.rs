@@ -6,26 +6,38 @@ mod args;
 mod bench;
 mod doctor;
 mod exit;
+mod generate;
 mod get;
 mod lab;
 mod link;
+mod logs;
 mod ls;
 mod progress;
 mod protocols;
 mod serve;
+mod settings;
 mod summary;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
 use inhaul_mover::{MoveError, NetOptions, Stop};
 
-use crate::args::{Cli, Command, Control, Transport, Wire};
+use crate::args::{Command, Control, Transport, Wire};
+use crate::settings::SettingsError;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match settings::parse(&arguments, &settings::environment) {
+        Ok(cli) => cli,
+        Err(SettingsError::CommandLine(error)) => error.exit(),
+        Err(SettingsError::Setting(message)) => {
+            eprintln!("inhaul: {message}");
+            return ExitCode::from(exit::code(inhaul_mover::ErrorKind::Usage));
+        }
+    };
+    logs::start(cli.program.log, cli.program.verbose);
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
@@ -33,6 +45,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => return doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Protocols(args) => protocols::run(args),
+        Command::Completions(args) => generate::completions(args),
+        Command::Man(args) => generate::man(args),
         Command::Lab(command) => return lab(command),
         Command::Link(command) => return link(command),
     };

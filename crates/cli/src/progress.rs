@@ -1,6 +1,8 @@
 //! The live display on a terminal: one line for the whole transfer, one for each sender. Lines are cut at the terminal's
 //! edge and never wrap: a line that wraps could not be drawn over.
 
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -8,6 +10,18 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 
 use crate::summary::{milliseconds, percent, rate};
+
+/// The lines that are on the terminal now: what else is printed must stand above them.
+static SHOWN: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Prints a line on standard error, above the lines of a display if there is one.
+pub(crate) fn print_above(line: &str) {
+    // A terminal that has gone away shows nothing.
+    let _ = match &*SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(lines) => lines.println(line),
+        None => writeln!(std::io::stderr(), "{line}"),
+    };
+}
 
 /// Lines on standard error that follow a transfer.
 pub(crate) struct Display {
@@ -20,6 +34,7 @@ impl Display {
     pub(crate) fn new() -> Self {
         let lines = MultiProgress::new();
         let overall = lines.add(ProgressBar::new(0).with_style(style("{bar:20.cyan} {percent:>3} %  {wide_msg}")));
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(lines.clone());
         Self { lines, overall, senders: Vec::new() }
     }
 
@@ -38,14 +53,9 @@ impl Display {
         }
     }
 
-    /// Prints a warning above the lines.
-    pub(crate) fn warn(&self, text: &str) {
-        // A terminal that has gone away shows nothing.
-        let _ = self.lines.println(format!("inhaul: {text}"));
-    }
-
     /// Takes the lines away.
     pub(crate) fn close(self) {
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for line in self.senders.iter().chain([&self.overall]) {
             line.finish_and_clear();
         }

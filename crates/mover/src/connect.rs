@@ -37,6 +37,7 @@ impl Session {
         let addresses = resolve(server)?;
         let mut failure = None;
         for address in addresses {
+            log::debug!("{server}: connecting to {address}");
             match TcpStream::connect_timeout(&address, Duration::from_secs(CONNECT_SECONDS)) {
                 Ok(tcp) => return Self::greet(server, tcp, role, transport),
                 Err(error) => failure = Some(connect_error(server, &error)),
@@ -52,6 +53,7 @@ impl Session {
         match session.receive(GREETING_SECONDS)? {
             Frame::Welcome { version: VERSION, udp_port } => {
                 session.datagrams.set_port(udp_port);
+                log::debug!("{server}: session open, datagrams go to {}", session.datagrams);
                 Ok(session)
             }
             Frame::Welcome { version, .. } => {

@@ -77,6 +77,7 @@ pub(crate) fn greet(
     match converse(&mut stream, service, udp_port, desk) {
         Ok(wish) => Ok(wish.map(|(transport, wish)| Arrival { stream, transport, wish })),
         Err(error) => {
+            log::info!("{}: no session: {error}", stream.peer());
             let refusal = match &error {
                 GreetingError::Refused { code, text } => Some((*code, text.clone())),
                 GreetingError::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
@@ -129,20 +130,24 @@ fn converse(
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let wish = match (stream.receive(Instant::now() + STEP)?, service) {
         (Frame::Open { path }, Service::Files(offered)) => {
+            log::info!("{}: fetches {path} over {}", stream.peer(), transport.name);
             let data_set =
                 offered.scan(path.as_bytes()).map_err(|error| refused(code_of(&error), error.to_string()))?;
             send_manifest(stream, &data_set)?;
             Wish::Fetch(Arc::new(data_set))
         }
         (Frame::List { recursive, path }, Service::Files(offered)) => {
+            log::info!("{}: lists {path}", stream.peer());
             send_listing(stream, offered, path.as_bytes(), recursive)?;
             return Ok(None);
         }
         (Frame::Probe, Service::Files(_)) => {
+            log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
             return Ok(None);
         }
         (Frame::Bench { size, memory }, Service::Bench) => {
+            log::info!("{}: benches over {}", stream.peer(), transport.name);
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
             Wish::Bench { role, size, memory }
         }

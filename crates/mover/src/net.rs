@@ -38,8 +38,17 @@ pub(crate) fn mtu_from(options: &NetOptions, local: IpAddr) -> u16 {
 pub(crate) fn bind(options: &NetOptions, address: SocketAddr) -> Result<Socket, MoveError> {
     let offload = if options.offload { Offload::Auto } else { Offload::Off };
     let socket_options = SocketOptions { offload, ..SocketOptions::default() };
-    Socket::bind(address, &socket_options)
-        .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })
+    let socket = Socket::bind(address, &socket_options)
+        .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })?;
+    log::debug!(
+        "UDP socket {}: receives {} bytes, sends {}, segmentation {}, aggregation {}",
+        socket.local_address(),
+        socket.receive_buffer_bytes(),
+        socket.send_buffer_bytes(),
+        socket.segments(),
+        socket.aggregates()
+    );
+    Ok(socket)
 }
 
 /// A socket that takes datagrams of `peer` only.

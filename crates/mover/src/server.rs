@@ -115,6 +115,7 @@ impl Reception {
     /// Greets a client, unless there are too many: then the connection is closed.
     pub(crate) fn greet(&mut self, engine: &Engine, tcp: TcpStream) {
         if engine.streams() + self.in_set_up >= SESSIONS_MAX {
+            log::warn!("{SESSIONS_MAX} sessions are open: another client is turned away");
             return;
         }
         let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
@@ -167,6 +168,7 @@ impl FileServer {
         let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
         let only_from = Some(arrival.stream.peer().ip());
         let size = data_set.manifest().size();
+        log::debug!("flow {} goes to {}: {size} bytes, MTU {mtu}", flow.0, arrival.stream.peer());
         self.bodies.insert(flow, Arc::clone(&data_set));
         self.digests.insert(flow, Digests { data_set, service: None });
         let side = self.endpoints.of(engine, Role::Sender, arrival.transport)?;
@@ -186,6 +188,7 @@ impl FileServer {
     }
 
     fn forget(&mut self, flow: FlowId) {
+        log::debug!("flow {} is over", flow.0);
         self.bodies.remove(flow);
         self.digests.remove(&flow);
     }
@@ -240,7 +243,8 @@ impl Application for FileServer {
         Ok(())
     }
 
-    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, _cause: &EndCause) -> Result<(), MoveError> {
+    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        log::info!("flow {} ended early: {cause}", flow.0);
         self.forget(flow);
         Ok(())
     }

@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The program under test.
 fn inhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inhaul"));
+    // What this user has set for himself is not what is tested.
+    command.env("INHAUL_CONFIG", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

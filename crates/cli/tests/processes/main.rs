@@ -13,4 +13,5 @@ mod lab;
 mod link;
 mod looking;
 mod resume;
+mod settings;
 mod transfers;

@@ -1,0 +1,350 @@
+//! Values that flags have from elsewhere: environment variables and a file. One mechanism for every flag of every command,
+//! worked out from the command line's own definition, so a new flag has its variable and its key without a further line.
+//!
+//! The order is: command line, environment, file, built-in default. A value from elsewhere gives way to a flag on the command
+//! line that it conflicts with.
+
+mod file;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use crate::args::Cli;
+
+/// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
+const SIMILAR: f64 = 0.6;
+
+/// The command line, completed from environment and file.
+///
+/// # Errors
+/// What is wrong with either, or the help that was asked for.
+pub(crate) fn parse(
+    arguments: &[OsString],
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Cli, SettingsError> {
+    let plain = Cli::command();
+    let matches = complete(plain, arguments, environment)?;
+    Ok(Cli::from_arg_matches(&matches)?)
+}
+
+/// Why there is no command line to carry out.
+#[derive(Debug)]
+pub(crate) enum SettingsError {
+    /// The command line makes no sense, or asks for help.
+    CommandLine(clap::Error),
+    /// A variable or the file makes no sense.
+    Setting(String),
+}
+
+impl From<clap::Error> for SettingsError {
+    fn from(error: clap::Error) -> Self {
+        Self::CommandLine(error)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    /// A file, and the line in it.
+    File(PathBuf, usize),
+    /// A variable.
+    Variable(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path, line) => write!(f, "{}, line {line}", path.display()),
+            Self::Variable(name) => write!(f, "variable {name}"),
+        }
+    }
+}
+
+/// A value for a flag.
+#[derive(Clone, Debug)]
+struct Setting {
+    /// The command's names below the program's own; empty for flags of all commands.
+    command: Vec<String>,
+    /// The flag's name, without its dashes.
+    flag: String,
+    values: Vec<String>,
+    origin: Origin,
+}
+
+fn complete(
+    plain: Command,
+    arguments: &[OsString],
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<ArgMatches, SettingsError> {
+    let first_look = plain.clone().ignore_errors(true).try_get_matches_from(arguments);
+    // Help needs no settings, and tells of a broken file's cure.
+    let Ok(first_look) = first_look else { return Ok(plain.try_get_matches_from(arguments)?) };
+    let mut settings = from_environment(&plain, environment)?;
+    let chosen = first_look.get_one::<PathBuf>("config").cloned();
+    for setting in file::read(&plain, chosen, environment)? {
+        if !settings.iter().any(|other| (&other.command, &other.flag) == (&setting.command, &setting.flag)) {
+            settings.push(setting);
+        }
+    }
+    for setting in &settings {
+        check(&plain, setting)?;
+    }
+    let command = chain(&first_look);
+    let leaf = leaf_matches(&first_look);
+    settings.retain(|setting| setting.command.is_empty() || setting.command == command);
+    let settings = without_conflicts(&plain, &command, settings, leaf)?;
+    let (command_line, completed) = apply(plain, &command, arguments, settings);
+    Ok(completed.try_get_matches_from(command_line)?)
+}
+
+/// The names of the command that was given.
+fn chain(matches: &ArgMatches) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut at = matches;
+    while let Some((name, inner)) = at.subcommand() {
+        names.push(name.to_owned());
+        at = inner;
+    }
+    names
+}
+
+fn leaf_matches(matches: &ArgMatches) -> &ArgMatches {
+    let mut at = matches;
+    while let Some((_, inner)) = at.subcommand() {
+        at = inner;
+    }
+    at
+}
+
+/// The command of these names below `top`.
+fn find<'c>(top: &'c Command, names: &[String]) -> Option<&'c Command> {
+    names.iter().try_fold(top, |at, name| at.find_subcommand(name))
+}
+
+/// The commands that users meet, with their names; the program itself first.
+fn user_commands(top: &Command) -> Vec<(Vec<String>, &Command)> {
+    fn walk<'c>(names: &[String], at: &'c Command, into: &mut Vec<(Vec<String>, &'c Command)>) {
+        into.push((names.to_vec(), at));
+        for inner in at.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
+            walk(&[names, &[inner.get_name().to_owned()]].concat(), inner, into);
+        }
+    }
+    let mut commands = Vec::new();
+    walk(&[], top, &mut commands);
+    commands
+}
+
+/// The flags of a command that can have values from elsewhere: all of its own but help.
+fn flags(command: &Command) -> impl Iterator<Item = (&Arg, &str)> {
+    let named = command.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
+    named.filter(|(arg, long)| !arg.is_hide_set() && !matches!(*long, "help" | "version" | "config"))
+}
+
+/// The variable of a flag: `INHAUL_GET_RECEIVE_RATE` of `inhaul get --receive-rate`.
+fn variable(command: &[String], flag: &str) -> String {
+    let words: Vec<&str> = ["inhaul"].into_iter().chain(command.iter().map(String::as_str)).chain([flag]).collect();
+    words.join("_").to_uppercase().replace('-', "_")
+}
+
+fn from_environment(
+    top: &Command,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Setting>, SettingsError> {
+    let mut settings = Vec::new();
+    for (names, command) in user_commands(top) {
+        for (arg, flag) in flags(command) {
+            let name = variable(&names, flag);
+            let Some(text) = environment(&name).filter(|text| !text.is_empty()) else { continue };
+            let text = text.into_string().map_err(|_| setting_error(format!("variable {name} is no UTF-8")))?;
+            let origin = Origin::Variable(name);
+            let values = match arg.get_action() {
+                ArgAction::SetTrue => vec![truth(&text).ok_or_else(|| not_boolean(&origin, &text))?.to_string()],
+                // One value a line.
+                ArgAction::Append => text.lines().map(str::to_owned).collect(),
+                _ => vec![text],
+            };
+            settings.push(Setting { command: names.clone(), flag: flag.to_owned(), values, origin });
+        }
+    }
+    Ok(settings)
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn setting_error(message: impl Into<String>) -> SettingsError {
+    SettingsError::Setting(message.into())
+}
+
+fn not_boolean(origin: &Origin, text: &str) -> SettingsError {
+    setting_error(format!("{origin}: '{text}' is neither true nor false"))
+}
+
+/// Tries a value with the command that it is for, so that what is wrong is said of the place where it stands.
+fn check(top: &Command, setting: &Setting) -> Result<(), SettingsError> {
+    let Some(command) = find(top, &setting.command) else { return Ok(()) };
+    let Some(arg) = argument(command, &setting.flag) else { return Ok(()) };
+    if is_counted(arg) {
+        return Ok(());
+    }
+    let line = trial(arg, setting);
+    let Err(error) = command.clone().no_binary_name(true).disable_help_subcommand(true).try_get_matches_from(line)
+    else {
+        return Ok(());
+    };
+    if !is_about_a_value(error.kind()) {
+        return Ok(());
+    }
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+    let message = lines.collect::<Vec<_>>().join(" ");
+    Err(setting_error(format!("{}: {}", setting.origin, message.trim_start_matches("error: "))))
+}
+
+/// Whether an error is about a value, and not about what a command line has besides or lacks.
+fn is_about_a_value(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::InvalidValue
+            | ErrorKind::ValueValidation
+            | ErrorKind::WrongNumberOfValues
+            | ErrorKind::TooFewValues
+            | ErrorKind::TooManyValues
+    )
+}
+
+/// The flag and its values as on a command line.
+fn trial(arg: &Arg, setting: &Setting) -> Vec<String> {
+    let long = format!("--{}", setting.flag);
+    match values_at_once(arg) {
+        1 => setting.values.iter().map(|value| format!("{long}={value}")).collect(),
+        at_once => {
+            setting.values.chunks(at_once).flat_map(|values| [std::slice::from_ref(&long), values].concat()).collect()
+        }
+    }
+}
+
+/// How many values the flag takes each time.
+fn values_at_once(arg: &Arg) -> usize {
+    arg.get_num_args().map_or(1, |range| range.min_values()).max(1)
+}
+
+fn argument<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
+    flags(command).find(|(_, long)| *long == flag).map(|(arg, _)| arg)
+}
+
+/// Whether the flag has no value: it is there, or not, or there so many times.
+fn is_counted(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count)
+}
+
+/// The settings that the command line leaves in force.
+fn without_conflicts(
+    top: &Command,
+    names: &[String],
+    settings: Vec<Setting>,
+    given: &ArgMatches,
+) -> Result<Vec<Setting>, SettingsError> {
+    let mut built = top.clone();
+    built.build();
+    let Some(command) = find(&built, names) else { return Ok(Vec::new()) };
+    let is_given =
+        |id: &str| given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine);
+    let conflict = |a: &Arg, b: &Arg| {
+        let one_way = |a: &Arg, b: &Arg| command.get_arg_conflicts_with(a).iter().any(|arg| arg.get_id() == b.get_id());
+        a.get_id() != b.get_id() && (one_way(a, b) || one_way(b, a))
+    };
+    let mut kept: Vec<Setting> = Vec::new();
+    // Variables come before the file, so what stands already is stronger.
+    for setting in settings {
+        let Some(arg) = argument(command, &setting.flag) else { continue };
+        let off = is_counted(arg) && setting.values == ["false"];
+        let beaten = command.get_arguments().any(|other| is_given(other.get_id().as_str()) && conflict(arg, other));
+        if off || beaten || is_given(arg.get_id().as_str()) {
+            continue;
+        }
+        let rival = kept.iter().find(|other| argument(command, &other.flag).is_some_and(|other| conflict(arg, other)));
+        match (rival, &setting.origin) {
+            (Some(Setting { origin: Origin::Variable(_), .. }), Origin::File(..)) => {}
+            (Some(rival), origin) => {
+                let message = format!(
+                    "{origin}: '{}' cannot be set together with '{}', which {} sets; take one of them out",
+                    setting.flag, rival.flag, rival.origin
+                );
+                return Err(setting_error(message));
+            }
+            (None, _) => kept.push(setting),
+        }
+    }
+    Ok(kept)
+}
+
+/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given, so
+/// that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
+fn apply(
+    mut top: Command,
+    names: &[String],
+    arguments: &[OsString],
+    settings: Vec<Setting>,
+) -> (Vec<OsString>, Command) {
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let mut command_line = arguments[..end].to_vec();
+    for setting in settings {
+        let owner = if setting.command.is_empty() { &[] } else { names };
+        let Some((id, counted, action_counts)) = find(&top, owner)
+            .and_then(|command| argument(command, &setting.flag))
+            .map(|arg| (arg.get_id().to_string(), is_counted(arg), matches!(arg.get_action(), ArgAction::Count)))
+        else {
+            continue;
+        };
+        if counted {
+            let times = if action_counts { setting.values[0].parse().unwrap_or(0) } else { 1 };
+            command_line.extend(std::iter::repeat_n(OsString::from(format!("--{}", setting.flag)), times));
+        } else {
+            top = with_argument(top, owner, &id, |arg| arg.required(false).default_values(setting.values));
+        }
+    }
+    command_line.extend_from_slice(&arguments[end..]);
+    (command_line, top)
+}
+
+/// The definition with one argument of the command `names` changed.
+fn with_argument(top: Command, names: &[String], id: &str, change: impl FnOnce(Arg) -> Arg) -> Command {
+    match names.split_first() {
+        None => top.mut_arg(id, change),
+        Some((first, rest)) => top.mut_subcommand(first, |inner| with_argument(inner, rest, id, change)),
+    }
+}
+
+/// The one of `names` that was meant by `word`, if one is near.
+fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .map(|name| (strsim::normalized_damerau_levenshtein(word, name), name))
+        .filter(|(similarity, _)| *similarity > SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Where the file is that nobody has to name: XDG Base Directory Specification.
+fn default_file(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+    Some(directory.join(Path::new("inhaul/config.toml")))
+}
+
+/// The variable of the environment, for [`parse`].
+pub(crate) fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(OsStr::new(name))
+}
+
+#[cfg(test)]
+mod tests;
