@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use inhaul_lab::kept::Journal;
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{
-    Backend, Drawing, Experiment, ExperimentError, Scenario, ScenarioError, Summary, Watch, experiments,
+    Backend, Drawing, Emulation, Experiment, ExperimentError, Scenario, ScenarioError, Summary, Watch, experiments,
     find_experiment, judge, judgement_table, run_scenario, run_table, series_csv, trajectories_of,
 };
 use serde::Serialize;
@@ -93,6 +93,10 @@ pub(crate) struct Runs {
     /// How the emulator waits for the next packet, with '--backend emu'; to spin takes a processor and is more exact
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
+    /// Keep all processors awake, with '--backend emu', by threads that give way to everybody: where this is a virtual machine, its
+    /// host gives a processor that idled back late
+    #[arg(long)]
+    awake: bool,
     /// How often a run is made while this machine is too busy to emulate it honestly, with '--backend emu'; what came
     /// out has no say in it, and the number is kept
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -363,7 +367,9 @@ fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journa
     let hosts;
     let backend = match args.backend {
         BackendArg::Sim => Backend::Sim { threads },
-        BackendArg::Emu => Backend::Emu { wait: args.wait.into(), attempts: args.attempts },
+        BackendArg::Emu => {
+            Backend::Emu { how: Emulation { wait: args.wait.into(), awake: args.awake, attempts: args.attempts } }
+        }
         BackendArg::Net => {
             hosts = net::hosts(args.hosts.as_deref(), &args.secret)?;
             Backend::Net { hosts: &hosts }

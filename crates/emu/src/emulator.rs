@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use inhaul_udp::Waker;
 use serde::Serialize;
 
+use crate::awake::Awake;
 use crate::channel::Channel;
 use crate::engine::{Command, Engine, EngineReport};
 use crate::error::EmuError;
@@ -38,6 +39,9 @@ pub struct Options {
     pub wait: Wait,
     /// Whether devices hand over superpackets.
     pub superpackets: Superpackets,
+    /// Whether this machine's processors are kept awake. It is for virtual machines, whose host takes a processor that halts and gives it
+    /// back late; all processors are busy then, at the lowest priority.
+    pub awake: bool,
 }
 
 /// A grid that runs: namespaces, their devices, and the thread that carries packets between them. When it is dropped, all of it
@@ -55,6 +59,8 @@ pub struct Emulator {
     /// Gives the keeper back too, to be waited for.
     thread: Option<JoinHandle<io::Result<EngineReport>>>,
     keeper: Child,
+    /// Dropped with the rest.
+    _awake: Option<Awake>,
 }
 
 /// What the thread tells when the grid is there.
@@ -75,6 +81,8 @@ impl Emulator {
     /// When the grid makes no sense, or this user may not have namespaces or TUN devices here.
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
+        let awake = options.awake.then(Awake::start).transpose();
+        let awake = awake.map_err(EmuError::system("cannot keep the processors awake"))?;
         if is_keeper() {
             // Else a program that does not answer would start itself again and again.
             let message = "this program does not answer to KEEPER_ARGUMENTS".to_owned();
@@ -111,7 +119,19 @@ impl Emulator {
         let Started { channel, keeper, warnings, waker } = started.recv().map_err(|_| EmuError::Gone)??;
         let addresses = (0..grid.hosts.len()).map(ipv4_of).collect();
         let (channel, thread) = (Mutex::new(channel), Some(thread));
-        Ok(Self { grid, options, superpackets, addresses, warnings, channel, commands, waker, thread, keeper })
+        Ok(Self {
+            grid,
+            options,
+            superpackets,
+            addresses,
+            warnings,
+            channel,
+            commands,
+            waker,
+            thread,
+            keeper,
+            _awake: awake,
+        })
     }
 
     /// The grid that runs.
@@ -199,7 +219,7 @@ impl Emulator {
         let engine = self.end()?;
         let circumstances = Circumstances {
             grid: &self.grid,
-            wait: self.options.wait,
+            options: self.options,
             superpackets: &self.superpackets,
             addresses: &self.addresses,
             counters,

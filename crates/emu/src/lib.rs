@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the emulator is an engine: real packets need real time")]
 
+mod awake;
 mod channel;
 mod emulator;
 mod engine;

@@ -6,7 +6,7 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_link::LinkStats;
 use serde::Serialize;
 
-use crate::emulator::Wait;
+use crate::emulator::{Options, Wait};
 use crate::engine::{EngineReport, Lateness};
 use crate::grid::Grid;
 use crate::message::DeviceCounters;
@@ -34,6 +34,8 @@ pub struct Report {
     pub reasons: Vec<String>,
     /// How the emulator waited: `sleep` or `spin`.
     pub wait: Wait,
+    /// Whether this machine's processors were kept awake.
+    pub awake: bool,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// How late packets were delivered.
@@ -116,7 +118,7 @@ pub struct HostReport {
 /// What is needed for a report beside the engine's own.
 pub(crate) struct Circumstances<'a> {
     pub(crate) grid: &'a Grid,
-    pub(crate) wait: Wait,
+    pub(crate) options: Options,
     pub(crate) superpackets: &'a [bool],
     pub(crate) addresses: &'a [Ipv4Addr],
     /// `None`: the keeper did not answer.
@@ -126,7 +128,7 @@ pub(crate) struct Circumstances<'a> {
 
 impl Report {
     pub(crate) fn new(engine: &EngineReport, circumstances: &Circumstances<'_>) -> Self {
-        let Circumstances { grid, wait, counters, warnings, .. } = circumstances;
+        let Circumstances { grid, options, counters, warnings, .. } = circumstances;
         let seconds = engine.span.as_secs_f64();
         let links = grid.links.iter().zip(&engine.links).map(|(link, stats)| {
             let asked = LinkReport {
@@ -140,7 +142,8 @@ impl Report {
         let mut report = Self {
             valid: true,
             reasons: Vec::new(),
-            wait: *wait,
+            wait: options.wait,
+            awake: options.awake,
             seconds,
             lateness: engine.lateness,
             starved_s: engine.starved.as_secs_f64(),
@@ -176,8 +179,9 @@ impl Report {
         }
         if !reasons.is_empty() && self.stolen_s.is_some_and(|stolen| stolen > STARVED_PART_MAX * self.seconds) {
             let stolen = self.stolen_s.unwrap_or_default();
+            let advice = if self.awake { "" } else { "; '--awake' keeps it from taking those that idle" };
             reasons.push(format!(
-                "this is a virtual machine, and its host took {stolen:.2} s of its processors meanwhile"
+                "this is a virtual machine, and its host took {stolen:.2} s of its processors meanwhile{advice}"
             ));
         }
         for host in self.hosts.iter().filter(|host| host.hidden_drops > 0) {
@@ -263,10 +267,10 @@ mod tests {
         let grid = Grid { hosts: vec![host("a"), host("b")], links: vec![link], ..Grid::default() };
         let addresses = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
         let warnings = Vec::new();
-        let (wait, superpackets) = (Wait::Sleep, &[false; 2]);
+        let (options, superpackets) = (Options::default(), &[false; 2]);
         Report::new(
             engine,
-            &Circumstances { grid: &grid, wait, superpackets, addresses: &addresses, counters, warnings },
+            &Circumstances { grid: &grid, options, superpackets, addresses: &addresses, counters, warnings },
         )
     }
 

@@ -25,7 +25,7 @@ pub mod scenario;
 mod web;
 mod words;
 
-pub use agents::{Hosts, HostsError, run_agent, run_emulated, run_net, serve_agents};
+pub use agents::{Emulation, Hosts, HostsError, run_agent, run_emulated, run_net, serve_agents};
 pub use experiment::{Experiment, ExperimentError, experiments, find_experiment};
 pub use figure::{Drawing, trajectories_of};
 pub use html::{Counts, Report, report};

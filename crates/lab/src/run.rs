@@ -6,12 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
-use inhaul_emu::Wait;
 use inhaul_protocols::registry;
 use inhaul_sim::{Change, EndpointId, LinkId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
 use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 
-use crate::agents::{Hosts, run_emulated, run_net};
+use crate::agents::{Emulation, Hosts, run_emulated, run_net};
 use crate::assess;
 use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
 use crate::result::RunResult;
@@ -35,10 +34,8 @@ pub enum Backend<'a> {
     },
     /// The emulator: real processes in real time, one run after the other.
     Emu {
-        /// How the emulator waits.
-        wait: Wait,
-        /// How often a run may be made while the host disturbs it.
-        attempts: u32,
+        /// How.
+        how: Emulation,
     },
     /// A real network: real hosts in real time, one run after the other.
     Net {
@@ -88,7 +85,7 @@ pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend<'_>,
             let is_known = known.is_some();
             let mut result = known.unwrap_or_else(|| match backend {
                 Backend::Sim { .. } => run_once(&cell.plan, *seed, &advanced),
-                Backend::Emu { wait, attempts } => run_emulated(&cell.plan, *seed, wait, attempts, &advanced),
+                Backend::Emu { how } => run_emulated(&cell.plan, *seed, how, &advanced),
                 Backend::Net { hosts } => run_net(&cell.plan, *seed, hosts, &advanced),
             });
             if is_known {

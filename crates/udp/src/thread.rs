@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroU64;
 
 use inhaul_base::Span;
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::clock::nanos;
@@ -39,6 +39,23 @@ pub fn run_in_short_turns() -> io::Result<()> {
     crate::sys::set_slice(Span::from_micros(100))
 }
 
+/// Has the thread run only when nobody else wants its processor.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn run_when_idle() -> io::Result<()> {
+    crate::sys::set_idle()
+}
+
+/// The processors that the thread may run on.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
 /// The processor time that the thread has used.
 pub fn cpu_time() -> Span {
     Span::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
@@ -52,10 +69,9 @@ mod tests {
     fn pin_to_cpu_refuses_what_is_not_there() {
         assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
         // Each test has its own thread, so pinning this one is of no consequence.
-        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-        let first = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+        let first = allowed_cpus().unwrap()[0];
         pin_to_cpu(first).unwrap();
-        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap().count(), 1);
+        assert_eq!(allowed_cpus().unwrap(), [first]);
     }
 
     #[test]
@@ -67,6 +83,11 @@ mod tests {
     #[test]
     fn run_in_short_turns_is_permitted_to_everybody() {
         run_in_short_turns().unwrap();
+    }
+
+    #[test]
+    fn run_when_idle_is_permitted_to_everybody() {
+        run_when_idle().unwrap();
     }
 
     #[test]

@@ -37,7 +37,11 @@ pub(super) fn keep(
 pub(super) fn journal(directory: &Path, args: &Run, experiment: &Experiment) -> Result<Journal, Failure> {
     let backend = name(args.runs.backend.to_possible_value());
     let wait = name(args.runs.wait.to_possible_value());
-    let how = if args.runs.backend == BackendArg::Emu { format!(", waits by {wait}") } else { String::new() };
+    let how = if args.runs.backend == BackendArg::Emu {
+        format!(", waits by {wait}{}", if args.runs.awake { ", awake" } else { "" })
+    } else {
+        String::new()
+    };
     let identity = Identity {
         experiment: experiment.name.clone(),
         backend: format!("{backend}{how}"),
@@ -93,27 +97,31 @@ fn settings(args: &Run) -> Vec<String> {
 /// The command line with everything that the result depends on, and nothing else.
 fn command(args: &Run) -> String {
     let mut words = vec!["inhaul".to_owned(), "lab".to_owned(), "run".to_owned(), args.experiment.clone()];
-    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let mut option =
+        |name: &str, value: Option<String>| words.extend([Some(name.to_owned()), value].into_iter().flatten());
     if args.runs.backend != BackendArg::default() {
-        option("--backend", name(args.runs.backend.to_possible_value()));
+        option("--backend", Some(name(args.runs.backend.to_possible_value())));
     }
     if args.runs.wait != WaitArg::default() {
-        option("--wait", name(args.runs.wait.to_possible_value()));
+        option("--wait", Some(name(args.runs.wait.to_possible_value())));
+    }
+    if args.runs.awake {
+        option("--awake", None);
     }
     if args.runs.attempts != 1 {
-        option("--attempts", args.runs.attempts.to_string());
+        option("--attempts", Some(args.runs.attempts.to_string()));
     }
     if args.control != Control::Default {
-        option("--control", args.control.name().to_owned());
+        option("--control", Some(args.control.name().to_owned()));
     }
     if let Some(seed) = args.runs.seed {
-        option("--seed", seed.to_string());
+        option("--seed", Some(seed.to_string()));
     }
     if let Some(repetitions) = args.runs.repetitions {
-        option("--repetitions", repetitions.to_string());
+        option("--repetitions", Some(repetitions.to_string()));
     }
     for setting in settings(args) {
-        option("--set", setting);
+        option("--set", Some(setting));
     }
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
@@ -185,8 +193,8 @@ mod tests {
 
     #[test]
     fn command_says_what_it_was_run_in() {
-        let line = ["run", "a/b", "--backend", "emu", "--attempts", "3", "--wait", "spin"];
-        assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin --attempts 3");
+        let line = ["run", "a/b", "--backend", "emu", "--attempts", "3", "--awake", "--wait", "spin"];
+        assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin --awake --attempts 3");
     }
 
     #[test]

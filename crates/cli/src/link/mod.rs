@@ -63,6 +63,10 @@ pub(crate) struct Emulation {
     /// How the emulator waits: spinning is exact and takes a processor, sleeping is up to 50 us late
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
+    /// Keep all processors awake, by threads that give way to everybody: where this is a virtual machine, its host gives a processor
+    /// that idled back late
+    #[arg(long)]
+    awake: bool,
     /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path of 1 Gbit/s or more]
     #[arg(long, value_enum, default_value_t)]
     superpackets: SuperpacketsArg,
@@ -224,7 +228,7 @@ impl Emulation {
             SuperpacketsArg::Always => Superpackets::Always,
             SuperpacketsArg::Never => Superpackets::Never,
         };
-        let emulator = Emulator::start(grid, Options { wait, superpackets })?;
+        let emulator = Emulator::start(grid, Options { wait, superpackets, awake: self.awake })?;
         for note in left_out.iter().chain(emulator.warnings()) {
             eprintln!("inhaul: {note}");
         }

@@ -19,10 +19,22 @@ use crate::scenario::Plan;
 /// This program, as an agent.
 const AGENT: [&str; 2] = ["lab", "agent"];
 
+/// How runs are emulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulation {
+    /// How the emulator waits.
+    pub wait: Wait,
+    /// Whether this machine's processors are kept awake.
+    pub awake: bool,
+    /// How often a run may be made while the host disturbs it.
+    pub attempts: u32,
+}
+
 /// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result invalid and
-/// says why. While the host is at fault the plan is run again, up to `attempts` times: chosen is by validity alone, never by what
+/// says why. While the host is at fault the plan is run again, as often as is allowed: chosen is by validity alone, never by what
 /// came out.
-pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, attempts: u32, advanced: &dyn Fn(Span)) -> RunResult {
+pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Span)) -> RunResult {
+    let options = Options { wait: how.wait, awake: how.awake, ..Options::default() };
     let mut made = 0;
     let refused = refusal(plan);
     let (outcome, attempts) = loop {
@@ -33,18 +45,18 @@ pub fn run_emulated(plan: &Plan, seed: u64, wait: Wait, attempts: u32, advanced:
                 advanced(span);
             }
         };
-        let outcome = refused.clone().map_or_else(|| emulate(plan, seed, wait, &told), Err);
+        let outcome = refused.clone().map_or_else(|| emulate(plan, seed, options, &told), Err);
         let is_disturbed = outcome.as_ref().is_ok_and(|emulated| emulated.is_disturbed);
-        if !is_disturbed || made >= attempts {
+        if !is_disturbed || made >= how.attempts {
             break (outcome, made);
         }
     };
-    let outcome = outcome.map(|Emulation { outcome, reasons, .. }| (outcome, reasons));
+    let outcome = outcome.map(|Seen { outcome, reasons, .. }| (outcome, reasons));
     RunResult { attempts, ..judged(plan, seed, "emu", outcome) }
 }
 
 /// What was seen.
-struct Emulation {
+struct Seen {
     outcome: Outcome,
     /// Why it is not to be believed.
     reasons: Vec<String>,
@@ -52,10 +64,9 @@ struct Emulation {
     is_disturbed: bool,
 }
 
-fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Result<Emulation, String> {
+fn emulate(plan: &Plan, seed: u64, options: Options, advanced: &dyn Fn(Span)) -> Result<Seen, String> {
     let network = emulated(plan, seed);
-    let emulator =
-        Emulator::start(network.grid, Options { wait, ..Options::default() }).map_err(|error| error.to_string())?;
+    let emulator = Emulator::start(network.grid, options).map_err(|error| error.to_string())?;
     let mut seen = run_agents(plan, seed, &emulator, advanced)?;
     let report = emulator.stop().map_err(|error| error.to_string())?;
     let mut reasons = report.reasons.clone();
@@ -66,7 +77,7 @@ fn emulate(plan: &Plan, seed: u64, wait: Wait, advanced: &dyn Fn(Span)) -> Resul
     let outcome = seen.outcome(plan, "emu", links, hops);
     reasons.append(&mut seen.failures);
     reasons.extend(failures(plan, &outcome));
-    Ok(Emulation { outcome, reasons, is_disturbed })
+    Ok(Seen { outcome, reasons, is_disturbed })
 }
 
 impl Ground for Emulator {

@@ -29,7 +29,7 @@ use crate::result::RunResult;
 use crate::scenario::Plan;
 
 pub use agent::run_agent;
-pub use emu::run_emulated;
+pub use emu::{Emulation, run_emulated};
 pub use net::{Hosts, HostsError, run_net, serve_agents};
 
 /// Where agents run.

@@ -24,5 +24,5 @@ pub(crate) use message::send;
 pub use message::{Arrival, MESSAGES_MAX, Outgoing};
 pub use namespace::{EndedChild, Namespaces, reap_child, unshare};
 pub(crate) use option::{option, set_option};
-pub(crate) use slice::set_slice;
+pub(crate) use slice::{set_idle, set_slice};
 pub use tcp::{TcpCounts, tcp_counts};
