@@ -118,8 +118,8 @@ Examples:
     inhaul ls dtn1,dtn2:5000/run7 --metalink > run7.meta4";
 
 const DOCTOR_EXAMPLES: &str = "\
-Each finding is ok, costs you something (how much, is said) or is broken; the lines that mend it are printed
-and not carried out.
+Each finding is ok, costs you something (how much, is said) or is broken; the
+lines that mend it are printed and not carried out. docs/doctor.md tells more.
 
 Examples:
   This host alone, with its disk at /scratch:
@@ -127,8 +127,9 @@ Examples:
   This host and the path from a server, for transfers at 10 Gbit/s:
     inhaul doctor dtn1 --rate 10G
 
-The exit code is 0 when nothing is broken, 12 when something is, and that of 'inhaul get' when the server cannot
-be reached: 4, 5, 6, 7, or 11 when TCP passes and UDP does not.";
+The exit code is 0 when nothing is broken, 12 when something is, and that of
+'inhaul get' when the server cannot be reached: 4, 5, 6, 7, or 11 when TCP passes
+and UDP does not.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -247,7 +248,7 @@ pub(crate) struct Get {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked
+    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
     #[arg(value_name = "SOURCE", value_parser = crate::ls::source)]
     pub(crate) source: Source,
     /// All beneath it, not only what lies in it
@@ -263,7 +264,7 @@ pub(crate) struct Ls {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there
+    #[arg(help = "Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there")]
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) server: Option<Server>,
     /// Rate that transfers should reach [default: the speed of the interface if it tells, else 1G]
