@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::filter::Patterns;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use inhaul_base::{Bitrate, parse_bytes};
-use inhaul_mover::{DEFAULT_PORT, Memory, Server, Source};
+use inhaul_mover::{DEFAULT_PORT, Existing, Memory, Server, Source};
 
 use crate::logs::LogLevel;
 
@@ -227,12 +228,11 @@ pub(crate) struct Get {
     pub(crate) rate: Option<Bitrate>,
     #[command(flatten)]
     pub(crate) transport: Transport,
-    /// Replace files that exist
-    #[arg(long)]
-    pub(crate) overwrite: bool,
     /// Begin anew, rather than go on from what an interrupted transfer has left
     #[arg(long)]
     pub(crate) no_resume: bool,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
@@ -244,6 +244,57 @@ pub(crate) struct Get {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) wire: Wire,
+}
+
+/// What of a data set is fetched, and what becomes of files that are there already.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "File options")]
+pub(crate) struct Selection {
+    #[command(flatten)]
+    pub(crate) patterns: Patterns,
+    /// What becomes of a file that exists and differs; one of the same size and time is always kept
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    pub(crate) existing: ExistingArg,
+    /// The same as --existing replace
+    #[arg(long, conflicts_with = "existing")]
+    pub(crate) overwrite: bool,
+    /// Tell whether an existing file is the same by its BLAKE3 hash, not by size and time
+    #[arg(long, short = 'c')]
+    pub(crate) checksum: bool,
+    /// Give files the owner and group that they have at the source, by number; needs root
+    #[arg(long, short = 'o')]
+    pub(crate) owner: bool,
+    /// Carry extended attributes too (user.*)
+    #[arg(long, short = 'X')]
+    pub(crate) xattrs: bool,
+    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+}
+
+/// See [`Existing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistingArg {
+    /// Fetch nothing, and name it
+    #[default]
+    Refuse,
+    /// Replace it
+    Replace,
+    /// Replace it if it is older
+    Update,
+    /// Keep it
+    Keep,
+}
+
+impl From<ExistingArg> for Existing {
+    fn from(arg: ExistingArg) -> Self {
+        match arg {
+            ExistingArg::Refuse => Self::Refuse,
+            ExistingArg::Replace => Self::Replace,
+            ExistingArg::Update => Self::Update,
+            ExistingArg::Keep => Self::Keep,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use inhaul_base::format_bytes;
-use inhaul_mover::{GetOptions, MoveError, Progress, Update};
+use inhaul_mover::{Existing, GetOptions, MoveError, Progress, Update};
 use serde::Serialize;
 
 use crate::args::Get;
@@ -20,8 +20,13 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         destination,
         receive_rate: args.receive_rate,
         rate: args.rate,
-        overwrite: args.overwrite,
         fresh: args.no_resume,
+        filter: args.selection.patterns.filter()?,
+        existing: if args.selection.overwrite { Existing::Replace } else { args.selection.existing.into() },
+        checksum: args.selection.checksum,
+        owner: args.selection.owner,
+        attributes: args.selection.xattrs,
+        dry_run: args.selection.dry_run,
         net: crate::net_options(&args.wire, &args.transport),
     };
     if !args.quiet {
@@ -32,6 +37,8 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
     listener.close();
     if args.json || args.json_stream {
         announce(&to_json(&report));
+    } else if args.selection.dry_run && result.is_ok() {
+        announce(summary::of_plan(&report).trim_end());
     } else if !args.quiet && result.is_ok() {
         eprint!("{}", summary::of_transfer(&report));
     }

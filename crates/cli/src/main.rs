@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod doctor;
 mod exit;
+mod filter;
 mod generate;
 mod get;
 mod lab;

@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use inhaul_base::{Bitrate, format_bytes};
-use inhaul_mover::{Report, SourceStatus};
+use inhaul_mover::{Action, Report, SourceStatus};
 
 /// The summary of a transfer that ended well, with a newline at the end.
 pub(crate) fn of_transfer(report: &Report) -> String {
     let mut text = String::new();
-    let files = match report.files.len() {
-        1 => "1 file".to_owned(),
-        n => format!("{n} files"),
-    };
+    let landed = report.files.iter().filter(|file| matches!(file.action, Action::Fetch | Action::Replace)).count();
+    let kept = report.files.iter().filter(|file| file.action == Action::Keep).count();
+    let kept = if kept > 0 { format!(" ({kept} kept)") } else { String::new() };
+    let files = format!("{}{kept}", count_of_files(landed));
     let senders = report.sources.iter().filter(|source| source.bytes > 0).count();
     let fairness = if senders > 1 { format!(", Jain's index {:.4}", report.jain_index) } else { String::new() };
     let resumed = match report.resumed_bytes {
@@ -46,6 +46,38 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     text
 }
 
+/// What a transfer would do: a line for each file that is wanted, and one for all of them.
+pub(crate) fn of_plan(report: &Report) -> String {
+    let mut text = String::new();
+    for file in report.files.iter().filter(|file| file.action != Action::LeaveOut) {
+        let _ = writeln!(text, "{:>8}  {:>10}  {}", verb(file.action), format_bytes(file.bytes), file.path);
+    }
+    let mut counts = Vec::new();
+    for action in [Action::Fetch, Action::Replace, Action::Keep, Action::LeaveOut, Action::Refuse] {
+        let files = report.files.iter().filter(|file| file.action == action).count();
+        if files > 0 {
+            counts.push(format!("{} {}", verb(action), count_of_files(files)));
+        }
+    }
+    let counts = if counts.is_empty() { "no files".to_owned() } else { counts.join(", ") };
+    let _ = writeln!(text, "{counts}; {} would come", format_bytes(report.bytes));
+    text
+}
+
+fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Fetch => "fetch",
+        Action::Replace => "replace",
+        Action::Keep => "keep",
+        Action::LeaveOut => "leave out",
+        Action::Refuse => "refuse",
+    }
+}
+
+fn count_of_files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
 /// A rate in bits per second, for a person.
 pub(crate) fn rate(bps: f64) -> String {
     Bitrate::from_f64(bps).to_string()
@@ -66,6 +98,19 @@ pub(crate) fn milliseconds(ms: f64) -> String {
 mod tests {
     use super::*;
     use inhaul_mover::{FileReport, SourceReport};
+
+    #[test]
+    fn of_plan_names_what_is_wanted_and_counts_the_rest() {
+        let file =
+            |path: &str, action| FileReport { path: path.to_owned(), action, bytes: 1000, ..FileReport::default() };
+        let files = vec![file("a", Action::Fetch), file("b", Action::Keep), file("c", Action::LeaveOut)];
+        let text = of_plan(&Report { files, bytes: 1000, ..Report::default() });
+        assert_eq!(
+            text,
+            "   fetch     1.00 kB  a\n    keep     1.00 kB  b\nfetch 1 file, keep 1 file, leave out 1 file; 1.00 kB would come\n"
+        );
+        assert_eq!(of_plan(&Report::default()), "no files; 0 B would come\n");
+    }
 
     #[test]
     fn of_transfer_names_each_source_and_who_was_lost() {

@@ -136,14 +136,14 @@ impl BodySource for FileBodies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_store::Offered;
+    use inhaul_store::{Offered, ScanOptions};
 
     /// A directory with a large file between two small ones, offered.
     fn data_set(dir: &std::path::Path) -> Arc<DataSet> {
         std::fs::write(dir.join("a"), b"small").unwrap();
         std::fs::write(dir.join("b"), vec![7; MAPPED_BYTES_MIN as usize]).unwrap();
         std::fs::write(dir.join("c"), b"tiny").unwrap();
-        Arc::new(Offered::new(&[dir.to_path_buf()]).unwrap().scan(b"").unwrap())
+        Arc::new(Offered::new(&[dir.to_path_buf()]).unwrap().scan(b"", ScanOptions::default()).unwrap())
     }
 
     fn batch(ranges: &[ByteRange]) -> TxBatch {

@@ -8,7 +8,7 @@ use inhaul_store::{Listed, Manifest};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
-use crate::frame::{Frame, Memory, RefusalCode, SessionRole, VERSION};
+use crate::frame::{Frame, GroupDigest, Memory, RefusalCode, SessionRole, VERSION};
 use crate::net;
 use crate::options::Stop;
 use crate::source::Server;
@@ -64,8 +64,8 @@ impl Session {
     }
 
     /// Asks for a data set and takes its manifest in.
-    pub(crate) fn open(&mut self, path: &str) -> Result<Manifest, MoveError> {
-        self.send(&Frame::Open { path: format!("/{path}") })?;
+    pub(crate) fn open(&mut self, path: &str, owner: bool, attributes: bool) -> Result<Manifest, MoveError> {
+        self.send(&Frame::Open { path: format!("/{path}"), owner, attributes })?;
         let mut bytes = Vec::new();
         loop {
             match self.receive(LISTING_SECONDS)? {
@@ -128,7 +128,23 @@ impl Session {
         }
     }
 
-    fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
+    /// The digests of the next groups of a run that was asked for, which goes on at group `next` for `left` more.
+    pub(crate) fn digests(&mut self, next: u64, left: u64) -> Result<Vec<GroupDigest>, MoveError> {
+        loop {
+            match self.receive(LISTING_SECONDS)? {
+                Frame::Digests { first_group, values }
+                    if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
+                {
+                    return Ok(values);
+                }
+                // The transport's own set-up, for data that this session will not ask for.
+                Frame::Protocol { .. } => {}
+                frame => return Err(self.unexpected(&frame)),
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
         let sent = self.stream.send(frame, Instant::now() + Duration::from_secs(GREETING_SECONDS));
         sent.map_err(|error| self.stream_error(&error, GREETING_SECONDS))
     }

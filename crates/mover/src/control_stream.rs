@@ -257,15 +257,19 @@ mod tests {
         assert_eq!(server.local(), client.peer_addr().unwrap());
     }
 
+    fn open(path: &str) -> Frame {
+        Frame::Open { path: path.to_owned(), owner: false, attributes: false }
+    }
+
     #[test]
     fn receive_gives_frames_in_order_and_then_says_closed() {
         let (mut client, mut server) = pair();
         for path in ["a", "b"] {
-            client.send(&Frame::Open { path: path.to_owned() }, soon()).unwrap();
+            client.send(&open(path), soon()).unwrap();
         }
         drop(client);
-        assert_eq!(server.receive(soon()).unwrap(), Frame::Open { path: "a".to_owned() });
-        assert_eq!(server.receive(soon()).unwrap(), Frame::Open { path: "b".to_owned() });
+        assert_eq!(server.receive(soon()).unwrap(), open("a"));
+        assert_eq!(server.receive(soon()).unwrap(), open("b"));
         assert!(matches!(server.receive(soon()), Err(StreamError::Closed)));
     }
 

@@ -1,91 +1,106 @@
 //! In what order the digests of a data set are asked for: those of groups that have to come first, so that what comes is
-//! verified, and kept, soon; then those of groups that an earlier transfer has brought.
+//! verified, and kept, soon; then those of groups that an earlier transfer has brought. Those of files that do not land are
+//! not asked for.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 
-/// Held groups between missing ones are asked for with them when they are at most so many: each run costs a round trip.
-const BRIDGED_GROUPS_MAX: u64 = 64;
+use crate::frame::GroupRun;
+use crate::groups::Groups;
 
-/// The groups of a data set in the order in which their digests are asked for. A *position* counts along that order.
-#[derive(Debug)]
+/// The groups whose digests are wanted, in the order in which they are asked for. A *position* counts along that order.
+#[derive(Debug, Default)]
 pub(crate) struct DigestPlan {
     /// Runs of consecutive groups, each with its first position.
-    runs: Vec<(u64, Range<u64>)>,
+    runs: Vec<(u64, GroupRun)>,
+    count: u64,
 }
 
 impl DigestPlan {
-    /// A plan for `count` groups, of which `held`, ascending, have been brought earlier.
-    pub(crate) fn new(count: u64, held: impl Iterator<Item = u64>) -> Self {
-        // Runs of held groups that are long enough to be left for later.
-        let mut later: Vec<Range<u64>> = Vec::new();
-        for group in held {
-            match later.last_mut() {
-                Some(run) if run.end == group => run.end += 1,
-                _ => later.push(group..group + 1),
+    /// A plan for the groups of those files of which `lands` is true; `held` are those that have been brought earlier.
+    pub(crate) fn new(groups: &Groups, lands: impl Fn(usize) -> bool, held: &BTreeSet<u64>) -> Self {
+        let mut plan = Self::default();
+        let files = 0..groups.manifest().entries().len();
+        for group in files.clone().filter(|&file| lands(file)).flat_map(|file| groups.of_file(file)) {
+            if !held.contains(&group) {
+                plan.push(group);
             }
         }
-        later.retain(|run| run.end - run.start > BRIDGED_GROUPS_MAX);
-        let ends = std::iter::once(0).chain(later.iter().map(|run| run.end));
-        let starts = later.iter().map(|run| run.start).chain([count]);
-        let first: Vec<Range<u64>> = ends.zip(starts).map(|(start, end)| start..end).collect();
-        let mut position = 0;
-        let mut runs = Vec::new();
-        for run in first.into_iter().chain(later).filter(|run| !run.is_empty()) {
-            let len = run.end - run.start;
-            runs.push((position, run));
-            position += len;
-        }
-        Self { runs }
+        held.iter().for_each(|&group| plan.push(group));
+        plan
     }
 
-    /// The groups from `position` on that follow one another; empty at the end.
-    pub(crate) fn from(&self, position: u64) -> Range<u64> {
-        let after = self.runs.partition_point(|&(first, _)| first <= position);
-        match self.runs[..after].last() {
-            Some((first, run)) => (run.start + (position - first)).min(run.end)..run.end,
-            None => 0..0,
+    fn push(&mut self, group: u64) {
+        match self.runs.last_mut() {
+            Some((_, run)) if run.first + run.count == group => run.count += 1,
+            _ => self.runs.push((self.count, GroupRun { first: group, count: 1 })),
         }
+        self.count += 1;
+    }
+
+    /// How many groups are wanted.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The runs of groups from position `start` up to and not including `end`.
+    pub(crate) fn between(&self, start: u64, end: u64) -> impl Iterator<Item = GroupRun> + '_ {
+        let first = self.runs.partition_point(|&(before, run)| before + run.count <= start);
+        let until = move |&&(before, _): &&(u64, GroupRun)| before < end;
+        self.runs[first..].iter().take_while(until).map(move |&(before, run)| {
+            let (from, to) = (start.max(before), end.min(before + run.count));
+            GroupRun { first: run.first + (from - before), count: to.saturating_sub(from) }
+        })
+    }
+
+    /// The group at a position.
+    pub(crate) fn group(&self, position: u64) -> Option<u64> {
+        self.between(position, position + 1).next().map(|run| run.first)
     }
 
     /// Where a group comes.
     pub(crate) fn position(&self, group: u64) -> Option<u64> {
-        let (first, run) = self.runs.iter().find(|(_, run)| run.contains(&group))?;
-        Some(first + (group - run.start))
+        let (before, run) = self.runs.iter().find(|(_, run)| (run.first..run.first + run.count).contains(&group))?;
+        Some(before + (group - run.first))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::groups::tests::manifest;
+    use inhaul_store::digest::GROUP_BYTES;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[test]
-    fn missing_groups_come_first_and_short_held_runs_with_them() {
-        let held = (0..100).chain(110..120).chain(200..300);
-        let plan = DigestPlan::new(300, held);
-        assert_eq!(plan.runs, [(0, 100..200), (100, 0..100), (200, 200..300)]);
-        assert_eq!(
-            (plan.from(0), plan.from(99), plan.from(100), plan.from(300)),
-            (100..200, 199..200, 0..100, 300..300)
-        );
-        assert_eq!(DigestPlan::new(0, std::iter::empty()).from(0), 0..0);
+    fn missing_groups_come_first_then_held_ones_and_those_that_do_not_land_never() {
+        let g = GROUP_BYTES;
+        let groups = Groups::new(manifest(&[2 * g, g, 0, 3 * g, 1]));
+        let plan = DigestPlan::new(&groups, |file| file != 1 && file != 4, &BTreeSet::from([0, 5]));
+        let order: Vec<_> = (0..8).map_while(|position| plan.group(position)).collect();
+        assert_eq!(order, [1, 3, 4, 6, 0, 5]);
+        assert_eq!(plan.count(), 6);
+        let runs: Vec<_> = plan.between(1, 5).map(|run| (run.first, run.count)).collect();
+        assert_eq!(runs, [(3, 2), (6, 1), (0, 1)]);
+        assert_eq!((plan.position(2), plan.between(6, 9).count()), (None, 0));
     }
 
     proptest! {
         #[test]
-        fn every_group_has_one_position(count in 0..400u64, runs in prop::collection::vec((0..400u64, 0..150u64), 0..4)) {
-            let held: BTreeSet<u64> = runs.iter().flat_map(|&(start, len)| start..start + len).filter(|&g| g < count).collect();
-            let plan = DigestPlan::new(count, held.iter().copied());
-            let mut seen = BTreeSet::new();
-            let mut position = 0;
-            while !plan.from(position).is_empty() {
-                let group = plan.from(position).start;
-                prop_assert_eq!(plan.position(group), Some(position));
-                seen.insert(group);
-                position += 1;
+        fn every_group_has_one_position(
+            sizes in prop::collection::vec(0..5 * GROUP_BYTES, 1..30),
+            left_out in prop::collection::btree_set(0usize..30, 0..10),
+            held in prop::collection::btree_set(0u64..100, 0..60),
+        ) {
+            let groups = Groups::new(manifest(&sizes));
+            let lands = |file: usize| !left_out.contains(&file);
+            let wanted: BTreeSet<u64> = (0..sizes.len()).filter(|&f| lands(f)).flat_map(|f| groups.of_file(f)).collect();
+            let held = held.intersection(&wanted).copied().collect();
+            let plan = DigestPlan::new(&groups, lands, &held);
+            let order: Vec<u64> = plan.between(0, plan.count()).flat_map(|run| run.first..run.first + run.count).collect();
+            for (position, &group) in order.iter().enumerate() {
+                prop_assert_eq!((plan.position(group), plan.group(position as u64)), (Some(position as u64), Some(group)));
             }
-            prop_assert_eq!((position, seen.len() as u64), (count, count));
+            prop_assert_eq!((order.len(), order.into_iter().collect()), (wanted.len(), wanted));
         }
     }
 }

@@ -7,7 +7,7 @@ use inhaul_store::{DataSet, digest};
 use inhaul_udp::Waker;
 
 use crate::error::MoveError;
-use crate::frame::{Frame, GroupDigest, RefusalCode};
+use crate::frame::{Frame, GroupDigest, GroupRun, RefusalCode};
 use crate::groups::Groups;
 use crate::net;
 
@@ -21,26 +21,20 @@ const REQUESTS_AHEAD: usize = 4;
 /// A hasher for one peer. Its thread ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DigestService {
-    requests: SyncSender<Request>,
+    requests: SyncSender<Vec<GroupRun>>,
     frames: Receiver<Frame>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    first_group: u64,
-    count: u64,
 }
 
 impl DigestService {
     /// A hasher of `data_set` that calls `waker` when a frame is ready.
     pub(crate) fn start(data_set: Arc<DataSet>, waker: Waker) -> Result<Self, MoveError> {
-        let (requests, incoming) = sync_channel(REQUESTS_AHEAD);
+        let (requests, incoming) = sync_channel::<Vec<GroupRun>>(REQUESTS_AHEAD);
         let (outgoing, frames) = sync_channel(FRAMES_AHEAD);
         let hasher = Hasher { groups: Groups::new(Arc::clone(data_set.manifest())), data_set, outgoing, waker };
         net::spawn_helper("inhaul-digests", move || {
             // The channels close when the peer is gone.
-            while let Ok(request) = incoming.recv() {
-                if hasher.serve(request).is_none() {
+            while let Ok(runs) = incoming.recv() {
+                if runs.into_iter().try_for_each(|run| hasher.serve(run)).is_none() {
                     return;
                 }
             }
@@ -49,8 +43,8 @@ impl DigestService {
     }
 
     /// Asks for digests; false when too much has been asked for already.
-    pub(crate) fn request(&self, first_group: u64, count: u64) -> bool {
-        self.requests.try_send(Request { first_group, count }).is_ok()
+    pub(crate) fn request(&self, runs: Vec<GroupRun>) -> bool {
+        self.requests.try_send(runs).is_ok()
     }
 
     /// The next frame that is ready.
@@ -67,10 +61,10 @@ struct Hasher {
 }
 
 impl Hasher {
-    /// Answers a request; `None` when nobody listens any more, or the data cannot be read.
-    fn serve(&self, request: Request) -> Option<()> {
-        let end = request.first_group.saturating_add(request.count).min(self.groups.count());
-        let mut next = request.first_group;
+    /// Answers for one run; `None` when nobody listens any more, or the data cannot be read.
+    fn serve(&self, run: GroupRun) -> Option<()> {
+        let end = run.first.saturating_add(run.count).min(self.groups.count());
+        let mut next = run.first;
         let mut buffer = Vec::new();
         while next < end {
             let upto = end.min(next + GROUPS_PER_FRAME as u64);

@@ -72,6 +72,12 @@ pub enum MoveError {
         /// The data set.
         data_set: Box<Source>,
     },
+    /// A server's data set became another one between two looks at it.
+    #[error("{server}: its files have changed just now; fetch again when nobody writes to them")]
+    SourceChanged {
+        /// The server.
+        server: Server,
+    },
     /// Every server of a data set was lost before all of it had come.
     #[error("{data_set}: no server is left to fetch from; the last was lost because {detail}")]
     AllLost {
@@ -246,7 +252,7 @@ impl MoveError {
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
-            Self::Integrity { .. } | Self::CopiesDiffer { .. } => ErrorKind::Integrity,
+            Self::Integrity { .. } | Self::CopiesDiffer { .. } | Self::SourceChanged { .. } => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Usage(_) => ErrorKind::Usage,
             Self::Listen { .. } => ErrorKind::Unreachable,

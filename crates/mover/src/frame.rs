@@ -14,7 +14,7 @@
 //!     or  Probe                    ->   (a session for this alone; datagrams as in `probe.rs`)
 //!                                  <-   ProbeGrant {token}  or  Refused
 //! Protocol {message}               <->  the endpoint's control messages
-//! DigestsFrom {first_group, count} ->
+//! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
 //!                                  <-   Stats, once a second              (Bench, server receives)
 //! Finish                           ->
@@ -29,6 +29,8 @@ pub const MAX_FRAME: usize = 1 << 20;
 pub const MAX_PIECE: usize = MAX_FRAME - 64;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;
+/// Most runs in one [`Frame::DigestsOf`].
+pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
 pub const VERSION: u16 = 3;
 
@@ -39,6 +41,15 @@ const MAX_TEXT: usize = 1024;
 
 /// The chaining value of one group of a file: see `inhaul_store`.
 pub type GroupDigest = [u8; 32];
+
+/// Consecutive groups of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRun {
+    /// The first group, counted over all files.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+}
 
 /// What a client has come for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +140,10 @@ pub enum Frame {
     Open {
         /// Path below the offered directories, with a leading slash.
         path: String,
+        /// It wants to know whose files are.
+        owner: bool,
+        /// It wants to know files' extended attributes.
+        attributes: bool,
     },
     /// The client wants to see what there is at this path.
     List {
@@ -170,14 +185,12 @@ pub enum Frame {
         /// The message.
         message: Vec<u8>,
     },
-    /// The client wants the digests of `count` groups of the data set.
-    DigestsFrom {
-        /// The first group, counted over all files.
-        first_group: u64,
-        /// How many.
-        count: u64,
+    /// The client wants the digests of these runs of groups of the data set, in this order; at most [`MAX_RUNS`].
+    DigestsOf {
+        /// The runs.
+        runs: Vec<GroupRun>,
     },
-    /// Digests of consecutive groups.
+    /// Digests of consecutive groups, within one run.
     Digests {
         /// The first group, counted over all files.
         first_group: u64,
@@ -217,7 +230,7 @@ mod kind {
     pub(super) const BENCH: u8 = 5;
     pub(super) const DATA_SET: u8 = 6;
     pub(super) const PROTOCOL: u8 = 7;
-    pub(super) const DIGESTS_FROM: u8 = 8;
+    pub(super) const DIGESTS_OF: u8 = 8;
     pub(super) const DIGESTS: u8 = 9;
     pub(super) const STATS: u8 = 10;
     pub(super) const FINISH: u8 = 11;
@@ -267,11 +280,11 @@ impl Frame {
             kind::HELLO => r.hello(),
             kind::WELCOME => r.welcome(),
             kind::REFUSED => r.refused(),
-            kind::OPEN => r.text(MAX_PATH).map(|path| Self::Open { path }),
+            kind::OPEN => r.open(),
             kind::BENCH => r.bench(),
             kind::DATA_SET => r.data_set(),
             kind::PROTOCOL => Some(Self::Protocol { message: r.rest() }),
-            kind::DIGESTS_FROM => r.digests_from(),
+            kind::DIGESTS_OF => r.digests_of(),
             kind::DIGESTS => r.digests(),
             kind::STATS => r.stats().map(Self::Stats),
             kind::FINISH => Some(Self::Finish),
@@ -307,8 +320,9 @@ impl Frame {
                 out.push(code.code());
                 out.extend_from_slice(cut(text, MAX_TEXT).as_bytes());
             }
-            Self::Open { path } => {
+            Self::Open { path, owner, attributes } => {
                 out.push(kind::OPEN);
+                out.extend_from_slice(&[u8::from(*owner), u8::from(*attributes)]);
                 out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
             }
             Self::Bench { size, memory } => {
@@ -325,10 +339,12 @@ impl Frame {
                 out.push(kind::PROTOCOL);
                 out.extend_from_slice(message);
             }
-            Self::DigestsFrom { first_group, count } => {
-                out.push(kind::DIGESTS_FROM);
-                out.extend_from_slice(&first_group.to_be_bytes());
-                out.extend_from_slice(&count.to_be_bytes());
+            Self::DigestsOf { runs } => {
+                out.push(kind::DIGESTS_OF);
+                for run in runs {
+                    out.extend_from_slice(&run.first.to_be_bytes());
+                    out.extend_from_slice(&run.count.to_be_bytes());
+                }
             }
             Self::Digests { first_group, values } => {
                 out.push(kind::DIGESTS);
@@ -491,6 +507,11 @@ impl Reader<'_> {
         Some(Frame::List { recursive, path: self.text(MAX_PATH)? })
     }
 
+    fn open(&mut self) -> Option<Frame> {
+        let (owner, attributes) = (self.flag()?, self.flag()?);
+        Some(Frame::Open { path: self.text(MAX_PATH)?, owner, attributes })
+    }
+
     fn bench(&mut self) -> Option<Frame> {
         let size = self.u64()?;
         let memory = if self.flag()? { Memory::Cold } else { Memory::Hot };
@@ -501,8 +522,15 @@ impl Reader<'_> {
         Some(Frame::DataSet { last: self.flag()?, bytes: self.rest() })
     }
 
-    fn digests_from(&mut self) -> Option<Frame> {
-        Some(Frame::DigestsFrom { first_group: self.u64()?, count: self.u64()? })
+    fn digests_of(&mut self) -> Option<Frame> {
+        let mut runs = Vec::with_capacity((self.bytes.len() / 16).min(MAX_RUNS));
+        while runs.is_empty() || !self.bytes.is_empty() {
+            runs.push(GroupRun { first: self.u64()?, count: self.u64()? });
+            if runs.len() > MAX_RUNS {
+                return None;
+            }
+        }
+        Some(Frame::DigestsOf { runs })
     }
 
     fn digests(&mut self) -> Option<Frame> {
@@ -561,12 +589,15 @@ mod tests {
             (any::<u16>(), 1..=u16::MAX).prop_map(|(version, udp_port)| Frame::Welcome { version, udp_port }),
             (code, prop::collection::vec(any::<char>(), 0..200))
                 .prop_map(|(code, text)| Frame::Refused { code, text: text.into_iter().collect() }),
-            prop::collection::vec(any::<char>(), 0..200)
-                .prop_map(|path| Frame::Open { path: path.into_iter().collect() }),
+            (prop::collection::vec(any::<char>(), 0..200), any::<bool>(), any::<bool>()).prop_map(
+                |(path, owner, attributes)| Frame::Open { path: path.into_iter().collect(), owner, attributes }
+            ),
             (any::<u64>(), memory).prop_map(|(size, memory)| Frame::Bench { size, memory }),
             (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::DataSet { last, bytes }),
             bytes(300).prop_map(|message| Frame::Protocol { message }),
-            any::<(u64, u64)>().prop_map(|(first_group, count)| Frame::DigestsFrom { first_group, count }),
+            prop::collection::vec(any::<(u64, u64)>(), 1..9).prop_map(|runs| Frame::DigestsOf {
+                runs: runs.into_iter().map(|(first, count)| GroupRun { first, count }).collect()
+            }),
             (any::<u64>(), prop::collection::vec(any::<GroupDigest>(), 1..20))
                 .prop_map(|(first_group, values)| Frame::Digests { first_group, values }),
             stats().prop_map(Frame::Stats),

@@ -1,14 +1,16 @@
 //! `get`: hauls data sets from their mirrors into one place.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::Change;
-use inhaul_store::{Kind, Landing, LandingOptions, Manifest, printable};
+use inhaul_store::{Entry, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
 use inhaul_transport::Role;
 
+use crate::compare;
 use crate::connect::{Session, at_once};
 use crate::engine::{Engine, SideId};
 use crate::error::MoveError;
@@ -44,25 +46,26 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
 fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
     net::check(&options.net)?;
     let found = find_all(options, stop)?;
-    for warning in found.iter().flat_map(|data_set| &data_set.warnings) {
+    for warning in found.iter().flat_map(Found::warnings) {
         hear(Update::Warning(warning.clone()));
-        report.warnings.push(warning.clone());
+        report.warnings.push(warning);
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
     let _destination = Destination::prepare(&options.destination, &found)?;
-    let total_bytes: u64 = found.iter().map(|data_set| data_set.manifest.size()).fold(0, u64::saturating_add);
-    let mut objects = Vec::new();
-    let mut joinings = Vec::new();
-    for (index, data_set) in found.into_iter().enumerate() {
-        let other_bytes = total_bytes.saturating_sub(data_set.manifest.size());
-        let landing_options = LandingOptions { overwrite: options.overwrite, fresh: options.fresh, other_bytes };
-        let landing = Landing::create(&options.destination, data_set.manifest, landing_options)?;
-        if let Some(warning) = describe_changes(&data_set.source, &landing.resumed().changes) {
+    let plans = plan_all(options, &found, stop)?;
+    if options.dry_run {
+        report.status = Status::Planned;
+        report.bytes = plans.iter().map(Plan::bytes).fold(0, u64::saturating_add);
+        report.files = plans.iter().flat_map(|plan| files_of(plan, &BTreeMap::new())).collect();
+        return Ok(());
+    }
+
+    let (objects, joinings) = land_all(options, found, plans)?;
+    for object in &objects {
+        if let Some(warning) = describe_changes(&object.source, &object.landing.resumed().changes) {
             hear(Update::Warning(warning.clone()));
             report.warnings.push(warning);
         }
-        objects.push(Object::new(data_set.source, landing));
-        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
@@ -74,6 +77,44 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     let (part, result) = thread.join().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
     report.take(part);
     result
+}
+
+/// Plans how each data set lands; with `--checksum` by the bytes of what is there.
+fn plan_all(options: &GetOptions, found: &[Found], stop: &Stop) -> Result<Vec<Plan>, MoveError> {
+    let mut plans = Vec::new();
+    for data_set in found {
+        let manifest = Arc::clone(&data_set.manifest);
+        let mut plan = Plan::new(&options.destination, manifest, &options.filter, options.existing)?;
+        if options.checksum {
+            compare::by_bytes(&mut plan, data_set, options, stop)?;
+        }
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+/// Prepares the destination for all data sets.
+fn land_all(
+    options: &GetOptions,
+    found: Vec<Found>,
+    plans: Vec<Plan>,
+) -> Result<(Vec<Object>, Vec<Joining>), MoveError> {
+    let total_bytes: u64 = plans.iter().map(Plan::bytes).fold(0, u64::saturating_add);
+    let mut objects = Vec::new();
+    let mut joinings = Vec::new();
+    for (index, (data_set, plan)) in found.into_iter().zip(plans).enumerate() {
+        let landing_options = LandingOptions {
+            existing: options.existing,
+            owner: options.owner,
+            attributes: options.attributes,
+            fresh: options.fresh,
+            other_bytes: total_bytes.saturating_sub(plan.bytes()),
+        };
+        let landing = Landing::carry_out(plan, landing_options)?;
+        objects.push(Object::new(data_set.source, landing));
+        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
+    }
+    Ok((objects, joinings))
 }
 
 /// The data thread: the transfer from the first request to the last farewell.
@@ -175,38 +216,32 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         })
         .collect();
     let seconds = now.since(haul.started).as_secs_f64();
-    let fetched = haul.verified_bytes() - haul.resumed_bytes();
     let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
     Report {
         bytes: haul.verified_bytes(),
         resumed_bytes: haul.resumed_bytes(),
-        goodput_bps: if seconds > 0.0 { fetched as f64 * 8.0 / seconds } else { 0.0 },
+        goodput_bps: if seconds > 0.0 { haul.fetched_bytes() as f64 * 8.0 / seconds } else { 0.0 },
         loss_ratio: crate::haul::loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
         jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
-        files: haul.objects.iter().flat_map(files_of).collect(),
+        files: haul.objects.iter().flat_map(|object| files_of(object.landing.plan(), &object.hashes)).collect(),
         sources,
         warnings: haul.warnings.clone(),
         ..Report::default()
     }
 }
 
-fn files_of(object: &Object) -> Vec<FileReport> {
-    let manifest = object.landing.manifest();
-    let target = object.landing.target();
-    let report = |(index, entry): (usize, &inhaul_store::Entry)| {
-        let path = match manifest.kind() {
-            Kind::File => target.display().to_string(),
-            Kind::Directory => target.join(printable(&entry.path)).display().to_string(),
-        };
-        let hash = object.hashes.get(&index);
+fn files_of(plan: &Plan, hashes: &BTreeMap<usize, digest::Hash>) -> Vec<FileReport> {
+    let report = |(index, (entry, &fate)): (usize, (&Entry, &Fate))| {
+        let hash = hashes.get(&index);
         FileReport {
-            path,
+            path: plan.place(index).display().to_string(),
+            action: fate.into(),
             bytes: entry.size,
             blake3: hash.map(|hash| hash.to_hex().to_string()).unwrap_or_default(),
             verified: hash.is_some(),
         }
     };
-    manifest.entries().iter().enumerate().map(report).collect()
+    plan.manifest().entries().iter().zip(plan.files()).enumerate().map(report).collect()
 }
 
 impl Report {
@@ -222,12 +257,13 @@ impl Report {
 
 /// A data set that was found on some of its mirrors.
 #[derive(Debug)]
-struct Found {
-    source: Source,
-    manifest: Arc<Manifest>,
-    sessions: Vec<Session>,
+pub(crate) struct Found {
+    pub(crate) source: Source,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) sessions: Vec<Session>,
     /// Mirrors that take no part.
     absent: Vec<SourceReport>,
+    /// Why they do not.
     warnings: Vec<String>,
 }
 
@@ -241,9 +277,10 @@ fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> 
     for source in &options.sources {
         for server in source.mirrors.clone() {
             let (path, transport) = (source.path.clone(), options.net.transport.clone());
+            let (owner, attributes) = (options.owner, options.attributes);
             jobs.push(Box::new(move || {
                 let mut session = Session::connect(&server, SessionRole::Fetch, &transport)?;
-                let manifest = session.open(&path)?;
+                let manifest = session.open(&path, owner, attributes)?;
                 Ok((session, manifest))
             }));
         }
@@ -257,6 +294,23 @@ fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> 
 }
 
 impl Found {
+    /// What the user should know before the transfer begins.
+    fn warnings(&self) -> Vec<String> {
+        let skipped = self.manifest.skipped();
+        let mut warnings = self.warnings.clone();
+        if skipped.count > 0 {
+            let named: Vec<String> = skipped.paths.iter().map(|path| format!("'{}'", printable(path))).collect();
+            let more = match skipped.count - named.len() as u64 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let what =
+                if skipped.count == 1 { "is a socket, a pipe or a device" } else { "are sockets, pipes or devices" };
+            warnings.push(format!("{}{more} {what}, which cannot be moved: left out", named.join(", ")));
+        }
+        warnings
+    }
+
     /// Keeps the mirrors that have the same data set, if most of them agree; names the others.
     fn agree(source: &Source, results: Vec<(Server, Result<Candidate, MoveError>)>) -> Result<Self, MoveError> {
         let mut found = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_protocols::registry;
-use inhaul_store::{DataSet, Offered, OfferedError};
+use inhaul_store::{DataSet, Offered, OfferedError, ScanOptions};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
@@ -129,10 +129,11 @@ fn converse(
     };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let wish = match (stream.receive(Instant::now() + STEP)?, service) {
-        (Frame::Open { path }, Service::Files(offered)) => {
+        (Frame::Open { path, owner, attributes }, Service::Files(offered)) => {
             log::info!("{}: fetches {path} over {}", stream.peer(), transport.name);
+            let options = ScanOptions { owner, attributes };
             let data_set =
-                offered.scan(path.as_bytes()).map_err(|error| refused(code_of(&error), error.to_string()))?;
+                offered.scan(path.as_bytes(), options).map_err(|error| refused(code_of(&error), error.to_string()))?;
             send_manifest(stream, &data_set)?;
             Wish::Fetch(Arc::new(data_set))
         }
@@ -247,6 +248,10 @@ mod tests {
         (dir, Service::Files(Arc::new(offered)))
     }
 
+    fn open(path: &str) -> Frame {
+        Frame::Open { path: path.to_owned(), owner: false, attributes: false }
+    }
+
     fn hello(role: SessionRole) -> Frame {
         Frame::Hello { version: VERSION, role, transport: "gtp".to_owned() }
     }
@@ -254,7 +259,7 @@ mod tests {
     #[test]
     fn greet_sends_the_manifest_of_what_is_asked_for() {
         let (_dir, service) = files();
-        let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), Frame::Open { path: "f".to_owned() }]);
+        let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), open("f")]);
         assert_eq!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77 });
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
@@ -283,7 +288,6 @@ mod tests {
 
     #[test]
     fn greet_refuses_and_says_why() {
-        let open = |path: &str| Frame::Open { path: path.to_owned() };
         let list = |path: &str| Frame::List { recursive: true, path: path.to_owned() };
         let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch, transport: String::new() };
         let odd = Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "carrier-pigeon".to_owned() };

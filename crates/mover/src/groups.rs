@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use inhaul_base::ByteRange;
+use inhaul_base::{ByteRange, RangeSet};
 use inhaul_store::Manifest;
 use inhaul_store::digest::{GROUP_BYTES, group_count, group_range};
 use inhaul_transport::FlowId;
@@ -95,11 +95,22 @@ enum Deliverer {
 }
 
 impl Tally {
-    /// All bytes of all groups are missing.
-    pub(crate) fn new(groups: &Groups) -> Self {
+    /// The bytes of all groups are missing, but those that are `held`.
+    pub(crate) fn new(groups: &Groups, held: &RangeSet) -> Self {
         let len = |number| groups.place(number).map_or(0, |place| place.range.len() as u32);
         let deliverers = vec![Deliverer::Nobody; groups.count() as usize];
-        Self { missing: (0..groups.count()).map(len).collect(), deliverers }
+        let mut missing: Vec<u32> = (0..groups.count()).map(len).collect();
+        for range in held.iter() {
+            for (number, bytes) in groups.touched(range) {
+                missing[number as usize] -= bytes as u32;
+            }
+        }
+        Self { missing, deliverers }
+    }
+
+    /// Whether no byte of a group is missing.
+    pub(crate) fn is_whole(&self, number: u64) -> bool {
+        self.missing.get(number as usize) == Some(&0)
     }
 
     /// Bytes came by `flow`; the groups that are whole now are given to `whole`. Each byte comes once, unless it was
@@ -147,19 +158,21 @@ impl Tally {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use inhaul_store::{Directory, Entry, Kind, Timestamp};
+    use inhaul_store::{Contents, Entry, Kind};
     use proptest::prelude::*;
 
     /// A data set of files with these sizes.
     pub(crate) fn manifest(sizes: &[u64]) -> Arc<Manifest> {
-        let entry = |(k, &size): (usize, &u64)| Entry {
-            path: format!("{k:04}").into_bytes(),
-            size,
-            mode: 0o644,
-            modified: Timestamp::default(),
-        };
-        let entries = sizes.iter().enumerate().map(entry).collect();
-        Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, entries, Vec::<Directory>::new()).unwrap())
+        let names: Vec<String> = (0..sizes.len()).map(|k| format!("{k:04}")).collect();
+        let files: Vec<_> = names.iter().map(String::as_str).zip(sizes.iter().copied()).collect();
+        manifest_of(&files)
+    }
+
+    /// A data set called `set` of files with these names and sizes.
+    pub(crate) fn manifest_of(files: &[(&str, u64)]) -> Arc<Manifest> {
+        let entry = |&(name, size): &(&str, u64)| Entry { path: name.into(), size, ..Entry::default() };
+        let contents = Contents { files: files.iter().map(entry).collect(), ..Contents::default() };
+        Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap())
     }
 
     #[test]
@@ -174,6 +187,18 @@ pub(crate) mod tests {
         assert_eq!((groups.of_file(0), groups.of_file(1), groups.of_file(2)), (0..2, 2..3, 3..4));
     }
 
+    #[test]
+    fn tally_counts_what_is_held_as_come() {
+        let groups = Groups::new(manifest(&[GROUP_BYTES + 5, 7]));
+        let held = [ByteRange::new(GROUP_BYTES, GROUP_BYTES + 5), ByteRange::at(GROUP_BYTES + 6, 2)];
+        let mut tally = Tally::new(&groups, &held.into_iter().collect());
+        assert_eq!([0, 1, 2].map(|number| tally.is_whole(number)), [false, true, false]);
+        let mut whole = Vec::new();
+        tally.place(&groups, ByteRange::at(GROUP_BYTES + 5, 1), FlowId(1), |number| whole.push(number));
+        tally.place(&groups, ByteRange::at(GROUP_BYTES + 8, 4), FlowId(1), |number| whole.push(number));
+        assert_eq!(whole, [2]);
+    }
+
     proptest! {
         #[test]
         fn tally_reports_each_group_once_when_all_its_bytes_have_come(
@@ -183,14 +208,14 @@ pub(crate) mod tests {
         ) {
             let groups = Groups::new(manifest(&sizes));
             let size = groups.manifest().size();
-            let mut tally = Tally::new(&groups);
+            let mut tally = Tally::new(&groups, &RangeSet::new());
             let mut bounds: Vec<u64> = cuts.iter().map(|cut| cut.index(size as usize + 1) as u64).chain([0, size]).collect();
             bounds.sort_unstable();
             let mut ranges: Vec<_> = bounds.windows(2).map(|w| ByteRange::new(w[0], w[1])).collect();
             let pivot = order as usize % ranges.len();
             ranges.rotate_left(pivot);
             let mut whole = Vec::new();
-            let mut come = inhaul_base::RangeSet::new();
+            let mut come = RangeSet::new();
             for range in ranges {
                 come.insert(range);
                 let before = whole.len();

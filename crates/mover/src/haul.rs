@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place};
 
@@ -15,7 +15,7 @@ use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
 use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::Frame;
+use crate::frame::{Frame, MAX_RUNS};
 use crate::groups::{Groups, Tally};
 use crate::net;
 use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
@@ -28,8 +28,10 @@ use crate::verify::{Finding, Task, Verifier};
 const TICK: Span = Span::from_millis(100);
 /// Rates are told over so long.
 const RATE_TICKS: usize = 10;
-/// Groups whose digests may be here before their bytes: a gigabyte, and so the source's hasher is ahead of its data.
-const DIGESTS_AHEAD: u64 = 1024;
+/// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
+/// round trip for digests, and for the source's hasher not to read large ones long before they are sent.
+const DIGESTS_AHEAD: u64 = 32_768;
+const DIGESTED_BYTES_AHEAD: u64 = 1 << 30;
 /// How long the servers may take to say goodbye.
 const FAREWELL: Span = Span::from_millis(500);
 
@@ -42,6 +44,12 @@ pub(crate) struct Object {
     pub(crate) landing: Arc<Landing>,
     groups: Groups,
     tally: Tally,
+    /// The bytes that need not come: of files that do not land, of holes, and of what an earlier transfer has brought.
+    free: RangeSet,
+    /// Bytes of the files that land.
+    bytes: u64,
+    /// Of these, the ones in holes.
+    hole_bytes: u64,
     mirrors: Vec<FlowId>,
     /// The order in which digests are asked for.
     plan: DigestPlan,
@@ -51,6 +59,8 @@ pub(crate) struct Object {
     next_digest: u64,
     /// Digests are asked for up to this position.
     asked_digests: u64,
+    /// How many groups ahead of those that are verified digests were asked for last.
+    digest_window: u64,
     verified_groups: u64,
     /// Groups that an earlier transfer has left, and that have not turned out to be wrong.
     held: BTreeSet<u64>,
@@ -80,15 +90,29 @@ pub(crate) struct Mirror {
 impl Object {
     pub(crate) fn new(source: Source, landing: Landing) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
-        let mut tally = Tally::new(&groups);
+        // Bytes that need not come: of files that do not land, and of holes, which are zeros by themselves.
+        let unwanted = landing.plan().unwanted();
+        let mut free = groups.manifest().holes();
+        for range in unwanted.iter() {
+            free.insert(range);
+        }
+        let mut tally = Tally::new(&groups, &free);
         let number = |held: &HeldGroup| groups.of_file(held.file).start + held.group;
         let held: BTreeSet<u64> = landing.resumed().groups.iter().map(number).collect();
         held.iter().for_each(|&number| tally.hold(number));
+        let ranges = || held.iter().filter_map(|&number| groups.place(number)).map(|place| place.range);
+        let held_bytes: u64 = ranges().map(ByteRange::len).sum();
+        for range in ranges() {
+            free.insert(range);
+        }
         Self {
             source,
             tally,
-            plan: DigestPlan::new(groups.count(), held.iter().copied()),
-            held_bytes: held.iter().filter_map(|&number| groups.place(number)).map(|place| place.range.len()).sum(),
+            bytes: groups.manifest().size() - unwanted.covered(),
+            hole_bytes: free.covered() - unwanted.covered() - held_bytes,
+            free,
+            plan: DigestPlan::new(&groups, |file| landing.lands(file), &held),
+            held_bytes,
             held,
             told_of_gone: false,
             told_of_change: false,
@@ -98,6 +122,7 @@ impl Object {
             authorities: Vec::new(),
             next_digest: 0,
             asked_digests: 0,
+            digest_window: 0,
             verified_groups: 0,
             done: false,
             hashes: BTreeMap::new(),
@@ -106,6 +131,32 @@ impl Object {
 
     fn size(&self) -> u64 {
         self.groups.manifest().size()
+    }
+
+    /// The groups that lack no byte from the start, though files that land have them.
+    fn whole_from_the_start(&self) -> impl Iterator<Item = u64> + '_ {
+        let runs = self.plan.between(0, self.plan.count());
+        let has_bytes = |&number: &u64| {
+            !self.held.contains(&number) && self.groups.place(number).is_some_and(|place| !place.range.is_empty())
+        };
+        runs.flat_map(|run| run.first..run.first + run.count)
+            .filter(has_bytes)
+            .filter(|&number| self.tally.is_whole(number))
+    }
+
+    /// Up to which position digests may be asked for now.
+    fn digests_wanted(&self) -> u64 {
+        let mut end = self.verified_groups.min(self.plan.count());
+        let mut left = DIGESTED_BYTES_AHEAD;
+        for run in self.plan.between(end, end + DIGESTS_AHEAD) {
+            for group in run.first..run.first + run.count {
+                let bytes = self.groups.place(group).map_or(0, |place| place.range.len());
+                let Some(rest) = left.checked_sub(bytes) else { return end };
+                left = rest;
+                end += 1;
+            }
+        }
+        end
     }
 
     /// The mirror whose digests count from now on.
@@ -236,9 +287,13 @@ impl Haul {
     /// Has the endpoint fetch all objects.
     pub(crate) fn fetch_all(&self, engine: &mut Engine) {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
-            let held = object.held.iter().filter_map(|&number| object.groups.place(number)).map(|place| place.range);
-            let fetch = Command::Fetch { object: ObjectId(index as u32), size: object.size(), held: held.collect() };
-            engine.command(self.side, fetch);
+            let held = object.free.clone();
+            engine.command(self.side, Command::Fetch { object: ObjectId(index as u32), size: object.size(), held });
+        }
+        for (index, object) in self.objects.iter().enumerate() {
+            for group in object.whole_from_the_start() {
+                self.verifier.tell(Task::Whole { object: index, group });
+            }
         }
     }
 
@@ -293,6 +348,12 @@ impl Haul {
     /// Bytes of these that an earlier transfer has brought.
     pub(crate) fn resumed_bytes(&self) -> u64 {
         self.resumed_bytes
+    }
+
+    /// Bytes that are verified and had to come.
+    pub(crate) fn fetched_bytes(&self) -> u64 {
+        let holes: u64 = self.objects.iter().map(|object| object.hole_bytes).sum();
+        self.verified_bytes.saturating_sub(self.resumed_bytes + holes)
     }
 
     fn warn(&mut self, text: String) {
@@ -360,15 +421,19 @@ impl Haul {
     fn ask_digests(&mut self, engine: &mut Engine) {
         for object in &mut self.objects {
             let Some(authority) = object.authority() else { continue };
-            let unused = object.next_digest.saturating_sub(object.verified_groups);
-            let total = object.groups.count();
-            let answered = object.next_digest == object.asked_digests;
-            if answered && object.asked_digests < total && unused < DIGESTS_AHEAD / 2 {
-                let run = object.plan.from(object.asked_digests);
-                let count = (DIGESTS_AHEAD - unused).min(run.end - run.start);
-                let frame = Frame::DigestsFrom { first_group: run.start, count };
-                object.asked_digests += count;
-                engine.send(authority, &frame);
+            let total = object.plan.count();
+            if object.next_digest < object.asked_digests || object.asked_digests == total {
+                continue;
+            }
+            if object.next_digest.saturating_sub(object.verified_groups) > object.digest_window / 2 {
+                continue;
+            }
+            let end = object.digests_wanted();
+            object.digest_window = end.saturating_sub(object.verified_groups);
+            if end > object.asked_digests {
+                let runs: Vec<_> = object.plan.between(object.asked_digests, end).take(MAX_RUNS).collect();
+                object.asked_digests += runs.iter().map(|run| run.count).sum::<u64>();
+                engine.send(authority, &Frame::DigestsOf { runs });
             }
         }
     }
@@ -390,8 +455,10 @@ impl Haul {
         if object.authority() != Some(flow) {
             return Ok(());
         }
-        let end = object.next_digest.saturating_add(values.len() as u64);
-        if first_group != object.plan.from(object.next_digest).start || end > object.asked_digests {
+        let end = object.next_digest + values.len() as u64;
+        let run = object.plan.between(object.next_digest, end).next();
+        let is_asked = run.is_some_and(|run| (run.first, run.count) == (first_group, values.len() as u64));
+        if !is_asked || end > object.asked_digests {
             return self.lose(engine, flow, "it sent digests that were not asked for");
         }
         object.next_digest = end;
@@ -425,7 +492,12 @@ impl Haul {
             Finding::FileDone { object, file, hash } => {
                 self.objects[object].hashes.insert(file, hash);
             }
-            Finding::ObjectDone { object } => self.objects[object].done = true,
+            Finding::ObjectDone { object } => {
+                for note in self.objects[object].landing.take_notes() {
+                    self.warn(note);
+                }
+                self.objects[object].done = true;
+            }
             Finding::Failed(error) => return Err(error),
         }
         Ok(())
@@ -435,8 +507,9 @@ impl Haul {
     fn tick(&mut self, engine: &Engine, now: Time) {
         self.next_tick = now + TICK;
         self.measure(engine);
-        let received: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
+        let came: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
         let held: u64 = self.objects.iter().map(|object| object.held_bytes).sum();
+        let received = came + held + self.objects.iter().map(|object| object.hole_bytes).sum::<u64>();
         if self.history.len() > RATE_TICKS {
             self.history.remove(0);
         }
@@ -455,9 +528,9 @@ impl Haul {
         let progress = Progress {
             seconds: now.since(self.started).as_secs_f64(),
             bytes: self.verified_bytes,
-            received_bytes: held + received,
+            received_bytes: received,
             resumed_bytes: held,
-            total_bytes: self.objects.iter().map(Object::size).sum(),
+            total_bytes: self.objects.iter().map(|object| object.bytes).sum(),
             goodput_bps,
             sources: self.mirrors.values().map(source).collect(),
         };

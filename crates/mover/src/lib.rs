@@ -6,6 +6,7 @@
 
 mod bench;
 mod bodies;
+mod compare;
 mod connect;
 pub mod control_stream;
 mod digest_plan;
@@ -36,14 +37,15 @@ pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
 pub use get::get;
+pub use inhaul_store::{Existing, Filter, FilterError, Rule};
 pub use list::list;
 pub use options::{
     BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
     SourceProgress, Stop, Update,
 };
 pub use report::{
-    BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus, Status,
-    jain_index,
+    Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
+    Status, jain_index,
 };
 pub use server::serve;
 // What listings are made of.

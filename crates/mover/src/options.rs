@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span};
+use inhaul_store::{Existing, Filter};
 use serde::Serialize;
 
 use crate::frame::Memory;
@@ -51,8 +52,18 @@ pub struct GetOptions {
     pub receive_rate: Option<Bitrate>,
     /// Most that each sender may send (R_app).
     pub rate: Option<Bitrate>,
-    /// Whether files that exist are replaced.
-    pub overwrite: bool,
+    /// What of the data sets is wanted.
+    pub filter: Filter,
+    /// What becomes of files that exist and differ.
+    pub existing: Existing,
+    /// Whether files that exist are compared by their bytes, rather than by size and time.
+    pub checksum: bool,
+    /// Whether files are to be whose they are at the source, by number.
+    pub owner: bool,
+    /// Whether extended attributes are carried (`user.*`).
+    pub attributes: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
     /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
     pub fresh: bool,
     /// How the network is used.

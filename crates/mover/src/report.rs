@@ -1,5 +1,6 @@
 //! What a transfer came to: the numbers behind the summary and behind `--json`.
 
+use inhaul_store::Fate;
 use serde::Serialize;
 
 /// What a transfer came to. Serialised, it is the object that `docs/json.md` documents.
@@ -39,6 +40,8 @@ pub enum Status {
     /// All data has come and is verified.
     #[default]
     Complete,
+    /// It was only planned.
+    Planned,
     /// It ended badly.
     Failed,
 }
@@ -48,12 +51,43 @@ pub enum Status {
 pub struct FileReport {
     /// Where it stands now.
     pub path: String,
+    /// What became of it, or would.
+    pub action: Action,
     /// Its size, in bytes.
     pub bytes: u64,
     /// The BLAKE3 hash of its content, in hexadecimal.
     pub blake3: String,
     /// Whether every byte agreed with the source's digests.
     pub verified: bool,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// It is fetched.
+    #[default]
+    Fetch,
+    /// It is fetched, in the place of another.
+    Replace,
+    /// What is there is kept.
+    Keep,
+    /// It is not wanted.
+    LeaveOut,
+    /// What is there differs and may not be replaced, or is a directory.
+    Refuse,
+}
+
+impl From<Fate> for Action {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Fetch => Self::Fetch,
+            Fate::Replace => Self::Replace,
+            Fate::Keep => Self::Keep,
+            Fate::LeftOut => Self::LeaveOut,
+            Fate::Refused | Fate::Blocked => Self::Refuse,
+        }
+    }
 }
 
 /// A server that took part in a transfer, or a flow of a bench.

@@ -15,7 +15,7 @@ use crate::digest_service::DigestService;
 use crate::endpoints::Endpoints;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, RefusalCode};
+use crate::frame::{Frame, GroupRun, RefusalCode};
 use crate::greeting::{Arrival, GreetingError, Service, Wish, greet};
 use crate::net;
 use crate::options::{NetOptions, ServeOptions, Stop};
@@ -193,12 +193,12 @@ impl FileServer {
         self.digests.remove(&flow);
     }
 
-    fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, first_group: u64, count: u64) {
+    fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
         let Some(digests) = self.digests.get_mut(&flow) else { return };
         if digests.service.is_none() {
             digests.service = DigestService::start(Arc::clone(&digests.data_set), engine.waker()).ok();
         }
-        let taken = digests.service.as_ref().is_some_and(|service| service.request(first_group, count));
+        let taken = digests.service.as_ref().is_some_and(|service| service.request(runs));
         if !taken {
             let text = "too many digests were asked for at once".to_owned();
             self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text });
@@ -236,7 +236,7 @@ impl Application for FileServer {
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
-            Frame::DigestsFrom { first_group, count } => self.start_digests(engine, flow, first_group, count),
+            Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
             Frame::Finish => self.part(engine, flow, &Frame::Bye),
             _ => self.part(engine, flow, &Frame::out_of_place()),
         }

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
@@ -19,8 +20,11 @@ use crate::sync::Syncer;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
-/// Files that are given their names together at most, if many are waiting.
-const FILES_TOGETHER: usize = 256;
+/// Files that are verified get their names together, for syncing them costs the same for one and for thousands: so many
+/// files, or so many bytes, or once those that wait have waited so long.
+const FILES_TOGETHER: usize = 16_384;
+const BYTES_TOGETHER: u64 = 256 << 20;
+const NAMES_WAIT: Duration = Duration::from_secs(1);
 
 /// What the verifier is told.
 #[derive(Debug)]
@@ -74,7 +78,16 @@ impl Verifier {
             move |error| report(&outgoing, &waker, Finding::Failed(error))
         };
         let syncer = Syncer::start(landings.clone(), failed)?;
-        let worker = Worker { objects, ready: Vec::new(), buffer: Vec::new(), findings: outgoing, waker, syncer };
+        let worker = Worker {
+            objects,
+            ready: Vec::new(),
+            ready_bytes: 0,
+            ready_since: None,
+            buffer: Vec::new(),
+            findings: outgoing,
+            waker,
+            syncer,
+        };
         let thread = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         let recheck = Recheck::start(held, &landings, &tasks)?;
         Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), thread: Some(thread) })
@@ -129,7 +142,10 @@ struct Object {
     tries: BTreeMap<u64, u32>,
     /// Files of which some groups are verified.
     files: BTreeMap<usize, FileDigests>,
+    /// Files that do not have their names yet.
     files_left: usize,
+    /// Of these, the ones that wait for nothing else.
+    files_ready: usize,
 }
 
 struct FileDigests {
@@ -139,7 +155,7 @@ struct FileDigests {
 
 impl Object {
     fn new(groups: Groups, landing: Arc<Landing>) -> Self {
-        let files_left = groups.manifest().entries().len();
+        let files_left = (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file)).count();
         Self {
             groups,
             landing,
@@ -149,6 +165,7 @@ impl Object {
             tries: BTreeMap::new(),
             files: BTreeMap::new(),
             files_left,
+            files_ready: 0,
         }
     }
 
@@ -184,6 +201,9 @@ struct Worker {
     objects: Vec<Object>,
     /// Files that are verified and wait for their names.
     ready: Vec<(usize, usize, digest::Hash)>,
+    ready_bytes: u64,
+    /// Since when the first of them has waited.
+    ready_since: Option<Instant>,
     buffer: Vec<u8>,
     findings: Sender<Finding>,
     waker: Waker,
@@ -200,13 +220,13 @@ impl Worker {
     fn work(&mut self, tasks: &Receiver<Task>) -> Result<(), MoveError> {
         self.begin()?;
         loop {
-            let task = match tasks.try_recv() {
+            let patience = self.ready_since.map_or(Duration::MAX, |since| NAMES_WAIT.saturating_sub(since.elapsed()));
+            let task = match tasks.recv_timeout(patience) {
                 Ok(task) => task,
-                Err(TryRecvError::Disconnected) => return Ok(()),
-                Err(TryRecvError::Empty) => {
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
                     self.name_files()?;
-                    let Ok(task) = tasks.recv() else { return Ok(()) };
-                    task
+                    continue;
                 }
             };
             match task {
@@ -222,17 +242,28 @@ impl Worker {
                     }
                 }
             }
-            if self.ready.len() >= FILES_TOGETHER {
+            if self.should_name() {
                 self.name_files()?;
             }
         }
     }
 
+    /// Whether the files that are ready should get their names now: there are many, or no more will come.
+    fn should_name(&self) -> bool {
+        let is_last = |object: usize| self.objects[object].files_left == self.objects[object].files_ready;
+        self.ready.len() >= FILES_TOGETHER
+            || self.ready_bytes >= BYTES_TOGETHER
+            || self.ready_since.is_some_and(|since| since.elapsed() >= NAMES_WAIT)
+            || self.ready.last().is_some_and(|&(object, ..)| is_last(object))
+    }
+
     /// No byte will come for empty files, and none at all for a data set without files.
     fn begin(&mut self) -> Result<(), MoveError> {
         for object in 0..self.objects.len() {
-            let groups = &self.objects[object].groups;
-            let is_empty = |&number: &u64| groups.place(number).is_some_and(|place| place.range.is_empty());
+            let Object { groups, landing, .. } = &self.objects[object];
+            let is_empty = |&number: &u64| {
+                groups.place(number).is_some_and(|place| place.range.is_empty() && landing.lands(place.file))
+            };
             let empty: Vec<u64> = (0..groups.count()).filter(is_empty).collect();
             for group in empty {
                 self.on_whole(object, group)?;
@@ -284,6 +315,14 @@ impl Worker {
                 self.syncer.add(place.range.len());
             }
             if let Some((file, hash)) = object.take(group, found) {
+                object.files_ready += 1;
+                let size = object.groups.manifest().entries()[file].size;
+                // While it is still open.
+                if size <= digest::GROUP_BYTES {
+                    object.landing.seal(file).map_err(MoveError::from)?;
+                }
+                self.ready_bytes += size;
+                self.ready_since.get_or_insert_with(Instant::now);
                 self.ready.push((index, file, hash));
             }
             self.report(Finding::Verified { object: index, bytes: place.range.len(), resumed });
@@ -314,12 +353,15 @@ impl Worker {
     /// Gives the files that are ready their names.
     fn name_files(&mut self) -> Result<(), MoveError> {
         let mut ready = std::mem::take(&mut self.ready);
+        self.ready_bytes = 0;
+        self.ready_since = None;
         ready.sort_by_key(|&(object, file, _)| (object, file));
         for files in ready.chunk_by(|a, b| a.0 == b.0) {
             let object = files[0].0;
             let indices: Vec<usize> = files.iter().map(|&(_, file, _)| file).collect();
             self.objects[object].landing.finish_files(&indices).map_err(MoveError::from)?;
             self.objects[object].files_left -= files.len();
+            self.objects[object].files_ready -= files.len();
             for &(object, file, hash) in files {
                 self.report(Finding::FileDone { object, file, hash });
             }
@@ -364,18 +406,15 @@ impl From<LandingError> for MoveError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_store::LandingOptions;
     use inhaul_store::digest::{GROUP_BYTES, group_digest};
-    use inhaul_store::{Entry, Kind, LandingOptions, Manifest, Timestamp};
     use inhaul_udp::Poller;
     use std::io::IoSlice;
-    use std::time::Duration;
 
     /// A verifier for a file of one group and a bit, and an empty file, landing in a directory of their own.
     fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {
         let dir = tempfile::tempdir().unwrap();
-        let entry = |name: &str, size| Entry { path: name.into(), size, mode: 0o644, modified: Timestamp::default() };
-        let entries = vec![entry("a", GROUP_BYTES + 9), entry("b", 0)];
-        let manifest = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, entries, Vec::new()).unwrap());
+        let manifest = crate::groups::tests::manifest_of(&[("a", GROUP_BYTES + 9), ("b", 0)]);
         let landing = Arc::new(Landing::create(dir.path(), Arc::clone(&manifest), LandingOptions::default()).unwrap());
         let poller = Poller::new().unwrap();
         let objects = vec![(Groups::new(manifest), Arc::clone(&landing))];

@@ -70,6 +70,12 @@ impl Beneath {
         Ok((self.open_directory(parent, Links::Refuse)?, name))
     }
 
+    /// The target of the symbolic link at `path`.
+    pub(crate) fn read_link(&self, path: &[u8]) -> rustix::io::Result<Vec<u8>> {
+        let (parent, name) = self.parent_of(path)?;
+        rustix::fs::readlinkat(&parent.0, name, Vec::new()).map(std::ffi::CString::into_bytes)
+    }
+
     pub(crate) fn make_directory(&self, path: &[u8], mode: u32) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         rustix::fs::mkdirat(&parent.0, name, Mode::from_raw_mode(mode))

@@ -229,7 +229,7 @@ impl Replay {
         // A single file's path is but its name at the source.
         let file_now = |index: usize| match manifest.kind() {
             Kind::File => Some(0),
-            Kind::Directory => manifest.file_at(&old.entries()[index].path),
+            Kind::Directory => manifest.find(&old.entries()[index].path),
         };
         let keeps = |index: usize, now: usize, group: u64| {
             let (before, after) = (old.entries()[index].size, manifest.entries()[now].size);
@@ -242,7 +242,7 @@ impl Replay {
         });
         let verified = verified.collect();
         let named = self.named.iter().filter_map(|(&index, &size)| Some((file_now(index)?, size))).collect();
-        let directory_now = |&index: &usize| manifest.directory_at(&old.directories()[index].path);
+        let directory_now = |&index: &usize| manifest.find_directory(&old.directories()[index].path);
         let made = self.made.iter().filter_map(directory_now).collect();
         let (made_target, sound_bytes) = (self.made_target, self.sound_bytes);
         (Self { verified, named, made, made_target, sound_bytes, manifest: Some(manifest) }, changes)

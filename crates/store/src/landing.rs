@@ -3,6 +3,8 @@
 mod destination;
 mod error;
 mod finish;
+mod links;
+mod metadata;
 mod partial;
 mod resume;
 mod write;
@@ -10,7 +12,6 @@ mod write;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,22 +20,34 @@ use inhaul_base::ByteRange;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use self::destination::Destination;
+use self::metadata::Notes;
 use self::write::Gather;
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
+use crate::filter::Filter;
 use crate::journal::{Journal, Record, Replay};
 use crate::open_files::OpenFiles;
+use crate::plan::{Existing, Plan};
 use crate::{Kind, Manifest};
 
+pub(crate) use destination::Destination;
 pub use error::LandingError;
 pub use resume::{HeldGroup, Resumed};
+
+/// Files that are held open while they are written and verified: half of the usual 1024 descriptors of a process. A
+/// verifier that is fewer files behind finds them open.
+const OPEN_FILES_MAX: usize = 512;
 
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// Replace files that exist already, and files that have the name of a partial one.
-    pub overwrite: bool,
+    /// What becomes of files that exist already and differ. Where they are replaced, so are files that have the name of a
+    /// partial one.
+    pub existing: Existing,
+    /// Set whose files are, as the manifest says. Needs privileges.
+    pub owner: bool,
+    /// Set the extended attributes of the manifest.
+    pub attributes: bool,
     /// Begin anew, and remove what an interrupted transfer has left, rather than going on from it.
     pub fresh: bool,
     /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
@@ -53,10 +66,8 @@ pub struct LandingOptions {
 /// Nothing is written or renamed through a symbolic link inside the data set, whoever has put it there.
 #[derive(Debug)]
 pub struct Landing {
-    manifest: Arc<Manifest>,
+    plan: Plan,
     options: LandingOptions,
-    /// Where the target is, and what it is called there.
-    destination: Destination,
     /// What files' paths are relative to: the target directory, or where the target file is.
     base: Beneath,
     /// Whether the target directory was made here.
@@ -67,17 +78,19 @@ pub struct Landing {
     made_earlier: BTreeSet<usize>,
     /// Whether partial files that are there are an earlier landing's.
     owns_partials: bool,
+    /// Whether a directory that was there before is the way to another file system.
+    crosses_devices: bool,
     resumed: Resumed,
     journal: Mutex<Journal>,
     state: Mutex<State>,
+    /// What could not be kept of files beside their bytes.
+    notes: Mutex<Notes>,
 }
 
 #[derive(Debug)]
 struct State {
     files: Vec<FileState>,
     open: OpenFiles,
-    /// Directories (by path) in which files got their names.
-    renamed_in: BTreeSet<Vec<u8>>,
     /// Files with groups that were recorded since the last sync.
     unsynced: BTreeSet<usize>,
     /// Bytes of the groups that are recorded.
@@ -102,78 +115,99 @@ enum FileState {
     Partial,
     /// It has its name, by an earlier landing, and has not been verified by this one.
     Named,
+    /// Its partial file is whole, and waits for its name.
+    Sealed,
     /// Its partial file is being synced and renamed.
     Finishing,
     /// It has its name.
     Finished,
+    /// It does not land: it is not wanted, or there already.
+    Outside,
 }
 
 impl Landing {
-    /// Prepares `dest` for the data set, by the rules of `cp`: if `dest` is a directory the data set lands in it under
-    /// its own name, otherwise `dest` is its new name and must lie in a directory. A directory that exists already
+    /// Prepares `dest` for all of the data set, by the rules of `cp`: if `dest` is a directory the data set lands in it
+    /// under its own name, otherwise `dest` is its new name and must lie in a directory. A directory that exists already
     /// under that name is added to. Makes all directories; files are made when their first byte comes.
     ///
     /// # Errors
-    /// When the place does not exist or cannot be written, has too little space, or has a file already that the data
-    /// set would bring. Nothing is left behind then.
+    /// When the place does not exist or cannot be written, has too little space, or has a file already that differs from
+    /// the one that the data set would bring. Nothing is left behind then.
     pub fn create(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
-        let destination = Destination::find(dest, &manifest)?;
-        let (mut journal, replay) = resume::open_journal(&destination)?;
+        Self::carry_out(Plan::new(dest, manifest, &Filter::default(), options.existing)?, options)
+    }
+
+    /// Prepares for what `plan` says, as [`create`](Landing::create) does. Files that an earlier transfer has named are
+    /// gone on with, whatever the plan made of them.
+    ///
+    /// # Errors
+    /// As [`create`](Landing::create), with what stands in the plan's way.
+    pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
+        let (mut journal, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
         let (replay, changes) = if options.fresh {
-            journal.clear().map_err(|errno| LandingError::from_errno("write", destination.target(), errno))?;
+            journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
             (Replay::default(), Vec::new())
         } else {
-            replay.adopt((*manifest).clone())
+            replay.adopt((*plan.manifest).clone())
         };
-        let needed = manifest.size() - resume::held_bytes(&replay, &manifest);
-        destination.check_space(needed.saturating_add(options.other_bytes))?;
-        let (base, made_now) = match manifest.kind() {
-            Kind::File => (destination.reopen()?, false),
-            Kind::Directory => destination.make_directory()?,
+        replay.named.iter().for_each(|(&file, &size)| plan.go_on_with(file, size));
+        if let Some((obstacle, _)) = plan.obstacles() {
+            return Err(obstacle);
+        }
+        let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, &plan));
+        plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
+        let (base, made_now) = match plan.manifest.kind() {
+            Kind::File => (plan.destination.reopen()?, false),
+            Kind::Directory => plan.destination.make_directory()?,
         };
+        let files = plan.files().iter().map(|fate| if fate.lands() { FileState::Absent } else { FileState::Outside });
         let state = State {
-            files: vec![FileState::Absent; manifest.entries().len()],
-            open: OpenFiles::with_limit(OpenFiles::LIMIT),
-            renamed_in: BTreeSet::new(),
+            files: files.collect(),
+            open: OpenFiles::with_limit(OPEN_FILES_MAX),
             unsynced: BTreeSet::new(),
             kept_bytes: 0,
             end: End::Open,
         };
         // From here on a failure drops the landing, which removes what was made and cannot be gone on from.
         let mut landing = Self {
-            manifest,
+            plan,
             options,
-            destination,
             base,
             made_target: made_now || replay.made_target,
             made: Vec::new(),
             made_earlier: BTreeSet::new(),
             owns_partials: false,
+            crosses_devices: false,
             resumed: Resumed { groups: Vec::new(), changes },
             journal: Mutex::new(journal),
             state: Mutex::new(state),
+            notes: Mutex::default(),
         };
         landing.take_up(before.as_ref(), replay)?;
         if made_now {
             landing.record(&Record::Made { directory: None })?;
         }
-        landing.prepare(made_now)?;
+        landing.prepare()?;
         Ok(landing)
     }
 
-    fn prepare(&mut self, made_now: bool) -> Result<(), LandingError> {
+    fn prepare(&mut self) -> Result<(), LandingError> {
         let access = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::accessat(self.base.fd(), ".", access, AtFlags::empty())
             .map_err(|errno| LandingError::from_errno("write to", self.shown(b""), errno))?;
-        for (index, directory) in self.manifest.directories().iter().enumerate() {
+        let manifest = Arc::clone(&self.plan.manifest);
+        for index in (0..manifest.directories().len()).filter(|&index| self.plan.directories[index]) {
+            let directory = &manifest.directories()[index];
             // The owner must be able to write into it until the end; then it gets the permissions that it should have.
-            match self.base.make_directory(&directory.path, directory.mode | 0o700) {
+            match self.base.make_directory(&directory.path, directory.metadata.mode | 0o700) {
                 Ok(()) => {
                     self.made.push(index);
                     self.record(&Record::Made { directory: Some(index) })?;
                 }
                 Err(Errno::EXIST) if self.is_directory(&directory.path) => {
+                    let device = self.base.stat(&directory.path, Links::Refuse).ok().map(|stat| stat.st_dev);
+                    self.crosses_devices |= device != finish::device(self.base.fd());
                     if self.made_earlier.contains(&index) {
                         self.made.push(index);
                     }
@@ -182,11 +216,8 @@ impl Landing {
                 Err(errno) => return Err(LandingError::from_errno("make", self.shown(&directory.path), errno)),
             }
         }
-        if !made_now {
-            (0..self.manifest.entries().len()).try_for_each(|index| self.check_free(index))?;
-        }
         // The one partial file of a single file shows right away whether it can be made.
-        if self.manifest.kind() == Kind::File {
+        if manifest.kind() == Kind::File && self.lands(0) {
             self.readable(&mut self.lock(), 0)?;
         }
         Ok(())
@@ -197,31 +228,29 @@ impl Landing {
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// Checks that file `index` can get its name at the end.
-    fn check_free(&self, index: usize) -> Result<(), LandingError> {
-        let path = || self.shown(self.path(index));
-        if self.lock().files[index] == FileState::Named {
-            return Ok(());
-        }
-        match self.base.stat(self.path(index), Links::Refuse) {
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(LandingError::from_errno("look for", path(), errno)),
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                Err(LandingError::IsADirectory { path: path() })
-            }
-            Ok(_) if self.options.overwrite => Ok(()),
-            Ok(_) => Err(LandingError::Exists { path: path() }),
-        }
+    /// What was planned.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether file `index` lands: what does not is kept as it is, or not wanted.
+    pub fn lands(&self, index: usize) -> bool {
+        self.plan.files().get(index).is_some_and(|fate| fate.lands())
+    }
+
+    /// What could not be kept of files beside their bytes, in words; each is told once.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What lands.
     pub fn manifest(&self) -> &Arc<Manifest> {
-        &self.manifest
+        &self.plan.manifest
     }
 
     /// The file or directory that appears, as a path for people.
     pub fn target(&self) -> PathBuf {
-        self.destination.target()
+        self.plan.destination.target()
     }
 
     /// Writes `slices`, one after the other, from `offset` of the byte space on, across files; those that fall on one
@@ -232,11 +261,11 @@ impl Landing {
     pub fn write(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<(), LandingError> {
         let len = slices.iter().map(|slice| slice.len() as u64).sum();
         let range = ByteRange::at(offset, len);
-        if range.end > self.manifest.size() {
+        if range.end > self.plan.manifest.size() {
             return Err(LandingError::OutOfRange(range));
         }
         let mut gather = Gather::new(slices);
-        for piece in self.manifest.locate(range) {
+        for piece in self.plan.manifest.locate(range) {
             let file = self.opened(&mut self.lock(), piece.file)?;
             let mut bufs = gather.take(piece.len as usize);
             write::write_fully(&mut bufs, piece.offset, |bufs, at| rustix::io::pwritev(&*file, bufs, at))
@@ -251,7 +280,7 @@ impl Landing {
     /// # Errors
     /// When the disk fails, when the partial file has been cut by somebody, or when the file is finished.
     pub fn read_group(&self, index: usize, group: u64, buf: &mut Vec<u8>) -> Result<(), LandingError> {
-        let size = self.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
+        let size = self.plan.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
         let file = self.readable(&mut self.lock(), index)?;
@@ -275,15 +304,18 @@ impl Landing {
         state.open.clear();
         self.journal().retire();
         // What cannot be removed stays: there is nobody left to tell, and nothing better to do.
-        let is_partial = |file| file == FileState::Partial || (file == FileState::Absent && self.owns_partials);
+        let is_partial = |file| match file {
+            FileState::Partial | FileState::Sealed => true,
+            file => file == FileState::Absent && self.owns_partials,
+        };
         for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])) {
             let _ = self.base.remove_file(&self.partial_path(index));
         }
         for &index in self.made.iter().rev() {
-            let _ = self.base.remove_directory(&self.manifest.directories()[index].path);
+            let _ = self.base.remove_directory(&self.plan.manifest.directories()[index].path);
         }
         if self.made_target {
-            self.destination.remove_directory();
+            self.plan.destination.remove_directory();
         }
     }
 
@@ -326,7 +358,9 @@ impl Landing {
                 Some(file) => return Ok(file),
                 None => self.partial_path(index),
             },
-            Some(FileState::Named | FileState::Finishing | FileState::Finished) => {
+            Some(
+                FileState::Named | FileState::Sealed | FileState::Finishing | FileState::Finished | FileState::Outside,
+            ) => {
                 return Err(LandingError::Finished(index));
             }
         };
@@ -334,7 +368,7 @@ impl Landing {
             let file = self.create_partial(index, &path)?;
             state.files[index] = FileState::Partial;
             // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once.
-            let size = self.manifest.entries()[index].size;
+            let size = self.plan.manifest.entries()[index].size;
             rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
             file
         } else {
@@ -347,7 +381,7 @@ impl Landing {
     }
 
     fn create_partial(&self, index: usize, path: &[u8]) -> Result<File, LandingError> {
-        if self.options.overwrite || self.owns_partials {
+        if self.options.existing == Existing::Replace || self.owns_partials {
             match self.base.remove_file(path) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(self.file_error("replace", index, errno)),
@@ -355,7 +389,7 @@ impl Landing {
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         // The kernel takes the umask off. The owner must be able to open it again until it is finished.
-        let mode = Mode::from_raw_mode(self.manifest.entries()[index].mode | 0o600);
+        let mode = Mode::from_raw_mode(self.plan.manifest.entries()[index].metadata.mode | 0o600);
         match self.base.open(path, flags, mode, Links::Refuse) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::EXIST) => Err(LandingError::PartialExists { path: self.shown(path) }),
@@ -365,37 +399,30 @@ impl Landing {
 
     /// Path of file `index` relative to the base.
     fn path(&self, index: usize) -> &[u8] {
-        match self.manifest.kind() {
-            Kind::File => self.destination.name(),
-            Kind::Directory => &self.manifest.entries()[index].path,
-        }
+        self.plan.path(index)
     }
 
     /// Path of the partial file of `index` relative to the base.
     fn partial_path(&self, index: usize) -> Vec<u8> {
-        resume::partial_path(&self.manifest, self.destination.name(), index)
+        resume::partial_beside(&self.plan.manifest, self.path(index))
     }
 
     /// A path relative to the base, for people.
     fn shown(&self, path: &[u8]) -> PathBuf {
-        let base = match self.manifest.kind() {
-            Kind::File => self.destination.directory().to_owned(),
-            Kind::Directory => self.destination.target(),
-        };
-        if path.is_empty() { base } else { base.join(std::ffi::OsStr::from_bytes(path)) }
+        self.plan.shown(path)
     }
 
     /// What `errno` means that the system gave for the partial file of `index`.
     fn file_error(&self, action: &'static str, index: usize, errno: Errno) -> LandingError {
         let partial = self.partial_path(index);
         let path = self.shown(&partial);
-        let size = self.manifest.entries()[index].size;
+        let size = self.plan.manifest.entries()[index].size;
         match errno {
             Errno::NOSPC | Errno::DQUOT => {
                 let held =
                     self.base.stat(&partial, Links::Refuse).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512);
                 // A quota that is used up leaves nothing, whatever the file system has.
-                let free = if errno == Errno::NOSPC { self.destination.free_bytes().unwrap_or(0) } else { 0 };
+                let free = if errno == Errno::NOSPC { self.plan.destination.free_bytes().unwrap_or(0) } else { 0 };
                 LandingError::NoSpace { path, needed: size.saturating_sub(held), free }
             }
             Errno::FBIG => LandingError::FileTooLarge { path, size },

@@ -2,25 +2,32 @@
 //!
 //! A *data set* is one file or one directory tree. Its files lie one after another in a single byte space, so that a
 //! transport sees only the offsets 0 to size and a small file costs nothing extra. A [`Manifest`] says which file lies
-//! where; an [`Offered`] finds data sets beneath the directories of a server and reads them; a [`Landing`] writes one
-//! and gives each file its name once its bytes are verified, by the [`digest`] of its groups. Its [`journal`] lets an
-//! interrupted transfer go on where it was.
+//! where; an [`Offered`] finds data sets beneath the directories of a server and reads them; a [`Plan`] says what landing one
+//! would do, as far as a [`Filter`] wants it; a [`Landing`] writes it and gives each file its name once its bytes are
+//! verified, by the [`digest`] of its groups. Its [`journal`] lets an interrupted transfer go on where it was.
 //!
 //! Nothing here knows a network, starts a thread or reads a clock.
 #![forbid(unsafe_code)]
 
 mod beneath;
 pub mod digest;
+mod filter;
 pub mod journal;
 mod landing;
 mod listing;
 mod manifest;
 mod offered;
 mod open_files;
+mod plan;
 mod text;
 
+pub use filter::{Filter, FilterError, Rule};
 pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed};
 pub use listing::{Listed, ListedKind, ListingError};
-pub use manifest::{Directory, Entry, Kind, Manifest, ManifestError, Piece, Timestamp};
-pub use offered::{DataSet, Offered, OfferedError, Skipped};
+pub use manifest::{
+    Attribute, Contents, Directory, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner, Piece, Skipped,
+    Symlink, Timestamp,
+};
+pub use offered::{DataSet, Offered, OfferedError, ScanOptions};
+pub use plan::{Existing, Fate, Plan};
 pub use text::printable;

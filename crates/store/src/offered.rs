@@ -16,7 +16,16 @@ use rustix::io::Errno;
 use crate::beneath::{Beneath, Links};
 use crate::{ManifestError, printable};
 
-pub use data_set::{DataSet, Skipped};
+pub use data_set::DataSet;
+
+/// What a client wants to know of files beside their bytes, permissions and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Whose they are.
+    pub owner: bool,
+    /// Their extended attributes.
+    pub attributes: bool,
+}
 
 /// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
 /// whatever is renamed or linked there meanwhile.
@@ -62,17 +71,18 @@ impl Offered {
         self.roots.iter().map(|root| root.name.as_slice())
     }
 
-    /// Finds what `request` names and lists all of it. Reads directories only; files are opened when they are read.
+    /// Finds what `request` names and lists all of it. Reads directories, and
+    /// of files only what `options` and holes make necessary; they are opened again when they are read.
     ///
     /// # Errors
     /// When there is no such thing, when the request leads outside, when something in it may not be read, or when it
     /// cannot be a data set.
-    pub fn scan(&self, request: &[u8]) -> Result<DataSet, OfferedError> {
+    pub fn scan(&self, request: &[u8], options: ScanOptions) -> Result<DataSet, OfferedError> {
         let components = components(request)?;
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
         if root.is_file {
             return if rest.is_empty() {
-                DataSet::of_file(&root.dir, &root.name, &root.name, Links::Refuse, request)
+                DataSet::of_file(&root.dir, &root.name, &root.name, Links::Refuse, request, options)
             } else {
                 Err(self.not_found(request))
             };
@@ -84,9 +94,9 @@ impl Offered {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 let dir = root.dir.open_directory(&path, links).map_err(|errno| self.request_error(request, errno))?;
-                DataSet::of_directory(dir, name, request)
+                DataSet::of_directory(dir, name, request, options)
             }
-            FileType::RegularFile => DataSet::of_file(&root.dir, name, &path, links, request),
+            FileType::RegularFile => DataSet::of_file(&root.dir, name, &path, links, request, options),
             _ => Err(OfferedError::Unsupported { path: request.to_vec() }),
         }
     }

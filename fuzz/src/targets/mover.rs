@@ -1,7 +1,7 @@
 //! Sessions: frames from the peer, sources from the command line.
 
 use inhaul_mover::Source;
-use inhaul_mover::frame::{BenchStats, Frame, Memory, RefusalCode, SessionRole, VERSION};
+use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION};
 
 use super::samples;
 
@@ -19,11 +19,11 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "gtp".to_owned() },
         Frame::Welcome { version: VERSION, udp_port: 4321 },
         Frame::Refused { code: RefusalCode::NotFound, text: "there is nothing at run7".to_owned() },
-        Frame::Open { path: "run7/events.h5".to_owned() },
+        Frame::Open { path: "run7/events.h5".to_owned(), owner: false, attributes: true },
         Frame::Bench { size: 1 << 40, memory: Memory::Cold },
         Frame::DataSet { last: true, bytes: vec![1; 40] },
         Frame::Protocol { message: vec![7] },
-        Frame::DigestsFrom { first_group: 3, count: 100 },
+        Frame::DigestsOf { runs: vec![GroupRun { first: 3, count: 100 }, GroupRun { first: 200, count: 1 }] },
         Frame::Digests { first_group: 3, values: vec![[9; 32]; 2] },
         Frame::Stats(BenchStats { placed_bytes: 1 << 30, received_packets: 745_655, ..BenchStats::default() }),
         Frame::List { recursive: true, path: "/run7".to_owned() },

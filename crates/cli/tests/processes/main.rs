@@ -15,3 +15,4 @@ mod looking;
 mod resume;
 mod settings;
 mod transfers;
+mod trees;

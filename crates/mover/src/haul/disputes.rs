@@ -12,7 +12,7 @@ use inhaul_transport::{Command, FlowId, ObjectId};
 use super::Haul;
 use crate::engine::Engine;
 use crate::error::MoveError;
-use crate::frame::{Frame, GroupDigest};
+use crate::frame::{Frame, GroupDigest, GroupRun};
 use crate::report::SourceStatus;
 
 /// The digests that the mirrors have of one group.
@@ -157,7 +157,8 @@ impl Haul {
             self.refetch(engine, index, group);
         }
         for (flow, group) in self.disputes.questions() {
-            engine.send(flow, &Frame::DigestsFrom { first_group: group, count: 1 });
+            let runs = vec![GroupRun { first: group, count: 1 }];
+            engine.send(flow, &Frame::DigestsOf { runs });
         }
         Ok(())
     }

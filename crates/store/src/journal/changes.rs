@@ -71,7 +71,9 @@ pub(super) fn between(old: &Manifest, new: &Manifest) -> Vec<Change> {
             (Some(a), Some(b)) if a.size != b.size => {
                 changes.push(Change::Resized { path: b.path.clone(), before: a.size, after: b.size });
             }
-            (Some(a), Some(b)) if a.modified != b.modified => changes.push(Change::Touched { path: b.path.clone() }),
+            (Some(a), Some(b)) if a.metadata.modified != b.metadata.modified => {
+                changes.push(Change::Touched { path: b.path.clone() })
+            }
             _ => {}
         }
     }

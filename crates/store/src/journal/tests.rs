@@ -1,17 +1,18 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Directory, Entry, Timestamp};
+use crate::{Contents, Directory, Entry, Metadata, Timestamp};
 
 fn manifest(sizes: &[(&str, u64)]) -> Manifest {
     let entry = |&(path, size): &(&str, u64)| Entry {
         path: path.into(),
         size,
-        mode: 0o644,
-        modified: Timestamp { seconds: 7, nanos: 0 },
+        metadata: Metadata { modified: Timestamp { seconds: 7, nanos: 0 }, ..Metadata::default() },
+        holes: Vec::new(),
     };
-    let directories = vec![Directory { path: b"d".to_vec(), mode: 0o755 }];
-    Manifest::new(b"set".to_vec(), Kind::Directory, sizes.iter().map(entry).collect(), directories).unwrap()
+    let directories = vec![Directory { path: b"d".to_vec(), ..Directory::default() }];
+    let files = sizes.iter().map(entry).collect();
+    Manifest::new(b"set".to_vec(), Kind::Directory, Contents { files, directories, ..Contents::default() }).unwrap()
 }
 
 /// A journal that has one record of every kind.
@@ -98,8 +99,9 @@ fn adopt_keeps_what_both_data_sets_have_and_names_the_changes() {
 
 #[test]
 fn adopt_starts_anew_when_a_file_has_become_a_directory() {
-    let file = Entry { path: b"set".to_vec(), size: 5, mode: 0o644, modified: Timestamp::default() };
-    let file = Manifest::new(b"set".to_vec(), Kind::File, vec![file], Vec::new()).unwrap();
+    let file = Entry { path: b"set".to_vec(), size: 5, ..Entry::default() };
+    let contents = Contents { files: vec![file], ..Contents::default() };
+    let file = Manifest::new(b"set".to_vec(), Kind::File, contents).unwrap();
     let (kept, _) = Replay::read(&encode(&records())).unwrap().adopt(file.clone());
     assert_eq!((kept.manifest, kept.verified.len(), kept.made_target), (Some(file), 0, false));
 }

@@ -13,7 +13,7 @@ use crate::{Kind, Manifest};
 
 /// A name in an open directory: where the target file or directory is, or will be.
 #[derive(Debug)]
-pub(super) struct Destination {
+pub(crate) struct Destination {
     directory: PathBuf,
     open: Beneath,
     name: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Destination {
 
 impl Destination {
     /// By the rules of `cp`: into `dest` if that is a directory, otherwise beside it, under its name.
-    pub(super) fn find(dest: &Path, manifest: &Manifest) -> Result<Self, LandingError> {
+    pub(crate) fn find(dest: &Path, manifest: &Manifest) -> Result<Self, LandingError> {
         if dest.is_dir() {
             return Self::open(dest, manifest.name());
         }
@@ -45,29 +45,24 @@ impl Destination {
         }
     }
 
-    /// The directory that the target lies in, for people.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The target, for people.
-    pub(super) fn target(&self) -> PathBuf {
+    pub(crate) fn target(&self) -> PathBuf {
         self.directory.join(OsStr::from_bytes(&self.name))
     }
 
     /// The target's name in its directory.
-    pub(super) fn name(&self) -> &[u8] {
+    pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
 
     /// How much a user may still write there, in bytes; `None` if the file system cannot say.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
         let stat = rustix::fs::fstatvfs(self.open.fd()).ok()?;
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// Checks that `needed` bytes fit.
-    pub(super) fn check_space(&self, needed: u64) -> Result<(), LandingError> {
+    pub(crate) fn check_space(&self, needed: u64) -> Result<(), LandingError> {
         match self.free_bytes() {
             Some(free) if free < needed => Err(LandingError::NoSpace { path: self.target(), needed, free }),
             _ => Ok(()),
@@ -75,14 +70,33 @@ impl Destination {
     }
 
     /// The directory that the target lies in, once more.
-    pub(super) fn reopen(&self) -> Result<Beneath, LandingError> {
+    pub(crate) fn reopen(&self) -> Result<Beneath, LandingError> {
         self.open
             .open_directory(b"", Links::Refuse)
             .map_err(|errno| LandingError::from_errno("open", self.directory.clone(), errno))
     }
 
+    /// Opens the target directory, if there is one.
+    pub(crate) fn open_target(&self) -> Result<Option<Beneath>, LandingError> {
+        match self.open.open_directory(&self.name, Links::Refuse) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(LandingError::NotADirectory { path: self.target() }),
+            Err(errno) => Err(LandingError::from_errno("open", self.target(), errno)),
+        }
+    }
+
+    /// A path of a data set of `kind`, for people; the empty path is what paths are relative to.
+    pub(crate) fn shown(&self, kind: Kind, path: &[u8]) -> PathBuf {
+        let base = match kind {
+            Kind::File => self.directory.clone(),
+            Kind::Directory => self.target(),
+        };
+        if path.is_empty() { base } else { base.join(OsStr::from_bytes(path)) }
+    }
+
     /// Makes the target directory unless it is there, opens it, and says whether it was made.
-    pub(super) fn make_directory(&self) -> Result<(Beneath, bool), LandingError> {
+    pub(crate) fn make_directory(&self) -> Result<(Beneath, bool), LandingError> {
         let failed = |action, errno| LandingError::from_errno(action, self.target(), errno);
         let made = match self.open.stat(&self.name, Links::Refuse) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => false,
@@ -101,12 +115,12 @@ impl Destination {
     }
 
     /// Removes the target directory if it is empty.
-    pub(super) fn remove_directory(&self) {
+    pub(crate) fn remove_directory(&self) {
         let _ = self.open.remove_directory(&self.name);
     }
 
     /// Makes the target's name last.
-    pub(super) fn sync(&self) -> rustix::io::Result<()> {
+    pub(crate) fn sync(&self) -> rustix::io::Result<()> {
         super::finish::sync_directory(&self.open)
     }
 }

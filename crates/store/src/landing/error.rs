@@ -18,11 +18,16 @@ pub enum LandingError {
         /// The missing directory.
         path: PathBuf,
     },
-    /// A file would be replaced.
-    #[error("'{}' exists already: remove it, choose another destination, or allow overwriting", show(path))]
+    /// A file would be replaced that is another one.
+    #[error(
+        "'{}'{} exists already and differs: remove it, choose another destination, or say what becomes of it with --existing",
+        show(path), and_others(*others)
+    )]
     Exists {
         /// The file that is there.
         path: PathBuf,
+        /// How many others are in the way too.
+        others: usize,
     },
     /// A file is there that has the name of a partial file, and no journal says that it is one.
     #[error(
@@ -126,13 +131,17 @@ pub enum LandingError {
 }
 
 impl LandingError {
-    pub(super) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
+    pub(crate) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },
             Errno::NOSYS => Self::KernelTooOld,
             _ => Self::Io { action, path, source: errno.into() },
         }
     }
+}
+
+fn and_others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" (and {count} more)") }
 }
 
 fn show(path: &Path) -> String {

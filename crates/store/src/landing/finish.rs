@@ -1,24 +1,36 @@
 //! How files get their names, and how a landing is made to last.
 
-use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{End, FileState, Landing, LandingError, State};
-use crate::Timestamp;
 use crate::beneath::{Beneath, Links, split};
 use crate::journal::Record;
-use crate::manifest::MODE_BITS;
+use crate::plan::Fate;
+use crate::{Kind, Metadata};
 
 /// From so many files on, one sync of the whole file system costs less than one for each file: a journal commits once.
 const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
-    /// Gives file `index` its name: its bytes are all there and verified, says the caller. Syncs it to disk first, and
-    /// sets its permissions (less the umask) and its time as far as the file system keeps them. Takes as long as the
-    /// disk does; other files can be written meanwhile.
+    /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it beside
+    /// them, while it is still open; from then on it waits for its name and nothing is written to it.
+    ///
+    /// # Errors
+    /// When the file is finished already, or cannot be opened.
+    pub fn seal(&self, index: usize) -> Result<(), LandingError> {
+        if self.lock().files.get(index) == Some(&FileState::Named) {
+            return Ok(());
+        }
+        self.close_file(index, FileState::Sealed).map(drop)
+    }
+
+    /// Gives file `index` its name, after syncing it to disk. [Seals](Landing::seal) it first, unless that is done. Takes
+    /// as long as the disk does; other files can be written meanwhile.
     ///
     /// # Errors
     /// When the disk is full or fails, or when a file of that name has come up meanwhile. The partial file is still
@@ -35,7 +47,7 @@ impl Landing {
     pub fn finish_files(&self, indices: &[usize]) -> Result<(), LandingError> {
         let mut unnamed = Vec::with_capacity(indices.len());
         let to_name = self.pass_named(indices);
-        let done = self.seal(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed));
+        let done = self.sync_files(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed));
         let mut state = self.lock();
         for index in unnamed {
             state.files[index] = FileState::Partial;
@@ -61,95 +73,127 @@ impl Landing {
         indices.iter().copied().filter(|&index| !has_name(&mut state, index)).collect()
     }
 
-    /// Syncs the files, with the permissions and times that they should have. From then on nobody else handles them;
-    /// they are added to `sealed`.
-    fn seal(&self, indices: &[usize], sealed: &mut Vec<usize>) -> Result<(), LandingError> {
-        let home = rustix::fs::fstat(self.base.fd()).map_or(0, |stat| stat.st_dev);
-        let mut together = None;
-        for &index in indices {
-            let file = {
-                let mut state = self.lock();
-                let file = self.opened(&mut state, index)?;
-                state.files[index] = FileState::Finishing;
-                state.open.remove(index);
-                file
-            };
-            sealed.push(index);
-            let entry = &self.manifest.entries()[index];
-            narrow_permissions(&*file, entry.mode);
-            set_modified(&file, entry.modified);
-            // A directory that was there before may be the way into another file system.
-            let is_home = rustix::fs::fstat(&*file).is_ok_and(|stat| stat.st_dev == home);
-            if indices.len() >= SYNC_TOGETHER_MIN && is_home {
-                together = Some(index);
-            } else {
-                rustix::fs::fsync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
-            }
-        }
-        if let Some(index) = together {
-            rustix::fs::syncfs(self.base.fd()).map_err(|errno| self.file_error("sync", index, errno))?;
-        }
-        Ok(())
+    /// Sets what is kept of a file and takes it out of the open ones, as one that is `next`.
+    fn close_file(&self, index: usize, next: FileState) -> Result<Arc<File>, LandingError> {
+        let file = {
+            let mut state = self.lock();
+            let file = self.opened(&mut state, index)?;
+            state.files[index] = next;
+            state.open.remove(index);
+            file
+        };
+        self.set_metadata(&*file, self.path(index), &self.plan.manifest.entries()[index].metadata);
+        Ok(file)
     }
 
-    /// Renames the sealed files one after the other, and takes those out of `sealed` that have their name.
-    fn name(&self, sealed: &mut Vec<usize>) -> Result<(), LandingError> {
-        while let Some(&index) = sealed.last() {
+    /// Syncs the files. From then on nobody else handles them; they are added to `claimed`.
+    fn sync_files(&self, indices: &[usize], claimed: &mut Vec<usize>) -> Result<(), LandingError> {
+        let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
+        for &index in indices {
+            let file = if self.claim_sealed(index) {
+                claimed.push(index);
+                None
+            } else {
+                let file = self.close_file(index, FileState::Finishing)?;
+                claimed.push(index);
+                Some(file)
+            };
+            if !together {
+                self.sync_file(index, file).map_err(|errno| self.file_error("sync", index, errno))?;
+            }
+        }
+        match indices.first() {
+            Some(&index) if together => {
+                rustix::fs::syncfs(self.base.fd()).map_err(|errno| self.file_error("sync", index, errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the file was sealed; it is being finished then.
+    fn claim_sealed(&self, index: usize) -> bool {
+        let mut state = self.lock();
+        match state.files.get_mut(index) {
+            Some(file) if *file == FileState::Sealed => {
+                *file = FileState::Finishing;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn sync_file(&self, index: usize, file: Option<Arc<File>>) -> rustix::io::Result<()> {
+        if let Some(file) = file {
+            return rustix::fs::fsync(&*file);
+        }
+        match self.base.open_for_reading(&self.partial_path(index), Links::Refuse) {
+            Ok(file) => rustix::fs::fsync(file),
+            // It is to have permissions by which not even its owner may read it.
+            Err(Errno::ACCESS) => rustix::fs::syncfs(self.base.fd()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Renames the files one after the other, and takes those out of `unnamed` that have their name.
+    fn name(&self, unnamed: &mut Vec<usize>) -> Result<(), LandingError> {
+        // Of files in order neighbours mostly share their parent.
+        let mut parent: Option<(&[u8], Beneath)> = None;
+        while let Some(&index) = unnamed.last() {
             let path = self.path(index);
+            let above = split(path).0;
+            if parent.as_ref().is_none_or(|(open, _)| *open != above) {
+                let opened = self.base.open_directory(above, Links::Refuse);
+                parent = Some((above, opened.map_err(|errno| self.file_error("rename", index, errno))?));
+            }
+            let Some((_, directory)) = &parent else { continue };
             self.record(&Record::Named { file: index })?;
-            self.rename(index, path).map_err(|errno| match errno {
-                Errno::EXIST => LandingError::Exists { path: self.shown(path) },
+            self.rename(index, directory).map_err(|errno| match errno {
+                Errno::EXIST => LandingError::Exists { path: self.shown(path), others: 0 },
                 Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },
                 _ => self.file_error("rename", index, errno),
             })?;
-            sealed.pop();
-            let mut state = self.lock();
-            state.files[index] = FileState::Finished;
-            let parent = split(path).0;
-            if !state.renamed_in.contains(parent) {
-                state.renamed_in.insert(parent.to_vec());
-            }
+            unnamed.pop();
+            self.lock().files[index] = FileState::Finished;
         }
         Ok(())
     }
 
-    fn rename(&self, index: usize, path: &[u8]) -> rustix::io::Result<()> {
+    fn rename(&self, index: usize, directory: &Beneath) -> rustix::io::Result<()> {
         let partial = self.partial_path(index);
-        let partial = split(&partial).1;
-        let (parent, name) = self.base.parent_of(path)?;
-        if self.options.overwrite {
-            rustix::fs::renameat(parent.fd(), partial, parent.fd(), name)
+        let (partial, name) = (split(&partial).1, split(self.path(index)).1);
+        if self.plan.files()[index] == Fate::Replace {
+            rustix::fs::renameat(directory.fd(), partial, directory.fd(), name)
         } else {
-            rename_to_free_name(&parent, partial, name)
+            rename_to_free_name(directory, partial, name)
         }
     }
 
-    /// Makes what has landed last: gives the directories that were made here their permissions, and syncs every
-    /// directory that something was named in.
-    ///
-    /// The journal stays until [`conclude`](Landing::conclude).
+    /// Makes what has landed last: makes the links, gives the directories what is kept of them, and syncs every directory
+    /// that something was named in. The journal stays until [`conclude`](Landing::conclude).
     ///
     /// # Errors
-    /// When a file is not finished, or when the disk fails.
+    /// When a file is not finished, when something has come up meanwhile where a link should be, or when the disk fails.
     pub fn finish(&self) -> Result<(), LandingError> {
+        {
+            let state = self.lock();
+            if state.end != End::Open {
+                return Err(LandingError::Closed);
+            }
+            let is_done = |file: &FileState| matches!(file, FileState::Finished | FileState::Outside);
+            let missing = state.files.iter().filter(|&file| !is_done(file)).count();
+            if missing > 0 {
+                return Err(LandingError::Incomplete { missing });
+            }
+        }
+        self.make_links()?;
         let mut state = self.lock();
-        if state.end != End::Open {
-            return Err(LandingError::Closed);
-        }
-        let missing = state.files.iter().filter(|&&file| file != FileState::Finished).count();
-        if missing > 0 {
-            return Err(LandingError::Incomplete { missing });
-        }
-        let directories = self.manifest.directories();
-        let made = self.made.iter().map(|&index| directories[index].path.as_slice());
-        let mut touched: BTreeSet<&[u8]> = state.renamed_in.iter().map(Vec::as_slice).collect();
-        touched.extend(made.clone().chain(made.map(|path| split(path).0)));
-        // Children before parents: a parent may lose the permission to be entered.
-        for path in touched.into_iter().rev() {
-            self.settle(path).map_err(|errno| LandingError::from_errno("sync", self.shown(path), errno))?;
+        if self.plan.manifest.kind() == Kind::Directory {
+            self.settle_all()?;
+        } else {
+            sync_directory(&self.base).map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
         }
         if self.made_target {
-            self.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
+            self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
         state.end = End::Finished;
         Ok(())
@@ -163,20 +207,50 @@ impl Landing {
         }
     }
 
-    /// Syncs the directory at `path`, after giving it its permissions if it was made here.
-    fn settle(&self, path: &[u8]) -> rustix::io::Result<()> {
-        let directory = self.base.open_directory(path, Links::Refuse)?;
-        let directories = self.manifest.directories();
-        let made = self.made.binary_search_by(|&index| directories[index].path.as_slice().cmp(path));
-        if let Ok(at) = made {
-            narrow_permissions(directory.fd(), directories[self.made[at]].mode);
+    /// Gives all directories of the data set that are wanted, and the data set's own, what is kept of them, and syncs them.
+    fn settle_all(&self) -> Result<(), LandingError> {
+        let failed = |path: &[u8], errno| LandingError::from_errno("sync", self.shown(path), errno);
+        let home = self.home();
+        let wanted = self.plan.directories.iter().filter(|wanted| **wanted).count();
+        let together = if wanted >= SYNC_TOGETHER_MIN { home } else { None };
+        let directories = self.plan.manifest.directories().iter().enumerate();
+        // Children before parents: a parent may lose the permission to be entered.
+        for (index, directory) in directories.rev().filter(|&(index, _)| self.plan.directories[index]) {
+            let made = self.made.binary_search(&index).is_ok();
+            self.settle(&directory.path, &directory.metadata, made, together)
+                .map_err(|errno| failed(&directory.path, errno))?;
         }
-        sync_directory(&directory)
+        if together.is_some() {
+            rustix::fs::syncfs(self.base.fd()).map_err(|errno| failed(b"", errno))?;
+        }
+        self.settle(b"", self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
+    }
+
+    /// Gives the directory at `path` what is kept of it, its time only unless it was `made` here, and syncs it unless it
+    /// lies on the device that is synced as a whole.
+    fn settle(&self, path: &[u8], metadata: &Metadata, made: bool, together: Option<u64>) -> rustix::io::Result<()> {
+        let directory = self.base.open_directory(path, Links::Refuse)?;
+        if made {
+            self.set_metadata(directory.fd(), path, metadata);
+        } else {
+            self.set_modified(directory.fd(), path, metadata.modified);
+        }
+        if together.is_some() && together == device(directory.fd()) { Ok(()) } else { sync_directory(&directory) }
+    }
+
+    /// The device that the data set lands on. A directory that was there before may be the way to another one.
+    fn home(&self) -> Option<u64> {
+        device(self.base.fd())
     }
 }
 
+/// The device that something open lies on.
+pub(super) fn device(fd: impl AsFd) -> Option<u64> {
+    rustix::fs::fstat(fd).ok().map(|stat| stat.st_dev)
+}
+
 /// Renames `from` to `to` in one directory, unless there is something called `to`.
-fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
+pub(super) fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
     let fd = directory.fd();
     match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
         // The file system has no such rename (NFS, for one): look first. Only what comes up in between is replaced.
@@ -189,23 +263,6 @@ fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::i
         }
         done => done,
     }
-}
-
-/// Takes away the permissions that are not in `mode`. What the umask took at creation stays away. Some file systems keep
-/// no permissions, and data that has landed is not given up for that.
-fn narrow_permissions(fd: impl std::os::fd::AsFd, mode: u32) {
-    if let Ok(stat) = rustix::fs::fstat(&fd)
-        && stat.st_mode & MODE_BITS & !mode != 0
-    {
-        let _ = rustix::fs::fchmod(fd, Mode::from_raw_mode(stat.st_mode & mode & MODE_BITS));
-    }
-}
-
-/// Sets the time of the last change, if the file system can keep it.
-fn set_modified(file: &File, modified: Timestamp) {
-    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
-    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let _ = rustix::fs::futimens(file, &Timestamps { last_access, last_modification });
 }
 
 /// Syncs a directory's names to disk.

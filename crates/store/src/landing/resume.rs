@@ -2,9 +2,7 @@
 //! name already.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -15,6 +13,7 @@ use super::{End, FileState, Landing, LandingError, partial};
 use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
 use crate::journal::{Change, Journal, OpenError, Record, Replay};
+use crate::plan::Plan;
 use crate::{Kind, Manifest};
 
 /// What an earlier transfer has left to go on from.
@@ -50,35 +49,41 @@ pub(super) fn open_journal(destination: &Destination) -> Result<(Journal, Replay
 
 /// The journal, for people.
 fn journal_path(destination: &Destination) -> PathBuf {
-    destination.directory().join(OsStr::from_bytes(&partial::journal_name(destination.name())))
+    destination.shown(Kind::File, &partial::journal_name(destination.name()))
 }
 
-/// How many bytes the groups of a journal have.
-pub(super) fn held_bytes(replay: &Replay, manifest: &Manifest) -> u64 {
-    let len =
-        |&(file, group): &(usize, u64)| manifest.entries().get(file).map_or(0, |e| group_range(e.size, group).len());
-    replay.verified.keys().map(len).sum()
+/// How many bytes the groups of a journal have, of the files that land.
+pub(super) fn held_bytes(replay: &Replay, plan: &Plan) -> u64 {
+    let lands = |file: usize| plan.files().get(file).is_some_and(|fate| fate.lands());
+    let size = |file: usize| plan.manifest.entries().get(file).map_or(0, |entry| entry.size);
+    let groups = replay.verified.keys().filter(|&&(file, _)| lands(file));
+    groups.map(|&(file, group)| group_range(size(file), group).len()).sum()
 }
 
 impl Landing {
     /// Goes on from what the journal says, which was of the data set `before`.
     pub(super) fn take_up(&mut self, before: Option<&Manifest>, replay: Replay) -> Result<(), LandingError> {
         self.owns_partials = before.is_some();
-        if let Some(before) = before.filter(|before| *before != &*self.manifest) {
+        if let Some(before) = before.filter(|before| *before != &*self.plan.manifest) {
             self.remove_stale(before);
         }
-        if self.options.fresh || before != Some(&*self.manifest) {
-            self.record(&Record::Manifest((*self.manifest).clone()))?;
+        if self.options.fresh || before != Some(&*self.plan.manifest) {
+            self.record(&Record::Manifest((*self.plan.manifest).clone()))?;
         }
         self.made_earlier = replay.made;
         let Replay { verified, named, .. } = replay;
         let files: BTreeSet<usize> = verified.keys().map(|&(file, _)| file).chain(named.keys().copied()).collect();
         for &file in &files {
+            if self.lock().files[file] == FileState::Outside {
+                // It is not gone on with: what cannot be removed is in nobody's way.
+                let _ = self.base.remove_file(&self.partial_path(file));
+                continue;
+            }
             let state = self.find_file(file, named.get(&file).copied());
             self.lock().files[file] = state.map_err(|errno| self.file_error("open", file, errno))?;
         }
         let mut state = self.lock();
-        let is_there = |file: usize| state.files[file] != FileState::Absent;
+        let is_there = |file: usize| !matches!(state.files[file], FileState::Absent | FileState::Outside);
         let groups = verified.into_iter().filter(|&((file, _), _)| is_there(file));
         let groups: Vec<_> = groups.map(|((file, group), digest)| HeldGroup { file, group, digest }).collect();
         state.kept_bytes = groups.iter().map(|held| self.group_len(held.file, held.group)).sum();
@@ -90,23 +95,23 @@ impl Landing {
     /// Removes the partial files that an earlier transfer has left of the data set `before`, and that this one does not
     /// go on with.
     fn remove_stale(&self, before: &Manifest) {
-        let name = self.destination.name();
+        let name = self.plan.destination.name();
         let remove = |base: &Beneath, path: &[u8]| {
             // What cannot be removed is in nobody's way.
             let _ = base.remove_file(path);
         };
-        match (before.kind(), self.manifest.kind()) {
+        match (before.kind(), self.plan.manifest.kind()) {
             (Kind::File, Kind::File) | (Kind::Directory, Kind::File) => {}
             (Kind::File, Kind::Directory) => {
-                if let Ok(directory) = self.destination.reopen() {
+                if let Ok(directory) = self.plan.destination.reopen() {
                     remove(&directory, &partial_path(before, name, 0));
                 }
             }
             (Kind::Directory, Kind::Directory) => {
                 for (index, entry) in before.entries().iter().enumerate() {
                     let path = partial_path(before, name, index);
-                    let is_ours = |now| partial_path(&self.manifest, name, now) == path;
-                    if !self.manifest.file_at(&entry.path).is_some_and(is_ours) {
+                    let is_ours = |now| partial_path(&self.plan.manifest, name, now) == path;
+                    if !self.plan.manifest.find(&entry.path).is_some_and(is_ours) {
                         remove(&self.base, &path);
                     }
                 }
@@ -122,7 +127,7 @@ impl Landing {
         let Some(size) = named else { return Ok(FileState::Absent) };
         match self.base.stat(self.path(index), Links::Refuse) {
             Ok(stat) if is_file(stat.st_mode) && stat.st_size.unsigned_abs() == size => {
-                if size == self.manifest.entries()[index].size {
+                if size == self.plan.manifest.entries()[index].size {
                     return Ok(FileState::Named);
                 }
                 self.take_name_away(index)?;
@@ -136,7 +141,7 @@ impl Landing {
     /// Makes the partial file of `index` fit to be written to; false if there is none.
     fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
-        let entry = &self.manifest.entries()[index];
+        let entry = &self.plan.manifest.entries()[index];
         // Readable by its owner is what it is at the least: it may have been about to get its name and its permissions.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match self.base.open(&path, flags, Mode::empty(), Links::Refuse) {
@@ -150,7 +155,7 @@ impl Landing {
             return Ok(false);
         }
         if stat.st_mode & 0o600 != 0o600 {
-            rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.mode | 0o600))?;
+            rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
         }
         if stat.st_size.unsigned_abs() != entry.size {
             let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
@@ -210,7 +215,7 @@ impl Landing {
                 let mut state = self.lock();
                 // Files that are finished are synced, and those of one group are about to be.
                 if state.files.get(index) != Some(&FileState::Partial)
-                    || self.manifest.entries()[index].size <= GROUP_BYTES
+                    || self.plan.manifest.entries()[index].size <= GROUP_BYTES
                 {
                     continue;
                 }
@@ -218,7 +223,7 @@ impl Landing {
             };
             rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
         }
-        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.destination), errno);
+        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
         let journal =
             self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         rustix::fs::fdatasync(&journal).map_err(failed)
@@ -248,20 +253,24 @@ impl Landing {
     pub(super) fn record(&self, record: &Record) -> Result<bool, LandingError> {
         self.journal()
             .append(record)
-            .map_err(|errno| LandingError::from_errno("write", journal_path(&self.destination), errno))
+            .map_err(|errno| LandingError::from_errno("write", journal_path(&self.plan.destination), errno))
     }
 
     fn group_len(&self, file: usize, group: u64) -> u64 {
-        self.manifest.entries().get(file).map_or(0, |entry| group_range(entry.size, group).len())
+        self.plan.manifest.entries().get(file).map_or(0, |entry| group_range(entry.size, group).len())
     }
 }
 
 /// Path of the partial file of `index` relative to the base, in a data set that lands as `name`.
 pub(super) fn partial_path(manifest: &Manifest, name: &[u8], index: usize) -> Vec<u8> {
-    let path = match manifest.kind() {
-        Kind::File => name,
-        Kind::Directory => &manifest.entries()[index].path,
-    };
+    match manifest.kind() {
+        Kind::File => partial_beside(manifest, name),
+        Kind::Directory => partial_beside(manifest, &manifest.entries()[index].path),
+    }
+}
+
+/// Path of what becomes `path` at the end.
+pub(super) fn partial_beside(manifest: &Manifest, path: &[u8]) -> Vec<u8> {
     let (parent, name) = split(path);
     let beside = |name: &[u8]| if parent.is_empty() { name.to_vec() } else { [parent, name].join(&b'/') };
     let is_taken = |name: &[u8]| manifest.kind() == Kind::Directory && manifest.has(&beside(name));

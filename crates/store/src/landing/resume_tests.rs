@@ -9,18 +9,17 @@ use std::sync::Arc;
 use super::{HeldGroup, Landing, LandingOptions};
 use crate::digest::{GROUP_BYTES, group_count, group_digest, group_range};
 use crate::journal::Change;
-use crate::{Entry, Kind, Manifest, Timestamp};
+use crate::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
 
 /// Of a data set of `a` (two groups and a bit), `b` (one byte) and `c` (one group).
 fn set(sizes: [u64; 3]) -> Arc<Manifest> {
-    let entry = |(path, size): (&str, u64)| Entry {
-        path: path.into(),
-        size,
-        mode: 0o400,
-        modified: Timestamp { seconds: 1_000_000_000, nanos: 0 },
-    };
-    let entries = ["a", "b", "c"].into_iter().zip(sizes).map(entry).collect();
-    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, entries, Vec::new()).unwrap())
+    let modified = Timestamp { seconds: 1_000_000_000, nanos: 0 };
+    let metadata = Metadata { mode: 0o400, modified, ..Metadata::default() };
+    let entry =
+        |(path, size): (&str, u64)| Entry { path: path.into(), size, metadata: metadata.clone(), holes: Vec::new() };
+    let files = ["a", "b", "c"].into_iter().zip(sizes).map(entry).collect();
+    let top = Metadata { mode: 0o755, ..Metadata::default() };
+    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, Contents { top, files, ..Contents::default() }).unwrap())
 }
 
 const SIZES: [u64; 3] = [2 * GROUP_BYTES + 5, 1, GROUP_BYTES];

@@ -1,5 +1,6 @@
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use proptest::prelude::*;
@@ -7,24 +8,36 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::digest::{GROUP_BYTES, group_count, group_digest, root};
-use crate::{Directory, Entry, Offered, Timestamp};
+use crate::{Contents, Directory, Entry, Metadata, Offered, ScanOptions, Timestamp};
 
-const OVERWRITE: LandingOptions = LandingOptions { overwrite: true, fresh: false, other_bytes: 0 };
-const REFUSE: LandingOptions = LandingOptions { overwrite: false, fresh: false, other_bytes: 0 };
+const REFUSE: LandingOptions =
+    LandingOptions { existing: Existing::Refuse, fresh: false, owner: false, attributes: false, other_bytes: 0 };
+const OVERWRITE: LandingOptions = LandingOptions { existing: Existing::Replace, ..REFUSE };
 
 fn entry(path: &[u8], size: u64) -> Entry {
-    Entry { path: path.to_vec(), size, mode: 0o644, modified: Timestamp { seconds: 1_000_000_000, nanos: 5 } }
+    let modified = Timestamp { seconds: 1_000_000_000, nanos: 5 };
+    let metadata = Metadata { mode: 0o644, modified, ..Metadata::default() };
+    Entry { path: path.to_vec(), size, metadata, holes: Vec::new() }
 }
 
 fn single(name: &str, size: u64) -> Arc<Manifest> {
-    Arc::new(Manifest::new(name.into(), Kind::File, vec![entry(name.as_bytes(), size)], vec![]).unwrap())
+    Arc::new(Manifest::new(name.into(), Kind::File, files(vec![entry(name.as_bytes(), size)])).unwrap())
+}
+
+fn files(files: Vec<Entry>) -> Contents {
+    Contents { files, ..Contents::default() }
+}
+
+fn directory(path: &str, mode: u32) -> Directory {
+    Directory { path: path.into(), metadata: Metadata { mode, ..Metadata::default() } }
 }
 
 /// A directory data set called `set`.
 fn tree(files: &[(&[u8], u64)], directories: &[&str]) -> Arc<Manifest> {
     let files = files.iter().map(|(path, size)| entry(path, *size)).collect();
-    let directories = directories.iter().map(|d| Directory { path: (*d).into(), mode: 0o755 }).collect();
-    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, files, directories).unwrap())
+    let directories = directories.iter().map(|path| directory(path, 0o755)).collect();
+    let contents = Contents { top: directory("", 0o755).metadata, files, directories, ..Contents::default() };
+    Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap())
 }
 
 fn write(landing: &Landing, offset: u64, bytes: &[u8]) -> Result<(), LandingError> {
@@ -96,7 +109,7 @@ fn a_tree_written_backwards_lands_whole() {
     assert!(!dir.path().join("set/a").exists());
     finish(&landing);
     drop(landing);
-    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/set").unwrap();
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/set", ScanOptions::default()).unwrap();
     assert_eq!(listing(dir.path()).len(), 10);
     let mut read = [0; 12];
     set.read(0, &mut read).unwrap();
@@ -154,7 +167,7 @@ fn files_that_exist_are_kept_unless_overwritten() {
     fs::write(set.join("other"), b"other").unwrap();
     let manifest = tree(&[(b"a", 3), (b"d/b", 1)], &["d"]);
     let error = Landing::create(dir.path(), Arc::clone(&manifest), REFUSE).unwrap_err();
-    assert!(matches!(&error, LandingError::Exists { path } if *path == set.join("a")), "{error}");
+    assert!(matches!(&error, LandingError::Exists { path, .. } if *path == set.join("a")), "{error}");
     assert_eq!(listing(&set), ["a", "other"]);
     let landing = Landing::create(dir.path(), manifest, OVERWRITE).unwrap();
     write(&landing, 0, b"newd").unwrap();
@@ -257,12 +270,12 @@ fn a_directory_without_permission_is_told() {
 #[test]
 fn finish_file_sets_time_and_permissions() {
     let dir = tempfile::tempdir().unwrap();
-    let entries = vec![
-        Entry { mode: 0o400, ..entry(b"secret", 1) },
-        Entry { mode: 0o755, modified: Timestamp { seconds: -5, nanos: 999_999_999 }, ..entry(b"tool", 1) },
-    ];
-    let directories = vec![Directory { path: b"shut".to_vec(), mode: 0o500 }];
-    let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, entries, directories).unwrap();
+    let mut entries = vec![entry(b"secret", 1), entry(b"tool", 1)];
+    entries[0].metadata.mode = 0o400;
+    entries[1].metadata.mode = 0o777;
+    entries[1].metadata.modified = Timestamp { seconds: -5, nanos: 999_999_999 };
+    let contents = Contents { directories: vec![directory("shut", 0o500)], ..files(entries) };
+    let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
     let landing = Landing::create(dir.path(), Arc::new(manifest), REFUSE).unwrap();
     write(&landing, 0, b"ab").unwrap();
     finish(&landing);
@@ -270,8 +283,7 @@ fn finish_file_sets_time_and_permissions() {
     let (secret, tool) = (stat("secret"), stat("tool"));
     assert_eq!(secret.mode() & 0o7777, 0o400);
     assert_eq!((secret.mtime(), secret.mtime_nsec()), (1_000_000_000, 5));
-    // The umask may take bits from others, never from the owner here.
-    assert_eq!((tool.mode() & 0o700, tool.mode() & !0o755 & 0o7777), (0o700, 0));
+    assert_eq!(tool.mode() & 0o7777, 0o777, "whatever the umask");
     assert_eq!((tool.mtime(), tool.mtime_nsec()), (-5, 999_999_999));
     assert_eq!(stat("shut").mode() & 0o7777, 0o500);
 }
@@ -299,13 +311,30 @@ fn finish_files_names_all_but_the_one_whose_name_is_taken() {
     let taken = dir.path().join("set/20");
     fs::write(&taken, b"theirs").unwrap();
     let all: Vec<usize> = (0..40).collect();
-    assert!(matches!(landing.finish_files(&all), Err(LandingError::Exists { path }) if path == taken));
+    assert!(matches!(landing.finish_files(&all), Err(LandingError::Exists { path, .. }) if path == taken));
     assert!(matches!(landing.finish(), Err(LandingError::Incomplete { missing: 21 })));
     fs::remove_file(taken).unwrap();
     landing.finish_files(&all[..21]).unwrap();
     landing.finish().unwrap();
     drop(landing);
     assert_eq!(listing(&dir.path().join("set")), names);
+}
+
+#[test]
+fn a_sealed_file_takes_nothing_more_and_waits_for_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"b", 1), (b"c", 1)], &[]), REFUSE).unwrap();
+    write(&landing, 0, b"abc").unwrap();
+    landing.seal(0).unwrap();
+    landing.seal(1).unwrap();
+    assert!(matches!(landing.seal(0), Err(LandingError::Finished(0))));
+    assert!(matches!(write(&landing, 0, b"x"), Err(LandingError::Finished(0))));
+    let modified = fs::metadata(dir.path().join("set/a.partial")).unwrap().mtime();
+    assert_eq!(modified, 1_000_000_000);
+    landing.finish_files(&[0, 2]).unwrap();
+    assert_eq!(listing(&dir.path().join("set")), ["a", "b.partial", "c"]);
+    drop(landing);
+    assert_eq!(listing(&dir.path().join("set")), ["a", "c"]);
 }
 
 #[test]
@@ -412,15 +441,15 @@ fn links_that_come_up_meanwhile_are_never_written_through() {
 #[test]
 fn more_files_than_may_be_open_land_in_any_order() {
     let dir = tempfile::tempdir().unwrap();
-    let names: Vec<String> = (0..300).map(|i| format!("{i:03}")).collect();
+    let names: Vec<String> = (0..600).map(|i| format!("{i:03}")).collect();
     let files: Vec<_> = names.iter().map(|name| (name.as_bytes(), 2)).collect();
     let landing = Landing::create(dir.path(), tree(&files, &[]), REFUSE).unwrap();
     for half in 0..2 {
-        for index in 0..300u64 {
+        for index in 0..600u64 {
             write(&landing, index * 2 + half, &[(index + half) as u8]).unwrap();
         }
     }
-    assert_eq!(landing.lock().open.len(), OpenFiles::LIMIT);
+    assert_eq!(landing.lock().open.len(), OPEN_FILES_MAX);
     finish(&landing);
     for (index, name) in names.iter().enumerate() {
         assert_eq!(fs::read(dir.path().join("set").join(name)).unwrap(), [index as u8, (index + 1) as u8]);

@@ -1,44 +1,161 @@
 //! A manifest as bytes.
 //!
 //! ```text
-//! manifest  = "IHM" version(1) kind(1) bytes(name) count directory* count file*
-//! directory = bytes(path) mode
-//! file      = bytes(path) size mode zigzag(seconds) nanos
+//! manifest  = "IHM" version(1) kind(1) bytes(name) metadata skipped
+//!             count directory* count file* count symlink* count hardlink*
+//! skipped   = number count bytes(path)*
+//! directory = path metadata
+//! file      = path size metadata [count hole*]
+//! hole      = bytes since the end of the last hole, its length
+//! symlink   = path bytes(target) metadata
+//! hardlink  = path index of the file
+//! path      = how many bytes it shares with the path before it in its list, bytes(the rest)
+//! metadata  = flags [mode] zigzag(seconds less those of the metadata before it) nanos
+//!             [user group] [count attribute*]
+//! attribute = bytes(name) bytes(value)
 //! bytes(b)  = length b
 //! ```
-//! Numbers without a width are LEB128: seven bits a byte, low bits first, the high bit says that more follow.
+//! Numbers without a width are LEB128: seven bits a byte, low bits first, the high bit says that more follow. What the flags
+//! leave out is as in the metadata before.
 
-use super::{Directory, ENTRIES_MAX, Entry, Kind, Manifest, ManifestError, Timestamp};
+use inhaul_base::ByteRange;
+
+use super::{
+    Attribute, Contents, Directory, ENTRIES_MAX, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner,
+    PATH_BYTES_MAX, SKIPPED_NAMED_MAX, Skipped, Symlink, Timestamp,
+};
 
 const MAGIC: &[u8; 3] = b"IHM";
-const VERSION: u8 = 1;
-/// Fewest bytes of a file and of a directory in the list.
+const VERSION: u8 = 2;
+/// Fewest bytes of a file, a directory, a symbolic link and a hard link in their lists.
 const FILE_BYTES_MIN: usize = 6;
-const DIRECTORY_BYTES_MIN: usize = 3;
+const DIRECTORY_BYTES_MIN: usize = 5;
+const SYMLINK_BYTES_MIN: usize = 7;
+const HARD_LINK_BYTES_MIN: usize = 3;
+/// Paths of so many bytes all together are taken whatever the length of the input; beyond that, so many for each byte of it.
+const PATHS_BYTES_FREE: u64 = 64 << 20;
+const PATHS_BYTES_PER_BYTE: u64 = 64;
+
+/// The bits of a metadata's flags.
+mod flag {
+    pub(super) const MODE: u64 = 1;
+    pub(super) const OWNER: u64 = 1 << 1;
+    pub(super) const SAME_OWNER: u64 = 1 << 2;
+    pub(super) const ATTRIBUTES: u64 = 1 << 3;
+    pub(super) const HOLES: u64 = 1 << 4;
+    pub(super) const ALL: u64 = (1 << 5) - 1;
+}
 
 pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + manifest.entries.len() * 48);
-    out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
-    put_bytes(&mut out, &manifest.name);
-    put_number(&mut out, manifest.directories.len() as u64);
-    for directory in &manifest.directories {
-        put_bytes(&mut out, &directory.path);
-        put_number(&mut out, u64::from(directory.mode));
+    let Contents { top, files, directories, symlinks, hard_links, skipped } = &manifest.contents;
+    let mut out =
+        Writer { bytes: Vec::with_capacity(64 + files.len() * 24), path: Vec::new(), last: Metadata::default() };
+    out.bytes.extend_from_slice(MAGIC);
+    out.bytes.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
+    put_bytes(&mut out.bytes, &manifest.name);
+    out.metadata(top, 0);
+    put_number(&mut out.bytes, skipped.count);
+    put_number(&mut out.bytes, skipped.paths.len() as u64);
+    for path in &skipped.paths {
+        put_bytes(&mut out.bytes, path);
     }
-    put_number(&mut out, manifest.entries.len() as u64);
-    for entry in &manifest.entries {
-        put_bytes(&mut out, &entry.path);
-        put_number(&mut out, entry.size);
-        put_number(&mut out, u64::from(entry.mode));
-        put_number(&mut out, zigzag(entry.modified.seconds));
-        put_number(&mut out, u64::from(entry.modified.nanos));
+    out.count(directories.len());
+    for directory in directories {
+        out.path(&directory.path);
+        out.metadata(&directory.metadata, 0);
     }
-    out
+    out.count(files.len());
+    for file in files {
+        out.path(&file.path);
+        put_number(&mut out.bytes, file.size);
+        out.metadata(&file.metadata, if file.holes.is_empty() { 0 } else { flag::HOLES });
+        out.holes(&file.holes);
+    }
+    out.count(symlinks.len());
+    for link in symlinks {
+        out.path(&link.path);
+        put_bytes(&mut out.bytes, &link.target);
+        out.metadata(&link.metadata, 0);
+    }
+    out.count(hard_links.len());
+    for link in hard_links {
+        out.path(&link.path);
+        // A manifest that exists has the file.
+        put_number(&mut out.bytes, manifest.find(&link.file).unwrap_or_default() as u64);
+    }
+    out.bytes
+}
+
+/// Writes what refers to what was written before.
+struct Writer {
+    bytes: Vec<u8>,
+    path: Vec<u8>,
+    last: Metadata,
+}
+
+impl Writer {
+    /// Begins a list.
+    fn count(&mut self, count: usize) {
+        put_number(&mut self.bytes, count as u64);
+        self.path.clear();
+    }
+
+    fn path(&mut self, path: &[u8]) {
+        let shared = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
+        put_number(&mut self.bytes, shared as u64);
+        put_bytes(&mut self.bytes, &path[shared..]);
+        self.path.truncate(shared);
+        self.path.extend_from_slice(&path[shared..]);
+    }
+
+    fn metadata(&mut self, metadata: &Metadata, mut flags: u64) {
+        let Metadata { mode, modified, owner, attributes } = metadata;
+        let mut set = |bit, on: bool| flags |= if on { bit } else { 0 };
+        set(flag::MODE, *mode != self.last.mode);
+        set(flag::OWNER, owner.is_some() && *owner != self.last.owner);
+        set(flag::SAME_OWNER, owner.is_some() && *owner == self.last.owner);
+        set(flag::ATTRIBUTES, !attributes.is_empty());
+        put_number(&mut self.bytes, flags);
+        if flags & flag::MODE != 0 {
+            put_number(&mut self.bytes, u64::from(*mode));
+        }
+        put_number(&mut self.bytes, zigzag(modified.seconds.wrapping_sub(self.last.modified.seconds)));
+        put_number(&mut self.bytes, u64::from(modified.nanos));
+        if let (Some(owner), true) = (owner, flags & flag::OWNER != 0) {
+            put_number(&mut self.bytes, u64::from(owner.user));
+            put_number(&mut self.bytes, u64::from(owner.group));
+        }
+        if !attributes.is_empty() {
+            put_number(&mut self.bytes, attributes.len() as u64);
+            for attribute in attributes {
+                put_bytes(&mut self.bytes, &attribute.name);
+                put_bytes(&mut self.bytes, &attribute.value);
+            }
+        }
+        self.last = Metadata { mode: *mode, modified: *modified, owner: *owner, attributes: Vec::new() };
+    }
+
+    fn holes(&mut self, holes: &[ByteRange]) {
+        if holes.is_empty() {
+            return;
+        }
+        put_number(&mut self.bytes, holes.len() as u64);
+        let mut end = 0;
+        for hole in holes {
+            put_number(&mut self.bytes, hole.start - end);
+            put_number(&mut self.bytes, hole.len());
+            end = hole.end;
+        }
+    }
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-    let mut input = Input(bytes);
+    let mut input = Input {
+        rest: bytes,
+        path: Vec::new(),
+        last: Metadata::default(),
+        path_bytes_left: PATHS_BYTES_FREE + PATHS_BYTES_PER_BYTE * bytes.len() as u64,
+    };
     if input.take(MAGIC.len())? != MAGIC {
         return Err(ManifestError::NotAManifest);
     }
@@ -52,39 +169,55 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         other => return Err(ManifestError::BadKind(other)),
     };
     let name = input.bytes()?.to_vec();
-    let directories = input.list(DIRECTORY_BYTES_MIN, |input| {
-        Ok(Directory { path: input.bytes()?.to_vec(), mode: input.small_number()? })
+    let (top, _) = input.metadata(0)?;
+    let skipped = input.skipped()?;
+    let directories = input
+        .list(DIRECTORY_BYTES_MIN, |input| Ok(Directory { path: input.path()?, metadata: input.metadata(0)?.0 }))?;
+    let files = input.list(FILE_BYTES_MIN, Input::file)?;
+    let symlinks = input.list(SYMLINK_BYTES_MIN, |input| {
+        Ok(Symlink { path: input.path()?, target: input.bytes()?.to_vec(), metadata: input.metadata(0)?.0 })
     })?;
-    let entries = input.list(FILE_BYTES_MIN, |input| {
-        Ok(Entry {
-            path: input.bytes()?.to_vec(),
-            size: input.number()?,
-            mode: input.small_number()?,
-            modified: Timestamp { seconds: unzigzag(input.number()?), nanos: input.small_number()? },
-        })
+    let hard_links = input.list(HARD_LINK_BYTES_MIN, |input| {
+        let path = input.path()?;
+        let file = usize::try_from(input.number()?).ok().and_then(|index| files.get(index));
+        match file {
+            Some(file) => input.spend(file.path.len()).map(|()| HardLink { path, file: file.path.clone() }),
+            None => Err(ManifestError::NoSuchFile(path)),
+        }
     })?;
-    if !input.0.is_empty() {
-        return Err(ManifestError::TrailingBytes(input.0.len()));
+    if !input.rest.is_empty() {
+        return Err(ManifestError::TrailingBytes(input.rest.len()));
     }
-    Manifest::from_sorted(name, kind, entries, directories)
+    Manifest::from_sorted(name, kind, Contents { top, files, directories, symlinks, hard_links, skipped })
 }
 
 /// Feeds what mirrors share to `hasher`, lengths and counts included so that no two data sets look alike.
 pub(super) fn write_identity(manifest: &Manifest, hasher: &mut blake3::Hasher) {
+    let Contents { files, directories, symlinks, hard_links, .. } = &manifest.contents;
     let mut out = Vec::new();
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
-    put_number(&mut out, manifest.directories.len() as u64);
-    for directory in &manifest.directories {
+    put_number(&mut out, directories.len() as u64);
+    for directory in directories {
         put_bytes(&mut out, &directory.path);
     }
-    put_number(&mut out, manifest.entries.len() as u64);
-    for entry in &manifest.entries {
+    put_number(&mut out, files.len() as u64);
+    for file in files {
         // A single file's path is but its name, and that may differ from host to host.
         if manifest.kind == Kind::Directory {
-            put_bytes(&mut out, &entry.path);
+            put_bytes(&mut out, &file.path);
         }
-        put_number(&mut out, entry.size);
+        put_number(&mut out, file.size);
+    }
+    put_number(&mut out, symlinks.len() as u64);
+    for link in symlinks {
+        put_bytes(&mut out, &link.path);
+        put_bytes(&mut out, &link.target);
+    }
+    put_number(&mut out, hard_links.len() as u64);
+    for link in hard_links {
+        put_bytes(&mut out, &link.path);
+        put_bytes(&mut out, &link.file);
     }
     hasher.update(&out);
 }
@@ -118,13 +251,19 @@ fn unzigzag(n: u64) -> i64 {
     (n >> 1) as i64 ^ -((n & 1) as i64)
 }
 
-/// What is left to read.
-struct Input<'a>(&'a [u8]);
+/// What is left to read, and what that refers to.
+struct Input<'a> {
+    rest: &'a [u8],
+    path: Vec<u8>,
+    last: Metadata,
+    /// How many more bytes all paths together may come to: front coding makes much out of little.
+    path_bytes_left: u64,
+}
 
 impl<'a> Input<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], ManifestError> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(ManifestError::Truncated)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(ManifestError::Truncated)?;
+        self.rest = rest;
         Ok(taken)
     }
 
@@ -157,20 +296,101 @@ impl<'a> Input<'a> {
         self.take(len)
     }
 
-    /// A count and that many items, of at least `item_bytes_min` bytes each: a count that the input cannot hold is
-    /// refused before anything is set aside for it.
+    /// Takes `len` bytes off what paths may come to.
+    fn spend(&mut self, len: usize) -> Result<(), ManifestError> {
+        self.path_bytes_left = self.path_bytes_left.checked_sub(len as u64).ok_or(ManifestError::PathsTooLong)?;
+        Ok(())
+    }
+
+    fn path(&mut self) -> Result<Vec<u8>, ManifestError> {
+        let shared = usize::try_from(self.number()?).ok().filter(|&shared| shared <= self.path.len());
+        let shared = shared.ok_or(ManifestError::BadNumber)?;
+        let end = self.bytes()?;
+        if shared + end.len() > PATH_BYTES_MAX {
+            let path = [&self.path[..shared], &end[..end.len().min(PATH_BYTES_MAX)]].concat();
+            return Err(ManifestError::BadPath { path, why: "it is too long" });
+        }
+        self.spend(shared + end.len())?;
+        self.path.truncate(shared);
+        self.path.extend_from_slice(end);
+        Ok(self.path.clone())
+    }
+
+    /// A metadata, and its flags, of which `more` may be set beside those of every metadata.
+    fn metadata(&mut self, more: u64) -> Result<(Metadata, u64), ManifestError> {
+        let flags = self.number()?;
+        if flags & !(flag::ALL & !flag::HOLES | more) != 0 {
+            return Err(ManifestError::BadNumber);
+        }
+        let mode = if flags & flag::MODE != 0 { self.small_number()? } else { self.last.mode };
+        let seconds = unzigzag(self.number()?).wrapping_add(self.last.modified.seconds);
+        let modified = Timestamp { seconds, nanos: self.small_number()? };
+        let owner = match (flags & flag::OWNER != 0, flags & flag::SAME_OWNER != 0) {
+            (false, false) => None,
+            (true, false) => Some(Owner { user: self.small_number()?, group: self.small_number()? }),
+            (false, true) => Some(self.last.owner.ok_or(ManifestError::BadNumber)?),
+            (true, true) => return Err(ManifestError::BadNumber),
+        };
+        let attributes = if flags & flag::ATTRIBUTES != 0 { self.attributes()? } else { Vec::new() };
+        self.last = Metadata { mode, modified, owner, attributes: Vec::new() };
+        Ok((Metadata { mode, modified, owner, attributes }, flags))
+    }
+
+    fn attributes(&mut self) -> Result<Vec<Attribute>, ManifestError> {
+        let count = self.count(2)?;
+        (0..count).map(|_| Ok(Attribute { name: self.bytes()?.to_vec(), value: self.bytes()?.to_vec() })).collect()
+    }
+
+    fn file(&mut self) -> Result<Entry, ManifestError> {
+        let path = self.path()?;
+        let size = self.number()?;
+        let (metadata, flags) = self.metadata(flag::HOLES)?;
+        let holes = if flags & flag::HOLES != 0 { self.holes()? } else { Vec::new() };
+        Ok(Entry { path, size, metadata, holes })
+    }
+
+    fn holes(&mut self) -> Result<Vec<ByteRange>, ManifestError> {
+        let count = self.count(2)?;
+        let mut end = 0u64;
+        let hole = |_| {
+            let start = end.checked_add(self.number()?).ok_or(ManifestError::BadNumber)?;
+            end = start.checked_add(self.number()?).ok_or(ManifestError::BadNumber)?;
+            Ok(ByteRange::new(start, end))
+        };
+        (0..count).map(hole).collect()
+    }
+
+    fn skipped(&mut self) -> Result<Skipped, ManifestError> {
+        let count = self.number()?;
+        let named = self.number()?;
+        if named > SKIPPED_NAMED_MAX as u64 || named > count {
+            return Err(ManifestError::BadNumber);
+        }
+        let paths = (0..named).map(|_| Ok(self.bytes()?.to_vec())).collect::<Result<_, _>>()?;
+        Ok(Skipped { count, paths })
+    }
+
+    /// A count of items of at least `item_bytes_min` bytes each: one that the input cannot hold is refused before
+    /// anything is set aside for it.
+    fn count(&mut self, item_bytes_min: usize) -> Result<u64, ManifestError> {
+        let count = self.number()?;
+        if count > ENTRIES_MAX {
+            return Err(ManifestError::TooMany);
+        }
+        if count > (self.rest.len() / item_bytes_min) as u64 {
+            return Err(ManifestError::Truncated);
+        }
+        Ok(count)
+    }
+
+    /// A count and that many items, the first of which refers to no path before it.
     fn list<T>(
         &mut self,
         item_bytes_min: usize,
         mut item: impl FnMut(&mut Self) -> Result<T, ManifestError>,
     ) -> Result<Vec<T>, ManifestError> {
-        let count = self.number()?;
-        if count > ENTRIES_MAX {
-            return Err(ManifestError::TooMany);
-        }
-        if count > (self.0.len() / item_bytes_min) as u64 {
-            return Err(ManifestError::Truncated);
-        }
+        let count = self.count(item_bytes_min)?;
+        self.path.clear();
         (0..count).map(|_| item(self)).collect()
     }
 }

@@ -7,27 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
-use super::OfferedError;
 use super::scan::{Tree, entry, shown};
+use super::{OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::open_files::OpenFiles;
-use crate::{Kind, Manifest};
-
-/// What a tree holds that does not travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// Symbolic links.
-    pub links: u64,
-    /// Devices, pipes and sockets.
-    pub special: u64,
-}
+use crate::{Contents, Kind, Manifest};
 
 /// A data set that [`crate::Offered::scan`] found. Can be read from several threads at once.
 #[derive(Debug)]
 pub struct DataSet {
     manifest: Arc<Manifest>,
-    skipped: Skipped,
     /// What paths are relative to.
     base: Arc<Beneath>,
     /// A single file's path there.
@@ -45,15 +35,15 @@ impl DataSet {
         path: &[u8],
         links: Links,
         request: &[u8],
+        options: ScanOptions,
     ) -> Result<Self, OfferedError> {
         let failed = |errno| OfferedError::from_errno(request, errno);
         let file = base.open_for_reading(path, links).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        let entries = vec![entry(name.to_vec(), &stat)];
-        let manifest = Manifest::new(name.to_vec(), Kind::File, entries, Vec::new())?;
+        let files = vec![entry(name.to_vec(), &stat, Some(file), options)];
+        let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            skipped: Skipped::default(),
             base: Arc::clone(base),
             file: Some(path.to_vec()),
             links,
@@ -62,12 +52,15 @@ impl DataSet {
         })
     }
 
-    pub(super) fn of_directory(base: Beneath, name: &[u8], request: &[u8]) -> Result<Self, OfferedError> {
-        let tree = Tree::walk(&base, request)?;
-        let manifest = Manifest::new(name.to_vec(), Kind::Directory, tree.entries, tree.directories)?;
+    pub(super) fn of_directory(
+        base: Beneath,
+        name: &[u8],
+        request: &[u8],
+        options: ScanOptions,
+    ) -> Result<Self, OfferedError> {
+        let manifest = Manifest::new(name.to_vec(), Kind::Directory, Tree::walk(&base, request, options)?)?;
         Ok(Self {
             manifest: Arc::new(manifest),
-            skipped: tree.skipped,
             base: Arc::new(base),
             file: None,
             links: Links::Refuse,
@@ -79,11 +72,6 @@ impl DataSet {
     /// What the data set is made of.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
-    }
-
-    /// What lies in the directory but is not in the manifest.
-    pub fn skipped(&self) -> Skipped {
-        self.skipped
     }
 
     /// Opens file `index` for reading.

@@ -1,77 +1,193 @@
 //! Lists a directory tree.
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, Stat};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use inhaul_base::ByteRange;
+use rustix::fs::{Access, AtFlags, Dir, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::{OfferedError, Skipped};
+use super::{OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
-use crate::manifest::MODE_BITS;
-use crate::{Directory, Entry, Timestamp};
+use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS, SKIPPED_NAMED_MAX};
+use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Symlink, Timestamp};
 
-/// What a walk through a tree has found.
-#[derive(Default)]
-pub(super) struct Tree {
-    pub(super) entries: Vec<Entry>,
-    pub(super) directories: Vec<Directory>,
-    pub(super) skipped: Skipped,
+/// Most holes of one file that are told; what lies behind them counts as data.
+const HOLES_MAX: usize = 1 << 16;
+
+/// A file by which the system knows it, whatever its names: device and inode.
+type Identity = (u64, u64);
+
+/// A walk through a tree, and what it has found.
+pub(super) struct Tree<'a> {
+    request: &'a [u8],
+    options: ScanOptions,
+    contents: Contents,
+    /// Files that have several names, each name with the file that it is of.
+    several_names: Vec<(Vec<u8>, Identity)>,
     /// Directories not read yet.
     pending: Vec<Vec<u8>>,
 }
 
-impl Tree {
+impl<'a> Tree<'a> {
     /// Lists all that lies beneath `top`. What vanishes meanwhile is left out. One directory is open at a time.
-    pub(super) fn walk(top: &Beneath, request: &[u8]) -> Result<Self, OfferedError> {
-        let mut tree = Self { pending: vec![Vec::new()], ..Self::default() };
+    pub(super) fn walk(top: &Beneath, request: &'a [u8], options: ScanOptions) -> Result<Contents, OfferedError> {
+        let pending = vec![Vec::new()];
+        let mut tree = Self { request, options, contents: Contents::default(), several_names: Vec::new(), pending };
         while let Some(path) = tree.pending.pop() {
-            let failed = |errno| OfferedError::from_errno(&shown(request, &path), errno);
             match top.open_directory(&path, Links::Refuse) {
-                Ok(dir) => tree.read_directory(&dir, &path, request)?,
+                Ok(dir) => tree.read_directory(&dir, &path)?,
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => {}
-                Err(errno) => return Err(failed(errno)),
+                Err(errno) => return Err(tree.failed(&path, errno)),
             }
         }
-        Ok(tree)
+        tree.link_names();
+        Ok(tree.contents)
     }
 
-    fn read_directory(&mut self, dir: &Beneath, path: &[u8], request: &[u8]) -> Result<(), OfferedError> {
-        let failed = |path: &[u8], errno| OfferedError::from_errno(&shown(request, path), errno);
-        for item in Dir::read_from(dir.fd()).map_err(|errno| failed(path, errno))? {
-            let item = item.map_err(|errno| failed(path, errno))?;
+    fn failed(&self, path: &[u8], errno: Errno) -> OfferedError {
+        OfferedError::from_errno(&shown(self.request, path), errno)
+    }
+
+    fn read_directory(&mut self, dir: &Beneath, path: &[u8]) -> Result<(), OfferedError> {
+        let stat = rustix::fs::fstat(dir.fd()).map_err(|errno| self.failed(path, errno))?;
+        let metadata = metadata(&stat, Some(dir.fd()), self.options);
+        if path.is_empty() {
+            self.contents.top = metadata;
+        } else {
+            self.contents.directories.push(Directory { path: path.to_vec(), metadata });
+        }
+        for item in Dir::read_from(dir.fd()).map_err(|errno| self.failed(path, errno))? {
+            let item = item.map_err(|errno| self.failed(path, errno))?;
             let name = item.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             let inner = if path.is_empty() { name.to_bytes().to_vec() } else { [path, name.to_bytes()].join(&b'/') };
-            let stat = match rustix::fs::statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => stat,
-                Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(failed(&inner, errno)),
-            };
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    self.directories.push(Directory { path: inner.clone(), mode: stat.st_mode & MODE_BITS });
-                    self.pending.push(inner);
-                }
-                FileType::RegularFile => {
-                    // Found now rather than in the middle of the transfer.
-                    match rustix::fs::accessat(dir.fd(), name, Access::READ_OK, AtFlags::empty()) {
-                        Ok(()) => self.entries.push(entry(inner, &stat)),
-                        Err(Errno::NOENT) => {}
-                        Err(errno) => return Err(failed(&inner, errno)),
-                    }
-                }
-                FileType::Symlink => self.skipped.links += 1,
-                _ => self.skipped.special += 1,
+            match self.read_item(dir, name, &inner) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.failed(&inner, errno)),
             }
         }
         Ok(())
     }
+
+    fn read_item(&mut self, dir: &Beneath, name: &std::ffi::CStr, path: &[u8]) -> rustix::io::Result<()> {
+        let stat = rustix::fs::statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => self.pending.push(path.to_vec()),
+            FileType::RegularFile => {
+                if stat.st_nlink > 1 {
+                    self.several_names.push((path.to_vec(), (stat.st_dev, stat.st_ino)));
+                }
+                let file = if self.options.attributes || may_have_holes(&stat) {
+                    Some(dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
+                } else {
+                    // Found now rather than in the middle of the transfer.
+                    rustix::fs::accessat(dir.fd(), name, Access::READ_OK, AtFlags::empty())?;
+                    None
+                };
+                self.contents.files.push(entry(path.to_vec(), &stat, file, self.options));
+            }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(dir.fd(), name, Vec::new())?.into_bytes();
+                let metadata = metadata(&stat, None::<&std::fs::File>, self.options);
+                self.contents.symlinks.push(Symlink { path: path.to_vec(), target, metadata });
+            }
+            _ => {
+                let skipped = &mut self.contents.skipped;
+                skipped.count += 1;
+                if skipped.paths.len() < SKIPPED_NAMED_MAX {
+                    skipped.paths.push(path.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes hard links of all names of a file but the first: the same whatever order the directories were read in.
+    fn link_names(&mut self) {
+        self.several_names.sort_unstable();
+        let mut files: BTreeMap<Identity, Vec<u8>> = BTreeMap::new();
+        for (path, identity) in std::mem::take(&mut self.several_names) {
+            match files.get(&identity) {
+                Some(file) => self.contents.hard_links.push(HardLink { path, file: file.clone() }),
+                None => drop(files.insert(identity, path)),
+            }
+        }
+        let is_link =
+            |path: &[u8]| self.contents.hard_links.binary_search_by(|link| link.path.as_slice().cmp(path)).is_ok();
+        self.contents.files.retain(|file| !is_link(&file.path));
+    }
 }
 
-/// The file at `path` as a manifest lists it.
-pub(super) fn entry(path: Vec<u8>, stat: &Stat) -> Entry {
-    let modified = Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-    Entry { path, size: stat.st_size.unsigned_abs(), mode: stat.st_mode & MODE_BITS, modified }
+/// The file at `path` as a manifest lists it; `file`, if it was opened, tells holes and attributes.
+pub(super) fn entry(path: Vec<u8>, stat: &Stat, file: Option<std::fs::File>, options: ScanOptions) -> Entry {
+    let size = stat.st_size.unsigned_abs();
+    let holes = match &file {
+        Some(file) if may_have_holes(stat) => holes(file, size),
+        _ => Vec::new(),
+    };
+    Entry { path, size, metadata: metadata(stat, file.as_ref(), options), holes }
+}
+
+/// Whether a file takes less room than its size.
+fn may_have_holes(stat: &Stat) -> bool {
+    stat.st_blocks < stat.st_size.div_euclid(512)
+}
+
+/// Where a file of `size` bytes stores nothing, as far as its file system tells.
+fn holes(file: &std::fs::File, size: u64) -> Vec<ByteRange> {
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while at < size && holes.len() < HOLES_MAX {
+        let Ok(start) = rustix::fs::seek(file, SeekFrom::Hole(at)) else { break };
+        let end = match rustix::fs::seek(file, SeekFrom::Data(start)) {
+            Ok(data) => data.min(size),
+            // No data from here on.
+            Err(Errno::NXIO) => size,
+            Err(_) => break,
+        };
+        // The end of every file counts as a hole.
+        if start < end {
+            holes.push(ByteRange::new(start, end));
+        }
+        at = end.max(start);
+        if start >= size {
+            break;
+        }
+    }
+    holes
+}
+
+fn metadata(stat: &Stat, file: Option<impl AsFd>, options: ScanOptions) -> Metadata {
+    Metadata {
+        mode: stat.st_mode & MODE_BITS,
+        modified: Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+        owner: options.owner.then_some(Owner { user: stat.st_uid, group: stat.st_gid }),
+        attributes: file.filter(|_| options.attributes).map(attributes).unwrap_or_default(),
+    }
+}
+
+/// The extended attributes that users may set, by name. A file system that has none, or an attribute that vanishes
+/// meanwhile, is no failure.
+fn attributes(file: impl AsFd) -> Vec<Attribute> {
+    let mut names = vec![0; ATTRIBUTES_BYTES_MAX];
+    let Ok(len) = rustix::fs::flistxattr(&file, &mut names) else { return Vec::new() };
+    let mut found: Vec<Attribute> = Vec::new();
+    let mut value = vec![0; ATTRIBUTES_BYTES_MAX];
+    let mut left = ATTRIBUTES_BYTES_MAX;
+    for name in names[..len].split(|&b| b == 0).filter(|name| name.starts_with(b"user.")) {
+        if let Ok(len) = rustix::fs::fgetxattr(&file, name, &mut value) {
+            left = match left.checked_sub(len) {
+                Some(left) => left,
+                None => break,
+            };
+            found.push(Attribute { name: name.to_vec(), value: value[..len].to_vec() });
+        }
+    }
+    found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    found
 }
 
 /// A path inside the data set as the one who asked would write it.

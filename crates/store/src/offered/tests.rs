@@ -43,7 +43,7 @@ fn new_refuses_what_cannot_be_offered() {
 #[test]
 fn scan_lists_a_tree_in_order_and_reads_it_across_files() {
     let (_dir, offered) = offered_tree();
-    let set = offered.scan(b"/").unwrap();
+    let set = offered.scan(b"/", ScanOptions::default()).unwrap();
     let m = set.manifest();
     assert_eq!((m.name(), m.kind()), (&b"set"[..], Kind::Directory));
     let paths: Vec<_> = m.entries().iter().map(|e| e.path.as_slice()).collect();
@@ -60,10 +60,10 @@ fn scan_lists_a_tree_in_order_and_reads_it_across_files() {
 #[test]
 fn scan_finds_files_and_directories_inside() {
     let (_dir, offered) = offered_tree();
-    let file = offered.scan(b"/sub/deep/two").unwrap();
+    let file = offered.scan(b"/sub/deep/two", ScanOptions::default()).unwrap();
     assert_eq!((file.manifest().name(), file.manifest().kind()), (&b"two"[..], Kind::File));
     assert_eq!(all_bytes(&file), b"second");
-    let sub = offered.scan(b"sub//./deep/").unwrap();
+    let sub = offered.scan(b"sub//./deep/", ScanOptions::default()).unwrap();
     assert_eq!(sub.manifest().name(), b"deep");
     assert_eq!(sub.manifest().entries()[0].path, b"two");
 }
@@ -72,10 +72,10 @@ fn scan_finds_files_and_directories_inside() {
 fn scan_says_what_is_missing() {
     let (_dir, offered) = offered_tree();
     for request in ["/nothing", "/one/below", "/a\0b"] {
-        let error = offered.scan(request.as_bytes()).unwrap_err();
+        let error = offered.scan(request.as_bytes(), ScanOptions::default()).unwrap_err();
         assert!(matches!(error, OfferedError::NotFound { .. }), "{request:?}: {error}");
     }
-    assert_eq!(offered.scan(b"/sub/gone").unwrap_err().to_string(), "there is no '/sub/gone'");
+    assert_eq!(offered.scan(b"/sub/gone", ScanOptions::default()).unwrap_err().to_string(), "there is no '/sub/gone'");
 }
 
 #[test]
@@ -87,24 +87,57 @@ fn scan_never_leaves_what_is_offered() {
     symlink("..", set.join("sub/parent")).unwrap();
     symlink("../..", set.join("sub/out")).unwrap();
     for request in ["/../secret", "/sub/../../secret", "/up", "/absolute", "/sub/out/secret", "/sub/parent/up"] {
-        let error = offered.scan(request.as_bytes()).unwrap_err();
+        let error = offered.scan(request.as_bytes(), ScanOptions::default()).unwrap_err();
         assert!(matches!(error, OfferedError::Outside { .. }), "{request}: {error}");
     }
-    assert_eq!(all_bytes(&offered.scan(b"/sub/parent/one").unwrap()), b"first");
+    assert_eq!(all_bytes(&offered.scan(b"/sub/parent/one", ScanOptions::default()).unwrap()), b"first");
 }
 
 #[test]
-fn scan_skips_links_and_special_files_and_counts_them() {
+fn scan_lists_links_and_names_what_cannot_be_carried() {
     let (dir, offered) = offered_tree();
     let set = dir.path().join("set");
     symlink("one", set.join("link")).unwrap();
-    symlink("/", set.join("sub/root")).unwrap();
+    symlink(OsStr::from_bytes(b"/\xff/../gone"), set.join("sub/dangling")).unwrap();
+    fs::hard_link(set.join("sub/deep/two"), set.join("a name")).unwrap();
+    fs::hard_link(set.join("sub/deep/two"), set.join("sub/z")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, set.join("pipe"), FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
         .unwrap();
-    let scanned = offered.scan(b"/").unwrap();
-    assert_eq!(scanned.skipped(), Skipped { links: 2, special: 1 });
-    assert_eq!(scanned.manifest().entries().len(), 3);
-    assert!(matches!(offered.scan(b"/pipe"), Err(OfferedError::Unsupported { .. })));
+    let scanned = offered.scan(b"/", ScanOptions::default()).unwrap();
+    let m = scanned.manifest();
+    let targets: Vec<_> = m.symlinks().iter().map(|link| (link.path.as_slice(), link.target.as_slice())).collect();
+    assert_eq!(targets, [(&b"link"[..], &b"one"[..]), (b"sub/dangling", b"/\xff/../gone")]);
+    let names: Vec<_> = m.hard_links().iter().map(|link| (link.path.as_slice(), link.file.as_slice())).collect();
+    assert_eq!(names, [(&b"sub/deep/two"[..], &b"a name"[..]), (b"sub/z", b"a name")]);
+    assert_eq!(m.skipped(), &crate::Skipped { count: 1, paths: vec![b"pipe".to_vec()] });
+    assert_eq!(all_bytes(&scanned), b"second!first");
+    let error = offered.scan(b"/pipe", ScanOptions::default());
+    assert!(matches!(error, Err(OfferedError::Unsupported { .. })));
+}
+
+#[test]
+fn scan_tells_holes_owners_and_attributes() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let dir = tempfile::tempdir().unwrap();
+    let file = fs::File::create(dir.path().join("sparse")).unwrap();
+    file.set_len(40 << 20).unwrap();
+    file.write_all_at(&[1; 4096], 16 << 20).unwrap();
+    let set = rustix::fs::fsetxattr(&file, "user.colour", b"red\0", rustix::fs::XattrFlags::empty());
+    let offered = Offered::new(&[dir.path().into()]).unwrap();
+    let options = ScanOptions { owner: true, attributes: true };
+    for request in ["/", "/sparse"] {
+        let scanned = offered.scan(request.as_bytes(), options).unwrap();
+        let entry = &scanned.manifest().entries()[0];
+        let stored: u64 = entry.size - entry.holes.iter().map(|hole| hole.len()).sum::<u64>();
+        // File systems store whole blocks, of their own size.
+        assert!((4096..2 << 20).contains(&stored), "{request}: {:?}", entry.holes);
+        let stat = file.metadata().unwrap();
+        assert_eq!(entry.metadata.owner, Some(crate::Owner { user: stat.uid(), group: stat.gid() }));
+        if set.is_ok() {
+            let colour = crate::Attribute { name: b"user.colour".to_vec(), value: b"red\0".to_vec() };
+            assert_eq!(entry.metadata.attributes, [colour]);
+        }
+    }
 }
 
 #[test]
@@ -116,12 +149,12 @@ fn scan_of_several_directories_goes_by_their_names() {
     }
     fs::write(dir.path().join("single"), "s").unwrap();
     let offered = Offered::new(&["a", "b", "single"].map(|name| dir.path().join(name))).unwrap();
-    assert_eq!(all_bytes(&offered.scan(b"/b/f").unwrap()), b"b");
-    assert_eq!(all_bytes(&offered.scan(b"/a").unwrap()), b"a");
-    assert_eq!(all_bytes(&offered.scan(b"/single").unwrap()), b"s");
-    let missing = offered.scan(b"/c/f").unwrap_err().to_string();
+    assert_eq!(all_bytes(&offered.scan(b"/b/f", ScanOptions::default()).unwrap()), b"b");
+    assert_eq!(all_bytes(&offered.scan(b"/a", ScanOptions::default()).unwrap()), b"a");
+    assert_eq!(all_bytes(&offered.scan(b"/single", ScanOptions::default()).unwrap()), b"s");
+    let missing = offered.scan(b"/c/f", ScanOptions::default()).unwrap_err().to_string();
     assert_eq!(missing, "there is no '/c/f'; what is offered begins with /a or /b or /single");
-    assert!(matches!(offered.scan(b"/"), Err(OfferedError::NotFound { .. })));
+    assert!(matches!(offered.scan(b"/", ScanOptions::default()), Err(OfferedError::NotFound { .. })));
 }
 
 #[test]
@@ -129,10 +162,13 @@ fn scan_of_a_single_offered_file_takes_both_names() {
     let (dir, _) = offered_tree();
     let offered = Offered::new(&[dir.path().join("secret")]).unwrap();
     for request in ["/", "", "/secret"] {
-        assert_eq!(all_bytes(&offered.scan(request.as_bytes()).unwrap()), b"secret");
+        assert_eq!(all_bytes(&offered.scan(request.as_bytes(), ScanOptions::default()).unwrap()), b"secret");
     }
     for request in ["/set", "/secret/x"] {
-        assert!(matches!(offered.scan(request.as_bytes()), Err(OfferedError::NotFound { .. })), "{request}");
+        assert!(
+            matches!(offered.scan(request.as_bytes(), ScanOptions::default()), Err(OfferedError::NotFound { .. })),
+            "{request}"
+        );
     }
 }
 
@@ -145,7 +181,7 @@ fn scan_says_what_may_not_be_read() {
         return;
     }
     for request in ["/", "/sub/deep/two"] {
-        let error = offered.scan(request.as_bytes()).unwrap_err();
+        let error = offered.scan(request.as_bytes(), ScanOptions::default()).unwrap_err();
         assert!(matches!(&error, OfferedError::Unreadable { path } if path == b"/sub/deep/two"), "{error}");
     }
 }
@@ -154,7 +190,7 @@ fn scan_says_what_may_not_be_read() {
 fn open_notices_a_file_that_changed() {
     let (dir, offered) = offered_tree();
     let path = dir.path().join("set/one");
-    let set = offered.scan(b"/").unwrap();
+    let set = offered.scan(b"/", ScanOptions::default()).unwrap();
     let changed = || matches!(set.open(1), Err(OfferedError::Changed { .. }));
     assert!(!changed());
     fs::write(&path, b"longer than before").unwrap();
@@ -169,7 +205,7 @@ fn open_notices_a_file_that_changed() {
 #[test]
 fn read_notices_a_file_cut_short_while_open() {
     let (dir, offered) = offered_tree();
-    let set = offered.scan(b"/one").unwrap();
+    let set = offered.scan(b"/one", ScanOptions::default()).unwrap();
     assert_eq!(all_bytes(&set), b"first");
     fs::write(dir.path().join("set/one"), b"f").unwrap();
     assert!(matches!(set.read(0, &mut [0; 5]), Err(OfferedError::Changed { .. })));
@@ -180,7 +216,7 @@ fn read_group_gives_what_the_file_hash_is_made_of() {
     let dir = tempfile::tempdir().unwrap();
     let data: Vec<u8> = (0..digest::GROUP_BYTES + 77).map(|i| (i * i) as u8).collect();
     fs::write(dir.path().join("f"), &data).unwrap();
-    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/f").unwrap();
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/f", ScanOptions::default()).unwrap();
     let mut buf = Vec::new();
     let digests: Vec<_> = (0..2)
         .map(|group| {
@@ -197,7 +233,7 @@ fn read_serves_more_files_than_it_holds_open() {
     for i in 0..300u16 {
         fs::write(dir.path().join(format!("{i:03}")), i.to_be_bytes()).unwrap();
     }
-    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/").unwrap();
+    let set = Offered::new(&[dir.path().into()]).unwrap().scan(b"/", ScanOptions::default()).unwrap();
     let expected: Vec<u8> = (0..300u16).flat_map(u16::to_be_bytes).collect();
     assert_eq!(all_bytes(&set), expected);
     let open = set.open.lock().unwrap();

@@ -1,0 +1,119 @@
+//! `--include`, `--exclude` and `--exclude-from`: patterns in the order in which they were given.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use inhaul_mover::{Filter, MoveError, Rule};
+
+/// The patterns of the command line, in its order: of two that match the later one wins, whichever flags they came by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Patterns(Vec<Pattern>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Include(String),
+    Exclude(String),
+    File(PathBuf),
+}
+
+impl Patterns {
+    /// The filter that they make; reads the files.
+    pub(crate) fn filter(&self) -> Result<Filter, MoveError> {
+        let mut rules = Vec::new();
+        for pattern in &self.0 {
+            match pattern {
+                Pattern::Include(pattern) => rules.push(Rule::Include(pattern.clone())),
+                Pattern::Exclude(pattern) => rules.push(Rule::Exclude(pattern.clone())),
+                Pattern::File(path) => {
+                    let text = std::fs::read_to_string(path).map_err(|error| {
+                        MoveError::Usage(format!("--exclude-from: '{}' cannot be read: {error}", path.display()))
+                    })?;
+                    rules.extend(text.lines().map(|line| Rule::Line(line.to_owned())));
+                }
+            }
+        }
+        Filter::new(&rules).map_err(|error| MoveError::Usage(error.to_string()))
+    }
+}
+
+impl Args for Patterns {
+    fn augment_args(command: Command) -> Command {
+        let pattern = |name: &'static str, value, help: &'static str| {
+            Arg::new(name).long(name).value_name(value).help(help).action(ArgAction::Append)
+        };
+        command
+            .arg(pattern(
+                "exclude",
+                "PATTERN",
+                "Leave out what matches this pattern, in .gitignore's syntax and relative to the data set; the last match wins",
+            ))
+            .arg(pattern(
+                "include",
+                "PATTERN",
+                "Fetch what matches this pattern all the same; where nothing is excluded, fetch nothing else",
+            ))
+            .arg(
+                pattern("exclude-from", "FILE", "Read patterns from a file like .gitignore: excludes, and includes after a '!'")
+                    .value_parser(value_parser!(PathBuf)),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Patterns {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        fn given<T: Clone + Send + Sync + 'static>(
+            matches: &ArgMatches,
+            name: &str,
+            pattern: impl Fn(T) -> Pattern,
+        ) -> Vec<(usize, Pattern)> {
+            let values = matches.get_many::<T>(name).into_iter().flatten().cloned().map(pattern);
+            matches.indices_of(name).into_iter().flatten().zip(values).collect()
+        }
+        let mut all = given(matches, "include", Pattern::Include);
+        all.extend(given(matches, "exclude", Pattern::Exclude));
+        all.extend(given(matches, "exclude-from", Pattern::File));
+        all.sort_by_key(|(index, _)| *index);
+        Ok(Self(all.into_iter().map(|(_, pattern)| pattern).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command as Chosen};
+    use clap::Parser;
+
+    fn patterns(line: &str) -> Patterns {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let Chosen::Get(get) = cli.command else { panic!("not get") };
+        get.selection.patterns
+    }
+
+    #[test]
+    fn patterns_keep_the_order_of_the_command_line() {
+        let found = patterns("inhaul get --exclude *.tmp --include a.tmp --exclude-from f --exclude b inhaul://a/x .");
+        let exclude = |text: &str| Pattern::Exclude(text.to_owned());
+        let expected =
+            vec![exclude("*.tmp"), Pattern::Include("a.tmp".to_owned()), Pattern::File("f".into()), exclude("b")];
+        assert_eq!(found, Patterns(expected));
+        assert_eq!(patterns("inhaul get inhaul://a/x ."), Patterns::default());
+    }
+
+    #[test]
+    fn filter_names_a_file_that_is_not_there_and_a_pattern_that_makes_no_sense() {
+        let error = |line: &str| patterns(line).filter().unwrap_err();
+        let missing = error("inhaul get --exclude-from /no/such/file inhaul://a/x .");
+        assert!(matches!(&missing, MoveError::Usage(text) if text.contains("/no/such/file")), "{missing}");
+        let nonsense = error("inhaul get --exclude [z-a] inhaul://a/x .");
+        assert!(matches!(&nonsense, MoveError::Usage(text) if text.contains("'[z-a]'")), "{nonsense}");
+    }
+}

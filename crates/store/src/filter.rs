@@ -1,0 +1,227 @@
+//! Which part of a data set is wanted, by patterns of `.gitignore`'s syntax.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::{Kind, Manifest};
+
+/// Says what of a data set is wanted. The default wants all of it.
+///
+/// Patterns are those of `.gitignore`, relative to the data set, and the last one that matches a path wins; what lies in
+/// an excluded directory is excluded with it. If there are includes and no excludes, what matches none of them is not
+/// wanted.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    patterns: Gitignore,
+    /// What becomes of what no pattern matches.
+    otherwise: bool,
+}
+
+/// Which of a manifest's items are wanted, each by its index there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) files: Vec<bool>,
+    pub(crate) directories: Vec<bool>,
+    pub(crate) symlinks: Vec<bool>,
+    pub(crate) hard_links: Vec<bool>,
+}
+
+/// A rule of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// What matches is wanted.
+    Include(String),
+    /// What matches is not wanted.
+    Exclude(String),
+    /// A line of a file in `.gitignore`'s syntax: an exclude, an include after `!`, a comment after `#`, or nothing.
+    Line(String),
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { patterns: Gitignore::empty(), otherwise: true }
+    }
+}
+
+impl Filter {
+    /// A filter of `rules`, of which later ones win.
+    ///
+    /// # Errors
+    /// When a pattern makes no sense.
+    pub fn new(rules: &[Rule]) -> Result<Self, FilterError> {
+        let mut builder = GitignoreBuilder::new("");
+        let mut excludes = false;
+        for rule in rules {
+            let (line, pattern) = match rule {
+                Rule::Include(pattern) => (format!("!{pattern}"), pattern),
+                Rule::Exclude(pattern) => (escaped(pattern), pattern),
+                Rule::Line(line) => (line.clone(), line),
+            };
+            excludes |= !line.is_empty() && !line.starts_with(['!', '#']);
+            builder.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
+        }
+        let patterns = builder.build().map_err(|error| FilterError::bad("", &error))?;
+        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns })
+    }
+
+    /// What of `manifest` is wanted. The directories that something wanted lies in are wanted too.
+    pub(crate) fn apply(&self, manifest: &Manifest) -> Wanted {
+        let verdicts = self.directories(manifest);
+        let verdict = |path: &[u8]| self.verdict(manifest, &verdicts, path, false).unwrap_or(false);
+        let mut wanted = Wanted {
+            files: manifest.entries().iter().map(|file| verdict(&file.path)).collect(),
+            directories: verdicts.iter().map(|verdict| verdict.unwrap_or(false)).collect(),
+            symlinks: manifest.symlinks().iter().map(|link| verdict(&link.path)).collect(),
+            hard_links: manifest.hard_links().iter().map(|link| verdict(&link.path)).collect(),
+        };
+        if manifest.kind() == Kind::Directory {
+            wanted.add_parents(manifest);
+        }
+        wanted
+    }
+
+    /// Of each directory whether what lies in it is wanted unless a pattern says otherwise; `None` when nothing is,
+    /// whatever a pattern says.
+    fn directories(&self, manifest: &Manifest) -> Vec<Option<bool>> {
+        let mut verdicts = Vec::with_capacity(manifest.directories().len());
+        for directory in manifest.directories() {
+            // Parents come first.
+            let verdict = self.verdict(manifest, &verdicts, &directory.path, true);
+            verdicts.push(verdict);
+        }
+        verdicts
+    }
+
+    /// The verdict on `path`, from those on the directories before it; `None` when it is excluded.
+    fn verdict(&self, manifest: &Manifest, above: &[Option<bool>], path: &[u8], is_directory: bool) -> Option<bool> {
+        let inherited = match path.iter().rposition(|&b| b == b'/') {
+            None => self.otherwise,
+            Some(slash) => above[manifest.find_directory(&path[..slash])?]?,
+        };
+        match self.patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory) {
+            Match::None => Some(inherited),
+            Match::Ignore(_) => None,
+            Match::Whitelist(_) => Some(true),
+        }
+    }
+}
+
+impl Wanted {
+    fn add_parents(&mut self, manifest: &Manifest) {
+        let files = manifest.entries().iter().map(|file| &file.path).zip(&self.files);
+        let symlinks = manifest.symlinks().iter().map(|link| &link.path).zip(&self.symlinks);
+        let hard_links = manifest.hard_links().iter().map(|link| &link.path).zip(&self.hard_links);
+        let directories = &mut self.directories;
+        for (path, _) in files.chain(symlinks).chain(hard_links).filter(|(_, wanted)| **wanted) {
+            let mut path = path.as_slice();
+            while let Some(slash) = path.iter().rposition(|&b| b == b'/') {
+                path = &path[..slash];
+                let Some(index) = manifest.find_directory(path) else { break };
+                directories[index] = true;
+            }
+        }
+    }
+}
+
+/// A pattern as a line that is neither a comment nor an include.
+fn escaped(pattern: &str) -> String {
+    if pattern.starts_with(['!', '#']) { format!("\\{pattern}") } else { pattern.to_owned() }
+}
+
+/// Why rules are no filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// A pattern makes no sense.
+    #[error("the pattern '{pattern}' makes no sense: {detail}; patterns are those of .gitignore")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+}
+
+impl FilterError {
+    fn bad(pattern: &str, error: &ignore::Error) -> Self {
+        Self::BadPattern { pattern: pattern.to_owned(), detail: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Contents, Directory, Entry, Symlink};
+
+    /// The paths of a tree that `rules` want: of directories with a `/` behind them.
+    fn wanted(rules: &[Rule]) -> Vec<String> {
+        let file = |path: &&str| Entry { path: (*path).into(), ..Entry::default() };
+        let directory = |path: &&str| Directory { path: (*path).into(), ..Directory::default() };
+        let link = Symlink { path: b"sub/link.h5".to_vec(), target: b"x".to_vec(), ..Symlink::default() };
+        let contents = Contents {
+            files: ["a.h5", "b.tmp", "sub/c.h5", "sub/d.tmp", "sub/deep/e.h5", "tmp/f.h5"].iter().map(file).collect(),
+            directories: ["empty", "sub", "sub/deep", "tmp"].iter().map(directory).collect(),
+            symlinks: vec![link],
+            ..Contents::default()
+        };
+        let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
+        let wanted = Filter::new(rules).unwrap().apply(&manifest);
+        let shown = |path: &[u8], end: &str| String::from_utf8_lossy(path).into_owned() + end;
+        let files = manifest.entries().iter().zip(&wanted.files).filter(|(_, w)| **w).map(|(f, _)| shown(&f.path, ""));
+        let links = manifest.symlinks().iter().zip(&wanted.symlinks);
+        let links = links.filter(|(_, w)| **w).map(|(l, _)| shown(&l.path, ""));
+        let directories = manifest.directories().iter().zip(&wanted.directories);
+        let directories = directories.filter(|(_, w)| **w).map(|(d, _)| shown(&d.path, "/"));
+        let mut all: Vec<String> = files.chain(links).chain(directories).collect();
+        all.sort();
+        all
+    }
+
+    fn include(pattern: &str) -> Rule {
+        Rule::Include(pattern.to_owned())
+    }
+
+    fn exclude(pattern: &str) -> Rule {
+        Rule::Exclude(pattern.to_owned())
+    }
+
+    #[test]
+    fn no_rules_want_everything() {
+        assert_eq!(wanted(&[]).len(), 11);
+        assert_eq!(wanted(&[Rule::Line("# a comment".to_owned()), Rule::Line(String::new())]).len(), 11);
+    }
+
+    #[test]
+    fn what_lies_in_an_excluded_directory_is_excluded_with_it() {
+        let found = wanted(&[exclude("tmp/"), exclude("/sub/deep"), exclude("*.tmp"), include("e.h5")]);
+        assert_eq!(found, ["a.h5", "empty/", "sub/", "sub/c.h5", "sub/link.h5"]);
+    }
+
+    #[test]
+    fn the_last_match_wins() {
+        let found = wanted(&[exclude("*.tmp"), include("d.tmp"), exclude("empty")]);
+        assert!(found.contains(&"sub/d.tmp".to_owned()) && !found.contains(&"b.tmp".to_owned()), "{found:?}");
+        let found = wanted(&[include("d.tmp"), exclude("*.tmp")]);
+        assert!(!found.contains(&"sub/d.tmp".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn includes_alone_want_nothing_else() {
+        assert_eq!(wanted(&[include("e.h5")]), ["sub/", "sub/deep/", "sub/deep/e.h5"]);
+        assert_eq!(wanted(&[include("/tmp/")]), ["tmp/", "tmp/f.h5"]);
+        assert_eq!(wanted(&[include("*.h5"), Rule::Line("/sub".to_owned())]), {
+            ["a.h5", "b.tmp", "empty/", "tmp/", "tmp/f.h5"]
+        });
+    }
+
+    #[test]
+    fn a_pattern_may_begin_with_what_means_something_in_a_line() {
+        assert_eq!(wanted(&[exclude("#a"), exclude("!b")]).len(), 11);
+        assert!(
+            matches!(Filter::new(&[exclude("[z-a]")]), Err(FilterError::BadPattern { pattern, .. }) if pattern == "[z-a]")
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What a manifest lists.
+
+use inhaul_base::ByteRange;
+
+/// Whether a data set is a single file or a directory tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One file, whose path is the data set's name.
+    File,
+    /// A directory, with paths relative to it.
+    Directory,
+}
+
+/// A moment as file systems keep it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since 1970, before it negative.
+    pub seconds: i64,
+    /// Nanoseconds after that second, below 10^9.
+    pub nanos: u32,
+}
+
+/// Whose a file is, by number: names are a matter of each host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's id; any but 2^32 - 1, by which the system means none.
+    pub user: u32,
+    /// The group's id; as for the user's.
+    pub group: u32,
+}
+
+/// An extended attribute, of those that ordinary users may set (`user.*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its name, with the `user.` in front; at most 255 bytes, none of them NUL.
+    pub name: Vec<u8>,
+    /// Its value; at most 64 KiB.
+    pub value: Vec<u8>,
+}
+
+/// What a file system keeps of a file beside its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Permission bits, within 0o777.
+    pub mode: u32,
+    /// When it was last changed.
+    pub modified: Timestamp,
+    /// Whose it is, when the client asked for that.
+    pub owner: Option<Owner>,
+    /// Its extended attributes, by name, when the client asked for them.
+    pub attributes: Vec<Attribute>,
+}
+
+/// A file of a data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Path relative to the data set, components separated by `/`; any bytes but NUL.
+    pub path: Vec<u8>,
+    /// Size in bytes.
+    pub size: u64,
+    /// What is kept of it beside its bytes.
+    pub metadata: Metadata,
+    /// Parts of the file that its source does not store, because they are zeros: in order, apart from each other, none of
+    /// them empty.
+    pub holes: Vec<ByteRange>,
+}
+
+/// A directory of a data set. Every directory is named, so that empty ones exist too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    /// Path relative to the data set, as in [`Entry::path`].
+    pub path: Vec<u8>,
+    /// What is kept of it.
+    pub metadata: Metadata,
+}
+
+/// A symbolic link of a data set. Nobody follows it: neither who serves it nor who lands it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Symlink {
+    /// Path relative to the data set, as in [`Entry::path`].
+    pub path: Vec<u8>,
+    /// Where it leads: any bytes but NUL, at most 4095 of them and at least one.
+    pub target: Vec<u8>,
+    /// What is kept of it. Permissions mean nothing for a link.
+    pub metadata: Metadata,
+}
+
+/// A second name of a file of the data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HardLink {
+    /// The second name, relative to the data set as in [`Entry::path`].
+    pub path: Vec<u8>,
+    /// [`Entry::path`] of the file.
+    pub file: Vec<u8>,
+}
+
+/// What lies in a tree and cannot be carried: sockets, pipes and devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many there are.
+    pub count: u64,
+    /// The paths of the first few, relative to the data set.
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// All that a data set holds, in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// What is kept of the data set's own directory; of a data set that is a file, nothing.
+    pub top: Metadata,
+    /// The files, each once, whatever number of names it has.
+    pub files: Vec<Entry>,
+    /// The directories beneath the data set's own.
+    pub directories: Vec<Directory>,
+    /// The symbolic links.
+    pub symlinks: Vec<Symlink>,
+    /// Further names of the files.
+    pub hard_links: Vec<HardLink>,
+    /// What is left out because it cannot be carried.
+    pub skipped: Skipped,
+}

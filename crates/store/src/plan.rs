@@ -1,0 +1,308 @@
+//! What landing a data set would do: found out before anything is written, and before a byte is asked for.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inhaul_base::{ByteRange, RangeSet};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use crate::beneath::{Beneath, Links};
+use crate::filter::{Filter, Wanted};
+use crate::landing::{Destination, LandingError};
+use crate::{Entry, Kind, Manifest, Timestamp};
+
+/// What becomes of a file that is at its place already and differs from the one that would land there. One that is the
+/// same, by size and time or by its bytes, is always kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// The data set does not land.
+    #[default]
+    Refuse,
+    /// It is replaced.
+    Replace,
+    /// It is replaced if it is older, and kept otherwise.
+    Update,
+    /// It is kept.
+    Keep,
+}
+
+/// What becomes of a file or link of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It lands where nothing is.
+    Fetch,
+    /// It lands in the place of something else.
+    Replace,
+    /// What is there stays.
+    Keep,
+    /// It is not wanted.
+    LeftOut,
+    /// What is there differs, and may not be replaced.
+    Refused,
+    /// A directory is there, and never replaced.
+    Blocked,
+}
+
+impl Fate {
+    /// Whether something is to be done.
+    pub fn lands(self) -> bool {
+        matches!(self, Self::Fetch | Self::Replace)
+    }
+}
+
+/// What landing a data set would do.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) destination: Destination,
+    existing: Existing,
+    /// Where paths begin, if that is there already.
+    base: Option<Beneath>,
+    files: Vec<Fate>,
+    pub(crate) symlinks: Vec<Fate>,
+    pub(crate) hard_links: Vec<Fate>,
+    /// The directories that are wanted.
+    pub(crate) directories: Vec<bool>,
+    /// Files that land under another of their names, because their own is not wanted.
+    homes: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Plan {
+    /// Plans how `manifest`, as far as `filter` wants it, would land at `dest`, by the rules of
+    /// [`crate::Landing::create`]. Changes nothing.
+    ///
+    /// # Errors
+    /// When there is no such place, when it cannot be looked at, or when something else is where a directory is needed.
+    pub fn new(
+        dest: &Path,
+        manifest: Arc<Manifest>,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<Self, LandingError> {
+        let destination = Destination::find(dest, &manifest)?;
+        let base = match manifest.kind() {
+            Kind::File => Some(destination.reopen()?),
+            Kind::Directory => destination.open_target()?,
+        };
+        let Wanted { files, directories, symlinks, mut hard_links } = filter.apply(&manifest);
+        let fates = |wanted: &[bool]| wanted.iter().map(|&w| if w { Fate::Fetch } else { Fate::LeftOut }).collect();
+        let mut homes = BTreeMap::new();
+        let mut files: Vec<Fate> = fates(&files);
+        for (link, wanted) in manifest.hard_links().iter().zip(&mut hard_links).filter(|(_, wanted)| **wanted) {
+            if let Some(file) = manifest.find(&link.file)
+                && files[file] == Fate::LeftOut
+            {
+                homes.insert(file, link.path.clone());
+                files[file] = Fate::Fetch;
+                *wanted = false;
+            }
+        }
+        let (symlinks, hard_links) = (fates(&symlinks), fates(&hard_links));
+        let mut plan = Self { manifest, destination, existing, base, files, symlinks, hard_links, directories, homes };
+        plan.look()?;
+        Ok(plan)
+    }
+
+    /// Looks at what is there already.
+    fn look(&mut self) -> Result<(), LandingError> {
+        let Some(base) = self.base.take() else { return Ok(()) };
+        let manifest = Arc::clone(&self.manifest);
+        for (directory, _) in manifest.directories().iter().zip(&self.directories).filter(|(_, wanted)| **wanted) {
+            if self.stat(&base, &directory.path)?.is_some_and(|stat| !is(&stat, FileType::Directory)) {
+                return Err(LandingError::NotADirectory { path: self.shown(&directory.path) });
+            }
+        }
+        for (index, entry) in manifest.entries().iter().enumerate() {
+            if self.files[index].lands()
+                && let Some(stat) = self.stat(&base, self.path(index))?
+            {
+                let same = is_same_size(&stat, entry) && is_same_time(modified(&stat), entry.metadata.modified);
+                self.files[index] = self.fate(&stat, entry.metadata.modified, same);
+            }
+        }
+        for (index, link) in manifest.symlinks().iter().enumerate() {
+            if self.symlinks[index].lands()
+                && let Some(stat) = self.stat(&base, &link.path)?
+            {
+                let same = is(&stat, FileType::Symlink)
+                    && base.read_link(&link.path).is_ok_and(|target| target == link.target);
+                self.symlinks[index] = self.fate(&stat, link.metadata.modified, same);
+            }
+        }
+        for (index, link) in manifest.hard_links().iter().enumerate() {
+            let Some(file) = manifest.find(&link.file) else { continue };
+            if self.hard_links[index].lands()
+                && let Some(stat) = self.stat(&base, &link.path)?
+            {
+                self.hard_links[index] = self.fate_of_name(&base, &stat, file)?;
+            }
+        }
+        self.base = Some(base);
+        Ok(())
+    }
+
+    /// What becomes of something that would take the place of what `stat` tells of.
+    fn fate(&self, stat: &Stat, new: Timestamp, same: bool) -> Fate {
+        match self.existing {
+            _ if is(stat, FileType::Directory) => Fate::Blocked,
+            _ if same => Fate::Keep,
+            Existing::Refuse => Fate::Refused,
+            Existing::Replace => Fate::Replace,
+            Existing::Update if new > modified(stat) => Fate::Replace,
+            Existing::Update | Existing::Keep => Fate::Keep,
+        }
+    }
+
+    /// What becomes of a further name of `file` where `stat` tells what is there.
+    fn fate_of_name(&self, base: &Beneath, stat: &Stat, file: usize) -> Result<Fate, LandingError> {
+        let entry = &self.manifest.entries()[file];
+        let home = self.stat(base, self.path(file))?;
+        let is_name = home.is_some_and(|home| (home.st_dev, home.st_ino) == (stat.st_dev, stat.st_ino));
+        let is_copy = is_same_size(stat, entry) && is_same_time(modified(stat), entry.metadata.modified);
+        Ok(match (self.files[file], self.existing) {
+            (Fate::Keep, _) if is_name => Fate::Keep,
+            (_, Existing::Keep) => self.fate(stat, entry.metadata.modified, is_copy),
+            // The same bytes as a file of their own: nothing is lost when the two become one.
+            _ if is_copy => Fate::Replace,
+            _ => self.fate(stat, entry.metadata.modified, false),
+        })
+    }
+
+    fn stat(&self, base: &Beneath, path: &[u8]) -> Result<Option<Stat>, LandingError> {
+        match base.stat(path, Links::Refuse) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(LandingError::from_errno("look at", self.shown(path), errno)),
+        }
+    }
+
+    /// What would land.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// The file or directory that would appear, as a path for people.
+    pub fn target(&self) -> PathBuf {
+        self.destination.target()
+    }
+
+    /// Where file `index` would stand, as a path for people.
+    pub fn place(&self, index: usize) -> PathBuf {
+        self.shown(self.path(index))
+    }
+
+    /// What becomes of each file, by its index in the manifest.
+    pub fn files(&self) -> &[Fate] {
+        &self.files
+    }
+
+    /// The wanted files that are there already with the right size: whether they are the same may be found out by their
+    /// bytes, with [`open_existing`](Plan::open_existing) and [`settle`](Plan::settle).
+    pub fn same_size(&self) -> Vec<usize> {
+        let Some(base) = &self.base else { return Vec::new() };
+        let is_there = |&index: &usize| {
+            let entry = &self.manifest.entries()[index];
+            base.stat(self.path(index), Links::Refuse).is_ok_and(|stat| is_same_size(&stat, entry))
+        };
+        (0..self.files.len()).filter(|&index| self.files[index] != Fate::LeftOut).filter(is_there).collect()
+    }
+
+    /// Opens the file that is there already in the place of file `index`.
+    ///
+    /// # Errors
+    /// When there is none, or when it cannot be read.
+    pub fn open_existing(&self, index: usize) -> Result<File, LandingError> {
+        let failed = |errno| LandingError::from_errno("read", self.place(index), errno);
+        let base = self.base.as_ref().ok_or_else(|| failed(Errno::NOENT))?;
+        base.open_for_reading(self.path(index), Links::Refuse).map_err(failed)
+    }
+
+    /// Decides by whether the bytes of the file that is there are `same` as those of file `index`.
+    pub fn settle(&mut self, index: usize, same: bool) {
+        let Some(base) = &self.base else { return };
+        if let Ok(stat) = base.stat(self.path(index), Links::Refuse) {
+            self.files[index] = self.fate(&stat, self.manifest.entries()[index].metadata.modified, same);
+        }
+    }
+
+    /// File `index` has its name by an earlier transfer of this data set, when it had `size` bytes: if it is still there it
+    /// lands, by being gone on with.
+    pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
+        let Some(base) = &self.base else { return };
+        let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
+        let is_wanted = self.files.get(index).is_some_and(|&fate| fate != Fate::LeftOut);
+        if is_wanted && base.stat(self.path(index), Links::Refuse).is_ok_and(|stat| is_theirs(&stat)) {
+            self.files[index] = Fate::Fetch;
+        }
+    }
+
+    /// The bytes of files that do not land: they need not come.
+    pub fn unwanted(&self) -> RangeSet {
+        let mut unwanted = RangeSet::new();
+        for (index, _) in self.files.iter().enumerate().filter(|(_, fate)| !fate.lands()) {
+            unwanted.insert(self.manifest.file_range(index).unwrap_or_default());
+        }
+        unwanted
+    }
+
+    /// How many bytes have to come.
+    pub fn bytes(&self) -> u64 {
+        let mut held = self.unwanted();
+        for hole in self.manifest.holes().iter() {
+            held.insert(hole);
+        }
+        ByteRange::new(0, self.manifest.size()).len() - held.covered()
+    }
+
+    /// What stands in the way: the error of the first thing, and how many there are.
+    pub fn obstacles(&self) -> Option<(LandingError, usize)> {
+        let files = self.files.iter().enumerate().map(|(index, fate)| (self.path(index), fate));
+        let symlinks = self.manifest.symlinks().iter().map(|link| link.path.as_slice()).zip(&self.symlinks);
+        let hard_links = self.manifest.hard_links().iter().map(|link| link.path.as_slice()).zip(&self.hard_links);
+        let mut bad =
+            files.chain(symlinks).chain(hard_links).filter(|(_, fate)| matches!(fate, Fate::Refused | Fate::Blocked));
+        let (path, fate) = bad.next()?;
+        let path = self.shown(path);
+        let others = bad.count();
+        Some(match fate {
+            Fate::Blocked => (LandingError::IsADirectory { path }, others + 1),
+            _ => (LandingError::Exists { path, others }, others + 1),
+        })
+    }
+
+    /// Path of file `index` relative to the base.
+    pub(crate) fn path(&self, index: usize) -> &[u8] {
+        match self.manifest.kind() {
+            Kind::File => self.destination.name(),
+            Kind::Directory => self.homes.get(&index).unwrap_or(&self.manifest.entries()[index].path),
+        }
+    }
+
+    /// A path relative to the base, for people.
+    pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
+        self.destination.shown(self.manifest.kind(), path)
+    }
+}
+
+fn is(stat: &Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == kind
+}
+
+fn is_same_size(stat: &Stat, entry: &Entry) -> bool {
+    is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == entry.size
+}
+
+fn modified(stat: &Stat) -> Timestamp {
+    Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
+}
+
+/// Whether two files were last changed at the same time, as far as a file system that keeps only seconds can tell.
+fn is_same_time(ours: Timestamp, theirs: Timestamp) -> bool {
+    ours.seconds == theirs.seconds && (ours.nanos == theirs.nanos || ours.nanos == 0)
+}
+
+#[cfg(test)]
+mod tests;
