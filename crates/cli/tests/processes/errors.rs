@@ -93,19 +93,6 @@ fn mirrors_without_a_majority_are_7() {
 }
 
 #[test]
-fn full_disk_is_8() {
-    let (from, server, to) = offered();
-    // Sparse, and larger than any disk this runs on.
-    let huge = std::fs::File::create(from.path().join("set/huge")).unwrap();
-    if huge.set_len(1 << 43).is_err() {
-        println!("skipped: this file system has no large sparse files");
-        return;
-    }
-    let outcome = run(&["get", &format!("inhaul://{}/huge", server.address), text(to.path())]);
-    assert_failed(&outcome, 8, "not enough space", to.path());
-}
-
-#[test]
 fn existing_file_is_9_and_stays_unless_told_otherwise() {
     let (_from, server, to) = offered();
     let source = format!("inhaul://{}/f", server.address);
