@@ -107,7 +107,7 @@ mod tests {
         let text = of_plan(&Report { files, bytes: 1000, ..Report::default() });
         assert_eq!(
             text,
-            "   fetch     1.00 kB  a\n    keep     1.00 kB  b\nfetch 1 file, keep 1 file, leave out 1 file; 1.00 kB would come\n"
+            "   fetch      1.0 kB  a\n    keep      1.0 kB  b\nfetch 1 file, keep 1 file, leave out 1 file; 1.0 kB would come\n"
         );
         assert_eq!(of_plan(&Report::default()), "no files; 0 B would come\n");
     }

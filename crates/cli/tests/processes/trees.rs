@@ -247,11 +247,13 @@ fn files_that_exist_are_kept_refused_or_replaced_as_told() {
 fn a_file_that_differs_is_named_before_anything_is_fetched() {
     let (_from, to, server) = existing();
     let source = format!("inhaul://{}/set", server.address);
-    let before = facts(to.path());
+    let set = to.path().join("set");
+    let before = facts(&set);
     let outcome = run(&["get", &source, text(to.path())]);
     assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("set/newer' (and 1 more) exists already and differs"), "{}", outcome.stderr);
-    assert_eq!(facts(to.path()), before);
+    assert_eq!(facts(&set), before);
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
     let planned = run(&["get", &source, text(to.path()), "--dry-run"]);
     assert_eq!(planned.code, Some(0), "{}", planned.stderr);
     assert!(planned.stdout.contains("fetch 2 files, keep 1 file, refuse 2 files"), "{}", planned.stdout);
