@@ -72,7 +72,7 @@ pub(super) fn between(old: &Manifest, new: &Manifest) -> Vec<Change> {
                 changes.push(Change::Resized { path: b.path.clone(), before: a.size, after: b.size });
             }
             (Some(a), Some(b)) if a.metadata.modified != b.metadata.modified => {
-                changes.push(Change::Touched { path: b.path.clone() })
+                changes.push(Change::Touched { path: b.path.clone() });
             }
             _ => {}
         }

@@ -40,7 +40,7 @@ impl DataSet {
         let failed = |errno| OfferedError::from_errno(request, errno);
         let file = base.open_for_reading(path, links).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        let files = vec![entry(name.to_vec(), &stat, Some(file), options)];
+        let files = vec![entry(name.to_vec(), &stat, Some(&file), options)];
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),

@@ -87,7 +87,7 @@ impl<'a> Tree<'a> {
                     rustix::fs::accessat(dir.fd(), name, Access::READ_OK, AtFlags::empty())?;
                     None
                 };
-                self.contents.files.push(entry(path.to_vec(), &stat, file, self.options));
+                self.contents.files.push(entry(path.to_vec(), &stat, file.as_ref(), self.options));
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(dir.fd(), name, Vec::new())?.into_bytes();
@@ -122,13 +122,13 @@ impl<'a> Tree<'a> {
 }
 
 /// The file at `path` as a manifest lists it; `file`, if it was opened, tells holes and attributes.
-pub(super) fn entry(path: Vec<u8>, stat: &Stat, file: Option<std::fs::File>, options: ScanOptions) -> Entry {
+pub(super) fn entry(path: Vec<u8>, stat: &Stat, file: Option<&std::fs::File>, options: ScanOptions) -> Entry {
     let size = stat.st_size.unsigned_abs();
-    let holes = match &file {
+    let holes = match file {
         Some(file) if may_have_holes(stat) => holes(file, size),
         _ => Vec::new(),
     };
-    Entry { path, size, metadata: metadata(stat, file.as_ref(), options), holes }
+    Entry { path, size, metadata: metadata(stat, file, options), holes }
 }
 
 /// Whether a file takes less room than its size.
