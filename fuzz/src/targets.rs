@@ -11,7 +11,7 @@ mod text;
 pub use gtp::{gtp_control, gtp_datagram};
 pub use lab::{kept_result, scenario};
 pub use mover::{session_frame, source};
-pub use store::{listing, manifest};
+pub use store::{checksums, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
 
@@ -33,11 +33,14 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "bitrate", run: bitrate, corpus: text::bitrates, cost: 1 },
     Target { name: "byte_count", run: byte_count, corpus: text::byte_counts, cost: 1 },
+    Target { name: "checksums", run: checksums, corpus: store::checksum_lists, cost: 1 },
     Target { name: "gtp_datagram", run: gtp_datagram, corpus: gtp::datagrams, cost: 1 },
     Target { name: "gtp_control", run: gtp_control, corpus: gtp::controls, cost: 1 },
+    Target { name: "journal", run: journal, corpus: store::journals, cost: 1 },
     Target { name: "kept_result", run: kept_result, corpus: lab::kept_results, cost: 2 },
     Target { name: "listing", run: listing, corpus: store::listings, cost: 1 },
     Target { name: "manifest", run: manifest, corpus: store::manifests, cost: 1 },
+    Target { name: "payload_manifest", run: payload_manifest, corpus: store::payload_lists, cost: 1 },
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },

@@ -50,6 +50,12 @@ pub(crate) enum Command {
     /// Fetch files or directories, verified, from one or many servers
     #[command(after_help = GET_EXAMPLES, override_usage = GET_USAGE)]
     Get(Get),
+    /// Verify files by a list of checksums: ours, sha256sum's, b3sum's, or a bag's
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Verify),
+    /// Print the list of files and their checksums by which others can verify them
+    #[command(after_help = MANIFEST_EXAMPLES)]
+    Manifest(Manifest),
     /// List what a server offers
     #[command(after_help = LS_EXAMPLES)]
     Ls(Ls),
@@ -109,6 +115,29 @@ Examples:
 A file appears under its name once each of its bytes is verified. After an interruption of any
 kind the same command goes on from what NAME.inhaul says is verified already.
 Transfers are not encrypted yet.";
+
+const VERIFY_EXAMPLES: &str = "\
+Each file that is bad, missing or extra is named, one a line; extra ones where the list has all files: one of
+'inhaul manifest', or a bag's. The list itself may lie in the directory.
+
+Examples:
+  By the list that 'inhaul get --manifest run7.list' or 'inhaul manifest' wrote:
+    inhaul verify /scratch/run7 run7.list
+  By what sha256sum, sha512sum or b3sum wrote:
+    inhaul verify /scratch/run7 SHA256SUMS
+    inhaul verify /scratch/run7 sums --algorithm blake3
+  A bag (RFC 8493), by its own manifests:
+    inhaul verify /scratch/bag";
+
+const MANIFEST_EXAMPLES: &str = "\
+Examples:
+  A list with sizes and a hash of the whole:
+    inhaul manifest /data/run7 > run7.list
+  For 'sha256sum --check' and 'b3sum --check':
+    inhaul manifest /data/run7 --format sha256 > SHA256SUMS
+    inhaul manifest /data/run7 --format blake3 > B3SUMS
+  The payload manifest of a bag (RFC 8493):
+    inhaul manifest bag/data --format bagit > bag/manifest-sha512.txt";
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -209,6 +238,9 @@ pub(crate) struct Serve {
     /// Most that leaves for all receivers together, headers included (R_send) [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) send_rate: Option<Bitrate>,
+    /// Hash large files for each transfer, rather than remember their digests in $XDG_CACHE_HOME/inhaul
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     #[command(flatten)]
     pub(crate) wire: Wire,
 }
@@ -233,6 +265,9 @@ pub(crate) struct Get {
     pub(crate) no_resume: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
+    /// Write the list of all files with their BLAKE3 checksums there at the end, for 'inhaul verify'
+    #[arg(long, value_name = "FILE")]
+    pub(crate) manifest: Option<PathBuf>,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
@@ -295,6 +330,58 @@ impl From<ExistingArg> for Existing {
             ExistingArg::Keep => Self::Keep,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The directory, or the file, to verify
+    #[arg(value_name = "DIR")]
+    pub(crate) place: PathBuf,
+    /// The list of checksums; a bag has its own
+    #[arg(value_name = "LIST")]
+    pub(crate) list: Option<PathBuf>,
+    /// What checksums of 64 digits are in a list that does not say [default: by the list's name, else sha256]
+    #[arg(long, value_enum)]
+    pub(crate) algorithm: Option<Of64Digits>,
+    /// Print one JSON object at the end (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No list of what is wrong, and no summary
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What a checksum of 64 digits may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Of64Digits {
+    Sha256,
+    Blake3,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// The directory, or the file, to list
+    #[arg(value_name = "PATH")]
+    pub(crate) place: PathBuf,
+    /// How to write it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: ListFormat,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    // With sizes, BLAKE3 and a hash of the whole.
+    #[default]
+    Inhaul,
+    // As b3sum writes it.
+    Blake3,
+    // As sha256sum writes it.
+    Sha256,
+    // As sha512sum writes it.
+    Sha512,
+    // The payload manifest of a bag, with SHA-512.
+    Bagit,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         owner: args.selection.owner,
         attributes: args.selection.xattrs,
         dry_run: args.selection.dry_run,
+        manifest: args.manifest.clone(),
         net: crate::net_options(&args.wire, &args.transport),
     };
     if !args.quiet {

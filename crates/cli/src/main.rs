@@ -18,6 +18,7 @@ mod protocols;
 mod serve;
 mod settings;
 mod summary;
+mod verify;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Manifest(args) => verify::manifest(args),
         Command::Ls(args) => ls::run(args),
         Command::Doctor(args) => return doctor::run(args),
         Command::Bench(args) => bench::run(args),

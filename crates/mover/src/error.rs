@@ -142,6 +142,18 @@ pub enum MoveError {
         /// What is known of who is right, and what to do.
         detail: String,
     },
+    /// Files are not what a list of checksums says.
+    #[error("{count} files are not as they are listed: fetch them again from a good source")]
+    NotAsListed {
+        /// How many.
+        count: usize,
+    },
+    /// What is to be verified, or its list, is not there or cannot be read.
+    #[error("{detail}")]
+    Unverifiable {
+        /// What is missing or unreadable.
+        detail: String,
+    },
     /// Two sources bring a file of the same name.
     #[error("'{path}' comes from more than one source: fetch them into different directories")]
     NameClash {
@@ -247,12 +259,17 @@ impl MoveError {
             Self::UnknownHost { .. } => ErrorKind::HostUnknown,
             Self::Unreachable { .. } | Self::AllLost { .. } | Self::BenchLost { .. } => ErrorKind::Unreachable,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
-            Self::PathNotFound { .. } | Self::NothingToServe { .. } => ErrorKind::PathNotFound,
+            Self::PathNotFound { .. } | Self::NothingToServe { .. } | Self::Unverifiable { .. } => {
+                ErrorKind::PathNotFound
+            }
             Self::Refused { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => ErrorKind::Refused,
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
-            Self::Integrity { .. } | Self::CopiesDiffer { .. } | Self::SourceChanged { .. } => ErrorKind::Integrity,
+            Self::Integrity { .. }
+            | Self::CopiesDiffer { .. }
+            | Self::SourceChanged { .. }
+            | Self::NotAsListed { .. } => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Usage(_) => ErrorKind::Usage,
             Self::Listen { .. } => ErrorKind::Unreachable,

@@ -16,6 +16,7 @@ use crate::engine::{Engine, SideId};
 use crate::error::MoveError;
 use crate::frame::SessionRole;
 use crate::haul::{Haul, Joining, Object};
+use crate::manifest_file;
 use crate::net;
 use crate::options::{GetOptions, Stop, Update};
 use crate::port::Port;
@@ -45,6 +46,9 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
 
 fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
     net::check(&options.net)?;
+    if let Some(path) = &options.manifest {
+        manifest_file::check(path, options.overwrite)?;
+    }
     let found = find_all(options, stop)?;
     for warning in found.iter().flat_map(Found::warnings) {
         hear(Update::Warning(warning.clone()));
@@ -138,7 +142,9 @@ fn run_haul(
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
-    let result = join_all(options, &mut engine, &mut haul, joinings).and_then(|()| engine.run(&mut haul));
+    let result = join_all(options, &mut engine, &mut haul, joinings)
+        .and_then(|()| engine.run(&mut haul))
+        .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &haul.objects)));
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);
     for object in &haul.objects {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod bodies;
+mod check;
 mod compare;
 mod connect;
 pub mod control_stream;
@@ -21,6 +22,7 @@ mod greeting;
 mod groups;
 mod haul;
 mod list;
+mod manifest_file;
 mod net;
 mod options;
 mod port;
@@ -33,6 +35,7 @@ mod sync;
 mod verify;
 
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
+pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use error::{ErrorKind, MoveError};
 pub use frame::Memory;
@@ -48,6 +51,8 @@ pub use report::{
     Status, jain_index,
 };
 pub use server::serve;
+// How checksums of lists are computed.
+pub use inhaul_store::checksums::Algorithm;
 // What listings are made of.
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
 pub use source::{DEFAULT_PORT, Server, Source, SourceError};

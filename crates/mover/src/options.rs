@@ -37,6 +37,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Most that leaves for all receivers together (R_send).
     pub send_rate: Option<Bitrate>,
+    /// The directory in which digests of large files are remembered; `None`: they are computed each time.
+    pub cache: Option<PathBuf>,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -66,6 +68,8 @@ pub struct GetOptions {
     pub dry_run: bool,
     /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
     pub fresh: bool,
+    /// Where to write a list of the checksums of all that has come.
+    pub manifest: Option<PathBuf>,
     /// How the network is used.
     pub net: NetOptions,
 }

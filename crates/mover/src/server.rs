@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use inhaul_base::{Span, Time};
+use inhaul_store::digest_cache::DigestCache;
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Command, Event, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
@@ -24,6 +26,8 @@ use crate::probe::{Echoing, ProbeDesk};
 
 /// Sessions that may be open or in set-up at once.
 pub(crate) const SESSIONS_MAX: usize = 1024;
+/// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.
+const CACHE_BYTES_MAX: u64 = 256 << 20;
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
 /// Digests wait while so many bytes of a control stream wait: requests for data must not queue behind them.
@@ -50,10 +54,19 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
         stop: stop.clone(),
         bodies: FileBodies::default(),
         digests: BTreeMap::new(),
+        cache: options.cache.as_deref().and_then(open_cache),
     };
     net::become_data_thread(&options.net)?;
     ready(address);
     engine.run(&mut server)
+}
+
+/// Opens the cache of digests and makes room in it, on a thread of its own. Without one, everything is hashed.
+fn open_cache(directory: &Path) -> Option<DigestCache> {
+    let cache = DigestCache::open(directory).ok()?;
+    let pruned = cache.clone();
+    net::spawn_helper("inhaul-cache", move || pruned.prune(CACHE_BYTES_MAX)).ok()?;
+    Some(cache)
 }
 
 fn offered_error(error: OfferedError) -> MoveError {
@@ -152,6 +165,8 @@ struct FileServer {
     sink: Echoing,
     bodies: FileBodies,
     digests: BTreeMap<FlowId, Digests>,
+    /// Digests that earlier runs have computed.
+    cache: Option<DigestCache>,
 }
 
 /// The digests of one session.
@@ -196,7 +211,8 @@ impl FileServer {
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
         let Some(digests) = self.digests.get_mut(&flow) else { return };
         if digests.service.is_none() {
-            digests.service = DigestService::start(Arc::clone(&digests.data_set), engine.waker()).ok();
+            let data_set = Arc::clone(&digests.data_set);
+            digests.service = DigestService::start(data_set, self.cache.clone(), engine.waker()).ok();
         }
         let taken = digests.service.as_ref().is_some_and(|service| service.request(runs));
         if !taken {

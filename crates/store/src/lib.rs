@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod beneath;
+pub mod checksums;
 pub mod digest;
+pub mod digest_cache;
 mod filter;
 pub mod journal;
 mod landing;

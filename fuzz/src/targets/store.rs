@@ -1,6 +1,8 @@
-//! What a server says a data set is made of.
+//! What a server says a data set is made of; and what is read from disks: journals, and lists of checksums.
 
 use inhaul_base::ByteRange;
+use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format, bag_manifests};
+use inhaul_store::journal::{self, Record, Replay};
 use inhaul_store::{
     Attribute, Contents, Directory, Entry, HardLink, Kind, Listed, ListedKind, Manifest, Metadata, Owner, Skipped,
     Symlink, Timestamp,
@@ -34,6 +36,57 @@ pub(super) fn listings() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     items.iter().for_each(|item| item.encode(&mut all));
     vec![Vec::new(), all]
+}
+
+/// A journal. What is sound of it says the same without what is not.
+pub fn journal(data: &[u8]) -> bool {
+    let Ok(replay) = Replay::read(data) else { return false };
+    let sound = data.get(..replay.sound_bytes as usize).unwrap_or_default();
+    assert_eq!(Replay::read(sound), Ok(replay));
+    true
+}
+
+pub(super) fn journals() -> Vec<Vec<u8>> {
+    let records = |manifest: Manifest| {
+        vec![
+            Record::Manifest(manifest),
+            Record::Made { directory: None },
+            Record::Verified { file: 0, group: 0, digest: [7; 32] },
+            Record::Named { file: 0 },
+        ]
+    };
+    manifests().iter().filter_map(|bytes| Manifest::decode(bytes).ok()).map(|m| journal::encode(&records(m))).collect()
+}
+
+/// A list of checksums.
+pub fn checksums(data: &[u8]) -> bool {
+    let Ok(list) = Checksums::read(data, Algorithm::Sha256) else { return false };
+    assert_eq!(Checksums::read(&list.write(), Algorithm::Sha256), Ok(list));
+    true
+}
+
+pub(super) fn checksum_lists() -> Vec<Vec<u8>> {
+    let sum = "0123456789abcdef".repeat(4);
+    let plain = format!("{sum}  a\n\\{sum} *b\\nc\n");
+    let tagged = format!("SHA256 (a) = {sum}\nSHA256 (b) = {sum}\n");
+    let long = format!("{sum}{sum}  d/e\n");
+    let file = FileSum { path: b"a\nb".to_vec(), size: Some(7), checksum: vec![7; 32] };
+    let format = Format::Inhaul(Kind::Directory);
+    let ours = Checksums { format, algorithm: Algorithm::Blake3, files: vec![file] }.write();
+    [plain, tagged, long].map(String::into_bytes).into_iter().chain([ours]).collect()
+}
+
+/// The payload manifest of a bag.
+pub fn payload_manifest(data: &[u8]) -> bool {
+    let read = |data: &[u8]| bag_manifests(|name| (name == "manifest-sha256.txt").then(|| data.to_vec()));
+    let Ok(manifests) = read(data) else { return false };
+    assert_eq!(read(&manifests.payload[0].write()), Ok(manifests));
+    true
+}
+
+pub(super) fn payload_lists() -> Vec<Vec<u8>> {
+    let sum = "0123456789abcdef".repeat(4);
+    vec![format!("{sum}  data/a\n{sum} *data/b%0Ac%25\n").into_bytes()]
 }
 
 pub(super) fn manifests() -> Vec<Vec<u8>> {

@@ -16,6 +16,8 @@ fn inhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inhaul"));
     // What this user has set for himself is not what is tested.
     command.env("INHAUL_CONFIG", "/dev/null");
+    // A place that no cache can be in: what one test has left may not be another's.
+    command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -16,3 +16,4 @@ mod resume;
 mod settings;
 mod transfers;
 mod trees;
+mod verify;

@@ -11,6 +11,7 @@ use super::scan::{Tree, entry, shown};
 use super::{OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
+use crate::digest_cache::FileVersion;
 use crate::open_files::OpenFiles;
 use crate::{Contents, Kind, Manifest};
 
@@ -119,6 +120,15 @@ impl DataSet {
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
         self.read_file(index, range.start, buf)
+    }
+
+    /// The version of file `index` as it is now: of the file that reads go to.
+    ///
+    /// # Errors
+    /// As [`DataSet::open`].
+    pub fn version(&self, index: usize) -> Result<FileVersion, OfferedError> {
+        let file = self.opened(index)?;
+        FileVersion::of(&file).map_err(|error| OfferedError::from_io(&self.shown(index), &error))
     }
 
     fn read_file(&self, index: usize, offset: u64, buf: &mut [u8]) -> Result<(), OfferedError> {

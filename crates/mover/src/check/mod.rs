@@ -1,0 +1,242 @@
+//! `verify` and `manifest`: directories against lists of checksums, and the lists themselves.
+
+mod hashing;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use inhaul_store::checksums::{
+    Algorithm, Checksums, FileSum, Format, LIST_BYTES_MAX, bag_manifests, check_declaration,
+};
+use inhaul_store::{DataSet, Kind, Offered, printable};
+use serde::Serialize;
+
+use self::hashing::{Wanted, hash};
+use crate::error::MoveError;
+use crate::options::Stop;
+use crate::report::{ErrorReport, Status};
+
+/// What is to be verified.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// A directory, or a file.
+    pub place: PathBuf,
+    /// The list of checksums; `None`: the directory is a bag (RFC 8493) and has its own.
+    pub list: Option<PathBuf>,
+    /// What checksums of 64 digits are that do not say so.
+    pub of_64_digits: Algorithm,
+}
+
+/// What a verification came to. Serialised, it is the object that `docs/json.md` documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// `failed` when anything is not as it is listed.
+    pub status: Status,
+    /// Files that were listed and are as they should be.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// What is not as it is listed, in the order of paths.
+    pub problems: Vec<Problem>,
+    /// Why it ended badly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+}
+
+/// A file that is not as it is listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// Its path, relative to what is verified.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: ProblemKind,
+}
+
+/// What may be wrong with a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProblemKind {
+    /// Its bytes are not those of its checksum.
+    #[default]
+    Bad,
+    /// It is listed and is not there.
+    Missing,
+    /// It is there and is not listed, in a list that has all files.
+    Extra,
+}
+
+/// Verifies a directory, or a file, against a list of checksums, on all processors, until `stop` is set.
+///
+/// # Errors
+/// When something cannot be read, when the list is none, or when anything is not as it is listed: then the report names
+/// it.
+pub fn verify(options: &VerifyOptions, stop: &Stop) -> (VerifyReport, Result<(), MoveError>) {
+    let began = Instant::now();
+    let mut report = VerifyReport::default();
+    let result = check(options, stop, &mut report);
+    report.seconds = began.elapsed().as_secs_f64();
+    if let Err(error) = &result {
+        report.status = Status::Failed;
+        report.error = Some(error.into());
+    }
+    (report, result)
+}
+
+fn check(options: &VerifyOptions, stop: &Stop, report: &mut VerifyReport) -> Result<(), MoveError> {
+    let data_set = open(&options.place)?;
+    let (lists, whole) = match &options.list {
+        Some(path) => {
+            let list = read_list(path, options.of_64_digits)?;
+            let whole =
+                if matches!(list.format, Format::Inhaul(Kind::Directory)) { Whole::All } else { Whole::Nothing };
+            (vec![list], whole)
+        }
+        None => (read_bag(&options.place)?, Whole::Payload),
+    };
+    let manifest = data_set.manifest();
+    let mut problems = BTreeMap::new();
+    let mut wanted = Vec::new();
+    for list in &lists {
+        for listed in &list.files {
+            match manifest.file_at(&listed.path) {
+                None => drop(problems.insert(listed.path.as_slice(), ProblemKind::Missing)),
+                Some(file) if listed.size.is_some_and(|size| size != manifest.entries()[file].size) => {
+                    problems.insert(&listed.path, ProblemKind::Bad);
+                }
+                Some(file) => wanted.push((Wanted { file, algorithm: list.algorithm }, listed)),
+            }
+        }
+        for entry in manifest.entries().iter().filter(|entry| whole.includes(list, &entry.path)) {
+            if list.files.binary_search_by(|listed| listed.path.cmp(&entry.path)).is_err()
+                && !is_the_list(options, &entry.path)
+            {
+                problems.insert(&entry.path, ProblemKind::Extra);
+            }
+        }
+    }
+    let found = hash(&data_set, &wanted.iter().map(|(wanted, _)| *wanted).collect::<Vec<_>>(), stop)?;
+    let mut good = BTreeMap::new();
+    for ((wanted, listed), sum) in wanted.iter().zip(found) {
+        if sum == listed.checksum {
+            good.insert(listed.path.as_slice(), manifest.entries()[wanted.file].size);
+        } else {
+            problems.insert(&listed.path, ProblemKind::Bad);
+        }
+    }
+    good.retain(|path, _| !problems.contains_key(path));
+    report.files = good.len() as u64;
+    report.bytes = good.values().sum();
+    report.problems = problems.iter().map(|(path, &problem)| Problem { path: printable(path), problem }).collect();
+    if report.problems.is_empty() { Ok(()) } else { Err(MoveError::NotAsListed { count: report.problems.len() }) }
+}
+
+/// What a list says of files that it does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    /// Nothing.
+    Nothing,
+    /// There are none.
+    All,
+    /// There are none in the payload of a bag, if it is a list of the payload.
+    Payload,
+}
+
+impl Whole {
+    fn includes(self, list: &Checksums, path: &[u8]) -> bool {
+        let is_payload = |path: &[u8]| path.starts_with(b"data/");
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Payload => is_payload(path) && list.files.first().is_none_or(|first| is_payload(&first.path)),
+        }
+    }
+}
+
+/// Whether `path` in the directory is the list itself.
+fn is_the_list(options: &VerifyOptions, path: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let inside = options.place.join(std::ffi::OsStr::from_bytes(path));
+    let real = |path: &Path| path.canonicalize().ok();
+    options.list.as_deref().and_then(real).is_some_and(|list| real(&inside) == Some(list))
+}
+
+fn open(place: &Path) -> Result<DataSet, MoveError> {
+    let unreadable = |error: inhaul_store::OfferedError| MoveError::Unverifiable { detail: error.to_string() };
+    Offered::new(&[place.to_path_buf()]).and_then(|offered| offered.scan(b"/")).map_err(unreadable)
+}
+
+/// Reads a file of at most [`LIST_BYTES_MAX`].
+fn read_bounded(path: &Path) -> Result<Vec<u8>, MoveError> {
+    let unreadable = |error: std::io::Error| MoveError::Unverifiable {
+        detail: format!("'{}' cannot be read: {error}", path.display()),
+    };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(LIST_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LIST_BYTES_MAX {
+        return Err(MoveError::Usage(format!("'{}' is larger than 1 GiB: that is no list", path.display())));
+    }
+    Ok(bytes)
+}
+
+fn read_list(path: &Path, of_64_digits: Algorithm) -> Result<Checksums, MoveError> {
+    let read = Checksums::read(&read_bounded(path)?, of_64_digits);
+    let mut list = read.map_err(|error| MoveError::Usage(format!("'{}': {error}", path.display())))?;
+    list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(list)
+}
+
+fn read_bag(place: &Path) -> Result<Vec<Checksums>, MoveError> {
+    let failed = |detail: String| MoveError::Usage(format!("'{}': {detail}", place.display()));
+    let declaration = place.join("bagit.txt");
+    if !declaration.is_file() {
+        return Err(failed("it is no bag, which would have its own list: name the list to verify it by".to_owned()));
+    }
+    check_declaration(&read_bounded(&declaration)?).map_err(|error| failed(error.to_string()))?;
+    let found =
+        bag_manifests(|name| read_bounded(&place.join(name)).ok()).map_err(|error| failed(error.to_string()))?;
+    let mut lists: Vec<Checksums> = found.payload.into_iter().chain(found.tags).collect();
+    lists.iter_mut().for_each(|list| list.files.sort_unstable_by(|a, b| a.path.cmp(&b.path)));
+    Ok(lists)
+}
+
+/// How a manifest is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestFormat {
+    /// Ours, with the hash of the whole.
+    Inhaul,
+    /// As sha256sum and its kin have it.
+    Sums(Algorithm),
+    /// The payload manifest of a bag whose `data/` this is.
+    BagIt(Algorithm),
+}
+
+/// Hashes all files of a directory, or a file, on all processors, and gives their list as bytes.
+///
+/// # Errors
+/// When something cannot be read, or when `stop` is set.
+pub fn manifest(place: &Path, format: ManifestFormat, stop: &Stop) -> Result<Vec<u8>, MoveError> {
+    let data_set = open(place)?;
+    let manifest = data_set.manifest();
+    let (format, algorithm, prefix) = match format {
+        ManifestFormat::Inhaul => (Format::Inhaul(manifest.kind()), Algorithm::Blake3, &b""[..]),
+        ManifestFormat::Sums(algorithm) => (Format::Sums, algorithm, &b""[..]),
+        ManifestFormat::BagIt(algorithm) => (Format::BagIt, algorithm, &b"data/"[..]),
+    };
+    let wanted: Vec<_> = (0..manifest.entries().len()).map(|file| Wanted { file, algorithm }).collect();
+    let sums = hash(&data_set, &wanted, stop)?;
+    let sum = |(entry, checksum): (&inhaul_store::Entry, Vec<u8>)| FileSum {
+        path: [prefix, &entry.path].concat(),
+        size: Some(entry.size),
+        checksum,
+    };
+    let files = manifest.entries().iter().zip(sums).map(sum).collect();
+    Ok(Checksums { format, algorithm, files }.write())
+}
+
+#[cfg(test)]
+mod tests;

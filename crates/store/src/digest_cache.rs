@@ -1,0 +1,248 @@
+//! Digests that have been computed before, remembered across runs.
+//!
+//! One file in the cache's directory for each version of a large file, named by the hash of what identifies the version.
+//! In it lies a record for each group, at the group's place, so that several threads and processes may fill it at once:
+//!
+//! ```text
+//! record = digest(32) checksum(8)      all zeros: not known
+//! ```
+//!
+//! A *version* is a file's device, inode, size and both of its times. The time of the last change (ctime) is the kernel's
+//! and cannot be set back, so a file that was written to has another version, unless it was written to within the clock's
+//! grain: digests are kept only of versions that are older than that ([`FileVersion::is_settled`]). Were a digest wrong all
+//! the same, receivers would refuse the data, not take it.
+
+use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+
+use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
+
+/// Files of less than this are hashed as quickly as they are looked up.
+pub const CACHED_BYTES_MIN: u64 = 8 * GROUP_BYTES;
+const DIGEST_BYTES: usize = 32;
+const RECORD_BYTES: usize = DIGEST_BYTES + 8;
+/// How long a file must have been left alone: more than the grain of any file system's times.
+const SETTLED_SECONDS: i64 = 3;
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    /// The version of an open file.
+    ///
+    /// # Errors
+    /// When the system cannot say.
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        let stat = file.metadata()?;
+        Ok(Self {
+            device: stat.dev(),
+            inode: stat.ino(),
+            size: stat.len(),
+            modified: (stat.mtime(), stat.mtime_nsec()),
+            changed: (stat.ctime(), stat.ctime_nsec()),
+        })
+    }
+
+    /// Whether the version is old enough, at `now` in seconds since 1970, that whatever is written to the file gives it
+    /// another one.
+    pub fn is_settled(&self, now: i64) -> bool {
+        self.changed.0.max(self.modified.0).saturating_add(SETTLED_SECONDS) < now
+    }
+
+    fn hash(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a file");
+        for number in [self.device, self.inode, self.size] {
+            hasher.update(&number.to_be_bytes());
+        }
+        for (seconds, nanos) in [self.modified, self.changed] {
+            hasher.update(&seconds.to_be_bytes());
+            hasher.update(&nanos.to_be_bytes());
+        }
+        hasher.finalize()
+    }
+}
+
+/// The cache: a directory that only its user reads.
+#[derive(Clone, Debug)]
+pub struct DigestCache {
+    directory: PathBuf,
+}
+
+impl DigestCache {
+    /// Opens the cache in `directory`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(directory: &Path) -> std::io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        Ok(Self { directory: directory.to_owned() })
+    }
+
+    /// The digests of one version of a file; `None` when the file is too small to be worth it, or the cache fails.
+    pub fn of(&self, version: FileVersion) -> Option<CachedDigests> {
+        if version.size < CACHED_BYTES_MIN {
+            return None;
+        }
+        let path = self.directory.join(version.hash().to_hex().as_str());
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+        let file = options.open(path).ok()?;
+        // The ones used last are removed last; a cache that cannot say so still works.
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let _ = rustix::fs::futimens(&file, &Timestamps { last_access: now, last_modification: now });
+        Some(CachedDigests { version, file })
+    }
+
+    /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed stays.
+    pub fn prune(&self, bytes_max: u64) {
+        let Ok(directory) = std::fs::read_dir(&self.directory) else { return };
+        let usage = |item: std::io::Result<std::fs::DirEntry>| {
+            let item = item.ok()?;
+            let stat = item.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((stat.modified().ok()?, stat.blocks() * 512, item.path()))
+        };
+        let mut files: Vec<_> = directory.filter_map(usage).collect();
+        files.sort_unstable();
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, bytes, path) in files {
+            if total <= bytes_max {
+                return;
+            }
+            let _ = std::fs::remove_file(path);
+            total -= bytes;
+        }
+    }
+}
+
+/// The remembered digests of one version of a file.
+#[derive(Debug)]
+pub struct CachedDigests {
+    version: FileVersion,
+    file: File,
+}
+
+impl CachedDigests {
+    /// The version.
+    pub fn version(&self) -> FileVersion {
+        self.version
+    }
+
+    /// The digest of a group, if it is known.
+    pub fn get(&self, group: u64) -> Option<GroupDigest> {
+        let mut record = [0; RECORD_BYTES];
+        self.file.read_exact_at(&mut record, self.place(group)?).ok()?;
+        let (digest, checksum) = record.split_first_chunk::<DIGEST_BYTES>()?;
+        (checksum == self.checksum(group, digest)).then_some(*digest)
+    }
+
+    /// Remembers the digest of a group, if the disk has room for it.
+    pub fn put(&self, group: u64, digest: &GroupDigest) {
+        if let Some(place) = self.place(group) {
+            let record = [digest.as_slice(), &self.checksum(group, digest)].concat();
+            // A record that is cut short has no checksum.
+            let _ = self.file.write_all_at(&record, place);
+        }
+    }
+
+    fn place(&self, group: u64) -> Option<u64> {
+        (group < group_count(self.version.size)).then_some(group * RECORD_BYTES as u64)
+    }
+
+    fn checksum(&self, group: u64, digest: &GroupDigest) -> [u8; RECORD_BYTES - DIGEST_BYTES] {
+        let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a remembered digest");
+        hasher.update(self.version.hash().as_bytes());
+        hasher.update(&group.to_be_bytes());
+        hasher.update(digest);
+        let mut checksum = [0; RECORD_BYTES - DIGEST_BYTES];
+        hasher.finalize_xof().fill(&mut checksum);
+        checksum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    fn version(inode: u64) -> FileVersion {
+        FileVersion { device: 1, inode, size: 3 * CACHED_BYTES_MIN, modified: (100, 5), changed: (200, 7) }
+    }
+
+    #[test]
+    fn digests_are_remembered_for_their_version_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::open(&dir.path().join("deep/cache")).unwrap();
+        let digests = cache.of(version(1)).unwrap();
+        assert_eq!(digests.get(5), None);
+        digests.put(5, &[7; 32]);
+        digests.put(1 << 40, &[7; 32]);
+        let again = DigestCache::open(&dir.path().join("deep/cache")).unwrap();
+        assert_eq!(again.of(version(1)).unwrap().get(5), Some([7; 32]));
+        assert_eq!(again.of(version(1)).unwrap().get(4), None);
+        for other in [
+            version(2),
+            FileVersion { size: version(1).size + 1, ..version(1) },
+            FileVersion { modified: (100, 6), ..version(1) },
+            FileVersion { changed: (201, 7), ..version(1) },
+        ] {
+            assert_eq!(again.of(other).unwrap().get(5), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_records_are_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::open(dir.path()).unwrap();
+        let digests = cache.of(version(1)).unwrap();
+        digests.put(0, &[7; 32]);
+        for at in 0..RECORD_BYTES as u64 {
+            let mut byte = [0];
+            digests.file.read_exact_at(&mut byte, at).unwrap();
+            digests.file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+            assert_eq!(digests.get(0), None);
+            digests.file.write_all_at(&byte, at).unwrap();
+        }
+        // A record that belongs to another group.
+        let mut record = [0; RECORD_BYTES];
+        digests.file.read_exact_at(&mut record, 0).unwrap();
+        digests.file.write_all_at(&record, RECORD_BYTES as u64).unwrap();
+        assert_eq!((digests.get(0), digests.get(1)), (Some([7; 32]), None));
+    }
+
+    #[test]
+    fn small_files_are_not_cached_and_versions_settle() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::open(dir.path()).unwrap();
+        assert!(cache.of(FileVersion { size: CACHED_BYTES_MIN - 1, ..version(1) }).is_none());
+        assert!(!version(1).is_settled(203));
+        assert!(version(1).is_settled(204));
+    }
+
+    #[test]
+    fn prune_removes_what_was_not_used_for_longest() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::open(dir.path()).unwrap();
+        for inode in 0..4 {
+            let digests = cache.of(version(inode)).unwrap();
+            digests.put(0, &[inode as u8; 32]);
+            let used = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + inode);
+            digests.file.set_modified(used).unwrap();
+        }
+        let bytes = cache.of(version(3)).unwrap().file.metadata().unwrap().blocks() * 512;
+        cache.prune(2 * bytes);
+        let left: Vec<u64> =
+            (0..4).filter(|&inode| dir.path().join(version(inode).hash().to_hex().as_str()).exists()).collect();
+        assert_eq!(left, [2, 3]);
+    }
+}
