@@ -146,7 +146,7 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_store::Offered;
+    use inhaul_store::{Offered, ScanOptions};
     use inhaul_udp::Poller;
 
     #[test]
@@ -156,7 +156,8 @@ mod tests {
         let cache = DigestCache::open(&dir.path().join("cache")).unwrap();
         let poller = Poller::new().unwrap();
         let hasher = |now: fn() -> i64| {
-            let data_set = Arc::new(Offered::new(&[dir.path().join("f")]).unwrap().scan(b"/").unwrap());
+            let data_set =
+                Arc::new(Offered::new(&[dir.path().join("f")]).unwrap().scan(b"/", ScanOptions::default()).unwrap());
             let groups = Groups::new(Arc::clone(data_set.manifest()));
             let (outgoing, waker) = (sync_channel(1).0, poller.waker(1).unwrap());
             Hasher { cache: Some(cache.clone()), cached: None, now, groups, data_set, outgoing, waker }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::Change;
-use inhaul_store::{Entry, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
+use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
 use inhaul_transport::Role;
 
 use crate::compare;
@@ -47,7 +47,7 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
 fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
     net::check(&options.net)?;
     if let Some(path) = &options.manifest {
-        manifest_file::check(path, options.overwrite)?;
+        manifest_file::check(path, options.existing == Existing::Replace)?;
     }
     let found = find_all(options, stop)?;
     for warning in found.iter().flat_map(Found::warnings) {
@@ -144,7 +144,7 @@ fn run_haul(
     };
     let result = join_all(options, &mut engine, &mut haul, joinings)
         .and_then(|()| engine.run(&mut haul))
-        .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &haul.objects)));
+        .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &mut haul)));
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);
     for object in &haul.objects {

@@ -356,7 +356,8 @@ impl Haul {
         self.verified_bytes.saturating_sub(self.resumed_bytes + holes)
     }
 
-    fn warn(&mut self, text: String) {
+    /// Tells the user of something that does not end the transfer.
+    pub(crate) fn warn(&mut self, text: String) {
         // The listener may be gone; the report still has it.
         let _ = self.updates.send(Update::Warning(text.clone()));
         self.warnings.push(text);

@@ -1,5 +1,6 @@
 //! The list of checksums that a transfer leaves on request.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
 use inhaul_store::{Kind, printable};
 
 use crate::error::MoveError;
-use crate::haul::Object;
+use crate::haul::{Haul, Object};
 
 /// Checks that the list can be written at the end: that nothing is there that may not be replaced.
 pub(crate) fn check(path: &Path, overwrite: bool) -> Result<(), MoveError> {
@@ -21,40 +22,53 @@ pub(crate) fn check(path: &Path, overwrite: bool) -> Result<(), MoveError> {
 }
 
 /// Writes the list of all that has come. Paths are relative to the directory of the one data set; of several, and of a
-/// file, to where they landed.
-pub(crate) fn write(path: &Path, objects: &[Object]) -> Result<(), MoveError> {
+/// file, to where they landed. What was there already is not in it, as nobody has verified it, which is said.
+pub(crate) fn write(path: &Path, haul: &mut Haul) -> Result<(), MoveError> {
+    let objects = &haul.objects;
     let mut files: Vec<FileSum> = objects.iter().flat_map(|object| sums_of(object, objects.len() > 1)).collect();
     files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    let kind = match objects {
-        [only] => only.landing.manifest().kind(),
+    let names: usize = objects.iter().map(|object| object.landing.manifest().names().len()).sum();
+    let left_out = names - files.len();
+    let kind = match objects.as_slice() {
+        [only] if left_out == 0 => only.landing.manifest().kind(),
         // What else is in the directory that they landed in is nobody's business here.
         _ => Kind::File,
     };
     let list = Checksums { format: Format::Inhaul(kind), algorithm: Algorithm::Blake3, files };
+    let shown = printable(path.as_os_str().as_bytes());
     let written = std::fs::File::create(path).and_then(|mut file| {
         file.write_all(&list.write())?;
         file.sync_all()
     });
-    written.map_err(|error| {
-        let shown = printable(path.as_os_str().as_bytes());
-        MoveError::Destination {
-            detail: format!("all data has landed, but the manifest '{shown}' cannot be written: {error}"),
-        }
-    })
+    written.map_err(|error| MoveError::Destination {
+        detail: format!("all data has landed, but the manifest '{shown}' cannot be written: {error}"),
+    })?;
+    if left_out > 0 {
+        haul.warn(format!(
+            "the manifest '{shown}' leaves out {left_out} files that did not come now: 'inhaul manifest' lists all that are there"
+        ));
+    }
+    Ok(())
 }
 
 fn sums_of(object: &Object, one_of_several: bool) -> Vec<FileSum> {
-    let target = object.landing.target();
+    let plan = object.landing.plan();
+    let target = plan.target();
     let name = target.file_name().unwrap_or_default().as_bytes();
-    let manifest = object.landing.manifest();
+    let manifest = plan.manifest();
     let path_of = |path: &[u8]| match manifest.kind() {
         Kind::File => name.to_vec(),
         Kind::Directory if one_of_several => [name, path].join(&b'/'),
         Kind::Directory => path.to_vec(),
     };
-    let sum = |(index, entry): (usize, &inhaul_store::Entry)| {
-        let checksum = object.hashes.get(&index)?.as_bytes().to_vec();
-        Some(FileSum { path: path_of(&entry.path), size: Some(entry.size), checksum })
+    let sum = |(path, file): (&[u8], usize)| {
+        let checksum = object.hashes.get(&file)?.as_bytes().to_vec();
+        // Of a file's names some may not have been wanted.
+        let is_there = |path| target.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+        if manifest.kind() == Kind::Directory && !is_there(path) {
+            return None;
+        }
+        Some(FileSum { path: path_of(path), size: Some(manifest.entries()[file].size), checksum })
     };
-    manifest.entries().iter().enumerate().filter_map(sum).collect()
+    manifest.names().into_iter().filter_map(sum).collect()
 }

@@ -1,6 +1,6 @@
 //! Hashes many files at once, and large ones in parts where their algorithm allows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,9 @@ type Parts = BTreeMap<Wanted, BTreeMap<u64, Vec<u8>>>;
 /// The checksums of files, in the order of `wanted`.
 pub(super) fn hash(data_set: &DataSet, wanted: &[Wanted], stop: &Stop) -> Result<Vec<Vec<u8>>, MoveError> {
     let size = |wanted: &Wanted| data_set.manifest().entries()[wanted.file].size;
-    let units: Vec<Unit> = wanted.iter().flat_map(|wanted| units_of(*wanted, size(wanted))).collect();
+    // Names of one file share their checksum.
+    let distinct: BTreeSet<Wanted> = wanted.iter().copied().collect();
+    let units: Vec<Unit> = distinct.iter().flat_map(|wanted| units_of(*wanted, size(wanted))).collect();
     let parts: Mutex<Parts> = Mutex::default();
     let failure: Mutex<Option<MoveError>> = Mutex::default();
     let next = AtomicUsize::new(0);

@@ -10,7 +10,7 @@ use std::time::Instant;
 use inhaul_store::checksums::{
     Algorithm, Checksums, FileSum, Format, LIST_BYTES_MAX, bag_manifests, check_declaration,
 };
-use inhaul_store::{DataSet, Kind, Offered, printable};
+use inhaul_store::{DataSet, Kind, Offered, ScanOptions, printable};
 use serde::Serialize;
 
 use self::hashing::{Wanted, hash};
@@ -98,23 +98,25 @@ fn check(options: &VerifyOptions, stop: &Stop, report: &mut VerifyReport) -> Res
         None => (read_bag(&options.place)?, Whole::Payload),
     };
     let manifest = data_set.manifest();
+    let names = manifest.names();
     let mut problems = BTreeMap::new();
     let mut wanted = Vec::new();
     for list in &lists {
         for listed in &list.files {
-            match manifest.file_at(&listed.path) {
-                None => drop(problems.insert(listed.path.as_slice(), ProblemKind::Missing)),
-                Some(file) if listed.size.is_some_and(|size| size != manifest.entries()[file].size) => {
+            let found = names.binary_search_by(|(name, _)| (*name).cmp(&listed.path)).map(|at| names[at].1);
+            match found {
+                Err(_) => drop(problems.insert(listed.path.as_slice(), ProblemKind::Missing)),
+                Ok(file) if listed.size.is_some_and(|size| size != manifest.entries()[file].size) => {
                     problems.insert(&listed.path, ProblemKind::Bad);
                 }
-                Some(file) => wanted.push((Wanted { file, algorithm: list.algorithm }, listed)),
+                Ok(file) => wanted.push((Wanted { file, algorithm: list.algorithm }, listed)),
             }
         }
-        for entry in manifest.entries().iter().filter(|entry| whole.includes(list, &entry.path)) {
-            if list.files.binary_search_by(|listed| listed.path.cmp(&entry.path)).is_err()
-                && !is_the_list(options, &entry.path)
+        for (name, _) in names.iter().filter(|(name, _)| whole.includes(list, name)) {
+            if list.files.binary_search_by(|listed| listed.path.as_slice().cmp(name)).is_err()
+                && !is_the_list(options, name)
             {
-                problems.insert(&entry.path, ProblemKind::Extra);
+                problems.insert(name, ProblemKind::Extra);
             }
         }
     }
@@ -166,7 +168,9 @@ fn is_the_list(options: &VerifyOptions, path: &[u8]) -> bool {
 
 fn open(place: &Path) -> Result<DataSet, MoveError> {
     let unreadable = |error: inhaul_store::OfferedError| MoveError::Unverifiable { detail: error.to_string() };
-    Offered::new(&[place.to_path_buf()]).and_then(|offered| offered.scan(b"/")).map_err(unreadable)
+    Offered::new(&[place.to_path_buf()])
+        .and_then(|offered| offered.scan(b"/", ScanOptions::default()))
+        .map_err(unreadable)
 }
 
 /// Reads a file of at most [`LIST_BYTES_MAX`].
@@ -229,12 +233,12 @@ pub fn manifest(place: &Path, format: ManifestFormat, stop: &Stop) -> Result<Vec
     };
     let wanted: Vec<_> = (0..manifest.entries().len()).map(|file| Wanted { file, algorithm }).collect();
     let sums = hash(&data_set, &wanted, stop)?;
-    let sum = |(entry, checksum): (&inhaul_store::Entry, Vec<u8>)| FileSum {
-        path: [prefix, &entry.path].concat(),
-        size: Some(entry.size),
-        checksum,
+    let sum = |(name, file): (&[u8], usize)| FileSum {
+        path: [prefix, name].concat(),
+        size: Some(manifest.entries()[file].size),
+        checksum: sums[file].clone(),
     };
-    let files = manifest.entries().iter().zip(sums).map(sum).collect();
+    let files = manifest.names().into_iter().map(sum).collect();
     Ok(Checksums { format, algorithm, files }.write())
 }
 

@@ -95,3 +95,15 @@ fn the_list_itself_is_not_extra() {
     std::fs::write(&list, manifest(dir.path(), ManifestFormat::Inhaul, &Stop::new()).unwrap()).unwrap();
     assert_eq!(problems(&options(dir.path(), Some(&list))), []);
 }
+
+#[test]
+fn every_name_of_a_file_is_listed_and_verified() {
+    let dir = tree();
+    std::fs::hard_link(dir.path().join("a"), dir.path().join("d/also")).unwrap();
+    let list = listed(dir.path(), ManifestFormat::Sums(Algorithm::Sha256));
+    let text = std::fs::read_to_string(list.path()).unwrap();
+    assert!(text.contains("  a\n") && text.contains("  d/also\n"), "{text}");
+    assert_eq!(problems(&options(dir.path(), Some(list.path()))), []);
+    std::fs::remove_file(dir.path().join("d/also")).unwrap();
+    assert_eq!(problems(&options(dir.path(), Some(list.path()))), [("d/also".to_owned(), ProblemKind::Missing)]);
+}
