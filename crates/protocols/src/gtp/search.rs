@@ -105,10 +105,17 @@ impl CapacitySearch {
         self.estimate = Some(estimate.mul_f64(1.0 + self.increment));
     }
 
-    /// As [`CapacitySearch::on_success`], where overshooting costs nothing because something else bounds what is on its way.
-    pub fn on_free_success(&mut self) {
-        self.estimate = self.estimate.map(|e| e.mul_f64(1.0 + FREE_INCREMENT));
-        (self.reached, self.increment, self.hold) = (None, 0.0, 0);
+    /// As [`CapacitySearch::on_success`], where overshooting costs nothing because something else bounds what is on its way. What
+    /// bursts have `shown` to be the capacity is gone up to and then passed with care all the same.
+    pub fn on_free_success(&mut self, delivered: Bitrate, shown: Option<Bitrate>) {
+        let Some(estimate) = self.estimate else { return };
+        let next = estimate.mul_f64(1.0 + FREE_INCREMENT);
+        let limit = shown.map_or(Bitrate::MAX, |shown| shown.mul_f64(MARGIN));
+        if estimate >= limit {
+            self.reached = self.reached.max(shown);
+            return self.on_success(delivered);
+        }
+        *self = Self { estimate: Some(next.min(limit)), ..Self::default() };
     }
 
     /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average.
@@ -188,6 +195,18 @@ mod tests {
         s.on_congestion(Bitrate::from_mbps(990));
         s.settle();
         assert_eq!(mbps(&s), 975, "what came through before is past");
+    }
+
+    #[test]
+    fn leaps_where_overshooting_is_free_but_not_past_what_bursts_have_shown() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(40), None);
+        let mut steps = |shown: Option<u64>| {
+            s.on_free_success(Bitrate::ZERO, shown.map(Bitrate::from_mbps));
+            mbps(&s)
+        };
+        assert_eq!([(); 4].map(|()| steps(Some(100))), [60, 90, 98, 99], "1 % once it is near");
+        assert_eq!([(); 3].map(|()| steps(None)), [149, 223, 335]);
     }
 
     #[test]

@@ -175,6 +175,7 @@ impl Central {
         // What came in between belongs to it: trains of flows that start at once meet each other, and a rate that they divide is no
         // sign of a free link later.
         flow.first_burst = guess.max(seen.map_or(Bitrate::ZERO, |seen| seen.all_flows));
+        flow.shown = seen.map(|seen| seen.own);
         flow.estimate = guess.mul_f64(RAMP_PART).min(flow.known_bound());
         flow.phase = Phase::Ramp { guess, until: Time::FAR_FUTURE };
         // The rate of the bursts is not to be used for anything else.
@@ -330,7 +331,7 @@ impl Central {
         }
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
-            flow.window_bound = flow.told_rate.bytes_in(flow.base_rtt()) < self.socket_buffer / 4;
+            flow.judge_window(self.socket_buffer, judged.has_lost());
             if judged.is_congested() && !shared {
                 flow.path.on_congestion(judged.capacity);
             } else if !shared {
@@ -354,9 +355,11 @@ impl Central {
             // receiver's link is far from full.
             let undisturbed =
                 |f: &Flow| f.monitor.dispersion().is_some_and(|d| d.own >= f.first_burst.mul_f64(UNDISTURBED));
-            if running().all(|f| f.window_bound) {
-                self.access.on_free_success();
-            } else if running().all(undisturbed) {
+            if running().all(Flow::overshoots_freely) {
+                self.access.on_free_success(total, shown);
+                return;
+            }
+            if running().all(undisturbed) {
                 self.access.forget_reached();
             }
             self.access.on_success(total);
@@ -380,8 +383,8 @@ impl Central {
             flow.limited = false;
             flow.used = [Bitrate::ZERO; USED_INTERVALS];
             if flow.path.estimate().is_some_and(|estimate| target >= estimate.mul_f64(BINDS)) {
-                if flow.window_bound {
-                    flow.path.on_free_success();
+                if flow.overshoots_freely() {
+                    flow.path.on_free_success(interval.received, flow.burst_rate());
                 } else {
                     flow.path.on_success(interval.received);
                     flow.path.on_evidence(flow.monitor.dispersion().map_or(Bitrate::ZERO, |d| d.own));

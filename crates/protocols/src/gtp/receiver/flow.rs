@@ -42,6 +42,8 @@ const LONG_BURST_SPAN: Span = Span::from_millis(1);
 const OFFLOAD_BYTES_MAX: u64 = 65_507;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
 const LEAD: Span = Span::from_millis(5);
+/// A path is short when its RTT is no longer than this.
+const SHORT_RTT: Span = LEAD;
 /// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
@@ -108,8 +110,12 @@ pub(super) struct Flow {
     pub(super) path: CapacitySearch,
     /// The rate at which the first burst came that said something, with the bytes of other flows that came in between.
     pub(super) first_burst: Bitrate,
-    /// What the path holds is little beside the socket buffer: requests bound what is on its way, not the rate.
+    /// What the burst that measured the path was seen to come at; `None` when the host handed it over all at once.
+    pub(super) shown: Option<Bitrate>,
+    /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not the rate.
     pub(super) window_bound: bool,
+    /// Packets were lost nevertheless: something on the path holds less than the requests let through.
+    pub(super) overran: bool,
     /// The sender gives less than it is asked for.
     pub(super) limited: bool,
     /// Total rates of the last intervals in which it did, and how many there were.
@@ -157,7 +163,9 @@ impl Flow {
             estimator: CapacityEstimator::default(),
             path: CapacitySearch::default(),
             first_burst: Bitrate::MAX,
+            shown: None,
             window_bound: false,
+            overran: false,
             limited: false,
             used: [Bitrate::ZERO; USED_INTERVALS],
             used_next: 0,
@@ -221,6 +229,24 @@ impl Flow {
     /// Bytes of IP, UDP and GTP header in each packet.
     pub(super) fn overhead(&self) -> u64 {
         ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) + HEADER_LEN as u64
+    }
+
+    /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost packets
+    /// beyond what is ambient or did not.
+    pub(super) fn judge_window(&mut self, socket_buffer: u64, lost: bool) {
+        let rtt = self.base_rtt();
+        self.window_bound = rtt <= SHORT_RTT && self.told_rate.bytes_in(rtt) < socket_buffer / 4;
+        self.overran |= self.window_bound && lost;
+    }
+
+    /// Whether more than the path can carry may be asked of it at no cost.
+    pub(super) fn overshoots_freely(&self) -> bool {
+        self.window_bound && !self.overran
+    }
+
+    /// The rate at which bursts have come through, as far as they tell.
+    pub(super) fn burst_rate(&self) -> Option<Bitrate> {
+        self.monitor.dispersion().map(|seen| seen.own).or(self.shown)
     }
 
     /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
@@ -351,7 +377,7 @@ impl Flow {
         let ramp = match self.phase {
             // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
             // in each interval, or the rate cannot be measured.
-            _ if self.window_bound => rate.bytes_in(LONG_BURST_SPAN),
+            _ if self.overshoots_freely() => rate.bytes_in(LONG_BURST_SPAN),
             Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
             _ => 0,
         };

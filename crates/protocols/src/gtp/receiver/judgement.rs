@@ -121,10 +121,16 @@ impl Judgement {
         let delivered = delivered.mul_f64(1.0 / (1.0 - flow.ambient.ratio.min(0.9)));
         // Without a queue that stood throughout, the controller's own cuts may have left capacity unused.
         let unused = flow.controller.target().mul_f64(1.0 - loss);
-        let full = (queue >= 1.0 || alarmed) && !interval.dry;
+        // A sender ran dry: either it could have sent more, or it is the window that fills the queue.
+        let full = (queue >= 1.0 || alarmed) && (!interval.dry || flow.window_bound);
         let capacity = if full { delivered } else { delivered.max(unused) };
         let overflow = interval.total().mul_f64(loss);
         Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity, overflow }
+    }
+
+    /// Whether more was lost than is ambient.
+    pub(super) fn has_lost(&self) -> bool {
+        self.overflow >= self.interval.total().mul_f64(LOSS_THRESHOLD)
     }
 
     pub(super) fn is_congested(&self) -> bool {
