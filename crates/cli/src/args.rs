@@ -1,12 +1,12 @@
 //! The command line: what can be said, and the help that explains it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::filter::Patterns;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use inhaul_base::{Bitrate, parse_bytes};
-use inhaul_mover::{DEFAULT_PORT, Existing, Memory, Server, Source};
+use inhaul_mover::{DEFAULT_PORT, Existing, FetchListFormat, Memory, Server, Source};
 
 use crate::logs::LogLevel;
 
@@ -95,7 +95,10 @@ Examples:
 A firewall must let the port through for TCP and for UDP.
 Transfers are not encrypted yet: whoever reaches the port can read what is offered.";
 
-const GET_USAGE: &str = "inhaul get [OPTIONS] <SOURCE>... <DEST>";
+const GET_USAGE: &str = "\
+inhaul get [OPTIONS] <SOURCE>... <DEST>
+       inhaul get [OPTIONS] --metalink <FILE> <DEST>
+       inhaul get [OPTIONS] --input-file <FILE> <DEST>";
 
 const GET_EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH, a file or a directory that a server offers;
@@ -109,6 +112,8 @@ Examples:
     inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch
   Two data sets at once, each sender with its fair share:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch
+  What a Metalink names, each file from all its mirrors, and its checksums checked:
+    inhaul get --metalink run7.meta4 /scratch
   Leave the rest of a 1 Gbit/s link to others:
     inhaul get inhaul://dtn1/run7 . --receive-rate 850M
 
@@ -145,7 +150,7 @@ Examples:
     inhaul ls dtn1/run7
     inhaul ls dtn1/run7 --recursive
   The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
-    inhaul ls dtn1,dtn2:5000/run7 --metalink > run7.meta4";
+    inhaul ls dtn1,dtn2:5000/run7 --metalink --checksums > run7.meta4";
 
 const DOCTOR_EXAMPLES: &str = "\
 Each finding is ok, costs you something (how much, is said) or is broken; the
@@ -247,11 +252,17 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
     #[arg(
         help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
     )]
     pub(crate) places: Vec<String>,
+    /// Fetch what this Metalink 4 file names (RFC 5854), instead of SOURCEs; '-' reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metalink: Option<PathBuf>,
+    /// Fetch what this list names, in the form of aria2's input files; '-' reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "metalink")]
+    pub(crate) input_file: Option<PathBuf>,
     /// Most that this host takes in, headers included (C_r) [default: found out]
     #[arg(long, value_name = "RATE")]
     pub(crate) receive_rate: Option<Bitrate>,
@@ -398,6 +409,9 @@ pub(crate) struct Ls {
     /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
     #[arg(long)]
     pub(crate) metalink: bool,
+    /// With --metalink: the BLAKE3 checksum of each file, too; the server reads what it does not remember
+    #[arg(long, requires = "metalink")]
+    pub(crate) checksums: bool,
 }
 
 #[derive(Debug, Args)]
@@ -509,6 +523,12 @@ impl From<MemoryArg> for Memory {
 }
 
 impl Get {
+    /// The list that is to be read, if there is one, and how it is written.
+    pub(crate) fn list(&self) -> Option<(FetchListFormat, &Path)> {
+        let metalink = self.metalink.as_deref().map(|path| (FetchListFormat::Metalink, path));
+        metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
+    }
+
     /// The sources and the destination; an error names what is wrong with a source.
     pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), String> {
         let Some((destination, sources)) = self.places.split_last() else {
@@ -516,6 +536,11 @@ impl Get {
         };
         if destination.starts_with("inhaul://") {
             return Err(format!("the last argument is the destination, a local path; '{destination}' is a source"));
+        }
+        match (self.list(), sources) {
+            (None, []) => return Err(format!("'{destination}' is the destination: what is to be fetched comes first")),
+            (Some(_), [source, ..]) => return Err(format!("the list names the sources: '{source}' is one too many")),
+            _ => {}
         }
         let sources = sources.iter().map(|text| text.parse::<Source>().map_err(|error| error.to_string()));
         Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
@@ -560,11 +585,25 @@ mod tests {
     }
 
     #[test]
+    fn get_takes_sources_or_a_list_of_them() {
+        let places = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Get(get) => get.split_places(),
+            command => panic!("{command:?}"),
+        };
+        assert!(places("inhaul get inhaul://a/x").is_err());
+        assert!(places("inhaul get .").unwrap_err().contains("comes first"));
+        assert_eq!(places("inhaul get --metalink m .").unwrap(), (Vec::new(), PathBuf::from(".")));
+        assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().contains("one too many"));
+    }
+
+    #[test]
     fn parse_refuses_nonsense() {
         for line in [
             "inhaul",
             "inhaul fetch",
-            "inhaul get inhaul://a/x",
+            "inhaul get",
+            "inhaul get --metalink m",
+            "inhaul get --metalink m --input-file m .",
             "inhaul get inhaul://a/x . --nonsense",
             "inhaul get inhaul://a/x . --rate fast",
             "inhaul get inhaul://a/x . --json --json-stream",

@@ -1,10 +1,13 @@
 //! `inhaul get`.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use inhaul_base::format_bytes;
-use inhaul_mover::{Existing, GetOptions, MoveError, Progress, Update};
+use inhaul_mover::{
+    Existing, FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Progress, Request, Update, read_fetch_list,
+};
 use serde::Serialize;
 
 use crate::args::Get;
@@ -15,8 +18,12 @@ use crate::summary;
 pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
     let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
+    let requests = match args.list() {
+        Some((format, path)) => read_list(format, path)?,
+        None => sources.into_iter().map(Request::from).collect(),
+    };
     let options = GetOptions {
-        sources,
+        requests,
         destination,
         receive_rate: args.receive_rate,
         rate: args.rate,
@@ -48,6 +55,21 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
     }
     result
+}
+
+/// What a list asks for; `-` is standard input.
+fn read_list(format: FetchListFormat, path: &Path) -> Result<Vec<Request>, MoveError> {
+    let failed = |why: &dyn std::fmt::Display| MoveError::Usage(format!("{}: {why}", path.display()));
+    let reader: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin()),
+        _ => Box::new(std::fs::File::open(path).map_err(|error| failed(&error))?),
+    };
+    let mut text = Vec::new();
+    reader.take(FETCH_LIST_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
+    if text.len() as u64 > FETCH_LIST_BYTES_MAX {
+        return Err(failed(&format!("it is longer than {}", format_bytes(FETCH_LIST_BYTES_MAX))));
+    }
+    read_fetch_list(format, &text).map_err(|error| failed(&error))
 }
 
 /// Passes on what happens: to a terminal, as lines of JSON, or not at all.

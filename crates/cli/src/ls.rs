@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
-use inhaul_mover::{Listed, ListedKind, MoveError, Server, Source, printable};
+use inhaul_mover::{Hash, Listed, ListedKind, MoveError, Server, Source, printable};
 use serde::Serialize;
 
 use crate::args::Ls;
@@ -14,11 +14,17 @@ pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
-    let listed = inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| {
+    let mut write = |item: &Listed, hash: Option<Hash>| {
         // Somebody may be reading along, or may have seen enough ('| head').
-        written = written.as_ref().map_err(|error| error.kind().into()).and_then(|()| format.item(&mut out, &item));
+        let so_far = written.as_ref().map_err(|error| error.kind().into());
+        written = so_far.and_then(|()| format.item(&mut out, item, hash.as_ref()));
         written.is_ok()
-    });
+    };
+    let listed = if args.checksums {
+        inhaul_mover::list_checksums(&args.source, &mut |item, hash| write(&item, Some(hash)))
+    } else {
+        inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| write(&item, None))
+    };
     if let Ok(()) = listed {
         // A reader that has gone away is no error of ours.
         let _ = written.and_then(|()| format.end(&mut out)).and_then(|()| out.flush());
@@ -58,11 +64,11 @@ impl<'a> Format<'a> {
         }
     }
 
-    fn item(&mut self, out: &mut Out<'_>, item: &Listed) -> io::Result<()> {
+    fn item(&mut self, out: &mut Out<'_>, item: &Listed, hash: Option<&Hash>) -> io::Result<()> {
         match self {
             Self::Table { source } => writeln!(out, "{}", row(source, item)),
             Self::Json { source } => writeln!(out, "{}", to_json(&JsonItem::of(source, item))),
-            Self::Metalink { source } if item.kind == ListedKind::File => match metalink_file(source, item) {
+            Self::Metalink { source } if item.kind == ListedKind::File => match metalink_file(source, item, hash) {
                 Some(element) => out.write_all(element.as_bytes()),
                 None => {
                     eprintln!("inhaul: '{}' is left out: XML cannot hold its name", printable(&item.path));
@@ -146,8 +152,8 @@ const METALINK_BEGIN: &str = concat!(
     "</generator>\n"
 );
 
-/// A file of a Metalink, with a URL for each mirror (RFC 5854 4.2.5, 4.2.16); `None` when XML cannot hold its name.
-fn metalink_file(source: &Source, item: &Listed) -> Option<String> {
+/// A file of a Metalink, with a URL for each mirror (RFC 5854 4.1.2, 4.2.16); `None` when XML cannot hold its name.
+fn metalink_file(source: &Source, item: &Listed, hash: Option<&Hash>) -> Option<String> {
     let name = escape(str::from_utf8(path_of(source, item)).ok()?)?;
     let file = source_of(source, item)?;
     let url = |(k, server): (usize, &Server)| {
@@ -155,7 +161,9 @@ fn metalink_file(source: &Source, item: &Listed) -> Option<String> {
         Some(format!("    <url priority=\"{}\">{}</url>\n", k + 1, escape(&one.to_string())?))
     };
     let urls: String = file.mirrors.iter().enumerate().map(url).collect::<Option<_>>()?;
-    Some(format!("  <file name=\"{name}\">\n    <size>{}</size>\n{urls}  </file>\n", item.size))
+    // The registry of names (RFC 5854 4.2.4) has none for BLAKE3: who does not know this one passes it over.
+    let hash = hash.map(|hash| format!("    <hash type=\"blake3\">{hash}</hash>\n")).unwrap_or_default();
+    Some(format!("  <file name=\"{name}\">\n    <size>{}</size>\n{hash}{urls}  </file>\n", item.size))
 }
 
 /// Text for XML; `None` when it has characters that XML has no way to write.
@@ -203,12 +211,12 @@ mod tests {
     fn metalink_names_each_mirror_and_is_xml() {
         let from = source("a,b:5/100%25").unwrap();
         assert_eq!(
-            metalink_file(&from, &item("x <&>\".h5", ListedKind::File)).unwrap(),
+            metalink_file(&from, &item("x <&>\".h5", ListedKind::File), None).unwrap(),
             "  <file name=\"x &lt;&amp;&gt;&quot;.h5\">\n    <size>1234</size>\n    \
              <url priority=\"1\">inhaul://a:4321/100%25/x &lt;&amp;&gt;&quot;.h5</url>\n    \
              <url priority=\"2\">inhaul://b:5/100%25/x &lt;&amp;&gt;&quot;.h5</url>\n  </file>\n"
         );
-        assert_eq!(metalink_file(&from, &item("\u{1}", ListedKind::File)), None);
+        assert_eq!(metalink_file(&from, &item("\u{1}", ListedKind::File), None), None);
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
         return Ok(());
     }
     let mut session = Session::connect(&server, SessionRole::Fetch, &options.net.transport)?;
-    if session.open(&found.source.path, options.owner, options.attributes)?.identity() != found.manifest.identity() {
+    let path = found.request.path_at(&server).unwrap_or_default();
+    if session.open(path, options.owner, options.attributes)?.identity() != found.manifest.identity() {
         return Err(MoveError::SourceChanged { server });
     }
     let groups = Groups::new(found.manifest.clone());

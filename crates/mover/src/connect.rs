@@ -158,7 +158,9 @@ impl Session {
         let server = self.server.clone();
         match error {
             StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
-            StreamError::Closed | StreamError::Frame(_) | StreamError::Io(_) => self.protocol_error(error.to_string()),
+            // It has ended or its host has, or it is none of ours and hangs up on strangers.
+            StreamError::Closed | StreamError::Io(_) => MoveError::Unreachable { server, detail: error.to_string() },
+            StreamError::Frame(_) => self.protocol_error(error.to_string()),
         }
     }
 

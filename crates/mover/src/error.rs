@@ -148,6 +148,12 @@ pub enum MoveError {
         /// How many.
         count: usize,
     },
+    /// A file is not the one that a list with sizes or checksums names.
+    #[error("{detail}: it is another version of the file, or damaged; ask who has made the list")]
+    OtherVersion {
+        /// How it differs.
+        detail: String,
+    },
     /// What is to be verified, or its list, is not there or cannot be read.
     #[error("{detail}")]
     Unverifiable {
@@ -269,6 +275,7 @@ impl MoveError {
             Self::Integrity { .. }
             | Self::CopiesDiffer { .. }
             | Self::SourceChanged { .. }
+            | Self::OtherVersion { .. }
             | Self::NotAsListed { .. } => ErrorKind::Integrity,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Usage(_) => ErrorKind::Usage,

@@ -1,13 +1,15 @@
 //! `get`: hauls data sets from their mirrors into one place.
+//!
+//! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::Change;
-use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
+use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, make_parents, printable};
 use inhaul_transport::Role;
 
 use crate::compare;
@@ -21,12 +23,13 @@ use crate::net;
 use crate::options::{GetOptions, Stop, Update};
 use crate::port::Port;
 use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index};
+use crate::request::{Location, Request};
 use crate::source::{Server, Source};
 
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
 
-/// Hauls `options.sources` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
+/// Hauls `options.requests` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
 /// calling thread. The report is of use even when the transfer failed.
 ///
 /// # Errors
@@ -88,7 +91,9 @@ fn plan_all(options: &GetOptions, found: &[Found], stop: &Stop) -> Result<Vec<Pl
     let mut plans = Vec::new();
     for data_set in found {
         let manifest = Arc::clone(&data_set.manifest);
-        let mut plan = Plan::new(&options.destination, manifest, &options.filter, options.existing)?;
+        let site = data_set.request.site(&options.destination);
+        let filter = data_set.request.filter(&options.filter);
+        let mut plan = Plan::new(&site, manifest, &filter, options.existing)?;
         if options.checksum {
             compare::by_bytes(&mut plan, data_set, options, stop)?;
         }
@@ -115,7 +120,8 @@ fn land_all(
             other_bytes: total_bytes.saturating_sub(plan.bytes()),
         };
         let landing = Landing::carry_out(plan, landing_options)?;
-        objects.push(Object::new(data_set.source, landing));
+        let sums = data_set.request.sums(&data_set.manifest);
+        objects.push(Object::new(data_set.request.source(), landing, sums));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
     Ok((objects, joinings))
@@ -151,7 +157,7 @@ fn run_haul(
         match &result {
             Ok(()) => object.landing.conclude(),
             // What was verified by digests that nobody should rely on is nothing to go on from.
-            Err(MoveError::CopiesDiffer { .. }) => object.landing.abort(),
+            Err(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
             Err(_) => report.kept_bytes += object.landing.suspend(),
         }
     }
@@ -217,6 +223,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 loss_ratio: mirror.loss_ratio(),
                 rtt_ms: mirror.stats.rtt.as_millis_f64(),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
+                duplicate_bytes: mirror.stats.duplicate_bytes,
                 status: mirror.status,
             }
         })
@@ -264,7 +271,7 @@ impl Report {
 /// A data set that was found on some of its mirrors.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) source: Source,
+    pub(crate) request: Request,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) sessions: Vec<Session>,
     /// Mirrors that take no part.
@@ -276,27 +283,28 @@ pub(crate) struct Found {
 /// A mirror that has the data set, and what it says of it.
 type Candidate = (Session, Manifest);
 
-/// Connects to every mirror of every source at once, and asks each for its data set.
+/// Connects to every mirror of every data set at once, and asks each for its data set.
 fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Candidate, MoveError> + Send>;
     let mut jobs: Vec<Job> = Vec::new();
-    for source in &options.sources {
-        for server in source.mirrors.clone() {
-            let (path, transport) = (source.path.clone(), options.net.transport.clone());
+    for request in options.requests.iter().cloned().map(Arc::new) {
+        for Location { server, path } in request.mirrors.clone() {
+            let (request, transport) = (Arc::clone(&request), options.net.transport.clone());
             let (owner, attributes) = (options.owner, options.attributes);
             jobs.push(Box::new(move || {
                 let mut session = Session::connect(&server, SessionRole::Fetch, &transport)?;
                 let manifest = session.open(&path, owner, attributes)?;
+                request.check(&server, &manifest)?;
                 Ok((session, manifest))
             }));
         }
     }
     let mut results = at_once(jobs, stop)?.into_iter();
-    let of_source = |source: &Source| {
-        let results = source.mirrors.iter().cloned().zip(results.by_ref()).collect();
-        Found::agree(source, results)
+    let of_request = |request: &Request| {
+        let servers = request.mirrors.iter().map(|mirror| mirror.server.clone());
+        Found::agree(request, servers.zip(results.by_ref()).collect())
     };
-    options.sources.iter().map(of_source).collect()
+    options.requests.iter().map(of_request).collect()
 }
 
 impl Found {
@@ -318,7 +326,7 @@ impl Found {
     }
 
     /// Keeps the mirrors that have the same data set, if most of them agree; names the others.
-    fn agree(source: &Source, results: Vec<(Server, Result<Candidate, MoveError>)>) -> Result<Self, MoveError> {
+    fn agree(request: &Request, results: Vec<(Server, Result<Candidate, MoveError>)>) -> Result<Self, MoveError> {
         let mut found = Vec::new();
         let mut absent = Vec::new();
         let mut warnings = Vec::new();
@@ -328,7 +336,9 @@ impl Found {
                 Ok((session, manifest)) => found.push((manifest.identity(), session, manifest)),
                 Err(error) => {
                     warnings.push(format!("going on without {server}: {error}"));
-                    absent.push(absentee(&server, SourceStatus::Lost));
+                    let is_other = matches!(error, MoveError::OtherVersion { .. });
+                    let status = if is_other { SourceStatus::Different } else { SourceStatus::Lost };
+                    absent.push(absentee(&server, status));
                     first_error = first_error.or(Some(error));
                 }
             }
@@ -338,7 +348,7 @@ impl Found {
             return Err(first_error.unwrap_or_else(|| MoveError::Usage("a source has no mirror".to_owned())));
         };
         if found.iter().any(|&(identity, ..)| identity != best && votes(identity) == votes(best)) {
-            return Err(MoveError::MirrorsDiffer { data_set: Box::new(source.clone()) });
+            return Err(MoveError::MirrorsDiffer { data_set: Box::new(request.source()) });
         }
         let mut manifest = None;
         let mut sessions = Vec::new();
@@ -354,7 +364,7 @@ impl Found {
             }
         }
         let manifest = manifest.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
-        Ok(Self { source: source.clone(), manifest: Arc::new(manifest), sessions, absent, warnings })
+        Ok(Self { request: request.clone(), manifest: Arc::new(manifest), sessions, absent, warnings })
     }
 }
 
@@ -362,38 +372,54 @@ fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
     SourceReport { address: server.to_string(), status, ..SourceReport::default() }
 }
 
-/// The directory that several data sets land in; removed again if it was made for a transfer that brought nothing.
+/// The directories that data sets land in; removed again if they were made for a transfer that brought nothing.
+#[derive(Default)]
 struct Destination {
-    made: Option<PathBuf>,
+    /// Parents first.
+    made: Vec<PathBuf>,
 }
 
 impl Destination {
     fn prepare(path: &Path, found: &[Found]) -> Result<Self, MoveError> {
-        if found.len() < 2 {
-            return Ok(Self { made: None });
-        }
-        for (index, data_set) in found.iter().enumerate() {
-            let name = data_set.manifest.name();
-            if found[..index].iter().any(|earlier| earlier.manifest.name() == name) {
+        let mut names = BTreeSet::new();
+        for name in found.iter().filter(|data_set| data_set.request.place.is_none()).map(|found| found.manifest.name())
+        {
+            if !names.insert(name) {
                 return Err(MoveError::NameClash { path: printable(name) });
             }
         }
-        match std::fs::create_dir(path) {
-            Ok(()) => Ok(Self { made: Some(path.to_owned()) }),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(Self { made: None }),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(MoveError::Destination {
-                detail: format!("'{}' is no directory: several sources need one to land in", path.display()),
-            }),
-            Err(error) => Err(MoveError::Destination {
-                detail: format!("cannot make the directory '{}': {error}; choose another destination", path.display()),
-            }),
+        let mut prepared = Self::default();
+        let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
+        if found.len() < 2 && places().next().is_none() {
+            return Ok(prepared);
         }
+        match std::fs::create_dir(path) {
+            Ok(()) => prepared.made.push(path.to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(MoveError::Destination {
+                    detail: format!("'{}' is no directory: this needs one to land in", path.display()),
+                });
+            }
+            Err(error) => {
+                return Err(MoveError::Destination {
+                    detail: format!(
+                        "cannot make the directory '{}': {error}; choose another destination",
+                        path.display()
+                    ),
+                });
+            }
+        }
+        for place in places() {
+            prepared.made.extend(make_parents(path, place.as_bytes())?);
+        }
+        Ok(prepared)
     }
 }
 
 impl Drop for Destination {
     fn drop(&mut self) {
-        if let Some(path) = &self.made {
+        for path in self.made.iter().rev() {
             // Once something has landed in it, it stays, because it is not empty.
             let _ = std::fs::remove_dir(path);
         }

@@ -21,8 +21,9 @@ use crate::net;
 use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
 use crate::report::SourceStatus;
+use crate::request::KnownSums;
 use crate::source::{Server, Source};
-use crate::verify::{Finding, Task, Verifier};
+use crate::verify::{Finding, Task, ToVerify, Verifier};
 
 /// How often progress is told, and the stop flag looked at.
 const TICK: Span = Span::from_millis(100);
@@ -43,6 +44,8 @@ pub(crate) struct Object {
     pub(crate) source: Source,
     pub(crate) landing: Arc<Landing>,
     groups: Groups,
+    /// Checksums that somebody else has said what is to come has.
+    sums: KnownSums,
     tally: Tally,
     /// The bytes that need not come: of files that do not land, of holes, and of what an earlier transfer has brought.
     free: RangeSet,
@@ -88,7 +91,7 @@ pub(crate) struct Mirror {
 }
 
 impl Object {
-    pub(crate) fn new(source: Source, landing: Landing) -> Self {
+    pub(crate) fn new(source: Source, landing: Landing, sums: KnownSums) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
         // Bytes that need not come: of files that do not land, and of holes, which are zeros by themselves.
         let unwanted = landing.plan().unwanted();
@@ -117,6 +120,7 @@ impl Object {
             told_of_gone: false,
             told_of_change: false,
             groups,
+            sums,
             landing: Arc::new(landing),
             mirrors: Vec::new(),
             authorities: Vec::new(),
@@ -260,7 +264,12 @@ impl Haul {
         updates: Sender<Update>,
         stop: Stop,
     ) -> Result<Self, MoveError> {
-        let landings = objects.iter().map(|object| (object.groups.clone(), Arc::clone(&object.landing))).collect();
+        let to_verify = |object: &Object| ToVerify {
+            groups: object.groups.clone(),
+            landing: Arc::clone(&object.landing),
+            sums: object.sums.clone(),
+        };
+        let landings = objects.iter().map(to_verify).collect();
         let verifier = Verifier::start(landings, engine.waker())?;
         let now = engine.now();
         Ok(Self {

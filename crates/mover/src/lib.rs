@@ -16,11 +16,13 @@ mod doctor;
 mod endpoints;
 mod engine;
 mod error;
+mod fetch_list;
 pub mod frame;
 mod get;
 mod greeting;
 mod groups;
 mod haul;
+mod known;
 mod list;
 mod manifest_file;
 mod net;
@@ -29,6 +31,7 @@ mod port;
 mod probe;
 mod recheck;
 mod report;
+mod request;
 mod server;
 mod source;
 mod sync;
@@ -38,10 +41,11 @@ pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, Staged
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use error::{ErrorKind, MoveError};
+pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, Known, read_fetch_list};
 pub use frame::Memory;
 pub use get::get;
 pub use inhaul_store::{Existing, Filter, FilterError, Rule};
-pub use list::list;
+pub use list::{list, list_checksums};
 pub use options::{
     BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
     SourceProgress, Stop, Update,
@@ -50,9 +54,11 @@ pub use report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
     Status, jain_index,
 };
+pub use request::{Location, Part, Request};
 pub use server::serve;
 // How checksums of lists are computed.
 pub use inhaul_store::checksums::Algorithm;
+pub use inhaul_store::digest::Hash;
 // What listings are made of.
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
 pub use source::{DEFAULT_PORT, Server, Source, SourceError};

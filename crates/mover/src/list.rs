@@ -1,11 +1,19 @@
 //! `ls`: what there is at a server.
 
-use inhaul_store::Listed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use inhaul_store::{Kind, Listed, ListedKind, digest};
 
 use crate::connect::Session;
+use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
-use crate::frame::SessionRole;
+use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
+use crate::groups::Groups;
 use crate::source::Source;
+
+/// Groups whose digests are asked for at once.
+const GROUPS_AHEAD: u64 = 4096;
 
 /// Shows `each` what there is at `source`: a file itself; of a directory what lies in it or, `recursive`, all beneath it,
 /// in the order of names and while it is read. Ends early when `each` says no. The first mirror that answers is asked.
@@ -13,11 +21,63 @@ use crate::source::Source;
 /// # Errors
 /// When no mirror answers, or the one that does has no such thing; then of the last that was tried.
 pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bool) -> Result<(), MoveError> {
+    first_session(source)?.list(&source.path, recursive, each)
+}
+
+/// Shows `each` every file at `source`, each name of it, with its BLAKE3 hash, until it says no. The first mirror that
+/// answers is asked; it hashes what it does not remember.
+///
+/// # Errors
+/// When no mirror answers, when the one that does has no such thing, or when that cannot be read.
+pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash) -> bool) -> Result<(), MoveError> {
+    let mut session = first_session(source)?;
+    let manifest = Arc::new(session.open(&source.path, false, false)?);
+    let mut links: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+    for link in manifest.hard_links() {
+        links.entry(&link.file).or_default().push(&link.path);
+    }
+    let groups = Groups::new(Arc::clone(&manifest));
+    let plan = DigestPlan::new(&groups, |_| true, &BTreeSet::new());
+    let (mut asked, mut file) = (0, 0);
+    let mut digests: Vec<GroupDigest> = Vec::new();
+    while asked < plan.count() {
+        let runs: Vec<_> = plan.between(asked, asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
+        asked += runs.iter().map(|run| run.count).sum::<u64>();
+        session.send(&Frame::DigestsOf { runs: runs.clone() })?;
+        for run in runs {
+            let mut next = run.first;
+            while next < run.first + run.count {
+                let values = session.digests(next, run.first + run.count - next)?;
+                next += values.len() as u64;
+                digests.extend(values);
+            }
+            while let Some(entry) = manifest.entries().get(file)
+                && groups.of_file(file).end <= next
+            {
+                let rest = digests.split_off(digest::group_count(entry.size) as usize);
+                let lost = || MoveError::Internal("a file has no hash".to_owned());
+                let hash = digest::root(entry.size, &std::mem::replace(&mut digests, rest)).ok_or_else(lost)?;
+                let own: &[u8] = if manifest.kind() == Kind::File { b"" } else { &entry.path };
+                for path in [own].iter().chain(links.get(own).into_iter().flatten()) {
+                    let (kind, modified) = (ListedKind::File, entry.metadata.modified);
+                    if !each(Listed { path: path.to_vec(), kind, size: entry.size, modified }, hash) {
+                        return Ok(());
+                    }
+                }
+                file += 1;
+            }
+        }
+    }
+    session.send(&Frame::Finish)
+}
+
+/// A session with the first server of `source` that answers.
+fn first_session(source: &Source) -> Result<Session, MoveError> {
     let mut failure = MoveError::Usage("a source has at least one server".to_owned());
     for server in &source.mirrors {
         // No data will flow, so any transport would do.
         match Session::connect(server, SessionRole::Fetch, "gtp") {
-            Ok(mut session) => return session.list(&source.path, recursive, each),
+            Ok(session) => return Ok(session),
             Err(error) => failure = error,
         }
     }

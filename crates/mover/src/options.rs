@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::frame::Memory;
 use crate::report::SourceStatus;
-use crate::source::{Server, Source};
+use crate::request::Request;
+use crate::source::Server;
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub struct ServeOptions {
 #[derive(Clone, Debug)]
 pub struct GetOptions {
     /// The data sets, each with its mirrors.
-    pub sources: Vec<Source>,
-    /// A file or a directory; a directory when there are several sources.
+    pub requests: Vec<Request>,
+    /// A file or a directory; a directory when there are several data sets, or places beneath it are given.
     pub destination: PathBuf,
     /// Most that this host takes in (C_r).
     pub receive_rate: Option<Bitrate>,

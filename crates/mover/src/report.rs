@@ -105,6 +105,8 @@ pub struct SourceReport {
     pub rtt_ms: f64,
     /// Bytes that were asked for a second time or more.
     pub retransmitted_bytes: u64,
+    /// Bytes of its that came when they had come already, from whichever source.
+    pub duplicate_bytes: u64,
     /// How its part ended.
     pub status: SourceStatus,
 }

@@ -14,8 +14,10 @@ use inhaul_udp::Waker;
 use crate::error::MoveError;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
+use crate::known;
 use crate::net;
 use crate::recheck::{Held, Recheck};
+use crate::request::KnownSums;
 use crate::sync::Syncer;
 
 /// How often a group may come in wrong.
@@ -55,6 +57,14 @@ pub(crate) enum Finding {
     Failed(MoveError),
 }
 
+/// An object that is to be verified.
+pub(crate) struct ToVerify {
+    pub(crate) groups: Groups,
+    pub(crate) landing: Arc<Landing>,
+    /// What somebody else says of its files, beside their source.
+    pub(crate) sums: KnownSums,
+}
+
 /// The verifier, seen from the data thread. Dropping it ends its thread, once what it is doing is done.
 pub(crate) struct Verifier {
     tasks: Option<Sender<Task>>,
@@ -66,13 +76,14 @@ pub(crate) struct Verifier {
 impl Verifier {
     /// Starts a verifier for objects that land there; it calls `waker` when it has found something. What the landings
     /// have [resumed](Landing::resumed) is read back meanwhile.
-    pub(crate) fn start(objects: Vec<(Groups, Arc<Landing>)>, waker: Waker) -> Result<Self, MoveError> {
+    pub(crate) fn start(objects: Vec<ToVerify>, waker: Waker) -> Result<Self, MoveError> {
         let (tasks, incoming) = channel();
         let (outgoing, findings) = channel();
-        let held = objects.iter().enumerate().flat_map(|(object, (groups, landing))| held_by(object, groups, landing));
+        let held =
+            objects.iter().enumerate().flat_map(|(index, object)| held_by(index, &object.groups, &object.landing));
         let held: Vec<Held> = held.collect();
-        let landings: Vec<_> = objects.iter().map(|(_, landing)| Arc::clone(landing)).collect();
-        let objects = objects.into_iter().map(|(groups, landing)| Object::new(groups, landing)).collect();
+        let landings: Vec<_> = objects.iter().map(|object| Arc::clone(&object.landing)).collect();
+        let objects = objects.into_iter().map(Object::new).collect();
         let failed = {
             let (outgoing, waker) = (outgoing.clone(), waker.clone());
             move |error| report(&outgoing, &waker, Finding::Failed(error))
@@ -133,6 +144,7 @@ fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
 struct Object {
     groups: Groups,
     landing: Arc<Landing>,
+    sums: KnownSums,
     /// Digests of the source for groups that are not verified yet.
     expected: BTreeMap<u64, GroupDigest>,
     /// Our own digests of groups whose digest the source has not sent yet.
@@ -154,11 +166,12 @@ struct FileDigests {
 }
 
 impl Object {
-    fn new(groups: Groups, landing: Arc<Landing>) -> Self {
+    fn new(ToVerify { groups, landing, sums }: ToVerify) -> Self {
         let files_left = (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file)).count();
         Self {
             groups,
             landing,
+            sums,
             expected: BTreeMap::new(),
             found: BTreeMap::new(),
             resumed: BTreeSet::new(),
@@ -315,6 +328,9 @@ impl Worker {
                 self.syncer.add(place.range.len());
             }
             if let Some((file, hash)) = object.take(group, found) {
+                if let Some(sums) = object.sums.get(&file) {
+                    known::check(&object.landing, file, &hash, sums, &mut self.buffer)?;
+                }
                 object.files_ready += 1;
                 let size = object.groups.manifest().entries()[file].size;
                 // While it is still open.
@@ -417,7 +433,8 @@ mod tests {
         let manifest = crate::groups::tests::manifest_of(&[("a", GROUP_BYTES + 9), ("b", 0)]);
         let landing = Arc::new(Landing::create(dir.path(), Arc::clone(&manifest), LandingOptions::default()).unwrap());
         let poller = Poller::new().unwrap();
-        let objects = vec![(Groups::new(manifest), Arc::clone(&landing))];
+        let groups = Groups::new(manifest);
+        let objects = vec![ToVerify { groups, landing: Arc::clone(&landing), sums: KnownSums::new() }];
         let verifier = Verifier::start(objects, poller.waker(1).unwrap()).unwrap();
         (dir, landing, verifier, poller)
     }

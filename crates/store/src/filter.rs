@@ -1,8 +1,10 @@
 //! Which part of a data set is wanted, by patterns of `.gitignore`'s syntax.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -19,6 +21,8 @@ pub struct Filter {
     patterns: Gitignore,
     /// What becomes of what no pattern matches.
     otherwise: bool,
+    /// What may be wanted at all, with all that lies beneath it; `None`: everything.
+    only: Option<Arc<BTreeSet<Vec<u8>>>>,
 }
 
 /// Which of a manifest's items are wanted, each by its index there.
@@ -43,7 +47,7 @@ pub enum Rule {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { patterns: Gitignore::empty(), otherwise: true }
+        Self { patterns: Gitignore::empty(), otherwise: true, only: None }
     }
 }
 
@@ -65,16 +69,31 @@ impl Filter {
             builder.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
         }
         let patterns = builder.build().map_err(|error| FilterError::bad("", &error))?;
-        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns })
+        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns, only: None })
+    }
+
+    /// The same of `paths`, and of what lies beneath them; nothing else is wanted.
+    #[must_use]
+    pub fn only(self, paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { only: Some(Arc::new(paths.into_iter().collect())), ..self }
+    }
+
+    /// Whether `path`, or a directory that it lies in, is among what may be wanted at all.
+    fn may_want(&self, path: &[u8]) -> bool {
+        let Some(only) = &self.only else { return true };
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
+        ends.into_iter().any(|end| only.contains(&path[..end]))
     }
 
     /// What of `manifest` is wanted. The directories that something wanted lies in are wanted too.
     pub(crate) fn apply(&self, manifest: &Manifest) -> Wanted {
         let verdicts = self.directories(manifest);
-        let verdict = |path: &[u8]| self.verdict(manifest, &verdicts, path, false).unwrap_or(false);
+        let verdict =
+            |path: &[u8]| self.verdict(manifest, &verdicts, path, false).unwrap_or(false) && self.may_want(path);
+        let directories = manifest.directories().iter().zip(&verdicts);
         let mut wanted = Wanted {
             files: manifest.entries().iter().map(|file| verdict(&file.path)).collect(),
-            directories: verdicts.iter().map(|verdict| verdict.unwrap_or(false)).collect(),
+            directories: directories.map(|(d, verdict)| verdict.unwrap_or(false) && self.may_want(&d.path)).collect(),
             symlinks: manifest.symlinks().iter().map(|link| verdict(&link.path)).collect(),
             hard_links: manifest.hard_links().iter().map(|link| verdict(&link.path)).collect(),
         };
@@ -115,8 +134,10 @@ impl Wanted {
         let files = manifest.entries().iter().map(|file| &file.path).zip(&self.files);
         let symlinks = manifest.symlinks().iter().map(|link| &link.path).zip(&self.symlinks);
         let hard_links = manifest.hard_links().iter().map(|link| &link.path).zip(&self.hard_links);
+        let own = self.directories.clone();
+        let inner = manifest.directories().iter().map(|directory| &directory.path).zip(&own);
         let directories = &mut self.directories;
-        for (path, _) in files.chain(symlinks).chain(hard_links).filter(|(_, wanted)| **wanted) {
+        for (path, _) in files.chain(symlinks).chain(hard_links).chain(inner).filter(|(_, wanted)| **wanted) {
             let mut path = path.as_slice();
             while let Some(slash) = path.iter().rposition(|&b| b == b'/') {
                 path = &path[..slash];
@@ -158,6 +179,10 @@ mod tests {
 
     /// The paths of a tree that `rules` want: of directories with a `/` behind them.
     fn wanted(rules: &[Rule]) -> Vec<String> {
+        wanted_by(&Filter::new(rules).unwrap())
+    }
+
+    fn wanted_by(filter: &Filter) -> Vec<String> {
         let file = |path: &&str| Entry { path: (*path).into(), ..Entry::default() };
         let directory = |path: &&str| Directory { path: (*path).into(), ..Directory::default() };
         let link = Symlink { path: b"sub/link.h5".to_vec(), target: b"x".to_vec(), ..Symlink::default() };
@@ -168,7 +193,7 @@ mod tests {
             ..Contents::default()
         };
         let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
-        let wanted = Filter::new(rules).unwrap().apply(&manifest);
+        let wanted = filter.apply(&manifest);
         let shown = |path: &[u8], end: &str| String::from_utf8_lossy(path).into_owned() + end;
         let files = manifest.entries().iter().zip(&wanted.files).filter(|(_, w)| **w).map(|(f, _)| shown(&f.path, ""));
         let links = manifest.symlinks().iter().zip(&wanted.symlinks);
@@ -198,6 +223,14 @@ mod tests {
     fn what_lies_in_an_excluded_directory_is_excluded_with_it() {
         let found = wanted(&[exclude("tmp/"), exclude("/sub/deep"), exclude("*.tmp"), include("e.h5")]);
         assert_eq!(found, ["a.h5", "empty/", "sub/", "sub/c.h5", "sub/link.h5"]);
+    }
+
+    #[test]
+    fn only_leaves_what_is_named_and_what_lies_beneath_it_to_the_rules() {
+        let paths = || [b"a.h5".to_vec(), b"sub/deep".to_vec(), b"nowhere".to_vec()];
+        assert_eq!(wanted_by(&Filter::default().only(paths())), ["a.h5", "sub/", "sub/deep/", "sub/deep/e.h5"]);
+        let filter = Filter::new(&[exclude("e.h5")]).unwrap().only(paths());
+        assert_eq!(wanted_by(&filter), ["a.h5", "sub/", "sub/deep/"]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::plan::{Existing, Plan};
 use crate::{Kind, Manifest};
 
 pub(crate) use destination::Destination;
+pub use destination::{Site, make_parents};
 pub use error::LandingError;
 pub use resume::{HeldGroup, Resumed};
 
@@ -134,7 +135,8 @@ impl Landing {
     /// When the place does not exist or cannot be written, has too little space, or has a file already that differs from
     /// the one that the data set would bring. Nothing is left behind then.
     pub fn create(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
-        Self::carry_out(Plan::new(dest, manifest, &Filter::default(), options.existing)?, options)
+        let site = Site::Named(dest.to_owned());
+        Self::carry_out(Plan::new(&site, manifest, &Filter::default(), options.existing)?, options)
     }
 
     /// Prepares for what `plan` says, as [`create`](Landing::create) does. Files that an earlier transfer has named are

@@ -24,7 +24,7 @@ mod plan;
 mod text;
 
 pub use filter::{Filter, FilterError, Rule};
-pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed};
+pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
 pub use listing::{Listed, ListedKind, ListingError};
 pub use manifest::{
     Attribute, Contents, Directory, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner, Piece, Skipped,

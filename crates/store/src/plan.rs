@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use inhaul_base::{ByteRange, RangeSet};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
 use crate::filter::{Filter, Wanted};
-use crate::landing::{Destination, LandingError};
+use crate::landing::{Destination, LandingError, Site};
 use crate::{Entry, Kind, Manifest, Timestamp};
 
 /// What becomes of a file that is at its place already and differs from the one that would land there. One that is the
@@ -71,18 +71,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans how `manifest`, as far as `filter` wants it, would land at `dest`, by the rules of
-    /// [`crate::Landing::create`]. Changes nothing.
+    /// Plans how `manifest`, as far as `filter` wants it, would land at `site`. Changes nothing.
     ///
     /// # Errors
     /// When there is no such place, when it cannot be looked at, or when something else is where a directory is needed.
     pub fn new(
-        dest: &Path,
+        site: &Site,
         manifest: Arc<Manifest>,
         filter: &Filter,
         existing: Existing,
     ) -> Result<Self, LandingError> {
-        let destination = Destination::find(dest, &manifest)?;
+        let destination = Destination::find(site, &manifest)?;
         let base = match manifest.kind() {
             Kind::File => Some(destination.reopen()?),
             Kind::Directory => destination.open_target()?,

@@ -1,7 +1,7 @@
-//! Sessions: frames from the peer, sources from the command line.
+//! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
 
-use inhaul_mover::Source;
 use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION};
+use inhaul_mover::{FetchListFormat, Part, Source, read_fetch_list};
 
 use super::samples;
 
@@ -62,4 +62,58 @@ pub(super) fn sources() -> Vec<Vec<u8>> {
         "inhaul://10.0.0.1:65535",
         "inhaul://a/%2Fetc/%252F/",
     ])
+}
+
+/// A Metalink 4.
+pub fn metalink(data: &[u8]) -> bool {
+    fetch_list(FetchListFormat::Metalink, data)
+}
+
+pub(super) fn metalinks() -> Vec<Vec<u8>> {
+    let file = |name: &str, path: &str| {
+        format!(
+            "<file name=\"{name}\">\n<size>7</size><hash type=\"sha-256\">{}</hash>\n\
+             <url priority=\"1\">inhaul://a,b:5/{path}</url><url>http://c/{path}</url></file>\n",
+            "0a".repeat(32)
+        )
+    };
+    let document = |files: &str| format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">\n{files}</metalink>\n");
+    let many: String = (0..9).map(|k| file(&format!("sub/{k}"), &format!("run7/sub/{k}"))).collect();
+    vec![document(&file("a &amp; b", "x/y")).into_bytes(), document(&many).into_bytes()]
+}
+
+/// An input file of aria2.
+pub fn input_file(data: &[u8]) -> bool {
+    fetch_list(FetchListFormat::InputFile, data)
+}
+
+pub(super) fn input_files() -> Vec<Vec<u8>> {
+    samples(&[
+        "inhaul://a/x\tinhaul://b:5/y\n  out=z\n  dir=sub/deep\n# comment\ninhaul://a/run7\n",
+        "inhaul://a/d/1\ninhaul://a/d/2\ninhaul://a/d/3\ninhaul://a/d/4\n\
+         inhaul://a/d/5\ninhaul://a/d/6\ninhaul://a/d/7\ninhaul://a/d/8\n dir=e\n",
+    ])
+}
+
+/// What is read lands beneath the destination, and never twice in one place.
+fn fetch_list(format: FetchListFormat, data: &[u8]) -> bool {
+    let Ok(requests) = read_fetch_list(format, data) else { return false };
+    assert!(!requests.is_empty());
+    let stays = |path: &str| path.split('/').all(|name| !matches!(name, "" | "." | ".."));
+    let mut places = Vec::new();
+    for request in &requests {
+        assert!(!request.mirrors.is_empty());
+        let place = request.place.as_deref().unwrap_or("..");
+        assert!(stays(place) || place.is_empty() && matches!(request.part, Part::Listed(_)), "{request:?}");
+        if let Part::Listed(files) = &request.part {
+            let is_path = |path: &Vec<u8>| str::from_utf8(path).is_ok_and(stays);
+            assert!(!files.is_empty() && files.keys().all(is_path), "{request:?}");
+        }
+        places.push(place);
+    }
+    places.sort_unstable();
+    let count = places.len();
+    places.dedup();
+    assert_eq!(places.len(), count, "{requests:?}");
+    true
 }

@@ -11,6 +11,7 @@ mod integrity;
 mod kernel_cc;
 mod lab;
 mod link;
+mod lists;
 mod looking;
 mod resume;
 mod settings;

@@ -8,8 +8,27 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::LandingError;
-use crate::beneath::{Beneath, Links};
+use crate::beneath::{Beneath, Links, split};
+use crate::manifest::check_component;
 use crate::{Kind, Manifest};
+
+/// Where a data set is to land.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// By the rules of `cp`: into that directory, under the data set's own name; or, where there is none, under this name.
+    Named(PathBuf),
+    /// Under a name that somebody else has chosen, who may mean harm: nothing on the way there may be a symbolic link.
+    Beneath {
+        /// A directory that the user has named.
+        root: PathBuf,
+        /// Path of the target beneath it, with `/` between its components; empty for a data set whose items go straight
+        /// into `root`.
+        path: Vec<u8>,
+    },
+}
+
+/// The name of a target that is the directory itself.
+const ITSELF: &[u8] = b".";
 
 /// A name in an open directory: where the target file or directory is, or will be.
 #[derive(Debug)]
@@ -20,8 +39,31 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// By the rules of `cp`: into `dest` if that is a directory, otherwise beside it, under its name.
-    pub(crate) fn find(dest: &Path, manifest: &Manifest) -> Result<Self, LandingError> {
+    pub(crate) fn find(site: &Site, manifest: &Manifest) -> Result<Self, LandingError> {
+        match site {
+            Site::Named(dest) => Self::named(dest, manifest),
+            Site::Beneath { root, path } => Self::beneath(root, path, manifest.kind()),
+        }
+    }
+
+    fn beneath(root: &Path, path: &[u8], kind: Kind) -> Result<Self, LandingError> {
+        check_path(root, path)?;
+        let top = Self::open(root, ITSELF)?;
+        if path.is_empty() {
+            let no_name = || LandingError::NoDirectory { path: root.to_owned() };
+            return if kind == Kind::Directory { Ok(top) } else { Err(no_name()) };
+        }
+        let (parent, name) = split(path);
+        let directory = if parent.is_empty() { root.to_owned() } else { root.join(OsStr::from_bytes(parent)) };
+        match top.open.open_directory(parent, Links::Refuse) {
+            Ok(open) => Ok(Self { directory, open, name: name.to_vec() }),
+            Err(Errno::NOENT) => Err(LandingError::NoDirectory { path: directory }),
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(LandingError::NotADirectory { path: directory }),
+            Err(errno) => Err(LandingError::from_errno("open", directory, errno)),
+        }
+    }
+
+    fn named(dest: &Path, manifest: &Manifest) -> Result<Self, LandingError> {
         if dest.is_dir() {
             return Self::open(dest, manifest.name());
         }
@@ -47,10 +89,10 @@ impl Destination {
 
     /// The target, for people.
     pub(crate) fn target(&self) -> PathBuf {
-        self.directory.join(OsStr::from_bytes(&self.name))
+        if self.name == ITSELF { self.directory.clone() } else { self.directory.join(OsStr::from_bytes(&self.name)) }
     }
 
-    /// The target's name in its directory.
+    /// The target's name in its directory; `.` when it is that directory itself.
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
@@ -122,5 +164,85 @@ impl Destination {
     /// Makes the target's name last.
     pub(crate) fn sync(&self) -> rustix::io::Result<()> {
         super::finish::sync_directory(&self.open)
+    }
+}
+
+/// Makes the directories that a target at `path` beneath `root` lies in, and says which, parents first.
+///
+/// # Errors
+/// When one cannot be made, when the way there leads through a link, or when a component of the path is no name.
+pub fn make_parents(root: &Path, path: &[u8]) -> Result<Vec<PathBuf>, LandingError> {
+    check_path(root, path)?;
+    let top = Beneath::at(root).map_err(|errno| LandingError::from_errno("open", root.to_owned(), errno))?;
+    let mut made = Vec::new();
+    for slash in path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at) {
+        let shown = root.join(OsStr::from_bytes(&path[..slash]));
+        match top.make_directory(&path[..slash], 0o777) {
+            Ok(()) => made.push(shown),
+            Err(Errno::EXIST) => {}
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(LandingError::NotADirectory { path: shown }),
+            Err(errno) => return Err(LandingError::from_errno("make", shown, errno)),
+        }
+    }
+    Ok(made)
+}
+
+/// Somebody else has chosen `path`: it must stay beneath `root`.
+fn check_path(root: &Path, path: &[u8]) -> Result<(), LandingError> {
+    let is_sound = path.is_empty() || path.split(|&b| b == b'/').all(|name| check_component(name, path).is_ok());
+    if is_sound { Ok(()) } else { Err(LandingError::NoDirectory { path: root.join(OsStr::from_bytes(path)) }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Filter;
+    use crate::{Contents, Entry, Existing, Landing, LandingOptions, Plan};
+    use std::sync::Arc;
+
+    fn manifest(kind: Kind) -> Arc<Manifest> {
+        let file = Entry { path: b"f".to_vec(), size: 1, ..Entry::default() };
+        let name = if kind == Kind::File { b"f".to_vec() } else { b"set".to_vec() };
+        Arc::new(Manifest::new(name, kind, Contents { files: vec![file], ..Contents::default() }).unwrap())
+    }
+
+    fn land(root: &Path, path: &[u8], kind: Kind) -> Result<Landing, LandingError> {
+        let site = Site::Beneath { root: root.to_owned(), path: path.to_vec() };
+        let plan = Plan::new(&site, manifest(kind), &Filter::default(), Existing::Refuse)?;
+        Landing::carry_out(plan, LandingOptions::default())
+    }
+
+    #[test]
+    fn site_beneath_takes_the_name_that_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(make_parents(dir.path(), b"x/y/g").unwrap(), [dir.path().join("x"), dir.path().join("x/y")]);
+        assert!(make_parents(dir.path(), b"x/y/g").unwrap().is_empty());
+        for (path, kind, lands) in [
+            (&b"x/y/g"[..], Kind::File, "x/y/g"),
+            (b"x/tree", Kind::Directory, "x/tree/f"),
+            (b"", Kind::Directory, "f"),
+        ] {
+            let landing = land(dir.path(), path, kind).unwrap();
+            landing.write(0, &[std::io::IoSlice::new(b"z")]).unwrap();
+            landing.finish_file(0).unwrap();
+            landing.finish().unwrap();
+            landing.conclude();
+            assert_eq!(std::fs::read(dir.path().join(lands)).unwrap(), b"z");
+        }
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn site_beneath_is_left_by_no_path() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("way")).unwrap();
+        for path in [&b"../f"[..], b"/f", b"way/f", b"way/deep/f", b"a//f", b"a\0"] {
+            let made = make_parents(dir.path(), path);
+            let landed = land(dir.path(), path, Kind::File);
+            assert!(landed.is_err(), "{made:?} {}", path.escape_ascii());
+        }
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert!(land(dir.path(), b"", Kind::File).is_err());
     }
 }

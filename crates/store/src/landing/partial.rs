@@ -15,9 +15,10 @@ pub(super) fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec
     with_suffix(name, SUFFIX, is_taken)
 }
 
-/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long.
+/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long. One
+/// that lands straight in its directory (`.`) has `.inhaul` there.
 pub(super) fn journal_name(name: &[u8]) -> Vec<u8> {
-    with_suffix(name, JOURNAL_SUFFIX, |_| false)
+    with_suffix(if name == b"." { b"" } else { name }, JOURNAL_SUFFIX, |_| false)
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec<u8> {

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
 
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ fn manifest() -> Arc<Manifest> {
 }
 
 fn plan(dir: &TempDir, rules: &[Rule], existing: Existing) -> Plan {
-    Plan::new(dir.path(), manifest(), &Filter::new(rules).unwrap(), existing).unwrap()
+    Plan::new(&Site::Named(dir.path().to_owned()), manifest(), &Filter::new(rules).unwrap(), existing).unwrap()
 }
 
 fn land(plan: Plan) {

@@ -1,0 +1,390 @@
+//! Lists that say what to fetch from where: Metalink 4 (RFC 5854), and the input files of aria2.
+//!
+//! Such a list names files one by one. Each by itself would cost a session with each of its mirrors, so files that lie
+//! together at their mirrors as they will lie here are fetched as one data set, of which nothing else is wanted.
+
+mod input_file;
+mod metalink;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use inhaul_store::checksums::Algorithm;
+use inhaul_store::printable;
+
+use crate::request::{Location, Part, Request};
+use crate::source::{Source, SourceError};
+
+/// Longest list that is read, in bytes.
+pub const FETCH_LIST_BYTES_MAX: u64 = 256 << 20;
+/// From so many files on, those that lie together are fetched together. Fewer are not worth having the server look
+/// through the directory that they lie in, which may be a large one.
+const TOGETHER_MIN: usize = 8;
+/// Most sessions with servers that one list may come to.
+const SESSIONS_MAX: usize = 512;
+/// Longest name of a file or directory, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// Most mirrors of one file.
+const MIRRORS_MAX: usize = 64;
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchListFormat {
+    /// Metalink 4 (RFC 5854).
+    Metalink,
+    /// What `aria2c --input-file` takes.
+    InputFile,
+}
+
+/// What is known of a file before it is fetched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its size in bytes.
+    pub size: Option<u64>,
+    /// Its checksums.
+    pub sums: Vec<(Algorithm, Vec<u8>)>,
+}
+
+/// A file, or in an input file also a directory, of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Item {
+    /// The line that names it.
+    line: usize,
+    /// Where it goes, beneath the destination.
+    path: String,
+    /// Where it is, the best first.
+    mirrors: Vec<Location>,
+    known: Known,
+}
+
+/// What is wrong with a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchListError {
+    /// It is no text.
+    #[error("it is not UTF-8 text")]
+    NotText,
+    /// It is no XML, or XML with a document type definition.
+    #[error("it is not XML as Metalink uses it: {0}")]
+    Xml(String),
+    /// It is XML, but no Metalink 4.
+    #[error(
+        "it is not Metalink 4 (RFC 5854): its first element is '{0}', not 'metalink' of urn:ietf:params:xml:ns:metalink"
+    )]
+    NotMetalink(String),
+    /// A name would lead out of the destination, or is none.
+    #[error("line {line}: '{path}' is no path beneath the destination")]
+    BadPath {
+        /// Where.
+        line: usize,
+        /// The path.
+        path: String,
+    },
+    /// The same name is given to two files.
+    #[error("line {line}: '{path}' is named by line {earlier} already")]
+    Twice {
+        /// Where.
+        line: usize,
+        /// The line before.
+        earlier: usize,
+        /// The path.
+        path: String,
+    },
+    /// No server of ours has it.
+    #[error(
+        "line {line}: '{path}' has no URL that begins with inhaul://; fetch it with a program that speaks the others"
+    )]
+    NoSource {
+        /// Where.
+        line: usize,
+        /// The path.
+        path: String,
+    },
+    /// A URL of ours cannot be read.
+    #[error("line {line}: {error}")]
+    BadUrl {
+        /// Where.
+        line: usize,
+        /// What is wrong with it.
+        error: SourceError,
+    },
+    /// A size, priority or checksum is none.
+    #[error("line {line}: '{value}' is no {what}")]
+    BadValue {
+        /// Where.
+        line: usize,
+        /// What it should be.
+        what: &'static str,
+        /// What it is.
+        value: String,
+    },
+    /// An element lacks what it must have.
+    #[error("line {line}: {what} is missing")]
+    Missing {
+        /// Where.
+        line: usize,
+        /// What is not there.
+        what: &'static str,
+    },
+    /// An input file has an option that is not known here.
+    #[error("line {line}: the option '{option}' is not supported; out, dir and checksum are")]
+    Unsupported {
+        /// Where.
+        line: usize,
+        /// The option.
+        option: String,
+    },
+    /// A file has more mirrors than anybody needs.
+    #[error("line {line}: a file has more than {MIRRORS_MAX} mirrors")]
+    TooManyMirrors {
+        /// Where.
+        line: usize,
+    },
+    /// The files lie in too many places for one transfer.
+    #[error(
+        "its files lie in so many places that they would take {sessions} sessions, and {SESSIONS_MAX} is the most: split it"
+    )]
+    TooManySessions {
+        /// How many it would take.
+        sessions: usize,
+    },
+    /// There is nothing in it.
+    #[error("it names no file")]
+    Empty,
+}
+
+/// What the list `text` asks for. Its paths are sound, and no two are the same.
+///
+/// # Errors
+/// When the text is no such list, or asks for what cannot be.
+pub fn read_fetch_list(format: FetchListFormat, text: &[u8]) -> Result<Vec<Request>, FetchListError> {
+    let text = str::from_utf8(text).map_err(|_| FetchListError::NotText)?;
+    let items = match format {
+        FetchListFormat::Metalink => metalink::read(text)?,
+        FetchListFormat::InputFile => input_file::read(text)?,
+    };
+    check(&items)?;
+    let requests = gather(items);
+    match requests.iter().map(|request| request.mirrors.len()).sum() {
+        0 => Err(FetchListError::Empty),
+        sessions if sessions > SESSIONS_MAX => Err(FetchListError::TooManySessions { sessions }),
+        _ => Ok(requests),
+    }
+}
+
+/// The servers that a URL of ours names; `None` when it is of another scheme.
+fn locations(url: &str, line: usize) -> Result<Option<Vec<Location>>, FetchListError> {
+    if !url.starts_with("inhaul://") {
+        return Ok(None);
+    }
+    let source: Source = url.parse().map_err(|error| FetchListError::BadUrl { line, error })?;
+    Ok(Some(Request::from(source).mirrors))
+}
+
+/// Adds `more` to `mirrors`, each server once.
+fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line: usize) -> Result<(), FetchListError> {
+    for location in more {
+        if !mirrors.iter().any(|known| known.server == location.server) {
+            mirrors.push(location);
+        }
+    }
+    if mirrors.len() > MIRRORS_MAX { Err(FetchListError::TooManyMirrors { line }) } else { Ok(()) }
+}
+
+/// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those that
+/// prove nothing or are not known here.
+fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
+    let algorithm = match name {
+        "blake3" => Algorithm::Blake3,
+        "sha-256" => Algorithm::Sha256,
+        "sha-512" => Algorithm::Sha512,
+        _ => return Ok(None),
+    };
+    let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: digits.to_owned() };
+    let byte = |pair: &[u8]| {
+        let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
+    match bytes {
+        Some(bytes) if odd.is_empty() && bytes.len() == algorithm.bytes() => Ok(Some((algorithm, bytes))),
+        _ => Err(wrong()),
+    }
+}
+
+/// Paths stay beneath the destination, and each is there once (RFC 5854 4.1.2.1).
+fn check(items: &[Item]) -> Result<(), FetchListError> {
+    let mut lines = BTreeMap::new();
+    for Item { line, path, .. } in items {
+        let is_name =
+            |name: &str| !matches!(name, "" | "." | "..") && name.len() <= NAME_BYTES_MAX && !name.contains('\0');
+        if !path.split('/').all(is_name) {
+            return Err(FetchListError::BadPath { line: *line, path: printable(path.as_bytes()) });
+        }
+        if let Some(earlier) = lines.insert(path, *line) {
+            return Err(FetchListError::Twice { line: *line, earlier, path: printable(path.as_bytes()) });
+        }
+    }
+    Ok(())
+}
+
+/// Where some files lie together: the directory of each mirror, and the one beneath the destination.
+type Home = (Vec<Location>, String);
+
+/// Makes as few requests of the items as may be.
+fn gather(items: Vec<Item>) -> Vec<Request> {
+    let mut homes: BTreeMap<Home, Vec<(String, Item)>> = BTreeMap::new();
+    let mut requests = Vec::new();
+    for item in items {
+        match home_of(&item) {
+            Some((home, rest)) => homes.entry(home).or_default().push((rest, item)),
+            None => requests.push(alone(item)),
+        }
+    }
+    let mut taken = BTreeSet::new();
+    let mut homes: Vec<_> = homes.into_iter().collect();
+    homes.sort_by_key(|(_, items)| std::cmp::Reverse(items.len()));
+    for ((mut mirrors, mut place), mut items) in homes {
+        let shared = shared_directory(items.iter().map(|(rest, _)| rest.as_str()));
+        mirrors.iter_mut().for_each(|mirror| mirror.path = joined(&mirror.path, &shared));
+        place = joined(&place, &shared);
+        // Each data set has a journal of its own beside it, or in it.
+        if items.len() < TOGETHER_MIN || !taken.insert(place.clone()) {
+            requests.extend(items.into_iter().map(|(_, item)| alone(item)));
+            continue;
+        }
+        let below = |rest: &str| rest[shared.len()..].trim_start_matches('/').as_bytes().to_vec();
+        let listed = items.drain(..).map(|(rest, item)| (below(&rest), item.known)).collect();
+        requests.push(Request { mirrors, place: Some(place), part: Part::Listed(listed) });
+    }
+    requests
+}
+
+fn alone(item: Item) -> Request {
+    Request { mirrors: item.mirrors, place: Some(item.path), part: Part::Whole(item.known) }
+}
+
+/// Where an item lies, and its path below, which is as long as all mirrors and the destination share it.
+fn home_of(item: &Item) -> Option<(Home, String)> {
+    let shared = item.mirrors.iter().fold(item.path.as_str(), |shared, mirror| shared_end(shared, &mirror.path));
+    let above = |path: &str| path[..path.len() - shared.len()].trim_end_matches('/').to_owned();
+    let mirrors =
+        item.mirrors.iter().map(|Location { server, path }| Location { server: server.clone(), path: above(path) });
+    (!shared.is_empty()).then(|| ((mirrors.collect(), above(&item.path)), shared.to_owned()))
+}
+
+/// The components that both paths end in.
+fn shared_end<'a>(a: &'a str, b: &str) -> &'a str {
+    let same = a.rsplit('/').zip(b.rsplit('/')).take_while(|(a, b)| a == b && !a.is_empty());
+    let len: usize = same.map(|(name, _)| name.len() + 1).sum();
+    // Of the components' slashes the first one has none when that is all of `a`.
+    &a[(a.len() + 1).saturating_sub(len.max(1)).min(a.len())..]
+}
+
+/// The directory, beneath which all paths lie; empty when there is none.
+fn shared_directory<'a>(paths: impl Iterator<Item = &'a str>) -> String {
+    let parent = |path: &'a str| path.rfind('/').map_or("", |slash| &path[..slash]);
+    let shared = paths.map(parent).reduce(|a, b| {
+        let same = a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b);
+        let len: usize = same.map(|(name, _)| name.len() + 1).sum();
+        &a[..len.saturating_sub(1).min(a.len())]
+    });
+    shared.unwrap_or_default().to_owned()
+}
+
+fn joined(path: &str, below: &str) -> String {
+    [path, below].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(path: &str, urls: &[&str]) -> Item {
+        let mirrors = urls.iter().flat_map(|url| locations(url, 1).unwrap().unwrap()).collect();
+        Item { line: 1, path: path.to_owned(), mirrors, known: Known::default() }
+    }
+
+    #[test]
+    fn shared_end_counts_whole_components() {
+        for (a, b, shared) in [
+            ("x/y/f", "q/y/f", "y/f"),
+            ("f", "run7/f", "f"),
+            ("run7/f", "f", "f"),
+            ("a/f", "a/f", "a/f"),
+            ("af", "bf", ""),
+            ("xa/f", "a/f", "f"),
+            ("f", "g", ""),
+            ("f", "", ""),
+        ] {
+            assert_eq!(shared_end(a, b), shared, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn shared_directory_is_the_deepest() {
+        for (paths, shared) in [
+            (&["a/b/f", "a/b/g"][..], "a/b"),
+            (&["a/b/f", "a/c"], "a"),
+            (&["a/b/f", "ab/g"], ""),
+            (&["f", "a/g"], ""),
+            (&["a/bc/f", "a/b/f"], "a"),
+        ] {
+            assert_eq!(shared_directory(paths.iter().copied()), shared, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn gather_fetches_together_what_lies_together() {
+        let url = |name: &str| [format!("inhaul://a/run7/{name}"), format!("inhaul://b:5/copy/{name}")];
+        let mut items: Vec<Item> = (0..TOGETHER_MIN)
+            .map(|k| {
+                let name = format!("sub/f{k}");
+                let [a, b] = url(&name);
+                item(&name, &[&a, &b])
+            })
+            .collect();
+        items.push(item("other", &["inhaul://a/elsewhere/name"]));
+        let requests = gather(items);
+        assert_eq!(requests.len(), 2);
+        assert_eq!(requests[0].place.as_deref(), Some("other"));
+        assert_eq!(requests[0].part, Part::Whole(Known::default()));
+        let together = &requests[1];
+        assert_eq!(
+            together.mirrors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["inhaul://a:4321/run7/sub", "inhaul://b:5/copy/sub"]
+        );
+        assert_eq!(together.place.as_deref(), Some("sub"));
+        let Part::Listed(listed) = &together.part else { panic!("{together:?}") };
+        assert_eq!(listed.len(), TOGETHER_MIN);
+        assert!(listed.contains_key(&b"f0"[..]), "{listed:?}");
+    }
+
+    #[test]
+    fn gather_never_has_two_data_sets_in_one_directory() {
+        let of = |dir: &'static str| {
+            (0..TOGETHER_MIN).map(move |k| item(&format!("{dir}{k}"), &[&format!("inhaul://a/{dir}/{dir}{k}")]))
+        };
+        let requests = gather(of("x").chain(of("y")).collect());
+        let together = requests.iter().filter(|request| matches!(request.part, Part::Listed(_))).count();
+        assert_eq!((together, requests.len()), (1, 1 + TOGETHER_MIN));
+    }
+
+    #[test]
+    fn check_refuses_paths_that_lead_out_and_names_that_come_twice() {
+        for path in ["", "/etc/passwd", "../f", "a/../f", "a//b", "a/.", "a\0"] {
+            let error = check(&[item(path, &["inhaul://a/f"])]).unwrap_err();
+            assert!(matches!(error, FetchListError::BadPath { line: 1, .. }), "{path}: {error}");
+        }
+        let twice = [item("f", &["inhaul://a/f"]), item("f", &["inhaul://b/f"])];
+        assert!(matches!(check(&twice), Err(FetchListError::Twice { .. })));
+    }
+
+    #[test]
+    fn read_refuses_a_list_of_too_many_sessions() {
+        let text: String = (0..=SESSIONS_MAX).map(|k| format!("inhaul://a/d{k}/f\n out=g{k}\n")).collect();
+        let error = read_fetch_list(FetchListFormat::InputFile, text.as_bytes()).unwrap_err();
+        assert_eq!(error, FetchListError::TooManySessions { sessions: SESSIONS_MAX + 1 });
+        assert_eq!(read_fetch_list(FetchListFormat::InputFile, b"# none\n"), Err(FetchListError::Empty));
+        assert_eq!(read_fetch_list(FetchListFormat::InputFile, b"\xff"), Err(FetchListError::NotText));
+    }
+}

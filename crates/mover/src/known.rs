@@ -1,0 +1,42 @@
+//! Checks a file that is there against checksums that somebody else than its source has given.
+
+use inhaul_store::checksums::Algorithm;
+use inhaul_store::{Landing, digest};
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::error::MoveError;
+
+/// Checks file `file`, all of which has come and has the BLAKE3 hash `hash`. `buffer` is for its groups.
+pub(crate) fn check(
+    landing: &Landing,
+    file: usize,
+    hash: &digest::Hash,
+    sums: &[(Algorithm, Vec<u8>)],
+    buffer: &mut Vec<u8>,
+) -> Result<(), MoveError> {
+    for (algorithm, expected) in sums {
+        let found = match algorithm {
+            Algorithm::Blake3 => hash.as_bytes().to_vec(),
+            Algorithm::Sha256 => hash_all::<Sha256>(landing, file, buffer)?,
+            Algorithm::Sha512 => hash_all::<Sha512>(landing, file, buffer)?,
+        };
+        if found != *expected {
+            let place = landing.plan().place(file);
+            let detail = format!(
+                "'{}' has come as its source has it, but not with the {algorithm} of the list",
+                place.display()
+            );
+            return Err(MoveError::OtherVersion { detail });
+        }
+    }
+    Ok(())
+}
+
+fn hash_all<D: Digest>(landing: &Landing, file: usize, buffer: &mut Vec<u8>) -> Result<Vec<u8>, MoveError> {
+    let mut hasher = D::new();
+    for group in 0..digest::group_count(landing.manifest().entries()[file].size) {
+        landing.read_group(file, group, buffer)?;
+        hasher.update(&buffer);
+    }
+    Ok(hasher.finalize().to_vec())
+}
