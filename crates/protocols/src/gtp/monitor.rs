@@ -16,6 +16,8 @@ const TRAINS: usize = 15;
 const REORDER_RTT_PART: u64 = 8;
 /// ... but not before this, nor later than a whole RTT.
 const REORDER_MIN: Span = Span::from_micros(500);
+/// What came in the last RTT is a rate, and not chance, from this time on.
+const RECENT_MIN: Span = Span::from_millis(10);
 /// The received rate that people see is the mean over so long.
 const DISPLAY_WINDOW: Span = Span::from_millis(250);
 
@@ -45,7 +47,7 @@ pub struct Interval {
     pub queue_mean: Span,
     /// The sender ran out of requests meanwhile: it could have sent more.
     pub dry: bool,
-    /// Rate received in the last RTT alone: what a path that has just become narrower lets through.
+    /// Rate received in the last RTT (of 10 ms or more) alone: what a path that has just become narrower lets through.
     pub recent: Bitrate,
 }
 
@@ -118,7 +120,7 @@ pub struct SingleFlowMonitor {
     judged: Time,
     this_rtt: RttTally,
     last_rtt: RttTally,
-    rtt_since: (Time, u64),
+    recent_since: (Time, u64),
     recent: Bitrate,
     rtt: RttEstimator,
     base_delay: WindowedMin,
@@ -146,7 +148,7 @@ impl SingleFlowMonitor {
             judged: now,
             this_rtt: RttTally::default(),
             last_rtt: RttTally::default(),
-            rtt_since: (now, 0),
+            recent_since: (now, 0),
             recent: Bitrate::ZERO,
             rtt: RttEstimator::default(),
             base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
@@ -247,9 +249,11 @@ impl SingleFlowMonitor {
 
     /// Loss ratio, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<f64> {
-        let (since, bytes) = self.rtt_since;
-        self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
-        self.rtt_since = (now, self.wire_bytes);
+        let (since, bytes) = self.recent_since;
+        if now.since(since) >= RECENT_MIN {
+            self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
+            self.recent_since = (now, self.wire_bytes);
+        }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
         self.last_rtt.ratio(self.last_rtt.lost_now)
     }

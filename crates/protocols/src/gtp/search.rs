@@ -37,6 +37,8 @@ pub struct CapacitySearch {
     estimate: Option<Bitrate>,
     /// The capacity when it was last reached.
     reached: Option<Bitrate>,
+    /// It was met by a queue or loss, not only thought to be there.
+    met: bool,
     /// The most that has come through since then, without a sign of congestion.
     through: Bitrate,
     increment: f64,
@@ -55,9 +57,14 @@ impl CapacitySearch {
         *self = Self { estimate: Some(rate.max(FLOOR)), reached: near.map(|r| r.max(FLOOR)), ..Self::default() };
     }
 
+    /// The same, as a guess at another capacity: that one has not been met yet.
+    pub fn as_guess(self) -> Self {
+        Self { met: false, ..self }
+    }
+
     /// What was thought to be the capacity is not: there is no need for care.
     pub fn forget_reached(&mut self) {
-        self.reached = None;
+        (self.reached, self.met) = (None, false);
     }
 
     /// The capacity was reached: a queue stood, or packets were lost, while `capacity` came through.
@@ -70,7 +77,7 @@ impl CapacitySearch {
             (true, _) => self.next_hold.max(HOLD_MIN),
         };
         self.hold = self.next_hold;
-        self.reached = Some(capacity.max(FLOOR));
+        (self.reached, self.met) = (Some(capacity.max(FLOOR)), true);
         self.through = Bitrate::ZERO;
         self.increment = 0.0;
         self.estimate = Some(capacity.mul_f64(MARGIN).max(FLOOR));
@@ -118,9 +125,12 @@ impl CapacitySearch {
         *self = Self { estimate: Some(next.min(limit)), ..Self::default() };
     }
 
-    /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average.
+    /// Bursts came in at `rate` without a sign of congestion: that much is possible, though it was not used on average. But a host
+    /// that wakes up late makes bursts look faster than they were, so they say nothing against a capacity that was met.
     pub fn on_evidence(&mut self, rate: Bitrate) {
         let Some(estimate) = self.estimate else { return };
+        let met = self.reached.filter(|r| self.met && estimate <= r.mul_f64(NEAR.end));
+        let rate = met.map_or(rate, |met| rate.min(met));
         if self.hold == 0 && rate.mul_f64(EVIDENCE_PART) > estimate.mul_f64(EVIDENCE_MIN) {
             self.estimate = Some(rate.mul_f64(EVIDENCE_PART).min(estimate.mul_f64(LEAP_MAX)));
             self.reached = self.reached.max(Some(rate));
@@ -207,6 +217,25 @@ mod tests {
         };
         assert_eq!([(); 4].map(|()| steps(Some(100))), [60, 90, 98, 99], "1 % once it is near");
         assert_eq!([(); 3].map(|()| steps(None)), [149, 223, 335]);
+    }
+
+    #[test]
+    fn takes_the_word_of_bursts_but_not_against_a_capacity_that_was_met() {
+        let mut s = CapacitySearch::default();
+        s.seed(Bitrate::from_mbps(100), Some(Bitrate::from_mbps(110)));
+        s.on_evidence(Bitrate::from_mbps(1000));
+        assert_eq!(mbps(&s), 200, "LEAP_MAX");
+        s.on_congestion(Bitrate::from_mbps(200));
+        for _ in 0..HOLD_MIN {
+            s.on_success(Bitrate::ZERO);
+        }
+        s.on_evidence(Bitrate::from_mbps(1000));
+        assert_eq!(mbps(&s), 197, "bursts that a late host made look fast");
+        while mbps(&s) <= 210 {
+            s.on_success(Bitrate::ZERO);
+        }
+        s.on_evidence(Bitrate::from_mbps(1000));
+        assert!(mbps(&s) > 400, "what was met is long past");
     }
 
     #[test]

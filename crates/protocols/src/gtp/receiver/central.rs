@@ -58,6 +58,8 @@ const LIMITED_STEP: f64 = 1.02;
 /// The rate it is asked for leaves it this much room, so that the end of the limit shows at once. Not in the paper, where
 /// the step above is all the room there is: a sender whose processor is taken away now and then would spiral down.
 const LIMITED_ROOM: f64 = 1.25;
+/// It is one when it has fallen short so many times in a row.
+const LIMITED_AFTER: u32 = 2;
 /// Its rate is the highest of so many intervals.
 pub(super) const USED_INTERVALS: usize = 4;
 
@@ -192,7 +194,7 @@ impl Central {
         }
         let others = || flows.iter().filter(|(other, flow)| **other != id && flow.is_running()).map(|(_, flow)| flow);
         if let Some(steady) = others().filter(|f| f.phase == Phase::Steady).max_by_key(|f| f.path.estimate()) {
-            self.access = steady.path;
+            self.access = steady.path.as_guess();
         } else if let Some(best) = others().map(|f| f.estimate.mul_f64(1.0 / RAMP_PART)).max() {
             let best = best.max(guess);
             self.access.seed(best.mul_f64(START_PART), Some(best));
@@ -332,10 +334,12 @@ impl Central {
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
             flow.judge_window(self.socket_buffer, judged.has_lost());
-            if judged.is_congested() && !shared {
+            let congested = shared || judged.is_congested();
+            let achieved = Self::judge_use(flow, judged.interval, congested, running == 1);
+            if !congested && achieved {
+                Self::grow_path(flow, judged.interval);
+            } else if !shared && congested {
                 flow.path.on_congestion(judged.capacity);
-            } else if !shared {
-                Self::grow_path(flow, judged.interval, running == 1);
             }
             flow.estimate = flow.path.estimate().unwrap_or(RATE_MAX).min(flow.known_bound());
             if flow.limited {
@@ -367,29 +371,37 @@ impl Central {
         }
     }
 
-    fn grow_path(flow: &mut Flow, interval: Interval, alone: bool) {
-        let target = flow.controller.target();
+    /// Sees whether the sender gives what it may. True if it does.
+    fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
         // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
         let achieved = if flow.window_bound { ACHIEVED_FREE } else { ACHIEVED };
-        if interval.total() < target.mul_f64(achieved) {
-            if interval.dry {
-                return; // it could have sent more, had it been asked to
-            }
-            // The sender gives less than it may: the rest is for others, if there are any.
-            flow.used[flow.used_next % USED_INTERVALS] = interval.total();
-            flow.used_next += 1;
-            flow.limited = !alone;
-        } else {
+        if interval.total() >= flow.controller.target().mul_f64(achieved) {
             flow.limited = false;
+            flow.fell_short = 0;
             flow.used = [Bitrate::ZERO; USED_INTERVALS];
-            if flow.path.estimate().is_some_and(|estimate| target >= estimate.mul_f64(BINDS)) {
-                if flow.overshoots_freely() {
-                    flow.path.on_free_success(interval.received, flow.burst_rate());
-                } else {
-                    flow.path.on_success(interval.received);
-                    flow.path.on_evidence(flow.monitor.dispersion().map_or(Bitrate::ZERO, |d| d.own));
-                }
-            }
+            return true;
+        }
+        // It could have sent more, had it been asked to, or had the path let it through.
+        if !interval.dry && !congested {
+            // Time and again, it is the sender's limit: the rest is for others, if there are any. Once, it is chance.
+            flow.used[flow.fell_short as usize % USED_INTERVALS] = interval.total();
+            flow.fell_short = flow.fell_short.saturating_add(1);
+            flow.limited = flow.fell_short >= LIMITED_AFTER && !alone;
+        }
+        false
+    }
+
+    /// The flow had what it was given, without a sign of congestion.
+    fn grow_path(flow: &mut Flow, interval: Interval) {
+        let binds = |estimate: Bitrate| flow.controller.target() >= estimate.mul_f64(BINDS);
+        if !flow.path.estimate().is_some_and(binds) {
+            return;
+        }
+        if flow.overshoots_freely() {
+            flow.path.on_free_success(interval.received, flow.burst_rate());
+        } else {
+            flow.path.on_success(interval.received);
+            flow.path.on_evidence(flow.monitor.dispersion().map_or(Bitrate::ZERO, |d| d.own));
         }
     }
 

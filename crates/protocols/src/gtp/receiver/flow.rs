@@ -120,7 +120,8 @@ pub(super) struct Flow {
     pub(super) limited: bool,
     /// Total rates of the last intervals in which it did, and how many there were.
     pub(super) used: [Bitrate; USED_INTERVALS],
-    pub(super) used_next: usize,
+    /// How often in a row it did.
+    pub(super) fell_short: u32,
     /// The estimate in force (r_hat).
     pub(super) estimate: Bitrate,
     /// Targets from the scheduler that are to be taken over in the future, in order.
@@ -168,7 +169,7 @@ impl Flow {
             overran: false,
             limited: false,
             used: [Bitrate::ZERO; USED_INTERVALS],
-            used_next: 0,
+            fell_short: 0,
             estimate: Bitrate::ZERO,
             pending_targets: VecDeque::new(),
             epoch: 0,
