@@ -63,6 +63,14 @@ const LIMITED_AFTER: u32 = 2;
 /// Its rate is the highest of so many intervals.
 pub(super) const USED_INTERVALS: usize = 4;
 
+/// What all flows of the receiver together received over an interval.
+#[derive(Clone, Copy)]
+struct Arrived {
+    rate: Bitrate,
+    /// The interval was so short that nothing has changed since it began.
+    fresh: bool,
+}
+
 /// The central control of a receiver.
 #[derive(Debug)]
 pub(super) struct Central {
@@ -264,7 +272,10 @@ impl Central {
             }
             Control::Discover => {
                 let before = self.ended.replace((now, wire_bytes));
-                let arrived = before.map(|(since, bytes)| Bitrate::of(wire_bytes - bytes, now.since(since)));
+                let arrived = before.map(|(since, bytes)| Arrived {
+                    rate: Bitrate::of(wire_bytes - bytes, now.since(since)),
+                    fresh: now.since(since) <= INTERVAL_MIN * 2,
+                });
                 self.discover(now, arrived, flows);
             }
         }
@@ -291,8 +302,8 @@ impl Central {
     }
 
     /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
-    /// All flows together have received `arrived` since the last interval ended, if there was one.
-    fn discover(&mut self, now: Time, arrived: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+    /// `arrived` is what all flows together have received since the last interval ended, if there was one.
+    fn discover(&mut self, now: Time, arrived: Option<Arrived>, flows: &mut BTreeMap<FlowId, Flow>) {
         let alarmed = std::mem::take(&mut self.alarmed);
         self.since_growth = self.since_growth.saturating_add(1);
         let running = flows.values().filter(|f| f.is_running()).count();
@@ -318,7 +329,11 @@ impl Central {
             let could = sum(|j| j.capacity).saturating_add(targets);
             // Where a queue overflowed, more than what arrived does not get through, whatever each flow could have had.
             let overflowed = sum(|j| j.overflow) >= sum(|j| j.interval.total()).mul_f64(LOSS_THRESHOLD);
-            self.access.on_congestion(arrived.filter(|_| overflowed).map_or(could, |arrived| arrived.min(could)));
+            self.access.on_congestion(match arrived.filter(|_| overflowed) {
+                Some(arrived) if arrived.fresh => arrived.rate,
+                Some(arrived) => arrived.rate.min(could),
+                None => could,
+            });
         } else if seen.len() == running {
             // A queue that fills after a growth is given the time to become congestion, or to drain. One that does neither is of bursts
             // that meet each other in step, and no sign that the link is full.
