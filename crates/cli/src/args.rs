@@ -1,14 +1,17 @@
 //! The command line: what can be said, and the help that explains it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::filter::Patterns;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use inhaul_base::{Bitrate, parse_bytes};
-use inhaul_mover::{DEFAULT_PORT, Existing, FetchListFormat, Memory, Server, Source};
+use inhaul_mover::{DEFAULT_PORT, Existing, Memory, Server, Source};
 
 use crate::logs::LogLevel;
+
+mod fetch;
+
+pub(crate) use fetch::Fetch;
 
 /// Hauls bulk data over fast, long networks: one receiver fetches from one or many senders, and the receiver is in charge.
 #[derive(Debug, Parser)]
@@ -50,6 +53,9 @@ pub(crate) enum Command {
     /// Fetch files or directories, verified, from one or many servers
     #[command(after_help = GET_EXAMPLES, override_usage = GET_USAGE)]
     Get(Get),
+    /// Predict how long a get would take, and say what will limit it; nothing is fetched
+    #[command(after_help = PLAN_EXAMPLES, override_usage = PLAN_USAGE)]
+    Plan(Plan),
     /// Verify files by a list of checksums: ours, sha256sum's, b3sum's, or a bag's
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -120,6 +126,19 @@ Examples:
 A file appears under its name once each of its bytes is verified. After an interruption of any
 kind the same command goes on from what NAME.inhaul says is verified already.
 Transfers are not encrypted yet.";
+
+const PLAN_USAGE: &str = "\
+inhaul plan [OPTIONS] <SOURCE>... <DEST>
+       inhaul plan [OPTIONS] --metalink <FILE> <DEST>
+       inhaul plan [OPTIONS] --input-file <FILE> <DEST>";
+
+const PLAN_EXAMPLES: &str = "\
+It takes what 'inhaul get' takes. The servers are asked for what is wanted, two seconds of
+it are hauled into nowhere, and the disk is tried; nothing is left there.
+
+Examples:
+  How long a data set would take from two mirrors, and why:
+    inhaul plan inhaul://dtn1,dtn2/run7 /scratch";
 
 const VERIFY_EXAMPLES: &str = "\
 Each file that is bad, missing or extra is named, one a line; extra ones where the list has all files: one of
@@ -252,30 +271,14 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
-    #[arg(
-        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
-    )]
-    pub(crate) places: Vec<String>,
-    /// Fetch what this Metalink 4 file names (RFC 5854), instead of SOURCEs; '-' reads standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) metalink: Option<PathBuf>,
-    /// Fetch what this list names, in the form of aria2's input files; '-' reads standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "metalink")]
-    pub(crate) input_file: Option<PathBuf>,
-    /// Most that this host takes in, headers included (C_r) [default: found out]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) receive_rate: Option<Bitrate>,
-    /// Most that each sender may send, headers included (R_app) [default: no limit]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<Bitrate>,
     #[command(flatten)]
-    pub(crate) transport: Transport,
+    pub(crate) fetch: Fetch,
     /// Begin anew, rather than go on from what an interrupted transfer has left
     #[arg(long)]
     pub(crate) no_resume: bool,
-    #[command(flatten)]
-    pub(crate) selection: Selection,
+    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
+    #[arg(long, short = 'n', help_heading = "File options")]
+    pub(crate) dry_run: bool,
     /// Write the list of all files with their BLAKE3 checksums there at the end, for 'inhaul verify'
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
@@ -288,34 +291,15 @@ pub(crate) struct Get {
     /// No progress, warnings or summary; errors are still printed
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) wire: Wire,
 }
 
-/// What of a data set is fetched, and what becomes of files that are there already.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "File options")]
-pub(crate) struct Selection {
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
     #[command(flatten)]
-    pub(crate) patterns: Patterns,
-    /// What becomes of a file that exists and differs; one of the same size and time is always kept
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
-    pub(crate) existing: ExistingArg,
-    /// The same as --existing replace
-    #[arg(long, conflicts_with = "existing")]
-    pub(crate) overwrite: bool,
-    /// Tell whether an existing file is the same by its BLAKE3 hash, not by size and time
-    #[arg(long, short = 'c')]
-    pub(crate) checksum: bool,
-    /// Give files the owner and group that they have at the source, by number; needs root
-    #[arg(long, short = 'o')]
-    pub(crate) owner: bool,
-    /// Carry extended attributes too (user.*)
-    #[arg(long, short = 'X')]
-    pub(crate) xattrs: bool,
-    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
-    #[arg(long, short = 'n')]
-    pub(crate) dry_run: bool,
+    pub(crate) fetch: Fetch,
+    /// Print one JSON object (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// See [`Existing`].
@@ -522,31 +506,6 @@ impl From<MemoryArg> for Memory {
     }
 }
 
-impl Get {
-    /// The list that is to be read, if there is one, and how it is written.
-    pub(crate) fn list(&self) -> Option<(FetchListFormat, &Path)> {
-        let metalink = self.metalink.as_deref().map(|path| (FetchListFormat::Metalink, path));
-        metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
-    }
-
-    /// The sources and the destination; an error names what is wrong with a source.
-    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), String> {
-        let Some((destination, sources)) = self.places.split_last() else {
-            return Err("a source and a destination are needed".to_owned());
-        };
-        if destination.starts_with("inhaul://") {
-            return Err(format!("the last argument is the destination, a local path; '{destination}' is a source"));
-        }
-        match (self.list(), sources) {
-            (None, []) => return Err(format!("'{destination}' is the destination: what is to be fetched comes first")),
-            (Some(_), [source, ..]) => return Err(format!("the list names the sources: '{source}' is one too many")),
-            _ => {}
-        }
-        let sources = sources.iter().map(|text| text.parse::<Source>().map_err(|error| error.to_string()));
-        Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
-    }
-}
-
 /// Every address of this host, IPv4 and IPv6, at the default port.
 fn any_address() -> SocketAddr {
     SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT)
@@ -567,36 +526,6 @@ mod tests {
     }
 
     #[test]
-    fn get_takes_sources_and_then_the_destination() {
-        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b:1,c/y", "out", "--rate", "1.5G"])
-            .unwrap();
-        let Command::Get(get) = cli.command else { panic!("not get") };
-        assert_eq!(get.rate, Some(Bitrate::from_bps(1_500_000_000)));
-        let (sources, destination) = get.split_places().unwrap();
-        assert_eq!(sources.iter().map(|s| s.mirrors.len()).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(destination, PathBuf::from("out"));
-    }
-
-    #[test]
-    fn get_refuses_a_source_in_the_destination_s_place() {
-        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b/y"]).unwrap();
-        let Command::Get(get) = cli.command else { panic!("not get") };
-        assert!(get.split_places().unwrap_err().contains("destination"));
-    }
-
-    #[test]
-    fn get_takes_sources_or_a_list_of_them() {
-        let places = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
-            Command::Get(get) => get.split_places(),
-            command => panic!("{command:?}"),
-        };
-        assert!(places("inhaul get inhaul://a/x").is_err());
-        assert!(places("inhaul get .").unwrap_err().contains("comes first"));
-        assert_eq!(places("inhaul get --metalink m .").unwrap(), (Vec::new(), PathBuf::from(".")));
-        assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().contains("one too many"));
-    }
-
-    #[test]
     fn parse_refuses_nonsense() {
         for line in [
             "inhaul",
@@ -608,6 +537,8 @@ mod tests {
             "inhaul get inhaul://a/x . --rate fast",
             "inhaul get inhaul://a/x . --json --json-stream",
             "inhaul get inhaul://a/x . --mtu 100",
+            "inhaul plan",
+            "inhaul plan inhaul://a/x . --dry-run",
             "inhaul serve",
             "inhaul serve d --listen nowhere",
             "inhaul --log loudly protocols",

@@ -30,7 +30,7 @@ Exit codes:
   3 path not found       7 refused            11 UDP blocked
                                               12 a check of the lab failed
  13 link: the run is invalid, this machine was too slow
- 14 link: a command failed   15 not permitted here   130 interrupted";
+ 14 link: a command failed   15 not permitted here   16 partial   130 interrupted";
 
 /// The exit code of a cause.
 pub(crate) const fn code(kind: ErrorKind) -> u8 {
@@ -46,6 +46,7 @@ pub(crate) const fn code(kind: ErrorKind) -> u8 {
         ErrorKind::Destination => 9,
         ErrorKind::Integrity => 10,
         ErrorKind::UdpBlocked => 11,
+        ErrorKind::Partial => 16,
         ErrorKind::Interrupted => 130,
     }
 }

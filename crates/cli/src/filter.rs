@@ -95,7 +95,7 @@ mod tests {
     fn patterns(line: &str) -> Patterns {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
         let Chosen::Get(get) = cli.command else { panic!("not get") };
-        get.selection.patterns
+        get.fetch.selection.patterns
     }
 
     #[test]

@@ -10,32 +10,18 @@ use inhaul_mover::{
 };
 use serde::Serialize;
 
-use crate::args::Get;
+use crate::args::{Fetch, Get};
 use crate::progress::{Display, print_above};
 use crate::serve::announce;
 use crate::summary;
 
 pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
-    let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
-    let requests = match args.list() {
-        Some((format, path)) => read_list(format, path)?,
-        None => sources.into_iter().map(Request::from).collect(),
-    };
     let options = GetOptions {
-        requests,
-        destination,
-        receive_rate: args.receive_rate,
-        rate: args.rate,
         fresh: args.no_resume,
-        filter: args.selection.patterns.filter()?,
-        existing: if args.selection.overwrite { Existing::Replace } else { args.selection.existing.into() },
-        checksum: args.selection.checksum,
-        owner: args.selection.owner,
-        attributes: args.selection.xattrs,
-        dry_run: args.selection.dry_run,
+        dry_run: args.dry_run,
         manifest: args.manifest.clone(),
-        net: crate::net_options(&args.wire, &args.transport),
+        ..options(&args.fetch)?
     };
     if !args.quiet {
         eprintln!("inhaul: the transfer is not encrypted yet");
@@ -43,11 +29,12 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
     let mut listener = Listener::new(args);
     let (report, result) = inhaul_mover::get(&options, &stop, &mut |update| listener.hear(&update));
     listener.close();
+    let has_come = matches!(result, Ok(()) | Err(MoveError::Partial { .. }));
     if args.json || args.json_stream {
         announce(&to_json(&report));
-    } else if args.selection.dry_run && result.is_ok() {
+    } else if args.dry_run && has_come {
         announce(summary::of_plan(&report).trim_end());
-    } else if !args.quiet && result.is_ok() {
+    } else if !args.quiet && has_come {
         eprint!("{}", summary::of_transfer(&report));
     }
     if result.is_err() && report.kept_bytes > 0 {
@@ -55,6 +42,31 @@ pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
         eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
     }
     result
+}
+
+/// What is fetched from where to where, and how.
+pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
+    let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
+    let requests = match args.list() {
+        Some((format, path)) => read_list(format, path)?,
+        None => sources.into_iter().map(Request::from).collect(),
+    };
+    let selection = &args.selection;
+    Ok(GetOptions {
+        requests,
+        destination,
+        receive_rate: args.receive_rate,
+        rate: args.rate,
+        fresh: false,
+        filter: selection.patterns.filter()?,
+        existing: if selection.overwrite { Existing::Replace } else { selection.existing.into() },
+        checksum: selection.checksum,
+        owner: selection.owner,
+        attributes: selection.xattrs,
+        dry_run: false,
+        manifest: None,
+        net: crate::net_options(&args.wire, &args.transport),
+    })
 }
 
 /// What a list asks for; `-` is standard input.

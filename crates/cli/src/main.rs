@@ -13,6 +13,7 @@ mod lab;
 mod link;
 mod logs;
 mod ls;
+mod plan;
 mod progress;
 mod protocols;
 mod serve;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Manifest(args) => verify::manifest(args),
         Command::Ls(args) => ls::run(args),

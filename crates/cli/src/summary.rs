@@ -74,7 +74,8 @@ fn verb(action: Action) -> &'static str {
     }
 }
 
-fn count_of_files(count: usize) -> String {
+/// So many files, in words.
+pub(crate) fn count_of_files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 

@@ -166,6 +166,12 @@ pub enum MoveError {
         /// The name.
         path: String,
     },
+    /// Some of what was asked for has landed, and some has not.
+    #[error("what could be fetched has landed; {}", .failures.join("; "))]
+    Partial {
+        /// What has not, and why.
+        failures: Vec<String>,
+    },
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -218,13 +224,15 @@ pub enum ErrorKind {
     Integrity,
     /// Datagrams do not come through.
     UdpBlocked,
+    /// Some has landed, and some has not.
+    Partial,
     /// The user stopped it.
     Interrupted,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Internal,
         Self::Usage,
         Self::PathNotFound,
@@ -236,6 +244,7 @@ impl ErrorKind {
         Self::Destination,
         Self::Integrity,
         Self::UdpBlocked,
+        Self::Partial,
         Self::Interrupted,
     ];
 
@@ -253,6 +262,7 @@ impl ErrorKind {
             Self::Destination => "destination",
             Self::Integrity => "integrity",
             Self::UdpBlocked => "udp-blocked",
+            Self::Partial => "partial",
             Self::Interrupted => "interrupted",
         }
     }
@@ -277,6 +287,7 @@ impl MoveError {
             | Self::SourceChanged { .. }
             | Self::OtherVersion { .. }
             | Self::NotAsListed { .. } => ErrorKind::Integrity,
+            Self::Partial { .. } => ErrorKind::Partial,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Usage(_) => ErrorKind::Usage,
             Self::Listen { .. } => ErrorKind::Unreachable,

@@ -3,7 +3,7 @@
 //! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -41,7 +41,8 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
     let result = haul(options, stop, hear, &mut report);
     report.seconds = began.elapsed().as_secs_f64();
     if let Err(error) = &result {
-        report.status = Status::Failed;
+        let is_partial = matches!(error, MoveError::Partial { .. });
+        report.status = if is_partial { Status::Partial } else { Status::Failed };
         report.error = Some(error.into());
     }
     (report, result)
@@ -52,22 +53,28 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     if let Some(path) = &options.manifest {
         manifest_file::check(path, options.existing == Existing::Replace)?;
     }
-    let found = find_all(options, stop)?;
+    let mut failures = Failures::default();
+    let found = failures.keep(find_all(options, stop)?)?;
     for warning in found.iter().flat_map(Found::warnings) {
         hear(Update::Warning(warning.clone()));
         report.warnings.push(warning);
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
-    let _destination = Destination::prepare(&options.destination, &found)?;
-    let plans = plan_all(options, &found, stop)?;
+    let _destination = Destination::prepare(options, &found)?;
+    let planned = found.into_iter().map(|data_set| (data_set.request.source(), plan(options, data_set, stop)));
+    let planned = failures.keep(planned.collect())?;
+    for (_, plan) in &planned {
+        failures.note_unreadable(plan);
+    }
     if options.dry_run {
+        let plans = || planned.iter().map(|(_, plan)| plan);
         report.status = Status::Planned;
-        report.bytes = plans.iter().map(Plan::bytes).fold(0, u64::saturating_add);
-        report.files = plans.iter().flat_map(|plan| files_of(plan, &BTreeMap::new())).collect();
-        return Ok(());
+        report.bytes = plans().map(Plan::bytes).fold(0, u64::saturating_add);
+        report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new())).collect();
+        return failures.result();
     }
 
-    let (objects, joinings) = land_all(options, found, plans)?;
+    let (objects, joinings) = land_all(options, planned, &mut failures)?;
     for object in &objects {
         if let Some(warning) = describe_changes(&object.source, &object.landing.resumed().changes) {
             hear(Update::Warning(warning.clone()));
@@ -83,35 +90,29 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     }
     let (part, result) = thread.join().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
     report.take(part);
-    result
+    failures.texts.extend(result?);
+    failures.result()
 }
 
-/// Plans how each data set lands; with `--checksum` by the bytes of what is there.
-fn plan_all(options: &GetOptions, found: &[Found], stop: &Stop) -> Result<Vec<Plan>, MoveError> {
-    let mut plans = Vec::new();
-    for data_set in found {
-        let manifest = Arc::clone(&data_set.manifest);
-        let site = data_set.request.site(&options.destination);
-        let filter = data_set.request.filter(&options.filter);
-        let mut plan = Plan::new(&site, manifest, &filter, options.existing)?;
-        if options.checksum {
-            compare::by_bytes(&mut plan, data_set, options, stop)?;
-        }
-        plans.push(plan);
+/// Plans how a data set lands; with `--checksum` by the bytes of what is there.
+pub(crate) fn plan(options: &GetOptions, data_set: Found, stop: &Stop) -> Result<(Found, Plan), MoveError> {
+    let site = data_set.request.site(&options.destination);
+    let filter = data_set.request.filter(&options.filter);
+    let mut plan = Plan::new(&site, Arc::clone(&data_set.manifest), &filter, options.existing)?;
+    if options.checksum {
+        compare::by_bytes(&mut plan, &data_set, options, stop)?;
     }
-    Ok(plans)
+    Ok((data_set, plan))
 }
 
 /// Prepares the destination for all data sets.
 fn land_all(
     options: &GetOptions,
-    found: Vec<Found>,
-    plans: Vec<Plan>,
+    planned: Vec<(Found, Plan)>,
+    failures: &mut Failures,
 ) -> Result<(Vec<Object>, Vec<Joining>), MoveError> {
-    let total_bytes: u64 = plans.iter().map(Plan::bytes).fold(0, u64::saturating_add);
-    let mut objects = Vec::new();
-    let mut joinings = Vec::new();
-    for (index, (data_set, plan)) in found.into_iter().zip(plans).enumerate() {
+    let total_bytes: u64 = planned.iter().map(|(_, plan)| plan.bytes()).fold(0, u64::saturating_add);
+    let land = |(data_set, plan): (Found, Plan)| {
         let landing_options = LandingOptions {
             existing: options.existing,
             owner: options.owner,
@@ -119,7 +120,13 @@ fn land_all(
             fresh: options.fresh,
             other_bytes: total_bytes.saturating_sub(plan.bytes()),
         };
-        let landing = Landing::carry_out(plan, landing_options)?;
+        let landed = Landing::carry_out(plan, landing_options).map_err(MoveError::from);
+        (data_set.request.source(), landed.map(|landing| (data_set, landing)))
+    };
+    let landed = failures.keep(planned.into_iter().map(land).collect())?;
+    let mut objects = Vec::new();
+    let mut joinings = Vec::new();
+    for (index, (data_set, landing)) in landed.into_iter().enumerate() {
         let sums = data_set.request.sums(&data_set.manifest);
         objects.push(Object::new(data_set.request.source(), landing, sums));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
@@ -127,14 +134,14 @@ fn land_all(
     Ok((objects, joinings))
 }
 
-/// The data thread: the transfer from the first request to the last farewell.
+/// The data thread: the transfer from the first request to the last farewell. Tells what has failed of several data sets.
 fn run_haul(
     options: &GetOptions,
     objects: Vec<Object>,
     joinings: Vec<Joining>,
     updates: Sender<Update>,
     stop: Stop,
-) -> (Report, Result<(), MoveError>) {
+) -> (Report, Result<Vec<String>, MoveError>) {
     let failed = |error| (Report::default(), Err(error));
     let mut engine = match Engine::new() {
         Ok(engine) => engine,
@@ -153,12 +160,13 @@ fn run_haul(
         .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &mut haul)));
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);
+    let result = result.map(|()| haul.failures());
     for object in &haul.objects {
         match &result {
-            Ok(()) => object.landing.conclude(),
+            Ok(_) if !object.has_failed() => object.landing.conclude(),
             // What was verified by digests that nobody should rely on is nothing to go on from.
             Err(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
-            Err(_) => report.kept_bytes += object.landing.suspend(),
+            _ => report.kept_bytes += object.landing.suspend(),
         }
     }
     (report, result)
@@ -176,7 +184,7 @@ fn describe_changes(source: &Source, changes: &[Change]) -> Option<String> {
 }
 
 /// Gives each flow its socket, and makes the endpoint for all of them.
-fn open_ports(
+pub(crate) fn open_ports(
     options: &GetOptions,
     engine: &mut Engine,
     joinings: Vec<Joining>,
@@ -284,7 +292,7 @@ pub(crate) struct Found {
 type Candidate = (Session, Manifest);
 
 /// Connects to every mirror of every data set at once, and asks each for its data set.
-fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> {
+pub(crate) fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Candidate, MoveError> + Send>;
     let mut jobs: Vec<Job> = Vec::new();
     for request in options.requests.iter().cloned().map(Arc::new) {
@@ -302,14 +310,14 @@ fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Found>, MoveError> 
     let mut results = at_once(jobs, stop)?.into_iter();
     let of_request = |request: &Request| {
         let servers = request.mirrors.iter().map(|mirror| mirror.server.clone());
-        Found::agree(request, servers.zip(results.by_ref()).collect())
+        (request.source(), Found::agree(request, servers.zip(results.by_ref()).collect()))
     };
-    options.requests.iter().map(of_request).collect()
+    Ok(options.requests.iter().map(of_request).collect())
 }
 
 impl Found {
     /// What the user should know before the transfer begins.
-    fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let skipped = self.manifest.skipped();
         let mut warnings = self.warnings.clone();
         if skipped.count > 0 {
@@ -372,6 +380,60 @@ fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
     SourceReport { address: server.to_string(), status, ..SourceReport::default() }
 }
 
+/// A data set, and what has come of one of the steps toward it.
+type Outcome<T> = (Source, Result<T, MoveError>);
+
+/// What does not come of several data sets, while others do.
+#[derive(Default)]
+pub(crate) struct Failures {
+    texts: Vec<String>,
+}
+
+impl Failures {
+    /// Sets those aside that have failed; if all have, with the first one's error.
+    pub(crate) fn keep<T>(&mut self, results: Vec<Outcome<T>>) -> Result<Vec<T>, MoveError> {
+        let mut kept = Vec::new();
+        let mut first = None;
+        for (source, result) in results {
+            match result {
+                Ok(good) => kept.push(good),
+                // What the user has stopped is not going on.
+                Err(MoveError::Interrupted) => return Err(MoveError::Interrupted),
+                Err(error) => {
+                    self.texts.push(format!("{source}: {error}"));
+                    first = first.or(Some(error));
+                }
+            }
+        }
+        match first {
+            Some(error) if kept.is_empty() => Err(error),
+            _ => Ok(kept),
+        }
+    }
+
+    /// What the source of a data set may not read does not come.
+    pub(crate) fn note_unreadable(&mut self, plan: &Plan) {
+        let unreadable = plan.unreadable();
+        if unreadable.count > 0 {
+            let named: Vec<String> = unreadable.paths.iter().map(|path| format!("'{}'", printable(path))).collect();
+            let more = match unreadable.count - named.len() as u64 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            self.texts.push(format!("the server may not read {}{more}", named.join(", ")));
+        }
+    }
+
+    /// What has failed, in words.
+    pub(crate) fn into_texts(self) -> Vec<String> {
+        self.texts
+    }
+
+    fn result(self) -> Result<(), MoveError> {
+        if self.texts.is_empty() { Ok(()) } else { Err(MoveError::Partial { failures: self.texts }) }
+    }
+}
+
 /// The directories that data sets land in; removed again if they were made for a transfer that brought nothing.
 #[derive(Default)]
 struct Destination {
@@ -380,7 +442,8 @@ struct Destination {
 }
 
 impl Destination {
-    fn prepare(path: &Path, found: &[Found]) -> Result<Self, MoveError> {
+    fn prepare(options: &GetOptions, found: &[Found]) -> Result<Self, MoveError> {
+        let path = options.destination.as_path();
         let mut names = BTreeSet::new();
         for name in found.iter().filter(|data_set| data_set.request.place.is_none()).map(|found| found.manifest.name())
         {
@@ -390,7 +453,7 @@ impl Destination {
         }
         let mut prepared = Self::default();
         let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
-        if found.len() < 2 && places().next().is_none() {
+        if options.requests.len() < 2 && places().next().is_none() {
             return Ok(prepared);
         }
         match std::fs::create_dir(path) {

@@ -72,6 +72,8 @@ pub(crate) struct Object {
     told_of_gone: bool,
     told_of_change: bool,
     done: bool,
+    /// Why no more of it comes, while other data sets do.
+    failure: Option<MoveError>,
     /// The hash of each file that is done.
     pub(crate) hashes: BTreeMap<usize, digest::Hash>,
 }
@@ -129,8 +131,14 @@ impl Object {
             digest_window: 0,
             verified_groups: 0,
             done: false,
+            failure: None,
             hashes: BTreeMap::new(),
         }
+    }
+
+    /// Whether no more of it comes, while other data sets do.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 
     fn size(&self) -> u64 {
@@ -391,7 +399,8 @@ impl Haul {
         }
         let live = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
         let Some(next) = self.objects[index].mirrors.iter().copied().find(|flow| live(flow)) else {
-            return Err(self.all_lost(index, &server, detail));
+            let error = self.all_lost(index, &server, detail);
+            return self.fail(index, error);
         };
         self.warn(format!("{server} is lost ({detail}); going on with the others"));
         let object = &mut self.objects[index];
@@ -413,6 +422,23 @@ impl Haul {
         engine.close(flow);
         self.disputes.forget(flow);
         true
+    }
+
+    /// No more comes of a data set. Others go on; without any, that is the end.
+    fn fail(&mut self, index: usize, error: MoveError) -> Result<(), MoveError> {
+        if self.objects.iter().enumerate().all(|(other, object)| other == index || object.has_failed()) {
+            return Err(error);
+        }
+        self.warn(format!("going on with the others: {error}"));
+        let object = &mut self.objects[index];
+        object.done = true;
+        object.failure = Some(error);
+        Ok(())
+    }
+
+    /// What has failed, in words, while other data sets have landed.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.objects.iter().filter_map(|object| object.failure.as_ref()).map(ToString::to_string).collect()
     }
 
     fn all_lost(&self, index: usize, server: &Server, detail: &str) -> MoveError {

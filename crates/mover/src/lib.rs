@@ -28,6 +28,7 @@ mod manifest_file;
 mod net;
 mod options;
 mod port;
+mod predict;
 mod probe;
 mod recheck;
 mod report;
@@ -50,6 +51,7 @@ pub use options::{
     BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
     SourceProgress, Stop, Update,
 };
+pub use predict::{Limit, Prediction, predict};
 pub use report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
     Status, jain_index,

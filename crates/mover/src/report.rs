@@ -42,6 +42,8 @@ pub enum Status {
     Complete,
     /// It was only planned.
     Planned,
+    /// Some of the data has come and is verified, and some has not come.
+    Partial,
     /// It ended badly.
     Failed,
 }

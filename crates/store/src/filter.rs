@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::{Kind, Manifest};
+use crate::{Kind, Manifest, Skipped};
 
 /// Says what of a data set is wanted. The default wants all of it.
 ///
@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     pub(crate) directories: Vec<bool>,
     pub(crate) symlinks: Vec<bool>,
     pub(crate) hard_links: Vec<bool>,
+    /// What would be wanted, could its source read it: how many, and the first few paths.
+    pub(crate) unreadable: Skipped,
 }
 
 /// A rule of a filter.
@@ -96,7 +98,11 @@ impl Filter {
             directories: directories.map(|(d, verdict)| verdict.unwrap_or(false) && self.may_want(&d.path)).collect(),
             symlinks: manifest.symlinks().iter().map(|link| verdict(&link.path)).collect(),
             hard_links: manifest.hard_links().iter().map(|link| verdict(&link.path)).collect(),
+            unreadable: manifest.unreadable().clone(),
         };
+        // Of those that are not named nobody can say whether they are wanted.
+        wanted.unreadable.paths.retain(|path| verdict(path));
+        wanted.unreadable.count -= (manifest.unreadable().paths.len() - wanted.unreadable.paths.len()) as u64;
         if manifest.kind() == Kind::Directory {
             wanted.add_parents(manifest);
         }

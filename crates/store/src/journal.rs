@@ -22,6 +22,7 @@ mod changes;
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
 use crate::{Kind, Manifest};
@@ -45,7 +46,7 @@ const RECORD_BYTES_MAX: usize = PIECE_BYTES_MAX + 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The transfer is of this data set from now on; what was recorded of files of the same path stays.
-    Manifest(Manifest),
+    Manifest(Arc<Manifest>),
     /// A group is what its source says it is.
     Verified {
         /// The file, by its index in the manifest.

@@ -126,6 +126,11 @@ impl Manifest {
         &self.contents.skipped
     }
 
+    /// What its source holds beside it, and may not read.
+    pub fn unreadable(&self) -> &Skipped {
+        &self.contents.unreadable
+    }
+
     /// The index of the file at `path`.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
         self.contents.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()

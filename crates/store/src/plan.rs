@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::beneath::{Beneath, Links};
 use crate::filter::{Filter, Wanted};
 use crate::landing::{Destination, LandingError, Site};
-use crate::{Entry, Kind, Manifest, Timestamp};
+use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
 
 /// What becomes of a file that is at its place already and differs from the one that would land there. One that is the
 /// same, by size and time or by its bytes, is always kept.
@@ -66,6 +66,8 @@ pub struct Plan {
     pub(crate) hard_links: Vec<Fate>,
     /// The directories that are wanted.
     pub(crate) directories: Vec<bool>,
+    /// What is wanted and cannot come, because its source may not read it.
+    unreadable: Skipped,
     /// Files that land under another of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
 }
@@ -86,7 +88,7 @@ impl Plan {
             Kind::File => Some(destination.reopen()?),
             Kind::Directory => destination.open_target()?,
         };
-        let Wanted { files, directories, symlinks, mut hard_links } = filter.apply(&manifest);
+        let Wanted { files, directories, symlinks, mut hard_links, unreadable } = filter.apply(&manifest);
         let fates = |wanted: &[bool]| wanted.iter().map(|&w| if w { Fate::Fetch } else { Fate::LeftOut }).collect();
         let mut homes = BTreeMap::new();
         let mut files: Vec<Fate> = fates(&files);
@@ -100,7 +102,8 @@ impl Plan {
             }
         }
         let (symlinks, hard_links) = (fates(&symlinks), fates(&hard_links));
-        let mut plan = Self { manifest, destination, existing, base, files, symlinks, hard_links, directories, homes };
+        let mut plan =
+            Self { manifest, destination, existing, base, files, symlinks, hard_links, directories, unreadable, homes };
         plan.look()?;
         Ok(plan)
     }
@@ -181,6 +184,11 @@ impl Plan {
     /// What would land.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
+    }
+
+    /// What is wanted and cannot come, because its source may not read it.
+    pub fn unreadable(&self) -> &Skipped {
+        &self.unreadable
     }
 
     /// The file or directory that would appear, as a path for people.

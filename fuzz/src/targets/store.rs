@@ -1,5 +1,7 @@
 //! What a server says a data set is made of; and what is read from disks: journals, and lists of checksums.
 
+use std::sync::Arc;
+
 use inhaul_base::ByteRange;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format, bag_manifests};
 use inhaul_store::journal::{self, Record, Replay};
@@ -49,7 +51,7 @@ pub fn journal(data: &[u8]) -> bool {
 pub(super) fn journals() -> Vec<Vec<u8>> {
     let records = |manifest: Manifest| {
         vec![
-            Record::Manifest(manifest),
+            Record::Manifest(Arc::new(manifest)),
             Record::Made { directory: None },
             Record::Verified { file: 0, group: 0, digest: [7; 32] },
             Record::Named { file: 0 },
@@ -109,6 +111,7 @@ pub(super) fn manifests() -> Vec<Vec<u8>> {
         symlinks: vec![Symlink { path: b"l".to_vec(), target: b"../out".to_vec(), metadata: metadata.clone() }],
         hard_links: vec![HardLink { path: b"sub/z".to_vec(), file: b"sub/c".to_vec() }],
         skipped: Skipped { count: 2, paths: vec![b"pipe".to_vec()] },
+        unreadable: Skipped { count: 1, paths: vec![b"sub/secret".to_vec()] },
     };
     let single = Contents { files: vec![entry("events.h5", 1 << 33)], ..Contents::default() };
     let file = Manifest::new(b"events.h5".to_vec(), Kind::File, single);

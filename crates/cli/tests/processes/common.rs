@@ -13,7 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
 fn inhaul() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_inhaul"));
+    inhaul_by(&[])
+}
+
+fn inhaul_by(prefix: &[&str]) -> Command {
+    let mut words = prefix.iter().copied().chain([env!("CARGO_BIN_EXE_inhaul")]);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
     // What this user has set for himself is not what is tested.
     command.env("INHAUL_CONFIG", "/dev/null");
     // A place that no cache can be in: what one test has left may not be another's.
@@ -32,7 +38,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `inhaul` with `args` and waits until it listens.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut child = inhaul().args(args).spawn().unwrap();
+        Self::start_by(&[], args)
+    }
+
+    /// The same by a command that replaces itself with the program that it is given.
+    pub(crate) fn start_by(prefix: &[&str], args: &[&str]) -> Self {
+        let mut command = inhaul_by(prefix);
+        let mut child = command.args(args).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.strip_prefix("listening on ") else {

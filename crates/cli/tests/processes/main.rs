@@ -13,6 +13,7 @@ mod lab;
 mod link;
 mod lists;
 mod looking;
+mod partial;
 mod resume;
 mod settings;
 mod transfers;

@@ -36,8 +36,18 @@ struct Measured {
 
 /// Writes a file that has no name and goes when it is closed, also when this program is killed.
 fn measure(dir: &Path) -> io::Result<Measured> {
+    write(dir, PATIENCE, BYTES_MAX)
+}
+
+/// Bytes that a directory's disk takes in a second, by writing so many of them for so long, rounded up to a megabyte.
+pub(crate) fn write_for(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<f64> {
+    let Measured { bytes, seconds } = write(dir, patience, bytes_max.clamp(CHUNK as u64, BYTES_MAX))?;
+    Ok(bytes as f64 / seconds)
+}
+
+fn write(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<Measured> {
     let stat = rustix::fs::statvfs(dir)?;
-    let limit = BYTES_MAX.min(stat.f_bavail.saturating_mul(stat.f_frsize) / PART_OF_FREE);
+    let limit = bytes_max.min(stat.f_bavail.saturating_mul(stat.f_frsize) / PART_OF_FREE);
     if limit < CHUNK as u64 {
         return Err(Errno::NOSPC.into());
     }
@@ -53,7 +63,7 @@ fn measure(dir: &Path) -> io::Result<Measured> {
     }
     let began = Instant::now();
     let mut bytes = 0;
-    while bytes + CHUNK as u64 <= limit && began.elapsed() < PATIENCE {
+    while bytes + CHUNK as u64 <= limit && began.elapsed() < patience {
         // No two chunks are the same, for file systems that keep one of each.
         chunk[..8].copy_from_slice(&bytes.to_le_bytes());
         file.write_all(&chunk)?;

@@ -18,7 +18,7 @@ fn manifest(sizes: &[(&str, u64)]) -> Manifest {
 /// A journal that has one record of every kind.
 fn records() -> Vec<Record> {
     vec![
-        Record::Manifest(manifest(&[("a", 3 * GROUP_BYTES), ("d/b", 5)])),
+        Record::Manifest(Arc::new(manifest(&[("a", 3 * GROUP_BYTES), ("d/b", 5)]))),
         Record::Made { directory: None },
         Record::Made { directory: Some(0) },
         Record::Verified { file: 0, group: 2, digest: [1; 32] },
@@ -44,7 +44,7 @@ fn read_of_a_manifest_in_pieces_needs_all_of_them() {
     let names: Vec<String> =
         (0..20_000).map(|k| format!("{k:05}-a-name-that-fills-the-list-quickly-{k:060}")).collect();
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
-    let bytes = encode(&[Record::Manifest(manifest(&files)), Record::Named { file: 19_999 }]);
+    let bytes = encode(&[Record::Manifest(Arc::new(manifest(&files))), Record::Named { file: 19_999 }]);
     assert!(bytes.len() > PIECE_BYTES_MAX);
     assert_eq!(Replay::read(&bytes).unwrap().named.len(), 1);
     let torn = Replay::read(&bytes[..PIECE_BYTES_MAX + 100]).unwrap();
@@ -84,7 +84,7 @@ fn adopt_keeps_what_both_data_sets_have_and_names_the_changes() {
     let g = GROUP_BYTES;
     let old = manifest(&[("a", 3 * g), ("b", 3 * g), ("c", 9), ("d/x", g), ("e", 2 * g + 1)]);
     let verified = |file, group| Record::Verified { file, group, digest: [file as u8; 32] };
-    let mut all = vec![Record::Manifest(old), Record::Made { directory: Some(0) }, Record::Named { file: 3 }];
+    let mut all = vec![Record::Manifest(Arc::new(old)), Record::Made { directory: Some(0) }, Record::Named { file: 3 }];
     all.extend([verified(0, 2), verified(1, 0), verified(1, 2), verified(2, 0), verified(3, 0), verified(4, 2)]);
     let replay = Replay::read(&encode(&all)).unwrap();
     let (kept, changes) =

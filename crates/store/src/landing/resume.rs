@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -68,7 +69,7 @@ impl Landing {
             self.remove_stale(before);
         }
         if self.options.fresh || before != Some(&*self.plan.manifest) {
-            self.record(&Record::Manifest((*self.plan.manifest).clone()))?;
+            self.record(&Record::Manifest(Arc::clone(&self.plan.manifest)))?;
         }
         self.made_earlier = replay.made;
         let Replay { verified, named, .. } = replay;

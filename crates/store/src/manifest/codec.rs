@@ -1,9 +1,9 @@
 //! A manifest as bytes.
 //!
 //! ```text
-//! manifest  = "IHM" version(1) kind(1) bytes(name) metadata skipped
+//! manifest  = "IHM" version(1) kind(1) bytes(name) metadata skipped unreadable
 //!             count directory* count file* count symlink* count hardlink*
-//! skipped   = number count bytes(path)*
+//! skipped, unreadable = number count bytes(path)*
 //! directory = path metadata
 //! file      = path size metadata [count hole*]
 //! hole      = bytes since the end of the last hole, its length
@@ -26,7 +26,7 @@ use super::{
 };
 
 const MAGIC: &[u8; 3] = b"IHM";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Fewest bytes of a file, a directory, a symbolic link and a hard link in their lists.
 const FILE_BYTES_MIN: usize = 6;
 const DIRECTORY_BYTES_MIN: usize = 5;
@@ -47,17 +47,17 @@ mod flag {
 }
 
 pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
-    let Contents { top, files, directories, symlinks, hard_links, skipped } = &manifest.contents;
+    let Contents { top, files, directories, symlinks, hard_links, skipped, unreadable } = &manifest.contents;
     let mut out =
         Writer { bytes: Vec::with_capacity(64 + files.len() * 24), path: Vec::new(), last: Metadata::default() };
     out.bytes.extend_from_slice(MAGIC);
     out.bytes.extend_from_slice(&[VERSION, kind_byte(manifest.kind)]);
     put_bytes(&mut out.bytes, &manifest.name);
     out.metadata(top, 0);
-    put_number(&mut out.bytes, skipped.count);
-    put_number(&mut out.bytes, skipped.paths.len() as u64);
-    for path in &skipped.paths {
-        put_bytes(&mut out.bytes, path);
+    for Skipped { count, paths } in [skipped, unreadable] {
+        put_number(&mut out.bytes, *count);
+        put_number(&mut out.bytes, paths.len() as u64);
+        paths.iter().for_each(|path| put_bytes(&mut out.bytes, path));
     }
     out.count(directories.len());
     for directory in directories {
@@ -170,7 +170,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     };
     let name = input.bytes()?.to_vec();
     let (top, _) = input.metadata(0)?;
-    let skipped = input.skipped()?;
+    let (skipped, unreadable) = (input.skipped()?, input.skipped()?);
     let directories = input
         .list(DIRECTORY_BYTES_MIN, |input| Ok(Directory { path: input.path()?, metadata: input.metadata(0)?.0 }))?;
     let files = input.list(FILE_BYTES_MIN, Input::file)?;
@@ -188,7 +188,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     if !input.rest.is_empty() {
         return Err(ManifestError::TrailingBytes(input.rest.len()));
     }
-    Manifest::from_sorted(name, kind, Contents { top, files, directories, symlinks, hard_links, skipped })
+    Manifest::from_sorted(name, kind, Contents { top, files, directories, symlinks, hard_links, skipped, unreadable })
 }
 
 /// Feeds what mirrors share to `hasher`, lengths and counts included so that no two data sets look alike.

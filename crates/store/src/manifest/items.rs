@@ -1,5 +1,6 @@
 //! What a manifest lists.
 
+use super::SKIPPED_NAMED_MAX;
 use inhaul_base::ByteRange;
 
 /// Whether a data set is a single file or a directory tree.
@@ -94,13 +95,23 @@ pub struct HardLink {
     pub file: Vec<u8>,
 }
 
-/// What lies in a tree and cannot be carried: sockets, pipes and devices.
+/// What lies in a tree and is left out: sockets, pipes and devices, or what may not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// How many there are.
     pub count: u64,
     /// The paths of the first few, relative to the data set.
     pub paths: Vec<Vec<u8>>,
+}
+
+impl Skipped {
+    /// Counts something, and names it if it is among the first few.
+    pub(crate) fn add(&mut self, path: &[u8]) {
+        self.count += 1;
+        if self.paths.len() < SKIPPED_NAMED_MAX {
+            self.paths.push(path.to_vec());
+        }
+    }
 }
 
 /// All that a data set holds, in any order.
@@ -118,4 +129,6 @@ pub struct Contents {
     pub hard_links: Vec<HardLink>,
     /// What is left out because it cannot be carried.
     pub skipped: Skipped,
+    /// The files and directories that are left out because their source may not read them.
+    pub unreadable: Skipped,
 }

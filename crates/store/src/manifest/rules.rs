@@ -22,7 +22,7 @@ pub(super) fn check(contents: &Contents) -> Result<(), ManifestError> {
             return Err(ManifestError::NoSuchFile(link.path.clone()));
         }
     }
-    for path in &contents.skipped.paths {
+    for path in contents.skipped.paths.iter().chain(&contents.unreadable.paths) {
         check_path(path)?;
     }
     Ok(())

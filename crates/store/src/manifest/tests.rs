@@ -159,14 +159,14 @@ fn identity_of_a_single_file_leaves_its_name_out() {
 fn decode_names_another_version() {
     let mut bytes = tree(vec![], vec![]).unwrap().encode();
     bytes[3] = 9;
-    assert_eq!(Manifest::decode(&bytes), Err(ManifestError::Version { ours: 2, theirs: 9 }));
+    assert_eq!(Manifest::decode(&bytes), Err(ManifestError::Version { ours: 3, theirs: 9 }));
     assert_eq!(Manifest::decode(b"GIF89a"), Err(ManifestError::NotAManifest));
 }
 
 #[test]
 fn decode_refuses_counts_beyond_the_input() {
-    // Kind directory, name "s", metadata of nothing, nothing skipped; then a count of 2^20 directories and nothing behind it.
-    let counted = |count: &[u8]| [b"IHM\x02\x01\x01s\0\0\0\0\0", count].concat();
+    // Kind directory, name "s", metadata of nothing, nothing skipped or unreadable; then a count of 2^20 directories and nothing behind it.
+    let counted = |count: &[u8]| [b"IHM\x03\x01\x01s\0\0\0\0\0\0\0", count].concat();
     assert_eq!(Manifest::decode(&counted(b"\x80\x80\x40\x00")), Err(ManifestError::Truncated));
     let bytes = counted(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
     assert_eq!(Manifest::decode(&bytes), Err(ManifestError::TooMany));
@@ -218,7 +218,9 @@ fn manifests() -> impl Strategy<Value = Manifest> {
     let path = prop::collection::vec(component, 1..4);
     let items = prop::collection::vec((path, metadata(), 0u64..1 << 40, 0u32..4), 0..16);
     (items, metadata(), 0u64..20).prop_map(|(items, top, count)| {
-        let mut contents = Contents { top, skipped: Skipped { count, paths: Vec::new() }, ..Contents::default() };
+        let skipped = Skipped { count, paths: Vec::new() };
+        let unreadable = Skipped { count: 7, paths: vec![b"x".to_vec()] };
+        let mut contents = Contents { top, skipped, unreadable, ..Contents::default() };
         for (components, metadata, size, kind) in items {
             add(&mut contents, &components, metadata, size, kind);
         }

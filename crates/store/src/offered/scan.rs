@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
-use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS, SKIPPED_NAMED_MAX};
+use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS};
 use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Symlink, Timestamp};
 
 /// Most holes of one file that are told; what lies behind them counts as data.
@@ -38,6 +38,7 @@ impl<'a> Tree<'a> {
             match top.open_directory(&path, Links::Refuse) {
                 Ok(dir) => tree.read_directory(&dir, &path)?,
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => {}
+                Err(Errno::ACCESS) if !path.is_empty() => tree.contents.unreadable.add(&path),
                 Err(errno) => return Err(tree.failed(&path, errno)),
             }
         }
@@ -66,6 +67,7 @@ impl<'a> Tree<'a> {
             let inner = if path.is_empty() { name.to_bytes().to_vec() } else { [path, name.to_bytes()].join(&b'/') };
             match self.read_item(dir, name, &inner) {
                 Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ACCESS) => self.contents.unreadable.add(&inner),
                 Err(errno) => return Err(self.failed(&inner, errno)),
             }
         }
@@ -77,9 +79,6 @@ impl<'a> Tree<'a> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => self.pending.push(path.to_vec()),
             FileType::RegularFile => {
-                if stat.st_nlink > 1 {
-                    self.several_names.push((path.to_vec(), (stat.st_dev, stat.st_ino)));
-                }
                 let file = if self.options.attributes || may_have_holes(&stat) {
                     Some(dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
                 } else {
@@ -87,6 +86,9 @@ impl<'a> Tree<'a> {
                     rustix::fs::accessat(dir.fd(), name, Access::READ_OK, AtFlags::empty())?;
                     None
                 };
+                if stat.st_nlink > 1 {
+                    self.several_names.push((path.to_vec(), (stat.st_dev, stat.st_ino)));
+                }
                 self.contents.files.push(entry(path.to_vec(), &stat, file.as_ref(), self.options));
             }
             FileType::Symlink => {
@@ -94,13 +96,7 @@ impl<'a> Tree<'a> {
                 let metadata = metadata(&stat, None::<&std::fs::File>, self.options);
                 self.contents.symlinks.push(Symlink { path: path.to_vec(), target, metadata });
             }
-            _ => {
-                let skipped = &mut self.contents.skipped;
-                skipped.count += 1;
-                if skipped.paths.len() < SKIPPED_NAMED_MAX {
-                    skipped.paths.push(path.to_vec());
-                }
-            }
+            _ => self.contents.skipped.add(path),
         }
         Ok(())
     }

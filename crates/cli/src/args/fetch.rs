@@ -1,0 +1,123 @@
+//! What is fetched from where to where: the same for `get`, which does it, and `plan`, which predicts it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use inhaul_base::Bitrate;
+use inhaul_mover::{FetchListFormat, Source};
+
+use super::{ExistingArg, Transport, Wire};
+use crate::filter::Patterns;
+
+/// What is fetched, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
+    #[arg(
+        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
+    )]
+    pub(crate) places: Vec<String>,
+    /// Fetch what this Metalink 4 file names (RFC 5854), instead of SOURCEs; '-' reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metalink: Option<PathBuf>,
+    /// Fetch what this list names, in the form of aria2's input files; '-' reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "metalink")]
+    pub(crate) input_file: Option<PathBuf>,
+    /// Most that this host takes in, headers included (C_r) [default: found out]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) receive_rate: Option<Bitrate>,
+    /// Most that each sender may send, headers included (R_app) [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Bitrate>,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+/// What of a data set is fetched, and what becomes of files that are there already.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "File options")]
+pub(crate) struct Selection {
+    #[command(flatten)]
+    pub(crate) patterns: Patterns,
+    /// What becomes of a file that exists and differs; one of the same size and time is always kept
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    pub(crate) existing: ExistingArg,
+    /// The same as --existing replace
+    #[arg(long, conflicts_with = "existing")]
+    pub(crate) overwrite: bool,
+    /// Tell whether an existing file is the same by its BLAKE3 hash, not by size and time
+    #[arg(long, short = 'c')]
+    pub(crate) checksum: bool,
+    /// Give files the owner and group that they have at the source, by number; needs root
+    #[arg(long, short = 'o')]
+    pub(crate) owner: bool,
+    /// Carry extended attributes too (user.*)
+    #[arg(long, short = 'X')]
+    pub(crate) xattrs: bool,
+}
+
+impl Fetch {
+    /// The list that is to be read, if there is one, and how it is written.
+    pub(crate) fn list(&self) -> Option<(FetchListFormat, &Path)> {
+        let metalink = self.metalink.as_deref().map(|path| (FetchListFormat::Metalink, path));
+        metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
+    }
+
+    /// The sources and the destination; an error names what is wrong with a source.
+    pub(crate) fn split_places(&self) -> Result<(Vec<Source>, PathBuf), String> {
+        let Some((destination, sources)) = self.places.split_last() else {
+            return Err("a source and a destination are needed".to_owned());
+        };
+        if destination.starts_with("inhaul://") {
+            return Err(format!("the last argument is the destination, a local path; '{destination}' is a source"));
+        }
+        match (self.list(), sources) {
+            (None, []) => return Err(format!("'{destination}' is the destination: what is to be fetched comes first")),
+            (Some(_), [source, ..]) => return Err(format!("the list names the sources: '{source}' is one too many")),
+            _ => {}
+        }
+        let sources = sources.iter().map(|text| text.parse::<Source>().map_err(|error| error.to_string()));
+        Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn get_takes_sources_and_then_the_destination() {
+        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b:1,c/y", "out", "--rate", "1.5G"])
+            .unwrap();
+        let Command::Get(get) = cli.command else { panic!("not get") };
+        assert_eq!(get.fetch.rate, Some(Bitrate::from_bps(1_500_000_000)));
+        let (sources, destination) = get.fetch.split_places().unwrap();
+        assert_eq!(sources.iter().map(|s| s.mirrors.len()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(destination, PathBuf::from("out"));
+    }
+
+    #[test]
+    fn get_refuses_a_source_in_the_destination_s_place() {
+        let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b/y"]).unwrap();
+        let Command::Get(get) = cli.command else { panic!("not get") };
+        assert!(get.fetch.split_places().unwrap_err().contains("destination"));
+    }
+
+    #[test]
+    fn get_takes_sources_or_a_list_of_them() {
+        let places = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Get(get) => get.fetch.split_places(),
+            command => panic!("{command:?}"),
+        };
+        assert!(places("inhaul get inhaul://a/x").is_err());
+        assert!(places("inhaul get .").unwrap_err().contains("comes first"));
+        assert_eq!(places("inhaul get --metalink m .").unwrap(), (Vec::new(), PathBuf::from(".")));
+        assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().contains("one too many"));
+    }
+}

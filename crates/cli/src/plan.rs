@@ -1,0 +1,113 @@
+//! `inhaul plan`: how long a transfer would take, and what would limit it.
+
+use std::fmt::Write;
+
+use inhaul_base::format_bytes;
+use inhaul_mover::{MoveError, Prediction};
+
+use crate::args::Plan;
+use crate::get::to_json;
+use crate::serve::announce;
+use crate::summary::{count_of_files, rate};
+
+/// Limits that allow so many times what is predicted hold nothing back by a long way.
+const FAR: f64 = 100.0;
+
+pub(crate) fn run(args: &Plan) -> Result<(), MoveError> {
+    let stop = crate::stop_on_signals()?;
+    let options = crate::get::options(&args.fetch)?;
+    let (prediction, result) = inhaul_mover::predict(&options, &stop);
+    if args.json {
+        announce(&to_json(&prediction));
+    } else if result.is_ok() {
+        for warning in &prediction.warnings {
+            eprintln!("inhaul: {warning}");
+        }
+        announce(sentences(&prediction).trim_end());
+    }
+    result
+}
+
+/// The prediction, for people.
+fn sentences(prediction: &Prediction) -> String {
+    let mut text = String::new();
+    let kept = match prediction.files_kept {
+        0 => String::new(),
+        files => format!(" ({} there already)", count_of_files(files)),
+    };
+    let files = count_of_files(prediction.files);
+    let _ = writeln!(text, "{files}, {} to come{kept}", format_bytes(prediction.bytes));
+    if prediction.bytes == 0 && prediction.files == 0 {
+        return text;
+    }
+    let (low, high) = (seconds(prediction.seconds_low), seconds(prediction.seconds_high));
+    let _ = writeln!(text, "about {} ({low} to {high})", seconds(prediction.seconds));
+    for (index, limit) in prediction.limits.iter().enumerate() {
+        let role = if index == 0 { "limit" } else { "next" };
+        let is_far = limit.seconds * FAR < prediction.seconds;
+        let allows = if is_far { "far from a limit".to_owned() } else { format!("allows {}", rate(limit.allows_bps)) };
+        let role = if is_far { "" } else { role };
+        let _ = writeln!(text, "{role:6}{:10} {allows:24} {}", limit.name, what_it_is(limit.name));
+    }
+    text
+}
+
+/// What a limit is, in words.
+fn what_it_is(limit: &str) -> &'static str {
+    match limit {
+        "path" => "what came in two seconds of trial",
+        "processor" => "one processor here, receiving",
+        "disk" => "writing at the destination",
+        "hashing" => "one processor here, verifying",
+        "files" => "making and naming files there",
+        _ => "",
+    }
+}
+
+/// A time, for people.
+fn seconds(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..100 => format!("{seconds:.1} s"),
+        100..7200 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_mover::{ErrorReport, Limit};
+
+    #[test]
+    fn sentences_fit_into_eighty_columns_and_name_the_limit_first() {
+        let limit = |name, seconds, allows_bps| Limit { name, seconds, allows_bps };
+        let prediction = Prediction {
+            seconds: 11.04,
+            seconds_low: 10.0,
+            seconds_high: 125.0,
+            bytes: 1_000_000_000,
+            files: 3,
+            files_kept: 2,
+            limits: vec![limit("path", 10.0, 8e8), limit("disk", 2.0, 4e9), limit("files", 0.001, 8e12)],
+            ..Prediction::default()
+        };
+        let text = sentences(&prediction);
+        assert!(
+            text.starts_with(
+                "3 files, 1.00 GB to come (2 files there already)\nabout 11.0 s (10.0 s to 2 min 05 s)\nlimit path "
+            ),
+            "{text}"
+        );
+        assert!(text.contains("\n      files      far from a limit"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(seconds(7322.0), "2 h 02 min");
+    }
+
+    #[test]
+    fn prediction_has_the_documented_fields() {
+        let prediction =
+            Prediction { limits: vec![Limit::default()], error: Some(ErrorReport::default()), ..Prediction::default() };
+        crate::get::tests::assert_documented("The prediction of plan", &prediction);
+    }
+}

@@ -1,0 +1,209 @@
+//! `plan`: how long a transfer would take, and what would limit it; tried and worked out, with nothing landing.
+//!
+//! The data sets are looked up as `get` does it. A short trial then hauls their own bytes into nowhere, and so shows what the
+//! servers, the path and this processor do together; beside it the disk writes a file of its own, names are made and
+//! removed, and memory is hashed. A transfer does all of these at once, so the slowest one says how long it takes.
+
+mod disk;
+mod trial;
+
+use std::time::{Duration, Instant};
+
+use inhaul_base::{Bitrate, Span};
+use inhaul_store::digest::{GROUP_BYTES, group_digest};
+use inhaul_store::{Plan, printable};
+use serde::Serialize;
+
+use crate::error::MoveError;
+use crate::get::{self, Failures, Found};
+use crate::net;
+use crate::options::{GetOptions, Stop};
+use crate::report::ErrorReport;
+use trial::Trial;
+
+/// How long memory is hashed.
+const HASHING: Duration = Duration::from_millis(100);
+/// How sure a prediction is at the least: transfers that are the same differ by so much from one another.
+const SPREAD_MIN: f64 = 0.03;
+
+/// What a transfer would come to. Serialised, it is the object that `docs/json.md` documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Prediction {
+    /// How long it would take, from the start of the program to its end, in seconds.
+    pub seconds: f64,
+    /// The least that it may well take.
+    pub seconds_low: f64,
+    /// The most that it may well take.
+    pub seconds_high: f64,
+    /// What holds it back: the first of `limits`, by its name.
+    pub limit: &'static str,
+    /// Bytes that would come.
+    pub bytes: u64,
+    /// Files that would land.
+    pub files: usize,
+    /// Files that stay as they are.
+    pub files_kept: usize,
+    /// From the start to the first byte, in seconds.
+    pub setup_seconds: f64,
+    /// What may hold it back, the slowest first.
+    pub limits: Vec<Limit>,
+    /// What else should be known.
+    pub warnings: Vec<String>,
+    /// Why nothing can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+}
+
+/// One of the things that may hold a transfer back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Limit {
+    /// `path`, `processor`, `disk`, `hashing` or `files`.
+    pub name: &'static str,
+    /// How long the transfer would take if there were no other limit, without its set-up, in seconds.
+    pub seconds: f64,
+    /// The rate that this would allow, in bits per second.
+    pub allows_bps: f64,
+}
+
+/// Predicts what `options` would come to. Nothing lands; at the destination a file without a name and a directory of small ones
+/// are written for a moment.
+///
+/// # Errors
+/// What a transfer would fail with at its start.
+pub fn predict(options: &GetOptions, stop: &Stop) -> (Prediction, Result<(), MoveError>) {
+    let mut prediction = Prediction::default();
+    let result = work_out(options, stop, &mut prediction);
+    prediction.error = result.as_ref().err().map(Into::into);
+    (prediction, result)
+}
+
+fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> Result<(), MoveError> {
+    net::check(&options.net)?;
+    let began = Instant::now();
+    let mut failures = Failures::default();
+    let found = failures.keep(get::find_all(options, stop)?)?;
+    prediction.warnings.extend(found.iter().flat_map(Found::warnings));
+    let planned = found.into_iter().map(|data_set| (data_set.request.source(), get::plan(options, data_set, stop)));
+    let planned = failures.keep(planned.collect())?;
+    for (_, plan) in &planned {
+        failures.note_unreadable(plan);
+        if let Some((obstacle, _)) = plan.obstacles() {
+            return Err(obstacle.into());
+        }
+    }
+    prediction.warnings.extend(failures.into_texts());
+    let looked = began.elapsed();
+    let plans = || planned.iter().map(|(_, plan)| plan);
+    let wanted = Wanted::of(plans());
+    (prediction.bytes, prediction.files, prediction.files_kept) = (wanted.bytes, wanted.files, wanted.files_kept);
+
+    let place = plans().next().map(Plan::target).unwrap_or_default();
+    let disk = disk::measure(&place, &wanted).map_err(|error| MoveError::Destination {
+        detail: format!("'{}' cannot be tried: {error}; choose another destination", printable_path(&place)),
+    })?;
+    let hashed = hashing();
+    let trial = if wanted.bytes > 0 { trial::run(options, planned, stop)? } else { Trial::default() };
+    prediction.setup_seconds = looked.as_secs_f64() + trial.opening.as_secs_f64();
+    prediction.limits = limits(&wanted, &trial, &disk, hashed);
+    prediction.settle(&trial);
+    Ok(())
+}
+
+fn printable_path(path: &std::path::Path) -> String {
+    printable(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))
+}
+
+/// What would land.
+struct Wanted {
+    bytes: u64,
+    files: usize,
+    files_kept: usize,
+}
+
+impl Wanted {
+    fn of<'p>(plans: impl Iterator<Item = &'p Plan>) -> Self {
+        let mut wanted = Self { bytes: 0, files: 0, files_kept: 0 };
+        for plan in plans {
+            wanted.bytes = wanted.bytes.saturating_add(plan.bytes());
+            wanted.files += plan.files().iter().filter(|fate| fate.lands()).count();
+            wanted.files_kept += plan.files().iter().filter(|&&fate| fate == inhaul_store::Fate::Keep).count();
+        }
+        wanted
+    }
+}
+
+/// Bytes that one processor hashes in a second, a group at a time as transfers do.
+fn hashing() -> f64 {
+    let group = vec![0x5A; GROUP_BYTES as usize];
+    let began = Instant::now();
+    let mut groups = 0;
+    while began.elapsed() < HASHING {
+        std::hint::black_box(group_digest(GROUP_BYTES * 2, 0, &group));
+        groups += 1;
+    }
+    (groups * GROUP_BYTES) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// How long each of the limits alone would have the transfer take, the longest first.
+fn limits(wanted: &Wanted, trial: &Trial, disk: &disk::Measured, hashed: f64) -> Vec<Limit> {
+    let bytes = wanted.bytes as f64;
+    let named = [
+        ("path", trial.seconds_for(wanted.bytes)),
+        ("processor", trial.cpu_seconds_per_byte * bytes),
+        ("disk", bytes / disk.bytes_per_second),
+        ("hashing", bytes / hashed),
+        ("files", disk.seconds_per_file * wanted.files as f64),
+    ];
+    let limit = |(name, seconds): (&'static str, f64)| {
+        let span = Span::from_secs_f64(seconds);
+        Limit { name, seconds, allows_bps: Bitrate::of(wanted.bytes, span).as_f64() }
+    };
+    let mut limits: Vec<Limit> = named.into_iter().map(limit).collect();
+    limits.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    limits
+}
+
+impl Prediction {
+    /// The time, from the limits.
+    fn settle(&mut self, trial: &Trial) {
+        let Some(slowest) = self.limits.first() else { return };
+        self.limit = slowest.name;
+        self.seconds = self.setup_seconds + slowest.seconds;
+        // Only what the trial has seen of the path's ups and downs is known; the others were measured once.
+        let spread = trial.spread.max(SPREAD_MIN);
+        self.seconds_low = self.setup_seconds + slowest.seconds * (1.0 - spread).max(0.0);
+        // The second limit comes on top where the two cannot go on side by side.
+        let second = self.limits.get(1).map_or(0.0, |limit| limit.seconds);
+        self.seconds_high =
+            self.setup_seconds + (slowest.seconds * (1.0 + spread)).max(slowest.seconds + second * 0.25);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_the_slowest_says_how_long_it_takes() {
+        let wanted = Wanted { bytes: 1_000_000_000, files: 100, files_kept: 0 };
+        let disk = disk::Measured { bytes_per_second: 5e8, seconds_per_file: 1e-3 };
+        let trial = Trial {
+            opening: Duration::from_millis(500),
+            bytes: 50_000_000,
+            seconds: 1.0,
+            steady_bytes_per_second: 1e8,
+            cpu_seconds_per_byte: 1e-9,
+            spread: 0.1,
+        };
+        let mut prediction =
+            Prediction { setup_seconds: 0.5, limits: limits(&wanted, &trial, &disk, 1e9), ..Prediction::default() };
+        prediction.settle(&trial);
+        // A second for the first 50 MB, and 9.5 for the rest.
+        assert_eq!((prediction.limit, prediction.seconds), ("path", 11.0));
+        assert!((prediction.seconds_low - 9.95).abs() < 1e-9, "{prediction:?}");
+        assert!((prediction.seconds_high - 12.05).abs() < 1e-9, "{prediction:?}");
+        let names: Vec<_> = prediction.limits.iter().map(|limit| limit.name).collect();
+        assert_eq!(names, ["path", "disk", "processor", "hashing", "files"]);
+        assert!((prediction.limits[1].allows_bps - 4e9).abs() < 1.0, "{prediction:?}");
+    }
+}
