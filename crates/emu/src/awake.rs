@@ -14,7 +14,7 @@ use inhaul_udp::thread;
 /// Steps of work between two looks at whether it is over: some microseconds.
 const STEPS: u64 = 10_000;
 
-/// A thread for each processor that runs when nobody else would. They end when this is dropped.
+/// A thread for each of some processors that runs when nobody else would. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Awake {
     over: Arc<AtomicBool>,
@@ -22,10 +22,10 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(cpus: &[usize]) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let mut awake = Self { over: Arc::clone(&over), threads: Vec::new() };
-        for cpu in thread::allowed_cpus()? {
+        for &cpu in cpus {
             let over = Arc::clone(&over);
             let (ready, started) = std::sync::mpsc::channel();
             let work = move || {
@@ -69,8 +69,9 @@ mod tests {
 
     #[test]
     fn start_has_a_thread_for_each_processor_and_drop_ends_them() {
-        let awake = Awake::start().unwrap();
-        assert_eq!(awake.threads.len(), thread::allowed_cpus().unwrap().len());
+        let cpus = thread::allowed_cpus().unwrap();
+        let awake = Awake::start(&cpus).unwrap();
+        assert_eq!(awake.threads.len(), cpus.len());
         assert!(awake.threads.iter().all(|thread| !thread.is_finished()));
         let over = Arc::clone(&awake.over);
         drop(awake);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use inhaul_udp::Waker;
+use inhaul_udp::{Waker, thread};
 use serde::Serialize;
 
 use crate::awake::Awake;
@@ -28,7 +28,8 @@ pub enum Wait {
     /// It sleeps. The kernel wakes it some tens of microseconds late.
     #[default]
     Sleep,
-    /// It looks again and again. That takes a whole processor.
+    /// It looks again and again. That takes a whole processor, which is the emulator's alone where there is another one: what runs in the
+    /// hosts keeps off it.
     Spin,
 }
 
@@ -81,7 +82,10 @@ impl Emulator {
     /// When the grid makes no sense, or this user may not have namespaces or TUN devices here.
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
-        let awake = options.awake.then(Awake::start).transpose();
+        let mut others = thread::allowed_cpus().map_err(EmuError::system("cannot tell the processors"))?;
+        // One that spins has the last of several for itself: whoever else ran there would hold it up by milliseconds, and be held up.
+        let own = if options.wait == Wait::Spin && others.len() > 1 { others.pop() } else { None };
+        let awake = options.awake.then(|| Awake::start(&others)).transpose();
         let awake = awake.map_err(EmuError::system("cannot keep the processors awake"))?;
         if is_keeper() {
             // Else a program that does not answer would start itself again and again.
@@ -96,7 +100,13 @@ impl Emulator {
         // The thread that runs the emulator also starts the keeper, which dies with the thread that has started it.
         let work = move || {
             let begin = || -> Result<(Engine, Started), EmuError> {
+                if own.is_some() {
+                    thread::pin_to_cpus(&others).map_err(EmuError::system("cannot leave a processor"))?;
+                }
                 let (channel, keeper, devices, warnings) = start_keeper(&its_grid, &its_superpackets)?;
+                if let Some(own) = own {
+                    thread::pin_to_cpu(own).map_err(EmuError::system("cannot take a processor"))?;
+                }
                 let engine = Engine::new(&its_grid, devices, &its_superpackets, options.wait, received)
                     .map_err(EmuError::system("cannot start the emulator"))?;
                 let waker = engine.waker();

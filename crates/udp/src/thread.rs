@@ -14,11 +14,21 @@ use crate::clock::nanos;
 /// # Errors
 /// When there is no such processor, or the thread may not run there.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
-    }
+    pin_to_cpus(&[cpu])
+}
+
+/// Keeps the thread, and processes that it starts from now on, on these processors.
+///
+/// # Errors
+/// When there is one that does not exist, or the thread may not run on any of them.
+pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
+        }
+        set.set(cpu);
+    }
     Ok(sched_setaffinity(None, &set)?)
 }
 

@@ -77,6 +77,25 @@ fn run_moves_data_over_the_links_between_hosts() {
 }
 
 #[test]
+fn an_emulator_that_spins_has_a_processor_of_its_own() {
+    let place = Place::new(SCENARIO);
+    let allowed = |text: &str| text.trim().parse::<usize>().unwrap();
+    let here = allowed(&String::from_utf8(std::process::Command::new("nproc").output().unwrap().stdout).unwrap());
+    let count = |wait: &str| {
+        let file = place.path("nproc");
+        let command = format!("nproc > {}", file.display());
+        let outcome = run(&["link", "run", &place.scenario(), "--wait", wait, "--on", "left", &command]);
+        (!is_forbidden(&outcome)).then(|| {
+            assert_ended_well(&outcome);
+            allowed(&fs::read_to_string(file).unwrap())
+        })
+    };
+    let Some(asleep) = count("sleep") else { return };
+    assert_eq!(asleep, here);
+    assert_eq!(count("spin"), Some((here - 1).max(1)));
+}
+
+#[test]
 fn run_says_which_command_failed_and_ends_the_others_after_the_time() {
     let place = Place::new(SCENARIO);
     let scenario = place.scenario();
