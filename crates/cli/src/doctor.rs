@@ -10,6 +10,10 @@ use crate::exit;
 use crate::get::to_json;
 use crate::serve::announce;
 
+/// Where what was found begins, and where lines end.
+const INDENT: usize = 25;
+const WIDTH: usize = 80;
+
 pub(crate) fn run(args: &Doctor) -> ExitCode {
     let options = DoctorOptions { server: args.server.clone(), rate: args.rate, disk: args.disk.clone() };
     let mut said_rate = false;
@@ -47,14 +51,33 @@ fn paragraph(finding: &Finding) -> String {
         Verdict::Broken => "BROKEN",
         Verdict::Unknown => "unknown",
     };
-    let mut text = format!("{verdict:8}{:17}{}", finding.check, finding.found);
+    let mut text = format!("{verdict:8}{:17}{}", finding.check, wrapped(&finding.found));
     if let Some(cost) = &finding.cost {
-        text += &format!("\n{:25}{}", "", cost.text);
+        text += &format!("\n{:INDENT$}{}", "", wrapped(&cost.text));
     }
     for line in &finding.fix {
-        text += &format!("\n{:25}> {line}", "");
+        // Lines to be typed stay in one piece.
+        text += &format!("\n{:INDENT$}> {line}", "");
     }
     text
+}
+
+/// Text in lines that, behind the indent, are no wider than a terminal.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && INDENT + line + 1 + word.chars().count() > WIDTH {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join(&format!("\n{:INDENT$}", ""))
 }
 
 #[cfg(test)]
@@ -75,6 +98,16 @@ mod tests {
             paragraph(&finding),
             "COSTS   receive-buffer   small\n                         a pause\n                         > sysctl"
         );
+    }
+
+    #[test]
+    fn wrapped_breaks_between_words_behind_the_indent() {
+        let text = "word ".repeat(30);
+        let finding = Finding { check: "mtu", found: text.trim().to_owned(), ..Finding::default() };
+        let shown = paragraph(&finding);
+        assert!(shown.lines().all(|line| line.chars().count() <= WIDTH), "{shown}");
+        assert_eq!(shown.lines().nth(1).unwrap().find("word"), Some(INDENT));
+        assert_eq!(wrapped(&"x".repeat(100)).lines().count(), 1, "what has no spaces is not cut");
     }
 
     #[test]

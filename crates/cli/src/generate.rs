@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use inhaul_mover::MoveError;
 
@@ -19,8 +19,24 @@ pub(crate) fn completions(args: &Completions) -> Result<(), MoveError> {
 
 fn completion_script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "inhaul", &mut script);
+    clap_complete::generate(shell, &mut for_users(&Cli::command()), "inhaul", &mut script);
     script
+}
+
+/// The command as users meet it: bash would be offered hidden commands too.
+fn for_users(command: &Command) -> Command {
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(for_users);
+    let mut visible = Command::new(command.get_name().to_owned())
+        .args(command.get_arguments().cloned())
+        .groups(command.get_groups().cloned())
+        .subcommands(inner);
+    if let Some(about) = command.get_about() {
+        visible = visible.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        visible = visible.version(version.to_owned());
+    }
+    visible
 }
 
 /// `inhaul man`.
@@ -41,7 +57,7 @@ fn write_man(directory: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Command, ValueEnum};
+    use clap::ValueEnum;
 
     /// The names of every command that users meet, like `lab-kernel-cc-load`.
     fn names(command: &Command, prefix: &str, into: &mut Vec<String>) {
@@ -61,6 +77,28 @@ mod tests {
                     assert!(script.contains(flag), "{shell}: {} --{flag}", command.get_name());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn completions_keep_to_themselves_what_is_hidden() {
+        fn hidden(command: &Command, into: &mut Vec<String>) {
+            for inner in command.get_subcommands() {
+                if inner.is_hide_set() {
+                    into.push(format!("{} {}", command.get_name(), inner.get_name()));
+                }
+                hidden(inner, into);
+            }
+        }
+        let mut before = Vec::new();
+        hidden(&Cli::command(), &mut before);
+        assert!(before.contains(&"link keeper".to_owned()), "{before:?}");
+        let mut after = Vec::new();
+        hidden(&for_users(&Cli::command()), &mut after);
+        assert_eq!(after, [""; 0]);
+        for &shell in Shell::value_variants() {
+            let script = String::from_utf8(completion_script(shell)).unwrap();
+            assert!(!script.contains("keeper"), "{shell}");
         }
     }
 

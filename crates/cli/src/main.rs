@@ -41,6 +41,10 @@ fn main() -> ExitCode {
         }
     };
     logs::start(cli.program.log, cli.program.verbose);
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for warning in settings::unknown_variables(variables) {
+        log::warn!("{warning}");
+    }
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),

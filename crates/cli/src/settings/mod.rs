@@ -18,6 +18,9 @@ use crate::args::Cli;
 /// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
 const SIMILAR: f64 = 0.6;
 
+/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to know.
+const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET"];
+
 /// The command line, completed from environment and file.
 ///
 /// # Errors
@@ -171,6 +174,23 @@ fn from_environment(
         }
     }
     Ok(settings)
+}
+
+/// What is said of variables among `names` that look as if they were meant for this program, and are for no flag.
+pub(crate) fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    let top = Cli::command();
+    let of_command = |(names, command): (Vec<String>, &Command)| -> Vec<String> {
+        flags(command).map(|(_, flag)| variable(&names, flag)).collect()
+    };
+    let mut known: Vec<String> = user_commands(&top).into_iter().flat_map(of_command).collect();
+    known.extend(OTHER_VARIABLES.map(str::to_owned));
+    let about = |name: String| {
+        let likeness = |other: &&String| strsim::jaro_winkler(&name, other);
+        let closest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let meant = closest.map_or_else(String::new, |closest| format!("; is {closest} meant?"));
+        format!("the variable {name} is for no flag{meant}")
+    };
+    names.filter(|name| name.starts_with("INHAUL_") && !known.contains(name)).map(about).collect()
 }
 
 fn truth(text: &str) -> Option<bool> {

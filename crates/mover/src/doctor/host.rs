@@ -194,6 +194,8 @@ fn stolen_between(before: ProcessorTime, after: ProcessorTime) -> Finding {
         return Finding::unknown(CHECK, "the kernel does not tell, or too little time has passed");
     }
     let ratio = after.stolen.saturating_sub(before.stolen) as f64 / all as f64;
+    // What is shown is what is judged: 1.0 % is not less than 1 %.
+    let ratio = (ratio * 1000.0).round() / 1000.0;
     let found = format!("{:.1} % of the processors' time went to other virtual machines meanwhile", ratio * 100.0);
     if ratio < STOLEN {
         return Finding::ok(CHECK, found);
@@ -262,6 +264,8 @@ mod tests {
         let after = parse("cpu  150 0 0 140 0 0 0 20 7 0\n").unwrap();
         assert_eq!(stolen_between(before, after).cost.unwrap().value, 0.1);
         assert_eq!(stolen_between(before, before).verdict, Verdict::Unknown);
+        let nearly = parse("cpu  1086 0 0 100 0 0 0 20 0 0\n").unwrap();
+        assert_eq!(stolen_between(before, nearly).verdict, Verdict::Costs, "it shows as 1.0 %");
         assert!(parse("cpu 1 2 3").is_none() && parse("intr 1").is_none());
     }
 }
