@@ -394,7 +394,7 @@ pub(crate) struct Ls {
     #[arg(long)]
     pub(crate) metalink: bool,
     /// With --metalink: the BLAKE3 checksum of each file, too; the server reads what it does not remember
-    #[arg(long, requires = "metalink")]
+    #[arg(long)]
     pub(crate) checksums: bool,
 }
 

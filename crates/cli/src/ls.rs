@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
         written = so_far.and_then(|()| format.item(&mut out, item, hash.as_ref()));
         written.is_ok()
     };
-    let listed = if args.checksums {
+    let listed = if args.metalink && args.checksums {
         inhaul_mover::list_checksums(&args.source, &mut |item, hash| write(&item, Some(hash)))
     } else {
         inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| write(&item, None))

@@ -165,6 +165,6 @@ fn every_flag_of_every_command_has_a_variable_and_a_key() {
 #[test]
 fn unknown_variables_are_named_with_what_may_be_meant() {
     let names = ["HOME", "INHAUL_CONFIG", "INHAUL_GET_RATE", "INHAUL_GET_RECIEVE_RATE"].map(str::to_owned);
-    let said = crate::settings::unknown_variables(names.into_iter());
+    let said = unknown_variables(names.into_iter());
     assert_eq!(said, ["the variable INHAUL_GET_RECIEVE_RATE is for no flag; is INHAUL_GET_RECEIVE_RATE meant?"]);
 }
