@@ -1,0 +1,346 @@
+//! Frames as bytes, and back.
+
+use inhaul_base::Span;
+
+use super::{
+    BenchStats, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_RUNS, Memory, RefusalCode, SessionRole,
+};
+
+const MAGIC: &[u8; 8] = b"inhaul\r\n";
+const MAX_TRANSPORT: usize = 32;
+const MAX_PATH: usize = 4096;
+pub(super) const MAX_TEXT: usize = 1024;
+
+pub(super) mod kind {
+    pub(in crate::frame) const HELLO: u8 = 1;
+    pub(in crate::frame) const WELCOME: u8 = 2;
+    pub(in crate::frame) const REFUSED: u8 = 3;
+    pub(in crate::frame) const OPEN: u8 = 4;
+    pub(in crate::frame) const BENCH: u8 = 5;
+    pub(in crate::frame) const DATA_SET: u8 = 6;
+    pub(in crate::frame) const PROTOCOL: u8 = 7;
+    pub(in crate::frame) const DIGESTS_OF: u8 = 8;
+    pub(in crate::frame) const DIGESTS: u8 = 9;
+    pub(in crate::frame) const STATS: u8 = 10;
+    pub(in crate::frame) const FINISH: u8 = 11;
+    pub(in crate::frame) const BYE: u8 = 12;
+    pub(in crate::frame) const LIST: u8 = 13;
+    pub(in crate::frame) const LISTING: u8 = 14;
+    pub(in crate::frame) const PROBE: u8 = 15;
+    pub(in crate::frame) const PROBE_GRANT: u8 = 16;
+}
+
+/// Bytes of the length that stands before each frame.
+const LENGTH_BYTES: usize = 4;
+
+impl Frame {
+    /// The refusal of a peer that has broken the rules, and how.
+    pub(crate) fn malformed(how: &impl ToString) -> Self {
+        Self::Refused { code: RefusalCode::Malformed, text: how.to_string() }
+    }
+
+    /// The refusal of a frame that may not come at this time, or from this side.
+    pub(crate) fn out_of_place() -> Self {
+        Self::malformed(&"that frame has no place here")
+    }
+
+    /// Reads the first frame of `bytes` and says how many bytes it took; `None` while it is not whole.
+    ///
+    /// # Errors
+    /// When no continuation could make a legal frame of it.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length_on_wire = u32::from_be_bytes(*length);
+        let length = length_on_wire as usize;
+        if length == 0 || length > MAX_FRAME {
+            return Err(FrameError::BadLength(length_on_wire));
+        }
+        let Some((kind, body)) = rest.get(..length).and_then(<[u8]>::split_first) else { return Ok(None) };
+        let frame = Self::parse_body(*kind, body)?;
+        Ok(Some((frame, LENGTH_BYTES + length)))
+    }
+
+    fn parse_body(kind: u8, body: &[u8]) -> Result<Self, FrameError> {
+        if kind == kind::HELLO && !body.starts_with(MAGIC) {
+            return Err(FrameError::NotInhaul);
+        }
+        let mut r = Reader { bytes: body };
+        let frame = match kind {
+            kind::HELLO => r.hello(),
+            kind::WELCOME => r.welcome(),
+            kind::REFUSED => r.refused(),
+            kind::OPEN => r.open(),
+            kind::BENCH => r.bench(),
+            kind::DATA_SET => r.data_set(),
+            kind::PROTOCOL => Some(Self::Protocol { message: r.rest() }),
+            kind::DIGESTS_OF => r.digests_of(),
+            kind::DIGESTS => r.digests(),
+            kind::STATS => r.stats().map(Self::Stats),
+            kind::FINISH => Some(Self::Finish),
+            kind::BYE => Some(Self::Bye),
+            kind::LIST => r.list(),
+            kind::LISTING => r.flag().map(|last| Self::Listing { last, bytes: r.rest() }),
+            kind::PROBE => Some(Self::Probe),
+            kind::PROBE_GRANT => r.u64().map(|token| Self::ProbeGrant { token }),
+            unknown => return Err(FrameError::UnknownKind(unknown)),
+        };
+        frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
+    }
+
+    /// Appends the frame to `out`. Texts that are too long are cut; the caller keeps pieces and messages below [`MAX_PIECE`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; LENGTH_BYTES]);
+        match self {
+            Self::Hello { version, role, transport } => {
+                out.push(kind::HELLO);
+                out.extend_from_slice(MAGIC);
+                out.extend_from_slice(&version.to_be_bytes());
+                out.push(role.code());
+                out.extend_from_slice(cut(transport, MAX_TRANSPORT).as_bytes());
+            }
+            Self::Welcome { version, udp_port } => {
+                out.push(kind::WELCOME);
+                out.extend_from_slice(&version.to_be_bytes());
+                out.extend_from_slice(&udp_port.to_be_bytes());
+            }
+            Self::Refused { code, text } => {
+                out.push(kind::REFUSED);
+                out.push(code.code());
+                out.extend_from_slice(cut(text, MAX_TEXT).as_bytes());
+            }
+            Self::Open { path, owner, attributes } => {
+                out.push(kind::OPEN);
+                out.extend_from_slice(&[u8::from(*owner), u8::from(*attributes)]);
+                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+            }
+            Self::Bench { size, memory } => {
+                out.push(kind::BENCH);
+                out.extend_from_slice(&size.to_be_bytes());
+                out.push(u8::from(*memory == Memory::Cold));
+            }
+            Self::DataSet { last, bytes } => {
+                out.push(kind::DATA_SET);
+                out.push(u8::from(*last));
+                out.extend_from_slice(bytes);
+            }
+            Self::Protocol { message } => {
+                out.push(kind::PROTOCOL);
+                out.extend_from_slice(message);
+            }
+            Self::DigestsOf { runs } => {
+                out.push(kind::DIGESTS_OF);
+                for run in runs {
+                    out.extend_from_slice(&run.first.to_be_bytes());
+                    out.extend_from_slice(&run.count.to_be_bytes());
+                }
+            }
+            Self::Digests { first_group, values } => {
+                out.push(kind::DIGESTS);
+                out.extend_from_slice(&first_group.to_be_bytes());
+                out.extend_from_slice(values.as_flattened());
+            }
+            Self::Stats(stats) => {
+                out.push(kind::STATS);
+                for number in stats.numbers() {
+                    out.extend_from_slice(&number.to_be_bytes());
+                }
+            }
+            Self::Finish => out.push(kind::FINISH),
+            Self::Bye => out.push(kind::BYE),
+            Self::List { recursive, path } => {
+                out.extend_from_slice(&[kind::LIST, u8::from(*recursive)]);
+                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+            }
+            Self::Listing { last, bytes } => {
+                out.extend_from_slice(&[kind::LISTING, u8::from(*last)]);
+                out.extend_from_slice(bytes);
+            }
+            Self::Probe => out.push(kind::PROBE),
+            Self::ProbeGrant { token } => {
+                out.push(kind::PROBE_GRANT);
+                out.extend_from_slice(&token.to_be_bytes());
+            }
+        }
+        let length = (out.len() - start - LENGTH_BYTES) as u32;
+        out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+impl BenchStats {
+    /// The fields in the order of the wire.
+    fn numbers(&self) -> [u64; 6] {
+        [
+            self.placed_bytes,
+            self.received_packets,
+            self.lost_packets,
+            self.retransmitted_bytes,
+            self.rtt.as_nanos(),
+            self.cpu.as_nanos(),
+        ]
+    }
+}
+
+impl SessionRole {
+    pub(super) const ALL: [Self; 3] = [Self::Fetch, Self::BenchFetch, Self::BenchPush];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Fetch => 1,
+            Self::BenchFetch => 2,
+            Self::BenchPush => 3,
+        }
+    }
+}
+
+impl RefusalCode {
+    pub(super) const ALL: [Self; 8] = [
+        Self::NotFound,
+        Self::Outside,
+        Self::Version,
+        Self::Busy,
+        Self::WrongService,
+        Self::UnknownTransport,
+        Self::Unreadable,
+        Self::Malformed,
+    ];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::NotFound => 1,
+            Self::Outside => 2,
+            Self::Version => 3,
+            Self::Busy => 4,
+            Self::WrongService => 5,
+            Self::Unreadable => 6,
+            Self::Malformed => 7,
+            Self::UnknownTransport => 8,
+        }
+    }
+}
+
+/// The longest front of `text` that has at most `max` bytes.
+fn cut(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Takes values off the front of a frame's body; `None` when it is too short or the value is illegal.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.bytes.split_first_chunk::<N>()?;
+        self.bytes = rest;
+        Some(*front)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes).to_vec()
+    }
+
+    fn text(&mut self, max: usize) -> Option<String> {
+        if self.bytes.len() > max {
+            return None;
+        }
+        String::from_utf8(self.rest()).ok()
+    }
+
+    fn hello(&mut self) -> Option<Frame> {
+        self.take::<{ MAGIC.len() }>()?;
+        let version = self.u16()?;
+        let code = self.u8()?;
+        let role = SessionRole::ALL.into_iter().find(|role| role.code() == code)?;
+        Some(Frame::Hello { version, role, transport: self.text(MAX_TRANSPORT)? })
+    }
+
+    fn welcome(&mut self) -> Option<Frame> {
+        let version = self.u16()?;
+        let udp_port = self.u16().filter(|&port| port != 0)?;
+        Some(Frame::Welcome { version, udp_port })
+    }
+
+    fn refused(&mut self) -> Option<Frame> {
+        let number = self.u8()?;
+        let code = RefusalCode::ALL.into_iter().find(|code| code.code() == number)?;
+        Some(Frame::Refused { code, text: self.text(MAX_TEXT)? })
+    }
+
+    fn list(&mut self) -> Option<Frame> {
+        let recursive = self.flag()?;
+        Some(Frame::List { recursive, path: self.text(MAX_PATH)? })
+    }
+
+    fn open(&mut self) -> Option<Frame> {
+        let (owner, attributes) = (self.flag()?, self.flag()?);
+        Some(Frame::Open { path: self.text(MAX_PATH)?, owner, attributes })
+    }
+
+    fn bench(&mut self) -> Option<Frame> {
+        let size = self.u64()?;
+        let memory = if self.flag()? { Memory::Cold } else { Memory::Hot };
+        Some(Frame::Bench { size, memory })
+    }
+
+    fn data_set(&mut self) -> Option<Frame> {
+        Some(Frame::DataSet { last: self.flag()?, bytes: self.rest() })
+    }
+
+    fn digests_of(&mut self) -> Option<Frame> {
+        let mut runs = Vec::with_capacity((self.bytes.len() / 16).min(MAX_RUNS));
+        while runs.is_empty() || !self.bytes.is_empty() {
+            runs.push(GroupRun { first: self.u64()?, count: self.u64()? });
+            if runs.len() > MAX_RUNS {
+                return None;
+            }
+        }
+        Some(Frame::DigestsOf { runs })
+    }
+
+    fn digests(&mut self) -> Option<Frame> {
+        let first_group = self.u64()?;
+        let (values, odd) = self.bytes.as_chunks::<32>();
+        if !odd.is_empty() || values.is_empty() || values.len() > MAX_DIGESTS {
+            return None;
+        }
+        let values = values.to_vec();
+        self.bytes = &[];
+        Some(Frame::Digests { first_group, values })
+    }
+
+    fn stats(&mut self) -> Option<BenchStats> {
+        Some(BenchStats {
+            placed_bytes: self.u64()?,
+            received_packets: self.u64()?,
+            lost_packets: self.u64()?,
+            retransmitted_bytes: self.u64()?,
+            rtt: Span::from_nanos(self.u64()?),
+            cpu: Span::from_nanos(self.u64()?),
+        })
+    }
+}

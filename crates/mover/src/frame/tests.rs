@@ -1,0 +1,106 @@
+//! Frames there and back, and bytes that are none.
+
+use proptest::prelude::*;
+
+use super::codec::{MAX_TEXT, kind};
+use super::*;
+
+fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..max)
+}
+
+fn stats() -> impl Strategy<Value = BenchStats> {
+    any::<[u64; 6]>().prop_map(|[placed, received, lost, again, rtt, cpu]| BenchStats {
+        placed_bytes: placed,
+        received_packets: received,
+        lost_packets: lost,
+        retransmitted_bytes: again,
+        rtt: Span::from_nanos(rtt),
+        cpu: Span::from_nanos(cpu),
+    })
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let role = prop::sample::select(SessionRole::ALL.to_vec());
+    let code = prop::sample::select(RefusalCode::ALL.to_vec());
+    let memory = prop::sample::select(vec![Memory::Hot, Memory::Cold]);
+    prop_oneof![
+        (any::<u16>(), role, "[a-z0-9]{0,32}").prop_map(|(version, role, transport)| Frame::Hello {
+            version,
+            role,
+            transport
+        }),
+        (any::<u16>(), 1..=u16::MAX).prop_map(|(version, udp_port)| Frame::Welcome { version, udp_port }),
+        (code, prop::collection::vec(any::<char>(), 0..200))
+            .prop_map(|(code, text)| Frame::Refused { code, text: text.into_iter().collect() }),
+        (prop::collection::vec(any::<char>(), 0..200), any::<bool>(), any::<bool>())
+            .prop_map(|(path, owner, attributes)| Frame::Open { path: path.into_iter().collect(), owner, attributes }),
+        (any::<u64>(), memory).prop_map(|(size, memory)| Frame::Bench { size, memory }),
+        (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::DataSet { last, bytes }),
+        bytes(300).prop_map(|message| Frame::Protocol { message }),
+        prop::collection::vec(any::<(u64, u64)>(), 1..9).prop_map(|runs| Frame::DigestsOf {
+            runs: runs.into_iter().map(|(first, count)| GroupRun { first, count }).collect()
+        }),
+        (any::<u64>(), prop::collection::vec(any::<GroupDigest>(), 1..20))
+            .prop_map(|(first_group, values)| Frame::Digests { first_group, values }),
+        stats().prop_map(Frame::Stats),
+        (any::<bool>(), "[a-z/]{0,20}").prop_map(|(recursive, path)| Frame::List { recursive, path }),
+        (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Listing { last, bytes }),
+        Just(Frame::Probe),
+        any::<u64>().prop_map(|token| Frame::ProbeGrant { token }),
+        Just(Frame::Finish),
+        Just(Frame::Bye),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn parse_gives_back_what_encode_wrote(first in frame(), second in frame()) {
+        let mut bytes = Vec::new();
+        first.encode(&mut bytes);
+        let end = bytes.len();
+        second.encode(&mut bytes);
+        prop_assert_eq!(Frame::parse(&bytes), Ok(Some((first, end))));
+        let rest = bytes.len() - end;
+        prop_assert_eq!(Frame::parse(&bytes[end..]), Ok(Some((second, rest))));
+    }
+
+    #[test]
+    fn parse_of_a_part_waits_for_the_rest(frame in frame(), cut in any::<prop::sample::Index>()) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let cut = cut.index(bytes.len());
+        prop_assert_eq!(Frame::parse(&bytes[..cut]), Ok(None));
+    }
+
+    #[test]
+    fn parse_takes_any_bytes_and_what_it_accepts_is_canonical(kind in 0u8..18, body in bytes(200)) {
+        let mut bytes = ((body.len() + 1) as u32).to_be_bytes().to_vec();
+        bytes.push(kind);
+        bytes.extend(body);
+        if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
+            prop_assert_eq!(used, bytes.len());
+            let mut again = Vec::new();
+            frame.encode(&mut again);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}
+
+#[test]
+fn parse_refuses_what_can_never_be_a_frame() {
+    assert_eq!(Frame::parse(b"GET / HTTP/1.1\r\n"), Err(FrameError::BadLength(u32::from_be_bytes(*b"GET "))));
+    assert_eq!(Frame::parse(&[0, 0, 0, 0]), Err(FrameError::BadLength(0)));
+    assert_eq!(Frame::parse(&[0, 0, 0, 1, 99]), Err(FrameError::UnknownKind(99)));
+    assert_eq!(Frame::parse(&[0, 0, 0, 3, 1, 7, 7]), Err(FrameError::NotInhaul));
+    assert_eq!(Frame::parse(&[0, 0, 0, 2, kind::FINISH, 0]), Err(FrameError::Malformed(kind::FINISH)));
+    assert_eq!(Frame::parse(&[0, 0, 0, 2, kind::OPEN, 0xFF]), Err(FrameError::Malformed(kind::OPEN)));
+}
+
+#[test]
+fn encode_cuts_a_long_text_between_characters() {
+    let mut bytes = Vec::new();
+    Frame::Refused { code: RefusalCode::Busy, text: "ü".repeat(MAX_TEXT) }.encode(&mut bytes);
+    let parsed = Frame::parse(&bytes).unwrap().unwrap().0;
+    assert_eq!(parsed, Frame::Refused { code: RefusalCode::Busy, text: "ü".repeat(MAX_TEXT / 2) });
+}
