@@ -405,6 +405,7 @@ impl From<LandingError> for MoveError {
         match error {
             LandingError::NoSpace { .. } => Self::NoSpace { detail },
             LandingError::NoDirectory { .. }
+            | LandingError::Outside { .. }
             | LandingError::Exists { .. }
             | LandingError::PartialExists { .. }
             | LandingError::Busy { .. }

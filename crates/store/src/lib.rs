@@ -14,6 +14,7 @@ pub mod checksums;
 pub mod digest;
 pub mod digest_cache;
 mod filter;
+mod inbox;
 pub mod journal;
 mod landing;
 mod listing;
@@ -24,6 +25,7 @@ mod plan;
 mod text;
 
 pub use filter::{Filter, FilterError, Rule};
+pub use inbox::Inbox;
 pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
 pub use listing::{Listed, ListedKind, ListingError};
 pub use manifest::{

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
 use crate::filter::{Filter, Wanted};
+use crate::inbox::Inbox;
 use crate::landing::{Destination, LandingError, Site};
 use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
 
@@ -83,7 +84,29 @@ impl Plan {
         filter: &Filter,
         existing: Existing,
     ) -> Result<Self, LandingError> {
-        let destination = Destination::find(site, &manifest)?;
+        Self::of(Destination::find(site, &manifest)?, manifest, filter, existing)
+    }
+
+    /// The same at `dest` beneath `inbox`, wherever links and names would lead.
+    ///
+    /// # Errors
+    /// As [`new`](Plan::new), and when `dest` leads outside.
+    pub fn in_inbox(
+        inbox: &Inbox,
+        dest: &Path,
+        manifest: Arc<Manifest>,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<Self, LandingError> {
+        Self::of(inbox.find(dest, &manifest)?, manifest, filter, existing)
+    }
+
+    fn of(
+        destination: Destination,
+        manifest: Arc<Manifest>,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<Self, LandingError> {
         let base = match manifest.kind() {
             Kind::File => Some(destination.reopen()?),
             Kind::Directory => destination.open_target()?,

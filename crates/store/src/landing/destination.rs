@@ -77,10 +77,15 @@ impl Destination {
         }
     }
 
+    /// The name `name` in the directory `open`, which people know as `directory`.
+    pub(crate) fn in_directory(directory: PathBuf, open: Beneath, name: &[u8]) -> Self {
+        Self { directory, open, name: name.to_vec() }
+    }
+
     fn open(directory: &Path, name: &[u8]) -> Result<Self, LandingError> {
         let path = directory.to_owned();
         match Beneath::at(directory) {
-            Ok(open) => Ok(Self { directory: path, open, name: name.to_vec() }),
+            Ok(open) => Ok(Self::in_directory(path, open, name)),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path }),
             Err(Errno::NOTDIR) => Err(LandingError::NotADirectory { path }),
             Err(errno) => Err(LandingError::from_errno("open", path, errno)),

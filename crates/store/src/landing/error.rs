@@ -18,6 +18,12 @@ pub enum LandingError {
         /// The missing directory.
         path: PathBuf,
     },
+    /// The destination leads out of the directory that others may bring data sets into.
+    #[error("'{}' leads outside of what may be written; name a path beneath it", show(path))]
+    Outside {
+        /// The destination.
+        path: PathBuf,
+    },
     /// A file would be replaced that is another one.
     #[error(
         "'{}'{} exists already and differs: remove it, choose another destination, or say what becomes of it with --existing",
