@@ -10,7 +10,7 @@ mod text;
 
 pub use gtp::{gtp_control, gtp_datagram};
 pub use lab::{kept_result, scenario};
-pub use mover::{input_file, metalink, session_frame, source};
+pub use mover::{input_file, metalink, order, session_frame, source};
 pub use store::{checksums, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "listing", run: listing, corpus: store::listings, cost: 1 },
     Target { name: "manifest", run: manifest, corpus: store::manifests, cost: 1 },
     Target { name: "metalink", run: metalink, corpus: mover::metalinks, cost: 2 },
+    Target { name: "order", run: order, corpus: mover::orders, cost: 2 },
     Target { name: "payload_manifest", run: payload_manifest, corpus: store::payload_lists, cost: 1 },
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },

@@ -8,10 +8,11 @@ use inhaul_base::{Bitrate, parse_bytes};
 use inhaul_mover::{DEFAULT_PORT, Existing, Memory, Server, Source};
 
 use crate::logs::LogLevel;
+use crate::transfer::Output;
 
 mod fetch;
 
-pub(crate) use fetch::Fetch;
+pub(crate) use fetch::{Fetch, Selection};
 
 /// Hauls bulk data over fast, long networks: one receiver fetches from one or many senders, and the receiver is in charge.
 #[derive(Debug, Parser)]
@@ -56,6 +57,12 @@ pub(crate) enum Command {
     /// Predict how long a get would take, and say what will limit it; nothing is fetched
     #[command(after_help = PLAN_EXAMPLES, override_usage = PLAN_USAGE)]
     Plan(Plan),
+    /// Bring files or directories to a server that takes them in
+    #[command(after_help = crate::put::EXAMPLES, override_usage = crate::put::USAGE)]
+    Put(crate::put::Put),
+    /// Have one server fetch from others: the bytes go directly between them
+    #[command(after_help = crate::copy::EXAMPLES, override_usage = crate::copy::USAGE)]
+    Copy(crate::copy::Copy),
     /// Verify files by a list of checksums: ours, sha256sum's, b3sum's, or a bag's
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -97,9 +104,12 @@ Examples:
     inhaul serve /data /scratch --send-rate 5G
   A free port of this host alone; the address is printed when it is ready:
     inhaul serve /data --listen 127.0.0.1:0
+  Take in what others put, in /incoming and nowhere else:
+    inhaul serve /data --accept-puts /incoming
 
 A firewall must let the port through for TCP and for UDP.
-Transfers are not encrypted yet: whoever reaches the port can read what is offered.";
+Transfers are not encrypted yet: whoever reaches the port can read what is offered, and bring what is
+accepted.";
 
 const GET_USAGE: &str = "\
 inhaul get [OPTIONS] <SOURCE>... <DEST>
@@ -211,7 +221,7 @@ Examples:
     inhaul bench dtn1 dtn2 dtn3 -n 30G -J";
 
 /// What every command that moves data takes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
     /// Largest IP packet (MTU), in bytes [default: what the interface carries, at most 9000]
@@ -240,6 +250,13 @@ pub(crate) struct Transport {
     pub(crate) set: Vec<(String, String)>,
 }
 
+impl Transport {
+    /// The transport of this name, as it is by itself.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { transport: name.to_owned(), ..Self::default() }
+    }
+}
+
 impl Default for Transport {
     fn default() -> Self {
         Self { transport: "gtp".to_owned(), control: Control::Default, set: Vec::new() }
@@ -265,6 +282,14 @@ pub(crate) struct Serve {
     /// Hash large files for each transfer, rather than remember their digests in $XDG_CACHE_HOME/inhaul
     #[arg(long)]
     pub(crate) no_cache: bool,
+    /// Most sessions at once; who comes then is told to try again later
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_sessions: u16,
+    /// How long transfers may go on after SIGTERM or Ctrl-C; a second signal ends them at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) grace: u16,
+    #[command(flatten)]
+    pub(crate) accept: crate::serve::Accept,
     #[command(flatten)]
     pub(crate) wire: Wire,
 }
@@ -282,15 +307,8 @@ pub(crate) struct Get {
     /// Write the list of all files with their BLAKE3 checksums there at the end, for 'inhaul verify'
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
-    /// Print one JSON object at the end (docs/json.md)
-    #[arg(long, conflicts_with = "json_stream")]
-    pub(crate) json: bool,
-    /// Print one JSON object each second and one at the end (docs/json.md)
-    #[arg(long)]
-    pub(crate) json_stream: bool,
-    /// No progress, warnings or summary; errors are still printed
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, MoveError};
 
 use crate::args::Bench;
-use crate::get::to_json;
 use crate::serve::announce;
 use crate::summary::{percent, rate};
+use crate::transfer::to_json;
 
 pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;

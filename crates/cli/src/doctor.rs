@@ -7,8 +7,8 @@ use inhaul_mover::{DoctorOptions, Finding, Verdict};
 
 use crate::args::Doctor;
 use crate::exit;
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 /// Where what was found begins, and where lines end.
 const INDENT: usize = 25;
@@ -114,6 +114,6 @@ mod tests {
     fn report_has_the_documented_fields() {
         let finding = Finding { cost: Some(Cost::default()), ..Finding::default() };
         let report = DoctorReport { findings: vec![finding], error: Some(Default::default()), ..Default::default() };
-        crate::get::tests::assert_documented("The report of doctor", &report);
+        crate::transfer::tests::assert_documented("The report of doctor", &report);
     }
 }

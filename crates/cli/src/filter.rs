@@ -19,6 +19,11 @@ enum Pattern {
 impl Patterns {
     /// The filter that they make; reads the files.
     pub(crate) fn filter(&self) -> Result<Filter, MoveError> {
+        Filter::new(&self.rules()?).map_err(|error| MoveError::Usage(error.to_string()))
+    }
+
+    /// The rules of that filter.
+    pub(crate) fn rules(&self) -> Result<Vec<Rule>, MoveError> {
         let mut rules = Vec::new();
         for pattern in &self.0 {
             match pattern {
@@ -32,7 +37,7 @@ impl Patterns {
                 }
             }
         }
-        Filter::new(&rules).map_err(|error| MoveError::Usage(error.to_string()))
+        Ok(rules)
     }
 }
 

@@ -21,9 +21,9 @@ use inhaul_lab::{
 use serde::Serialize;
 
 use crate::exit;
-use crate::get::to_json;
 use crate::link::WaitArg;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 /// What `inhaul lab` can do.
 #[derive(Debug, Subcommand)]
@@ -477,7 +477,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use inhaul_lab::TableRow;
     use inhaul_lab::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, ScaleIndex, Verdict};
 

@@ -8,7 +8,7 @@ use inhaul_mover::{Hash, Listed, ListedKind, MoveError, Server, Source, printabl
 use serde::Serialize;
 
 use crate::args::Ls;
-use crate::get::to_json;
+use crate::transfer::to_json;
 
 pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -222,6 +222,9 @@ mod tests {
     #[test]
     fn json_item_has_the_documented_fields() {
         let from = source("a/b").unwrap();
-        crate::get::tests::assert_documented("The items of ls", &JsonItem::of(&from, &item("c", ListedKind::File)));
+        crate::transfer::tests::assert_documented(
+            "The items of ls",
+            &JsonItem::of(&from, &item("c", ListedKind::File)),
+        );
     }
 }

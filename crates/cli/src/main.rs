@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod copy;
 mod doctor;
 mod exit;
 mod filter;
@@ -16,9 +17,11 @@ mod ls;
 mod plan;
 mod progress;
 mod protocols;
+mod put;
 mod serve;
 mod settings;
 mod summary;
+mod transfer;
 mod verify;
 
 use std::process::ExitCode;
@@ -49,6 +52,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Put(args) => put::run(args),
+        Command::Copy(args) => copy::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Manifest(args) => verify::manifest(args),
         Command::Ls(args) => ls::run(args),

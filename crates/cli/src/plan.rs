@@ -6,9 +6,9 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{MoveError, Prediction};
 
 use crate::args::Plan;
-use crate::get::to_json;
 use crate::serve::announce;
 use crate::summary::{count_of_files, rate};
+use crate::transfer::to_json;
 
 /// Limits that allow so many times what is predicted hold nothing back by a long way.
 const FAR: f64 = 100.0;
@@ -108,6 +108,6 @@ mod tests {
     fn prediction_has_the_documented_fields() {
         let prediction =
             Prediction { limits: vec![Limit::default()], error: Some(ErrorReport::default()), ..Prediction::default() };
-        crate::get::tests::assert_documented("The prediction of plan", &prediction);
+        crate::transfer::tests::assert_documented("The prediction of plan", &prediction);
     }
 }

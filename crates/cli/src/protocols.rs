@@ -5,8 +5,8 @@ use inhaul_protocols::registry::PROTOCOLS;
 use serde::Serialize;
 
 use crate::args::Protocols;
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 pub(crate) fn run(args: &Protocols) -> Result<(), MoveError> {
     let listing = listing();

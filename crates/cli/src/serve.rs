@@ -3,9 +3,37 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use inhaul_mover::{MoveError, ServeOptions};
+use clap::Args;
+use inhaul_base::Span;
+use inhaul_mover::{AcceptOptions, MoveError, ServeOptions, Server};
 
 use crate::args::{Serve, Transport};
+
+/// What others may have this server fetch.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options for what others bring")]
+pub(crate) struct Accept {
+    /// Take in what others put: into this directory, and nowhere else [default: nothing is taken in]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) accept_puts: Option<PathBuf>,
+    /// Fetch from this server what others ask to be copied from there into that directory; can be repeated
+    #[arg(long, value_name = "HOST[:PORT]", requires = "accept_puts")]
+    pub(crate) accept_copies_from: Vec<Server>,
+    /// Most puts, and copies, at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_puts: u16,
+}
+
+impl Accept {
+    fn options(&self) -> Option<AcceptOptions> {
+        let directory = self.accept_puts.clone()?;
+        Some(AcceptOptions {
+            directory,
+            copies_from: self.accept_copies_from.clone(),
+            transfers_max: usize::from(self.max_puts),
+        })
+    }
+}
 
 pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
@@ -14,6 +42,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
         listen: args.listen,
         send_rate: args.send_rate,
         cache: if args.no_cache { None } else { cache_directory() },
+        accept: args.accept.options(),
+        sessions_max: usize::from(args.max_sessions),
+        grace: Span::from_secs(u64::from(args.grace)),
         net: crate::net_options(&args.wire, &Transport::default()),
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
@@ -21,7 +52,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
 }
 
 /// Where digests are remembered, by the XDG base directory specification; `None` when this user has no place for it.
-fn cache_directory() -> Option<PathBuf> {
+pub(crate) fn cache_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(base.join("inhaul/digests"))

@@ -7,8 +7,8 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{Algorithm, ManifestFormat, MoveError, ProblemKind, VerifyOptions};
 
 use crate::args::{ListFormat, Manifest, Of64Digits, Verify};
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 pub(crate) fn run(args: &Verify) -> Result<(), MoveError> {
     let stop = crate::stop_on_signals()?;
@@ -69,7 +69,7 @@ fn word(problem: ProblemKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use inhaul_mover::{ErrorReport, Problem, VerifyReport};
 
     #[test]

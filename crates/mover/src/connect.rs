@@ -8,9 +8,10 @@ use inhaul_store::{Listed, Manifest};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
-use crate::frame::{Frame, GroupDigest, Memory, RefusalCode, SessionRole, VERSION};
+use crate::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::net;
 use crate::options::Stop;
+use crate::order::Order;
 use crate::source::Server;
 
 /// How long a host may take to accept a connection.
@@ -102,6 +103,24 @@ impl Session {
                 frame => return Err(self.unexpected(&frame)),
             }
         }
+    }
+
+    /// Orders a transfer for which this host has the data; gives the token that probes carry, and the sessions that bring it.
+    pub(crate) fn order(&mut self, order: &Order) -> Result<u64, MoveError> {
+        self.delegate(order)?;
+        match self.receive(GREETING_SECONDS)? {
+            Frame::ProbeGrant { token } => Ok(token),
+            frame => Err(self.unexpected(&frame)),
+        }
+    }
+
+    /// Orders a transfer.
+    pub(crate) fn delegate(&mut self, order: &Order) -> Result<(), MoveError> {
+        let order = order.to_json().map_err(|error| MoveError::Internal(error.to_string()))?;
+        if order.len() > MAX_PIECE {
+            return Err(MoveError::Usage("these are too many patterns and sources for one transfer".to_owned()));
+        }
+        self.send(&Frame::Delegate { order })
     }
 
     /// Asks for leave to probe the server's UDP port; gives the token that probes carry.

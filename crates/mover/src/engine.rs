@@ -194,6 +194,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes no connections any more.
+    pub(crate) fn stop_listening(&mut self) {
+        // Dropping it closes it, and with that the poller forgets it.
+        self.listener = None;
+    }
+
     /// Has the engine receive from and send over a socket.
     pub(crate) fn add_port(&mut self, port: Port) -> Result<PortId, MoveError> {
         let id = PortId(self.next_number());

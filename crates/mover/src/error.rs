@@ -56,6 +56,24 @@ pub enum MoveError {
         /// What it said.
         detail: String,
     },
+    /// What a server was to fetch has failed there.
+    #[error("{server}: {detail}")]
+    Delegated {
+        /// The server.
+        server: Server,
+        /// What kind of failure it was there.
+        kind: ErrorKind,
+        /// What it said.
+        detail: String,
+    },
+    /// A server that was to fetch something is lost.
+    #[error("{server} is lost ({detail}); once it is back, the same command goes on from what it had verified")]
+    ServerLost {
+        /// The server.
+        server: Server,
+        /// How it was lost.
+        detail: String,
+    },
     /// What answers is no inhaul server, or it broke the session's rules.
     #[error("{server}: {detail}; is that an inhaul server, of the same release?")]
     Protocol {
@@ -268,12 +286,22 @@ impl ErrorKind {
     }
 }
 
+impl ErrorKind {
+    /// The kind of this name.
+    pub fn named(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
 impl MoveError {
     /// Which of the causes that scripts tell apart it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownHost { .. } => ErrorKind::HostUnknown,
-            Self::Unreachable { .. } | Self::AllLost { .. } | Self::BenchLost { .. } => ErrorKind::Unreachable,
+            Self::Delegated { kind, .. } => *kind,
+            Self::Unreachable { .. } | Self::AllLost { .. } | Self::BenchLost { .. } | Self::ServerLost { .. } => {
+                ErrorKind::Unreachable
+            }
             Self::TimedOut { .. } => ErrorKind::TimedOut,
             Self::PathNotFound { .. } | Self::NothingToServe { .. } | Self::Unverifiable { .. } => {
                 ErrorKind::PathNotFound

@@ -13,6 +13,10 @@
 //!                                  <-   Listing pieces, the last marked, or  Refused
 //!     or  Probe                    ->   (a session for this alone; datagrams as in `probe.rs`)
 //!                                  <-   ProbeGrant {token}  or  Refused
+//!     or  Delegate {order}         ->   (a session for this alone)
+//!                                  <-   ProbeGrant {token}  (if the client has the data itself), or  Refused
+//!                                  <-   Update ..., then Report pieces, the last marked
+//!     or  Attach {token, source}   ->   from here on the sides are changed: the server opens, and the client has the data
 //! Protocol {message}               <->  the endpoint's control messages
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
@@ -36,7 +40,7 @@ pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The chaining value of one group of a file: see `inhaul_store`.
 pub type GroupDigest = [u8; 32];
@@ -59,6 +63,10 @@ pub enum SessionRole {
     BenchFetch,
     /// To send bytes to the server's memory.
     BenchPush,
+    /// To have the server fetch something: from the client itself, or from other servers.
+    Delegate,
+    /// To bring one of the data sets that the server is to fetch from the client.
+    Attach,
 }
 
 /// The memory that a bench moves bytes from and into.
@@ -90,6 +98,8 @@ pub enum RefusalCode {
     Unreadable,
     /// The peer broke the session protocol.
     Malformed,
+    /// This server does not do that for others, or not for this one.
+    NotAllowed,
 }
 
 /// How a bench's flow did, as its receiver counted, and what the reporting process spent.
@@ -160,10 +170,35 @@ pub enum Frame {
     },
     /// The client wants to try the path to the server's UDP port.
     Probe,
-    /// The server answers probes that carry this token until the stream ends.
+    /// The server answers probes that carry this token until the stream ends; and takes sessions that
+    /// [attach](Frame::Attach) with it, if it has been asked to fetch from the client.
     ProbeGrant {
         /// A number that only the two know.
         token: u64,
+    },
+    /// The client wants the server to fetch something: see [`crate::Order`].
+    Delegate {
+        /// The order, as JSON.
+        order: Vec<u8>,
+    },
+    /// How what was delegated is going: see [`crate::Update`].
+    Update {
+        /// The update, as JSON.
+        update: Vec<u8>,
+    },
+    /// A piece of what came of what was delegated: see [`crate::Report`].
+    Report {
+        /// Whether this is the last piece.
+        last: bool,
+        /// The piece, of JSON.
+        bytes: Vec<u8>,
+    },
+    /// The client has a data set here that the server is to fetch from it.
+    Attach {
+        /// What the server gave to the session that delegated it.
+        token: u64,
+        /// Which of the data sets it is, counted from 0.
+        source: u16,
     },
     /// The client wants a bench.
     Bench {

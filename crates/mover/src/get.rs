@@ -2,19 +2,24 @@
 //!
 //! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+mod failures;
+mod made;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::Change;
-use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, make_parents, printable};
+use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
 use inhaul_transport::Role;
+use inhaul_udp::Socket;
 
+pub(crate) use self::failures::{Failures, Outcome};
+use self::made::Made;
 use crate::compare;
 use crate::connect::{Session, at_once};
-use crate::engine::{Engine, SideId};
+use crate::engine::{Engine, PortId, SideId};
 use crate::error::MoveError;
 use crate::frame::SessionRole;
 use crate::haul::{Haul, Joining, Object};
@@ -36,9 +41,43 @@ const CHANGES_NAMED_MAX: usize = 3;
 /// What ended the transfer. What it leaves behind then is files that are complete and verified and, if anything more was
 /// verified, partial files and a journal, from which the same call goes on.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
+    reported(|report| {
+        net::check(&options.net)?;
+        if let Some(path) = &options.manifest {
+            manifest_file::check(path, options.existing == Existing::Replace)?;
+        }
+        let found = find_all(options, stop)?;
+        haul(options, found, Ways::Dialled, stop, hear, report)
+    })
+}
+
+/// The same of data sets whose senders have opened the sessions, and whose datagrams all come over `socket`.
+pub(crate) fn get_attached(
+    options: &GetOptions,
+    sessions: Vec<Session>,
+    socket: Socket,
+    stop: &Stop,
+    hear: &mut dyn FnMut(Update),
+) -> (Report, Result<(), MoveError>) {
+    reported(|report| {
+        let found = find_attached(options, sessions, stop)?;
+        haul(options, found, Ways::Shared(socket), stop, hear, report)
+    })
+}
+
+/// How datagrams of the mirrors come here.
+pub(crate) enum Ways {
+    /// Each over a socket of its own, from where its server said.
+    Dialled,
+    /// All over this one.
+    Shared(Socket),
+}
+
+/// Runs a transfer and completes its report.
+fn reported(transfer: impl FnOnce(&mut Report) -> Result<(), MoveError>) -> (Report, Result<(), MoveError>) {
     let began = Instant::now();
     let mut report = Report::default();
-    let result = haul(options, stop, hear, &mut report);
+    let result = transfer(&mut report);
     report.seconds = began.elapsed().as_secs_f64();
     if let Err(error) = &result {
         let is_partial = matches!(error, MoveError::Partial { .. });
@@ -48,19 +87,23 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
     (report, result)
 }
 
-fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report: &mut Report) -> Result<(), MoveError> {
-    net::check(&options.net)?;
-    if let Some(path) = &options.manifest {
-        manifest_file::check(path, options.existing == Existing::Replace)?;
-    }
+fn haul(
+    options: &GetOptions,
+    found: Vec<Outcome<Found>>,
+    ways: Ways,
+    stop: &Stop,
+    hear: &mut dyn FnMut(Update),
+    report: &mut Report,
+) -> Result<(), MoveError> {
+    let count = found.len();
     let mut failures = Failures::default();
-    let found = failures.keep(find_all(options, stop)?)?;
+    let found = failures.keep(found)?;
     for warning in found.iter().flat_map(Found::warnings) {
         hear(Update::Warning(warning.clone()));
         report.warnings.push(warning);
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
-    let _destination = Destination::prepare(options, &found)?;
+    let _made = Made::prepare(options, &found, count)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), plan(options, data_set, stop)));
     let planned = failures.keep(planned.collect())?;
     for (_, plan) in &planned {
@@ -83,7 +126,7 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
     }
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
-    let run = move || run_haul(&options, objects, joinings, updates, stop);
+    let run = move || run_haul(&options, objects, joinings, ways, updates, stop);
     let thread = net::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         hear(update);
@@ -96,9 +139,12 @@ fn haul(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update), report:
 
 /// Plans how a data set lands; with `--checksum` by the bytes of what is there.
 pub(crate) fn plan(options: &GetOptions, data_set: Found, stop: &Stop) -> Result<(Found, Plan), MoveError> {
-    let site = data_set.request.site(&options.destination);
+    let manifest = Arc::clone(&data_set.manifest);
     let filter = data_set.request.filter(&options.filter);
-    let mut plan = Plan::new(&site, Arc::clone(&data_set.manifest), &filter, options.existing)?;
+    let mut plan = match &options.inbox {
+        Some(inbox) => Plan::in_inbox(inbox, &options.destination, manifest, &filter, options.existing)?,
+        None => Plan::new(&data_set.request.site(&options.destination), manifest, &filter, options.existing)?,
+    };
     if options.checksum {
         compare::by_bytes(&mut plan, &data_set, options, stop)?;
     }
@@ -139,6 +185,7 @@ fn run_haul(
     options: &GetOptions,
     objects: Vec<Object>,
     joinings: Vec<Joining>,
+    ways: Ways,
     updates: Sender<Update>,
     stop: Stop,
 ) -> (Report, Result<Vec<String>, MoveError>) {
@@ -147,7 +194,7 @@ fn run_haul(
         Ok(engine) => engine,
         Err(error) => return failed(error),
     };
-    let (side, joinings) = match open_ports(options, &mut engine, joinings) {
+    let (side, joinings) = match open_ports(options, &mut engine, joinings, ways) {
         Ok(opened) => opened,
         Err(error) => return failed(error),
     };
@@ -188,16 +235,26 @@ pub(crate) fn open_ports(
     options: &GetOptions,
     engine: &mut Engine,
     joinings: Vec<Joining>,
-) -> Result<(SideId, Vec<(Joining, Port)>), MoveError> {
+    ways: Ways,
+) -> Result<(SideId, Vec<(Joining, PortId)>), MoveError> {
+    let add_endpoint = |engine: &mut Engine, socket: &Socket| {
+        net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, socket)
+    };
+    if let Ways::Shared(socket) = ways {
+        let side = add_endpoint(engine, &socket)?;
+        let port = engine.add_port(Port::new(socket, false))?;
+        return Ok((side, joinings.into_iter().map(|joining| (joining, port)).collect()));
+    }
+    let mut side = None;
     let mut ports = Vec::new();
     for joining in joinings {
         let socket = net::connect(&options.net, joining.session.datagrams)?;
-        ports.push((joining, Port::new(socket, true)));
+        if side.is_none() {
+            side = Some(add_endpoint(engine, &socket)?);
+        }
+        ports.push((joining, engine.add_port(Port::new(socket, true))?));
     }
-    let Some((_, first)) = ports.first() else {
-        return Err(MoveError::Usage("there is nothing to fetch from".to_owned()));
-    };
-    let side = net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, &first.socket)?;
+    let side = side.ok_or_else(|| MoveError::Usage("there is nothing to fetch from".to_owned()))?;
     Ok((side, ports))
 }
 
@@ -206,7 +263,7 @@ fn join_all(
     options: &GetOptions,
     engine: &mut Engine,
     haul: &mut Haul,
-    joinings: Vec<(Joining, Port)>,
+    joinings: Vec<(Joining, PortId)>,
 ) -> Result<(), MoveError> {
     net::become_data_thread(&options.net)?;
     haul.fetch_all(engine);
@@ -315,7 +372,29 @@ pub(crate) fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Outcome<
     Ok(options.requests.iter().map(of_request).collect())
 }
 
+/// Asks each sender that has come by itself for the data set that it brings.
+fn find_attached(options: &GetOptions, sessions: Vec<Session>, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
+    type Job = Box<dyn FnOnce() -> Outcome<Found> + Send>;
+    let attributes = options.attributes;
+    let open = |mut session: Session| {
+        Box::new(move || {
+            let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
+            let found = session.open("", false, attributes).map(|manifest| {
+                source.path = printable(manifest.name());
+                Found::of_one(Request::from(source.clone()), session, manifest)
+            });
+            (source, found)
+        }) as Job
+    };
+    at_once(sessions.into_iter().map(open).collect(), stop)
+}
+
 impl Found {
+    fn of_one(request: Request, session: Session, manifest: Manifest) -> Self {
+        let (absent, warnings) = (Vec::new(), Vec::new());
+        Self { request, manifest: Arc::new(manifest), sessions: vec![session], absent, warnings }
+    }
+
     /// What the user should know before the transfer begins.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let skipped = self.manifest.skipped();
@@ -378,113 +457,4 @@ impl Found {
 
 fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
     SourceReport { address: server.to_string(), status, ..SourceReport::default() }
-}
-
-/// A data set, and what has come of one of the steps toward it.
-type Outcome<T> = (Source, Result<T, MoveError>);
-
-/// What does not come of several data sets, while others do.
-#[derive(Default)]
-pub(crate) struct Failures {
-    texts: Vec<String>,
-}
-
-impl Failures {
-    /// Sets those aside that have failed; if all have, with the first one's error.
-    pub(crate) fn keep<T>(&mut self, results: Vec<Outcome<T>>) -> Result<Vec<T>, MoveError> {
-        let mut kept = Vec::new();
-        let mut first = None;
-        for (source, result) in results {
-            match result {
-                Ok(good) => kept.push(good),
-                // What the user has stopped is not going on.
-                Err(MoveError::Interrupted) => return Err(MoveError::Interrupted),
-                Err(error) => {
-                    self.texts.push(format!("{source}: {error}"));
-                    first = first.or(Some(error));
-                }
-            }
-        }
-        match first {
-            Some(error) if kept.is_empty() => Err(error),
-            _ => Ok(kept),
-        }
-    }
-
-    /// What the source of a data set may not read does not come.
-    pub(crate) fn note_unreadable(&mut self, plan: &Plan) {
-        let unreadable = plan.unreadable();
-        if unreadable.count > 0 {
-            let named: Vec<String> = unreadable.paths.iter().map(|path| format!("'{}'", printable(path))).collect();
-            let more = match unreadable.count - named.len() as u64 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            self.texts.push(format!("the server may not read {}{more}", named.join(", ")));
-        }
-    }
-
-    /// What has failed, in words.
-    pub(crate) fn into_texts(self) -> Vec<String> {
-        self.texts
-    }
-
-    fn result(self) -> Result<(), MoveError> {
-        if self.texts.is_empty() { Ok(()) } else { Err(MoveError::Partial { failures: self.texts }) }
-    }
-}
-
-/// The directories that data sets land in; removed again if they were made for a transfer that brought nothing.
-#[derive(Default)]
-struct Destination {
-    /// Parents first.
-    made: Vec<PathBuf>,
-}
-
-impl Destination {
-    fn prepare(options: &GetOptions, found: &[Found]) -> Result<Self, MoveError> {
-        let path = options.destination.as_path();
-        let mut names = BTreeSet::new();
-        for name in found.iter().filter(|data_set| data_set.request.place.is_none()).map(|found| found.manifest.name())
-        {
-            if !names.insert(name) {
-                return Err(MoveError::NameClash { path: printable(name) });
-            }
-        }
-        let mut prepared = Self::default();
-        let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
-        if options.requests.len() < 2 && places().next().is_none() {
-            return Ok(prepared);
-        }
-        match std::fs::create_dir(path) {
-            Ok(()) => prepared.made.push(path.to_owned()),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(MoveError::Destination {
-                    detail: format!("'{}' is no directory: this needs one to land in", path.display()),
-                });
-            }
-            Err(error) => {
-                return Err(MoveError::Destination {
-                    detail: format!(
-                        "cannot make the directory '{}': {error}; choose another destination",
-                        path.display()
-                    ),
-                });
-            }
-        }
-        for place in places() {
-            prepared.made.extend(make_parents(path, place.as_bytes())?);
-        }
-        Ok(prepared)
-    }
-}
-
-impl Drop for Destination {
-    fn drop(&mut self) {
-        for path in self.made.iter().rev() {
-            // Once something has landed in it, it stays, because it is not empty.
-            let _ = std::fs::remove_dir(path);
-        }
-    }
 }

@@ -8,46 +8,60 @@ use inhaul_protocols::registry;
 use inhaul_store::{DataSet, Offered, OfferedError, ScanOptions};
 
 use crate::control_stream::{ControlStream, StreamError};
+use crate::delegated::Delegations;
 use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::probe::ProbeDesk;
+use crate::serving::Fetcher;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
 /// How long a client may take for a piece of a manifest or a listing.
 const PIECE: Duration = Duration::from_secs(30);
+/// How long a server may take to ask for what a client brings.
+const ATTACHED: Duration = Duration::from_secs(60);
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
 /// What a server has for its clients.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
-    /// Data sets.
-    Files(Arc<Offered>),
+    /// Data sets, and what it fetches for them if it does.
+    Files(Arc<Offered>, Option<Arc<Delegations>>),
     /// Benches.
     Bench,
 }
 
-/// A session that is set up.
+/// A session that is set up, and waits for the data thread.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) enum Arrival {
+    /// Its client wants a data set.
+    Fetcher(Fetcher),
+    /// Its client wants a bench.
+    Bencher(Bencher),
+}
+
+/// A session of somebody who wants a bench.
+#[derive(Debug)]
+pub(crate) struct Bencher {
     pub(crate) stream: ControlStream,
     /// The protocol that is to carry the data, by its name in the registry.
     pub(crate) transport: &'static str,
-    pub(crate) wish: Wish,
+    /// [`SessionRole::BenchFetch`] or [`SessionRole::BenchPush`].
+    pub(crate) role: SessionRole,
+    pub(crate) size: u64,
+    pub(crate) memory: Memory,
 }
 
-/// What its client wants.
-#[derive(Debug)]
-pub(crate) enum Wish {
+/// What a client wants, once it is known that it can have it.
+enum Wish {
     /// A data set.
-    Fetch(Arc<DataSet>),
+    Fetch(DataSet),
+    /// To bring one of the data sets that were ordered from it.
+    Attach { delegations: Arc<Delegations>, token: u64, source: u16 },
     /// A bench.
-    Bench {
-        /// [`SessionRole::BenchFetch`] or [`SessionRole::BenchPush`].
-        role: SessionRole,
-        size: u64,
-        memory: Memory,
-    },
+    Bench { role: SessionRole, size: u64, memory: Memory },
+    /// Nothing more.
+    Nothing,
 }
 
 /// Why a session did not come about.
@@ -61,7 +75,7 @@ pub(crate) enum GreetingError {
     Refused { code: RefusalCode, text: String },
 }
 
-fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
+pub(crate) fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
     GreetingError::Refused { code, text: text.into() }
 }
 
@@ -75,7 +89,7 @@ pub(crate) fn greet(
 ) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     match converse(&mut stream, service, udp_port, desk) {
-        Ok(wish) => Ok(wish.map(|(transport, wish)| Arrival { stream, transport, wish })),
+        Ok((transport, wish)) => Ok(wish.grant(stream, transport)),
         Err(error) => {
             log::info!("{}: no session: {error}", stream.peer());
             let refusal = match &error {
@@ -92,12 +106,31 @@ pub(crate) fn greet(
     }
 }
 
+impl Wish {
+    /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
+    fn grant(self, stream: ControlStream, transport: &'static str) -> Option<Arrival> {
+        match self {
+            Self::Fetch(data_set) => {
+                Some(Arrival::Fetcher(Fetcher { stream, transport, data_set: Arc::new(data_set) }))
+            }
+            Self::Bench { role, size, memory } => {
+                Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
+            }
+            Self::Attach { delegations, token, source } => {
+                delegations.attach(token, source, stream);
+                None
+            }
+            Self::Nothing => None,
+        }
+    }
+}
+
 fn converse(
     stream: &mut ControlStream,
     service: &Service,
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
-) -> Result<Option<(&'static str, Wish)>, GreetingError> {
+) -> Result<(&'static str, Wish), GreetingError> {
     let Frame::Hello { version, role, transport } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
@@ -107,54 +140,90 @@ fn converse(
         );
         return Err(refused(RefusalCode::Version, text));
     }
-    match (service, role) {
-        (Service::Files(_), SessionRole::Fetch)
-        | (Service::Bench, SessionRole::BenchFetch | SessionRole::BenchPush) => {}
-        (Service::Files(_), _) => {
-            return Err(refused(
-                RefusalCode::WrongService,
-                "this server offers files; start one with 'inhaul bench --server'",
-            ));
-        }
-        (Service::Bench, _) => {
-            return Err(refused(
-                RefusalCode::WrongService,
-                "this server is for benches; start one with 'inhaul serve'",
-            ));
-        }
-    }
+    check_role(service, role)?;
     let Some(transport) = registry::find(&transport) else {
         let text = format!("this server does not know the transport '{transport}': see 'inhaul protocols' there");
         return Err(refused(RefusalCode::UnknownTransport, text));
     };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
-    let wish = match (stream.receive(Instant::now() + STEP)?, service) {
-        (Frame::Open { path, owner, attributes }, Service::Files(offered)) => {
+    let first = stream.receive(Instant::now() + STEP)?;
+    let wish = match (first, role, service) {
+        (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(offered, _)) => {
             log::info!("{}: fetches {path} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes };
-            let data_set =
-                offered.scan(path.as_bytes(), options).map_err(|error| refused(code_of(&error), error.to_string()))?;
-            send_manifest(stream, &data_set)?;
-            Wish::Fetch(Arc::new(data_set))
+            Wish::Fetch(open(stream, offered, path.as_bytes(), ScanOptions { owner, attributes })?)
         }
-        (Frame::List { recursive, path }, Service::Files(offered)) => {
+        (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(offered, _)) => {
             log::info!("{}: lists {path}", stream.peer());
             send_listing(stream, offered, path.as_bytes(), recursive)?;
-            return Ok(None);
+            Wish::Nothing
         }
-        (Frame::Probe, Service::Files(_)) => {
+        (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
-            return Ok(None);
+            Wish::Nothing
         }
-        (Frame::Bench { size, memory }, Service::Bench) => {
+        (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(delegations))) => {
+            delegations.attend(stream, &order, transport.name, udp_port)?;
+            Wish::Nothing
+        }
+        (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(delegations))) => {
+            Wish::Attach { delegations: Arc::clone(delegations), token, source }
+        }
+        (Frame::Bench { size, memory }, SessionRole::BenchFetch | SessionRole::BenchPush, Service::Bench) => {
             log::info!("{}: benches over {}", stream.peer(), transport.name);
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
             Wish::Bench { role, size, memory }
         }
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
-    Ok(Some((transport.name, wish)))
+    Ok((transport.name, wish))
+}
+
+/// Whether this server is there for such clients.
+fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError> {
+    match (service, role) {
+        (Service::Files(..), SessionRole::Fetch)
+        | (Service::Files(_, Some(_)), SessionRole::Delegate | SessionRole::Attach)
+        | (Service::Bench, SessionRole::BenchFetch | SessionRole::BenchPush) => Ok(()),
+        (Service::Files(_, None), SessionRole::Delegate | SessionRole::Attach) => Err(refused(
+            RefusalCode::NotAllowed,
+            "this server takes nothing in; its user can let it: inhaul serve --accept-puts DIR",
+        )),
+        (Service::Files(..), _) => {
+            Err(refused(RefusalCode::WrongService, "this server offers files; start one with 'inhaul bench --server'"))
+        }
+        (Service::Bench, _) => {
+            Err(refused(RefusalCode::WrongService, "this server is for benches; start one with 'inhaul serve'"))
+        }
+    }
+}
+
+/// Finds a data set and sends its manifest.
+fn open(
+    stream: &mut ControlStream,
+    offered: &Offered,
+    path: &[u8],
+    options: ScanOptions,
+) -> Result<DataSet, GreetingError> {
+    let data_set = offered.scan(path, options).map_err(|error| refused(code_of(&error), error.to_string()))?;
+    send_manifest(stream, &data_set)?;
+    Ok(data_set)
+}
+
+/// The other way round: the session's server asks for what this client has come to bring, and is shown all of `offered`.
+pub(crate) fn be_opened(stream: &mut ControlStream, offered: &Offered) -> Result<DataSet, GreetingError> {
+    match stream.receive(Instant::now() + ATTACHED)? {
+        Frame::Open { path, owner: false, attributes } if path == "/" => {
+            let opened = open(stream, offered, b"/", ScanOptions { owner: false, attributes });
+            if let Err(GreetingError::Refused { code, text }) = &opened {
+                let refusal = Frame::Refused { code: *code, text: text.clone() };
+                stream.send(&refusal, Instant::now() + STEP)?;
+            }
+            opened
+        }
+        Frame::Refused { text, .. } => Err(refused(RefusalCode::Malformed, text)),
+        _ => Err(refused(RefusalCode::Malformed, "it asked for something else than what was put")),
+    }
 }
 
 fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), StreamError> {
@@ -245,7 +314,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), b"data").unwrap();
         let offered = Offered::new(&[dir.path().to_path_buf()]).unwrap();
-        (dir, Service::Files(Arc::new(offered)))
+        (dir, Service::Files(Arc::new(offered), None))
     }
 
     fn open(path: &str) -> Frame {
@@ -263,8 +332,8 @@ mod tests {
         assert_eq!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77 });
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
-        let Wish::Fetch(data_set) = arrival.unwrap().unwrap().wish else { panic!("no data set") };
-        assert_eq!(manifest, **data_set.manifest());
+        let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
+        assert_eq!(manifest, **fetcher.data_set.manifest());
     }
 
     #[test]
@@ -299,6 +368,8 @@ mod tests {
             (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
+            (vec![hello(SessionRole::Delegate)], RefusalCode::NotAllowed),
+            (vec![hello(SessionRole::Attach)], RefusalCode::NotAllowed),
             (vec![old], RefusalCode::Version),
             (vec![Frame::Finish], RefusalCode::Malformed),
         ] {
@@ -313,11 +384,8 @@ mod tests {
     fn greet_takes_bench_clients_when_it_is_a_bench() {
         let bench = Frame::Bench { size: 9, memory: Memory::Cold };
         let (_, arrival) = talk(Service::Bench, &[hello(SessionRole::BenchPush), bench]);
-        let wish = arrival.unwrap().unwrap().wish;
-        assert!(
-            matches!(wish, Wish::Bench { role: SessionRole::BenchPush, size: 9, memory: Memory::Cold }),
-            "{wish:?}"
-        );
+        let Arrival::Bencher(bencher) = arrival.unwrap().unwrap() else { panic!("no bench") };
+        assert_eq!((bencher.role, bencher.size, bencher.memory), (SessionRole::BenchPush, 9, Memory::Cold));
         let (answers, _) = talk(Service::Bench, &[hello(SessionRole::Fetch)]);
         assert!(matches!(answers.last(), Some(Frame::Refused { code: RefusalCode::WrongService, .. })), "{answers:?}");
     }

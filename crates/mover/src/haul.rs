@@ -13,7 +13,7 @@ use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, 
 use self::disputes::Disputes;
 use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
-use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
+use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, MAX_RUNS};
 use crate::groups::{Groups, Tally};
@@ -319,13 +319,12 @@ impl Haul {
         &mut self,
         engine: &mut Engine,
         joining: Joining,
-        port: Port,
+        port: PortId,
         options: &NetOptions,
         rate: Option<Bitrate>,
     ) -> Result<(), MoveError> {
         let Joining { object, session } = joining;
         let flow = engine.new_flow();
-        let port = engine.add_port(port)?;
         let mtu = net::mtu_toward(options, session.datagrams);
         let join = JoinFlow {
             flow,

@@ -10,6 +10,8 @@ mod check;
 mod compare;
 mod connect;
 pub mod control_stream;
+mod copy;
+mod delegated;
 mod digest_plan;
 mod digest_service;
 mod doctor;
@@ -17,6 +19,7 @@ mod endpoints;
 mod engine;
 mod error;
 mod fetch_list;
+mod follow;
 pub mod frame;
 mod get;
 mod greeting;
@@ -27,31 +30,37 @@ mod list;
 mod manifest_file;
 mod net;
 mod options;
+mod order;
 mod port;
 mod predict;
 mod probe;
+mod put;
 mod recheck;
 mod report;
 mod request;
 mod server;
+mod serving;
 mod source;
 mod sync;
 mod verify;
 
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
+pub use copy::copy;
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use error::{ErrorKind, MoveError};
 pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, Known, read_fetch_list};
 pub use frame::Memory;
 pub use get::get;
-pub use inhaul_store::{Existing, Filter, FilterError, Rule};
+pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use list::{list, list_checksums};
 pub use options::{
-    BenchLimit, BenchOptions, BenchServerOptions, GetOptions, NetOptions, Progress, RateDial, ServeOptions,
-    SourceProgress, Stop, Update,
+    AcceptOptions, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, NetOptions, Progress,
+    PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update,
 };
+pub use order::{Order, OrderError, OrderRule, Origin, SOURCES_MAX};
 pub use predict::{Limit, Prediction, predict};
+pub use put::put;
 pub use report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
     Status, jain_index,

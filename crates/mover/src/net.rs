@@ -36,8 +36,23 @@ pub(crate) fn mtu_from(options: &NetOptions, local: IpAddr) -> u16 {
 
 /// A socket bound to `address`.
 pub(crate) fn bind(options: &NetOptions, address: SocketAddr) -> Result<Socket, MoveError> {
+    bind_with(options, address, SocketOptions::default())
+}
+
+/// A socket bound to `address`, which sockets for single peers may have too: see [`branch`].
+pub(crate) fn bind_shared(options: &NetOptions, address: SocketAddr) -> Result<Socket, MoveError> {
+    bind_with(options, address, SocketOptions { share_port: true, ..SocketOptions::default() })
+}
+
+/// A socket that takes the datagrams of `peer` that come to `address`, where a [shared](bind_shared) one is bound that takes
+/// all others: the peer needs to know one port only, and so do the firewalls on the way.
+pub(crate) fn branch(options: &NetOptions, address: SocketAddr, peer: SocketAddr) -> Result<Socket, MoveError> {
+    connected(bind_shared(options, address)?, peer)
+}
+
+fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOptions) -> Result<Socket, MoveError> {
     let offload = if options.offload { Offload::Auto } else { Offload::Off };
-    let socket_options = SocketOptions { offload, ..SocketOptions::default() };
+    let socket_options = SocketOptions { offload, ..socket_options };
     let socket = Socket::bind(address, &socket_options)
         .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })?;
     log::debug!(
@@ -57,8 +72,11 @@ pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, 
         SocketAddr::V4(_) => IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     };
-    let mut socket = bind(options, SocketAddr::new(any, 0))?;
-    let failed = MoveError::system("there is no way to a server over UDP");
+    connected(bind(options, SocketAddr::new(any, 0))?, peer)
+}
+
+fn connected(mut socket: Socket, peer: SocketAddr) -> Result<Socket, MoveError> {
+    let failed = MoveError::system("there is no way to a peer over UDP");
     socket.connect(peer).map_err(std::io::Error::other).map_err(failed)?;
     Ok(socket)
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_store::{Existing, Filter};
-use serde::Serialize;
+use inhaul_store::{Existing, Filter, Inbox, Rule};
+use serde::{Deserialize, Serialize};
 
 use crate::frame::Memory;
 use crate::report::SourceStatus;
 use crate::request::Request;
-use crate::source::Server;
+use crate::source::{Server, Source};
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,48 @@ pub struct ServeOptions {
     pub send_rate: Option<Bitrate>,
     /// The directory in which digests of large files are remembered; `None`: they are computed each time.
     pub cache: Option<PathBuf>,
+    /// What clients may have the server fetch; `None`: nothing.
+    pub accept: Option<AcceptOptions>,
+    /// Sessions that may be open, or in set-up, at once.
+    pub sessions_max: usize,
+    /// How long those that are under way may go on once the server is told to stop.
+    pub grace: Span,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// What clients may have a server fetch.
+#[derive(Clone, Debug)]
+pub struct AcceptOptions {
+    /// The directory into which they may bring data, and nowhere else.
+    pub directory: PathBuf,
+    /// The servers that it fetches from for them, beside themselves.
+    pub copies_from: Vec<Server>,
+    /// How many such transfers there may be at once.
+    pub transfers_max: usize,
+}
+
+/// A put: what this host has, for a server to fetch.
+#[derive(Clone, Debug)]
+pub struct PutOptions {
+    /// The files and directories.
+    pub paths: Vec<PathBuf>,
+    /// The server, and the path there; no mirrors.
+    pub destination: Source,
+    /// What of the data sets is wanted.
+    pub rules: Vec<Rule>,
+    /// What becomes of files that exist there and differ.
+    pub existing: Existing,
+    /// Whether extended attributes are carried (`user.*`).
+    pub attributes: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    pub fresh: bool,
+    /// Most that this host sends (R_send).
+    pub rate: Option<Bitrate>,
+    /// The directory in which digests of large files are remembered; `None`: they are computed each time.
+    pub cache: Option<PathBuf>,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -51,6 +93,8 @@ pub struct GetOptions {
     pub requests: Vec<Request>,
     /// A file or a directory; a directory when there are several data sets, or places beneath it are given.
     pub destination: PathBuf,
+    /// The directory beneath which `destination` is, when somebody else has named it.
+    pub inbox: Option<Arc<Inbox>>,
     /// Most that this host takes in (C_r).
     pub receive_rate: Option<Bitrate>,
     /// Most that each sender may send (R_app).
@@ -72,6 +116,31 @@ pub struct GetOptions {
     /// Where to write a list of the checksums of all that has come.
     pub manifest: Option<PathBuf>,
     /// How the network is used.
+    pub net: NetOptions,
+}
+
+/// A copy: what other servers have, for a server to fetch.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// The data sets, each with its mirrors, as the server that fetches them knows them.
+    pub sources: Vec<Source>,
+    /// The server that fetches, and the path there; no mirrors.
+    pub destination: Source,
+    /// What of the data sets is wanted.
+    pub rules: Vec<Rule>,
+    /// What becomes of files that exist there and differ.
+    pub existing: Existing,
+    /// Whether files that exist are compared by their bytes, rather than by size and time.
+    pub checksum: bool,
+    /// Whether extended attributes are carried (`user.*`).
+    pub attributes: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    pub fresh: bool,
+    /// Most that each sender may send (R_app).
+    pub rate: Option<Bitrate>,
+    /// How the network is used; of the data, the transport alone.
     pub net: NetOptions,
 }
 
@@ -166,7 +235,8 @@ impl Stop {
 }
 
 /// Something that a user may want to see while a transfer is under way.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Update {
     /// How far it is; several times a second.
     Progress(Progress),
@@ -175,7 +245,7 @@ pub enum Update {
 }
 
 /// How far a transfer is. Serialised, it is the line that `docs/json.md` documents.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Since the first request, in seconds.
     pub seconds: f64,
@@ -194,7 +264,7 @@ pub struct Progress {
 }
 
 /// How a server is doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceProgress {
     /// The server, as host and port.
     pub address: String,

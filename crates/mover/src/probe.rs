@@ -1,4 +1,5 @@
-//! Probes: datagrams with which `inhaul doctor` tries the path to a server's UDP port, without any transport protocol.
+//! Probes: datagrams with which `inhaul doctor` tries the path to a server's UDP port, and by which a client that brings data
+//! shows where its datagrams come from, without any transport protocol.
 //!
 //! ```text
 //! probe = "inhaul?\n" token(8) number(4) echo_len(2)
@@ -9,12 +10,14 @@
 //! with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
 
 use std::collections::BTreeMap;
+use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use inhaul_base::Span;
 use inhaul_transport::{Expected, Place, RxMessage};
-use inhaul_udp::{IoVecs, Socket};
+use inhaul_udp::{Clock, Interest, IoVecs, Poller, Socket};
 
 use crate::engine::Sink;
 use crate::error::MoveError;
@@ -31,6 +34,9 @@ pub(crate) const ECHO_LEN_MIN: usize = 20;
 const ECHO_LEN_MAX: usize = 65_507;
 /// Echoes that a grant is good for.
 pub(crate) const ECHOES_MAX: u32 = 512;
+
+/// How long an echo is waited for before the next probe is sent.
+const KNOCK_GAP: Span = Span::from_millis(200);
 
 /// Asks for an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +101,8 @@ pub(crate) struct ProbeDesk {
 struct Grant {
     client: IpAddr,
     echoes_left: u32,
+    /// Where the last probe came from.
+    seen: Option<SocketAddr>,
 }
 
 /// Leave to probe, until it is dropped.
@@ -109,7 +117,7 @@ impl ProbeDesk {
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admission, MoveError> {
         let token = net::random_u64()?;
         let mut grants = self.lock();
-        grants.insert(token, Grant { client: client.to_canonical(), echoes_left: ECHOES_MAX });
+        grants.insert(token, Grant { client: client.to_canonical(), echoes_left: ECHOES_MAX, seen: None });
         self.open.store(grants.len(), Ordering::Relaxed);
         Ok(Admission { desk: Arc::clone(self), token })
     }
@@ -120,6 +128,7 @@ impl ProbeDesk {
         let mut grants = self.lock();
         let grant = grants.get_mut(&probe.token).filter(|grant| grant.client == from.ip().to_canonical())?;
         grant.echoes_left = grant.echoes_left.checked_sub(1)?;
+        grant.seen = Some(SocketAddr::new(from.ip().to_canonical(), from.port()));
         Some(probe.echo())
     }
 
@@ -129,6 +138,13 @@ impl ProbeDesk {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Grant>> {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Admission {
+    /// Where the client's last probe came from, as far as NATs on the way let us see.
+    pub(crate) fn seen(&self) -> Option<SocketAddr> {
+        self.desk.lock().get(&self.token)?.seen
     }
 }
 
@@ -178,6 +194,35 @@ impl Sink for Echoing {
         }
         Ok(received)
     }
+}
+
+/// Sends probes with `token` over a socket that is connected to a server until one is echoed; false when none is in time.
+pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Span) -> std::io::Result<bool> {
+    let (clock, mut poller) = (Clock::start(), Poller::new()?);
+    poller.add(socket, 0, Interest::Read)?;
+    let deadline = clock.now() + patience;
+    let (mut memory, mut arrivals, mut ready) = (vec![0; usize::from(u16::MAX)], Vec::new(), Vec::new());
+    for number in 0.. {
+        let probe = Probe { token, number, echo_len: ECHO_LEN_MIN as u16 };
+        // One that cannot leave just now is as good as lost.
+        let _ = send(socket, peer, &[&probe.encode()], None);
+        let next = (clock.now() + KNOCK_GAP).min(deadline);
+        while clock.now() < next {
+            socket.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals)?;
+            let mut datagrams = arrivals.drain(..).flat_map(|arrival| {
+                memory[..arrival.len].chunks(arrival.segment.max(1)).map(|datagram| echoed(datagram, token).is_some())
+            });
+            if datagrams.any(|is_echo| is_echo) {
+                return Ok(true);
+            }
+            drop(datagrams);
+            poller.sleep_until(clock, next, &mut ready)?;
+        }
+        if next == deadline {
+            break;
+        }
+    }
+    Ok(false)
 }
 
 /// Sends datagrams to `to` in one message, which the kernel cuts if `segment` says where.
@@ -232,8 +277,11 @@ mod tests {
         assert!(desk.answer(stranger, &probe).is_none());
         let foreign = Probe { token: !admission.token, number: 1, echo_len: 100 }.encode();
         assert!(desk.answer(friend, &foreign).is_none());
+        assert_eq!(admission.seen(), None);
+        assert!(desk.answer(friend, &probe).is_some());
+        assert_eq!(admission.seen(), Some(friend));
         let answered = (0..2 * ECHOES_MAX).filter(|_| desk.answer(friend, &probe).is_some()).count();
-        assert_eq!(answered, ECHOES_MAX as usize);
+        assert_eq!(answered, ECHOES_MAX as usize - 1);
         drop(admission);
         assert!(!desk.is_open() && desk.answer(friend, &probe).is_none());
     }

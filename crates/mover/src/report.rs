@@ -1,10 +1,10 @@
 //! What a transfer came to: the numbers behind the summary and behind `--json`.
 
 use inhaul_store::Fate;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a transfer came to. Serialised, it is the object that `docs/json.md` documents.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How it ended.
     pub status: Status,
@@ -34,7 +34,7 @@ pub struct Report {
 }
 
 /// How a transfer ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// All data has come and is verified.
@@ -49,7 +49,7 @@ pub enum Status {
 }
 
 /// A file of a transfer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
     /// Where it stands now.
     pub path: String,
@@ -64,7 +64,7 @@ pub struct FileReport {
 }
 
 /// What becomes of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// It is fetched.
@@ -93,7 +93,7 @@ impl From<Fate> for Action {
 }
 
 /// A server that took part in a transfer, or a flow of a bench.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
     /// The server, as host and port.
     pub address: String,
@@ -114,7 +114,7 @@ pub struct SourceReport {
 }
 
 /// How a server's part in a transfer stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceStatus {
     /// It is under way.
@@ -129,7 +129,7 @@ pub enum SourceStatus {
 }
 
 /// Why a transfer ended badly.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorReport {
     /// The cause, by name: see docs/exit-codes.md.
     pub code: String,

@@ -1,75 +1,62 @@
 //! `serve`: offers directories to any number of receivers, over one TCP and one UDP port.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use inhaul_base::{Span, Time};
-use inhaul_store::digest_cache::DigestCache;
 use inhaul_store::{Offered, OfferedError};
-use inhaul_transport::{Command, Event, FlowId, OfferFlow, Role};
+use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
-use crate::bodies::FileBodies;
-use crate::digest_service::DigestService;
-use crate::endpoints::Endpoints;
-use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
+use crate::control_stream::ControlStream;
+use crate::delegated::Delegations;
+use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, GroupRun, RefusalCode};
-use crate::greeting::{Arrival, GreetingError, Service, Wish, greet};
+use crate::frame::{Frame, RefusalCode};
+use crate::greeting::{Arrival, GreetingError, Service, greet};
 use crate::net;
 use crate::options::{NetOptions, ServeOptions, Stop};
-use crate::port::Port;
 use crate::probe::{Echoing, ProbeDesk};
+use crate::serving::Serving;
 
-/// Sessions that may be open or in set-up at once.
+/// Sessions that may be open or in set-up at once, where nobody has said how many.
 pub(crate) const SESSIONS_MAX: usize = 1024;
-/// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.
-const CACHE_BYTES_MAX: u64 = 256 << 20;
+/// How long what clients have ordered may take to put away what can be gone on from.
+const FAREWELL: Span = Span::from_secs(5);
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
-/// Digests wait while so many bytes of a control stream wait: requests for data must not queue behind them.
-const DIGEST_BACKLOG: usize = 64 * 1024;
 
-/// Offers `options.directories` until `stop` is set; calls `ready` with the address once it listens.
+/// Offers `options.directories`, and takes in what `options.accept` says, until `stop` is set; calls `ready` with the address
+/// once it listens.
 ///
 /// # Errors
-/// When a directory cannot be offered, when the address cannot be listened on, or when the system fails.
+/// When a directory cannot be offered or taken into, when the address cannot be listened on, or when the system fails.
 pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
+    let desk: Arc<ProbeDesk> = Arc::default();
+    let delegations = options.accept.as_ref().map(|accept| Delegations::new(accept, &options.net, Arc::clone(&desk)));
+    let delegations = delegations.transpose()?.map(Arc::new);
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    let endpoints = Endpoints::new(&udp, options.send_rate, None);
-    let port = engine.add_port(Port::new(udp, false))?;
+    let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
     engine.listen(tcp)?;
-    let reception = Reception::new(Service::Files(Arc::new(offered)), address.port());
+    let service = Service::Files(Arc::new(offered), delegations.clone());
     let mut server = FileServer {
-        sink: Echoing::new(Arc::clone(&reception.desk)),
-        reception,
-        endpoints,
-        port,
-        net: options.net.clone(),
+        sink: Echoing::new(Arc::clone(&desk)),
+        reception: Reception::new(service, address.port(), desk, options.sessions_max),
+        delegations,
+        serving,
         stop: stop.clone(),
-        bodies: FileBodies::default(),
-        digests: BTreeMap::new(),
-        cache: options.cache.as_deref().and_then(open_cache),
+        grace: options.grace,
+        stopping: Stopping::No,
     };
     net::become_data_thread(&options.net)?;
     ready(address);
     engine.run(&mut server)
 }
 
-/// Opens the cache of digests and makes room in it, on a thread of its own. Without one, everything is hashed.
-fn open_cache(directory: &Path) -> Option<DigestCache> {
-    let cache = DigestCache::open(directory).ok()?;
-    let pruned = cache.clone();
-    net::spawn_helper("inhaul-cache", move || pruned.prune(CACHE_BYTES_MAX)).ok()?;
-    Some(cache)
-}
-
-fn offered_error(error: OfferedError) -> MoveError {
+pub(crate) fn offered_error(error: OfferedError) -> MoveError {
     match error {
         OfferedError::NotFound { .. } => MoveError::NothingToServe { detail: error.to_string() },
         error => MoveError::Usage(error.to_string()),
@@ -100,7 +87,8 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
             tcp => tcp.map_err(failed)?,
         };
         let bound = tcp.local_addr().map_err(failed)?;
-        match net::bind(options, bound) {
+        // Puts have sockets of their own on this port.
+        match net::bind_shared(options, bound) {
             Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
             Err(error) if tries == 0 => return Err(error),
             Err(_) => {}
@@ -117,18 +105,20 @@ pub(crate) struct Reception {
     greeted: Sender<Result<Option<Arrival>, GreetingError>>,
     arrivals: Receiver<Result<Option<Arrival>, GreetingError>>,
     in_set_up: usize,
+    sessions_max: usize,
 }
 
 impl Reception {
-    pub(crate) fn new(service: Service, udp_port: u16) -> Self {
+    pub(crate) fn new(service: Service, udp_port: u16, desk: Arc<ProbeDesk>, sessions_max: usize) -> Self {
         let (greeted, arrivals) = channel();
-        Self { service, udp_port, desk: Arc::default(), greeted, arrivals, in_set_up: 0 }
+        Self { service, udp_port, desk, greeted, arrivals, in_set_up: 0, sessions_max }
     }
 
-    /// Greets a client, unless there are too many: then the connection is closed.
+    /// Greets a client, unless there are too many: then it is told so, and the connection is closed.
     pub(crate) fn greet(&mut self, engine: &Engine, tcp: TcpStream) {
-        if engine.streams() + self.in_set_up >= SESSIONS_MAX {
-            log::warn!("{SESSIONS_MAX} sessions are open: another client is turned away");
+        if engine.streams() + self.in_set_up >= self.sessions_max {
+            log::warn!("{} sessions are open: another client is turned away", self.sessions_max);
+            turn_away(tcp, self.sessions_max);
             return;
         }
         let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
@@ -143,6 +133,11 @@ impl Reception {
         }
     }
 
+    /// How many clients are being greeted, or have what they came for without the data thread.
+    fn in_set_up(&self) -> usize {
+        self.in_set_up
+    }
+
     /// The next client that is ready for data. Those that were refused have been told.
     pub(crate) fn next(&mut self) -> Option<Arrival> {
         while let Ok(result) = self.arrivals.try_recv() {
@@ -155,81 +150,73 @@ impl Reception {
     }
 }
 
+/// Tells a client that there is no room. A word that fits into the connection's buffer, or none: nobody waits here.
+fn turn_away(tcp: TcpStream, sessions_max: usize) {
+    let text =
+        format!("it has {sessions_max} sessions open, and no more may be (serve --max-sessions): try again later");
+    let refusal = Frame::Refused { code: RefusalCode::Busy, text };
+    let Ok(mut stream) = ControlStream::new(tcp).and_then(|mut stream| stream.set_polled().map(|()| stream)) else {
+        return;
+    };
+    // A client that is gone already needs no word.
+    let _ = stream.queue(&refusal).and_then(|()| stream.flush());
+}
+
 /// What a server of files does beside the engine's work.
 struct FileServer {
     reception: Reception,
-    endpoints: Endpoints,
-    port: PortId,
-    net: NetOptions,
+    serving: Serving,
+    delegations: Option<Arc<Delegations>>,
     stop: Stop,
+    grace: Span,
+    stopping: Stopping,
     sink: Echoing,
-    bodies: FileBodies,
-    digests: BTreeMap<FlowId, Digests>,
-    /// Digests that earlier runs have computed.
-    cache: Option<DigestCache>,
 }
 
-/// The digests of one session.
-struct Digests {
-    data_set: Arc<inhaul_store::DataSet>,
-    /// Made when the client first asks.
-    service: Option<DigestService>,
+/// How a server comes to its end.
+enum Stopping {
+    /// It has not been told to.
+    No,
+    /// It takes nobody on, and what is under way may go on until then.
+    Grace(Time),
+    /// What is under way has been ended, and is put away until then at the latest.
+    Farewell(Time),
 }
 
 impl FileServer {
-    fn welcome(&mut self, engine: &mut Engine, arrival: Arrival) -> Result<(), MoveError> {
-        let Wish::Fetch(data_set) = arrival.wish else { return Ok(()) };
-        let flow = engine.new_flow();
-        let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
-        let only_from = Some(arrival.stream.peer().ip());
-        let size = data_set.manifest().size();
-        log::debug!("flow {} goes to {}: {size} bytes, MTU {mtu}", flow.0, arrival.stream.peer());
-        self.bodies.insert(flow, Arc::clone(&data_set));
-        self.digests.insert(flow, Digests { data_set, service: None });
-        let side = self.endpoints.of(engine, Role::Sender, arrival.transport)?;
-        engine.add_flow(flow, side, self.port, arrival.stream)?;
-        // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
-        if size > 0 {
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
-            engine.command(side, Command::Offer(offer));
-        }
-        Ok(())
+    /// How many sessions there are.
+    fn sessions(&self, engine: &Engine) -> usize {
+        engine.streams() + self.reception.in_set_up()
     }
 
-    /// Ends a session, with a word to the client.
-    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
-        engine.dismiss(flow, farewell);
-        self.forget(flow);
+    fn is_delegating(&self) -> bool {
+        self.delegations.as_ref().is_some_and(|delegations| !delegations.is_idle())
     }
 
-    fn forget(&mut self, flow: FlowId) {
-        log::debug!("flow {} is over", flow.0);
-        self.bodies.remove(flow);
-        self.digests.remove(&flow);
-    }
-
-    fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
-        let Some(digests) = self.digests.get_mut(&flow) else { return };
-        if digests.service.is_none() {
-            let data_set = Arc::clone(&digests.data_set);
-            digests.service = DigestService::start(data_set, self.cache.clone(), engine.waker()).ok();
-        }
-        let taken = digests.service.as_ref().is_some_and(|service| service.request(runs));
-        if !taken {
-            let text = "too many digests were asked for at once".to_owned();
-            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text });
-        }
-    }
-
-    /// Passes on digests that are ready, as far as the clients take them.
-    fn pass_digests(&mut self, engine: &mut Engine) {
-        for (&flow, digests) in &self.digests {
-            let Some(service) = &digests.service else { continue };
-            while engine.backlog(flow) < DIGEST_BACKLOG
-                && let Some(frame) = service.next_frame()
-            {
-                engine.send(flow, &frame);
+    /// Takes the next step towards the end, when it is time for it; true at the end.
+    fn come_to_an_end(&mut self, engine: &mut Engine) -> bool {
+        let now = engine.now();
+        let sessions = self.sessions(engine);
+        match self.stopping {
+            Stopping::No if self.stop.is_set() => {
+                engine.stop_listening();
+                self.stopping = Stopping::Grace(now + self.grace);
+                if sessions > 0 {
+                    let seconds = self.grace.as_secs_f64();
+                    log::warn!(
+                        "told to stop: {sessions} sessions may go on for {seconds:.0} s; a second signal ends them"
+                    );
+                }
+                sessions == 0
             }
+            Stopping::Grace(until) if now >= until => {
+                self.delegations.iter().for_each(|delegations| delegations.stop_all());
+                self.stopping = Stopping::Farewell(now + FAREWELL);
+                !self.is_delegating()
+            }
+            Stopping::No => false,
+            Stopping::Grace(_) => sessions == 0,
+            Stopping::Farewell(until) => now >= until || !self.is_delegating(),
         }
     }
 }
@@ -240,28 +227,22 @@ impl Application for FileServer {
     }
 
     fn bodies(&mut self) -> &mut dyn Bodies {
-        &mut self.bodies
+        &mut self.serving.bodies
     }
 
     fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
-        if let Event::Failed { flow, error } = event {
-            self.part(engine, flow, &Frame::malformed(&error));
-        }
+        self.serving.on_event(engine, &event);
         Ok(())
     }
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        match frame {
-            Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
-            Frame::Finish => self.part(engine, flow, &Frame::Bye),
-            _ => self.part(engine, flow, &Frame::out_of_place()),
-        }
+        self.serving.on_frame(engine, flow, frame);
         Ok(())
     }
 
     fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
         log::info!("flow {} ended early: {cause}", flow.0);
-        self.forget(flow);
+        self.serving.forget(flow);
         Ok(())
     }
 
@@ -271,13 +252,14 @@ impl Application for FileServer {
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
-        if self.stop.is_set() {
+        while let Some(arrival) = self.reception.next() {
+            let Arrival::Fetcher(fetcher) = arrival else { continue };
+            self.serving.welcome(engine, fetcher)?;
+        }
+        if self.come_to_an_end(engine) {
             return Ok(Turn::Done);
         }
-        while let Some(arrival) = self.reception.next() {
-            self.welcome(engine, arrival)?;
-        }
-        self.pass_digests(engine);
+        self.serving.pass_digests(engine);
         Ok(Turn::Wait(later(engine)))
     }
 }

@@ -28,12 +28,15 @@ pub struct SocketOptions {
     pub receive_buffer_bytes: usize,
     /// Send buffer to ask for, in bytes. The kernel gives at most `net.core.wmem_max`.
     pub send_buffer_bytes: usize,
+    /// Whether other sockets of this user may have the same address and port, if they say so too: what comes from a peer
+    /// that one of them is connected to is that one's, and the rest goes to one that is not connected.
+    pub share_port: bool,
 }
 
 impl Default for SocketOptions {
     /// Offloads where there are any; more buffer than most systems give, 8 MiB to receive and 4 MiB to send.
     fn default() -> Self {
-        Self { offload: Offload::Auto, receive_buffer_bytes: 8 << 20, send_buffer_bytes: 4 << 20 }
+        Self { offload: Offload::Auto, receive_buffer_bytes: 8 << 20, send_buffer_bytes: 4 << 20, share_port: false }
     }
 }
 
@@ -104,6 +107,7 @@ impl Socket {
             let only = !address.ip().is_unspecified();
             sockopt::set_ipv6_v6only(&fd, only).map_err(|error| refused("IPV6_V6ONLY", error))?;
         }
+        sockopt::set_socket_reuseport(&fd, options.share_port).map_err(|error| refused("SO_REUSEPORT", error))?;
         forbid_fragments(fd.as_fd(), address.ip())?;
         let receive_buffer_bytes = buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes)?;
         let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes)?;
@@ -269,6 +273,28 @@ mod tests {
         let first = bind("127.0.0.1:0");
         let error = Socket::bind(first.local_address(), &SocketOptions::default()).unwrap_err();
         assert!(matches!(&error, SocketError::Bind { address, .. } if *address == first.local_address()));
+    }
+
+    #[test]
+    fn shared_port_gives_each_peer_to_the_socket_that_is_connected_to_it() {
+        let shared = SocketOptions { share_port: true, ..Default::default() };
+        for (wildcard, loopback) in
+            [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "127.0.0.1:0"), ("127.0.0.1:0", "127.0.0.1:0")]
+        {
+            let open = Socket::bind(wildcard.parse().unwrap(), &shared).unwrap();
+            let (ours, stranger) = (bind(loopback), bind(loopback));
+            let address = SocketAddr::new(ours.local_address().ip(), open.local_address().port());
+            let mut connected = Socket::bind(address, &shared).unwrap();
+            connected.connect(ours.local_address()).unwrap();
+            for (from, to) in [(&ours, &connected), (&stranger, &open), (&ours, &connected)] {
+                let mut pieces = IoVecs::new();
+                pieces.push(b"datagram");
+                from.send(&[from.outgoing(address, 0..1, None)], &pieces).unwrap();
+                let (mut memory, mut arrivals) = ([0; 64], Vec::new());
+                to.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
+                assert_eq!(arrivals.len(), 1, "{wildcard}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
 
 use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION};
-use inhaul_mover::{FetchListFormat, Part, Source, read_fetch_list};
+use inhaul_mover::{FetchListFormat, Order, Part, Source, read_fetch_list};
 
 use super::samples;
 
@@ -30,6 +30,10 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         Frame::Listing { last: true, bytes: vec![2; 50] },
         Frame::Probe,
         Frame::ProbeGrant { token: 7 },
+        Frame::Delegate { order: orders().swap_remove(0) },
+        Frame::Update { update: br#"{"warning":"slow"}"#.to_vec() },
+        Frame::Report { last: true, bytes: vec![3; 20] },
+        Frame::Attach { token: 7, source: 1 },
         Frame::Finish,
         Frame::Bye,
     ]
@@ -116,4 +120,21 @@ fn fetch_list(format: FetchListFormat, data: &[u8]) -> bool {
     places.dedup();
     assert_eq!(places.len(), count, "{requests:?}");
     true
+}
+
+/// What a client has a server fetch.
+pub fn order(data: &[u8]) -> bool {
+    let Ok(order) = Order::parse(data) else { return false };
+    let again = order.to_json().unwrap_or_default();
+    assert_eq!(Order::parse(&again).ok(), Some(order));
+    true
+}
+
+pub(super) fn orders() -> Vec<Vec<u8>> {
+    let rest = r#""destination":"d/e","rules":[{"exclude":"*.tmp"},{"line":"!x"}],"existing":"keep","checksum":false,
+        "attributes":true,"fresh":false,"dry_run":true,"rate_bps":"#;
+    samples(&[
+        &format!(r#"{{"origin":{{"client":{{"sources":3}}}},{rest}null}}"#),
+        &format!(r#"{{"origin":{{"servers":{{"sources":["inhaul://a,b:7/c"]}}}},{rest}1000000}}"#),
+    ])
 }

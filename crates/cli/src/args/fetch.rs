@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use inhaul_base::Bitrate;
-use inhaul_mover::{FetchListFormat, Source};
+use inhaul_mover::{Existing, FetchListFormat, Source};
 
 use super::{ExistingArg, Transport, Wire};
 use crate::filter::Patterns;
@@ -58,6 +58,13 @@ pub(crate) struct Selection {
     /// Carry extended attributes too (user.*)
     #[arg(long, short = 'X')]
     pub(crate) xattrs: bool,
+}
+
+impl Selection {
+    /// What becomes of files that exist and differ.
+    pub(crate) fn existing(&self) -> Existing {
+        if self.overwrite { Existing::Replace } else { self.existing.into() }
+    }
 }
 
 impl Fetch {

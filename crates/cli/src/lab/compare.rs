@@ -7,8 +7,8 @@ use inhaul_lab::kept::{Kepts, compare, comparison_table};
 
 use super::Failure;
 use super::report::read;
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 pub(super) const EXAMPLES: &str = "\
 Results of the same experiment, backend and control are compared; where A and B have one of an experiment each, whatever these are.
@@ -68,7 +68,7 @@ fn results(path: &Path) -> Result<Kepts, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use inhaul_lab::kept::{CheckComparison, Comparison, ItemComparison, RowComparison, Side};
 
     #[test]

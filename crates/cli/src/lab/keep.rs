@@ -138,7 +138,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use clap::Parser;
 
     fn command_of(line: &[&str]) -> String {

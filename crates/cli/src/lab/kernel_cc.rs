@@ -6,8 +6,8 @@ use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, S
 use serde::Serialize;
 
 use super::Failure;
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 /// What can be done with congestion controls of the kernel.
 #[derive(Debug, Subcommand)]
@@ -117,7 +117,7 @@ impl From<KernelCcError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use inhaul_lab::kernel_cc::CONTROLS;
 
     #[test]

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::table::report_table;
 use super::{Failure, Run, flag_on, is_set, pairs};
-use crate::get::to_json;
 use crate::serve::announce;
+use crate::transfer::to_json;
 
 /// How long a command in the background may take until it listens.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -186,7 +186,7 @@ impl Started {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::tests::assert_documented;
+    use crate::transfer::tests::assert_documented;
     use inhaul_emu::{HostReport, LinkReport};
 
     #[test]

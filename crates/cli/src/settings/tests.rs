@@ -40,8 +40,8 @@ fn order_is_command_line_environment_file_default() {
 
 #[test]
 fn flags_without_a_value_are_on_or_off() {
-    assert!(get(&with(GET, &[("INHAUL_GET_JSON", "yes")]).unwrap()).json);
-    assert!(!get(&with_file(GET, "[get]\njson = true", &[("INHAUL_GET_JSON", "0")]).unwrap()).json);
+    assert!(get(&with(GET, &[("INHAUL_GET_JSON", "yes")]).unwrap()).output.json);
+    assert!(!get(&with_file(GET, "[get]\njson = true", &[("INHAUL_GET_JSON", "0")]).unwrap()).output.json);
     assert!(with(GET, &[("INHAUL_GET_JSON", "perhaps")]).unwrap_err().contains("INHAUL_GET_JSON: 'perhaps'"));
     assert_eq!(with_file(GET, "verbose = 2", &[]).unwrap().program.verbose, 2);
     // What needs the flag finds it.
@@ -52,13 +52,13 @@ fn flags_without_a_value_are_on_or_off() {
 #[test]
 fn what_conflicts_with_the_command_line_gives_way() {
     let cli = with_file(&format!("{GET} --json-stream"), "[get]\njson = true", &[]).unwrap();
-    assert!(get(&cli).json_stream && !get(&cli).json);
+    assert!(get(&cli).output.json_stream && !get(&cli).output.json);
     let cli = with(&format!("{GET} -v"), &[("INHAUL_LOG", "error")]).unwrap();
     assert!(cli.program.log.is_none());
     let both = with_file(GET, "[get]\njson = true\njson-stream = true", &[]).unwrap_err();
     assert!(both.contains("line 3: 'json-stream' cannot be set together with 'json'"), "{both}");
     let cli = with_file(GET, "[get]\njson = true", &[("INHAUL_GET_JSON_STREAM", "1")]).unwrap();
-    assert!(get(&cli).json_stream && !get(&cli).json);
+    assert!(get(&cli).output.json_stream && !get(&cli).output.json);
 }
 
 #[test]

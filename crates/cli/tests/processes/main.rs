@@ -14,6 +14,7 @@ mod link;
 mod lists;
 mod looking;
 mod partial;
+mod put;
 mod resume;
 mod settings;
 mod transfers;

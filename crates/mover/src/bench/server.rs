@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 
 use inhaul_base::{RangeSet, Span, Time};
 use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, OfferFlow, Role};
@@ -12,11 +13,11 @@ use crate::endpoints::Endpoints;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, SessionRole};
-use crate::greeting::{Arrival, Service, Wish};
+use crate::greeting::{Arrival, Bencher, Service};
 use crate::net;
 use crate::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::port::Port;
-use crate::server::{ListeningPair, Reception, later, listen};
+use crate::server::{ListeningPair, Reception, SESSIONS_MAX, later, listen};
 
 /// How often a client that pushes is told how it goes.
 const STATS_INTERVAL: Span = Span::from_millis(200);
@@ -36,7 +37,7 @@ pub fn bench_server(
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
-        reception: Reception::new(Service::Bench, address.port()),
+        reception: Reception::new(Service::Bench, address.port(), Arc::default(), SESSIONS_MAX),
         endpoints,
         port,
         net: options.net.clone(),
@@ -73,17 +74,17 @@ struct Session {
 }
 
 impl BenchServer {
-    fn welcome(&mut self, engine: &mut Engine, arrival: Arrival) -> Result<(), MoveError> {
-        let Wish::Bench { role, size, memory } = arrival.wish else { return Ok(()) };
+    fn welcome(&mut self, engine: &mut Engine, bencher: Bencher) -> Result<(), MoveError> {
+        let Bencher { stream, transport, role, size, memory } = bencher;
         let flow = engine.new_flow();
-        let mtu = net::mtu_from(&self.net, arrival.stream.local().ip());
-        let only_from = Some(arrival.stream.peer().ip());
+        let mtu = net::mtu_from(&self.net, stream.local().ip());
+        let only_from = Some(stream.peer().ip());
         self.memory.insert(flow, memory);
         let cpu_before = net::process_cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
-            let side = self.endpoints.of(engine, Role::Receiver, arrival.transport)?;
-            engine.add_flow(flow, side, self.port, arrival.stream)?;
+            let side = self.endpoints.of(engine, Role::Receiver, transport)?;
+            engine.add_flow(flow, side, self.port, stream)?;
             // Each flow brings an object of its own.
             let object = ObjectId(flow.0);
             engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
@@ -91,8 +92,8 @@ impl BenchServer {
             let join = JoinFlow { flow, object, peer: None, mtu, key: net::random_u32()?, limits };
             engine.command(side, Command::Join(join));
         } else {
-            let side = self.endpoints.of(engine, Role::Sender, arrival.transport)?;
-            engine.add_flow(flow, side, self.port, arrival.stream)?;
+            let side = self.endpoints.of(engine, Role::Sender, transport)?;
+            engine.add_flow(flow, side, self.port, stream)?;
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
             engine.command(side, Command::Offer(offer));
         }
@@ -174,7 +175,8 @@ impl Application for BenchServer {
             return Ok(Turn::Done);
         }
         while let Some(arrival) = self.reception.next() {
-            self.welcome(engine, arrival)?;
+            let Arrival::Bencher(bencher) = arrival else { continue };
+            self.welcome(engine, bencher)?;
         }
         let now = engine.now();
         if now >= self.next_stats {

@@ -20,6 +20,9 @@ impl Running {
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
             cache: None,
+            accept: None,
+            sessions_max: 16,
+            grace: inhaul_base::Span::ZERO,
             net: NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: vec![] },
         };
         let thread = {

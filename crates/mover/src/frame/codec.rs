@@ -28,6 +28,10 @@ pub(super) mod kind {
     pub(in crate::frame) const LISTING: u8 = 14;
     pub(in crate::frame) const PROBE: u8 = 15;
     pub(in crate::frame) const PROBE_GRANT: u8 = 16;
+    pub(in crate::frame) const DELEGATE: u8 = 17;
+    pub(in crate::frame) const UPDATE: u8 = 18;
+    pub(in crate::frame) const REPORT: u8 = 19;
+    pub(in crate::frame) const ATTACH: u8 = 20;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -82,6 +86,10 @@ impl Frame {
             kind::LISTING => r.flag().map(|last| Self::Listing { last, bytes: r.rest() }),
             kind::PROBE => Some(Self::Probe),
             kind::PROBE_GRANT => r.u64().map(|token| Self::ProbeGrant { token }),
+            kind::DELEGATE => Some(Self::Delegate { order: r.rest() }),
+            kind::UPDATE => Some(Self::Update { update: r.rest() }),
+            kind::REPORT => r.flag().map(|last| Self::Report { last, bytes: r.rest() }),
+            kind::ATTACH => r.attach(),
             unknown => return Err(FrameError::UnknownKind(unknown)),
         };
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
@@ -91,79 +99,90 @@ impl Frame {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH_BYTES]);
+        out.push(self.kind());
+        self.encode_body(out);
+        let length = (out.len() - start - LENGTH_BYTES) as u32;
+        out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => kind::HELLO,
+            Self::Welcome { .. } => kind::WELCOME,
+            Self::Refused { .. } => kind::REFUSED,
+            Self::Open { .. } => kind::OPEN,
+            Self::Bench { .. } => kind::BENCH,
+            Self::DataSet { .. } => kind::DATA_SET,
+            Self::Protocol { .. } => kind::PROTOCOL,
+            Self::DigestsOf { .. } => kind::DIGESTS_OF,
+            Self::Digests { .. } => kind::DIGESTS,
+            Self::Stats(_) => kind::STATS,
+            Self::Finish => kind::FINISH,
+            Self::Bye => kind::BYE,
+            Self::List { .. } => kind::LIST,
+            Self::Listing { .. } => kind::LISTING,
+            Self::Probe => kind::PROBE,
+            Self::ProbeGrant { .. } => kind::PROBE_GRANT,
+            Self::Delegate { .. } => kind::DELEGATE,
+            Self::Update { .. } => kind::UPDATE,
+            Self::Report { .. } => kind::REPORT,
+            Self::Attach { .. } => kind::ATTACH,
+        }
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello { version, role, transport } => {
-                out.push(kind::HELLO);
                 out.extend_from_slice(MAGIC);
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(role.code());
                 out.extend_from_slice(cut(transport, MAX_TRANSPORT).as_bytes());
             }
             Self::Welcome { version, udp_port } => {
-                out.push(kind::WELCOME);
                 out.extend_from_slice(&version.to_be_bytes());
                 out.extend_from_slice(&udp_port.to_be_bytes());
             }
             Self::Refused { code, text } => {
-                out.push(kind::REFUSED);
                 out.push(code.code());
                 out.extend_from_slice(cut(text, MAX_TEXT).as_bytes());
             }
             Self::Open { path, owner, attributes } => {
-                out.push(kind::OPEN);
                 out.extend_from_slice(&[u8::from(*owner), u8::from(*attributes)]);
                 out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
             }
+            Self::List { recursive, path } => {
+                out.push(u8::from(*recursive));
+                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+            }
             Self::Bench { size, memory } => {
-                out.push(kind::BENCH);
                 out.extend_from_slice(&size.to_be_bytes());
                 out.push(u8::from(*memory == Memory::Cold));
             }
-            Self::DataSet { last, bytes } => {
-                out.push(kind::DATA_SET);
+            Self::DataSet { last, bytes } | Self::Listing { last, bytes } | Self::Report { last, bytes } => {
                 out.push(u8::from(*last));
                 out.extend_from_slice(bytes);
             }
-            Self::Protocol { message } => {
-                out.push(kind::PROTOCOL);
-                out.extend_from_slice(message);
+            Self::Protocol { message: bytes } | Self::Delegate { order: bytes } | Self::Update { update: bytes } => {
+                out.extend_from_slice(bytes);
             }
             Self::DigestsOf { runs } => {
-                out.push(kind::DIGESTS_OF);
-                for run in runs {
-                    out.extend_from_slice(&run.first.to_be_bytes());
-                    out.extend_from_slice(&run.count.to_be_bytes());
-                }
+                let numbers = runs.iter().flat_map(|run| [run.first, run.count]);
+                numbers.for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
             }
             Self::Digests { first_group, values } => {
-                out.push(kind::DIGESTS);
                 out.extend_from_slice(&first_group.to_be_bytes());
                 out.extend_from_slice(values.as_flattened());
             }
             Self::Stats(stats) => {
-                out.push(kind::STATS);
-                for number in stats.numbers() {
-                    out.extend_from_slice(&number.to_be_bytes());
-                }
+                stats.numbers().iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()))
             }
-            Self::Finish => out.push(kind::FINISH),
-            Self::Bye => out.push(kind::BYE),
-            Self::List { recursive, path } => {
-                out.extend_from_slice(&[kind::LIST, u8::from(*recursive)]);
-                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
-            }
-            Self::Listing { last, bytes } => {
-                out.extend_from_slice(&[kind::LISTING, u8::from(*last)]);
-                out.extend_from_slice(bytes);
-            }
-            Self::Probe => out.push(kind::PROBE),
-            Self::ProbeGrant { token } => {
-                out.push(kind::PROBE_GRANT);
+            Self::ProbeGrant { token } => out.extend_from_slice(&token.to_be_bytes()),
+            Self::Attach { token, source } => {
                 out.extend_from_slice(&token.to_be_bytes());
+                out.extend_from_slice(&source.to_be_bytes());
             }
+            Self::Finish | Self::Bye | Self::Probe => {}
         }
-        let length = (out.len() - start - LENGTH_BYTES) as u32;
-        out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     }
 }
 
@@ -182,19 +201,21 @@ impl BenchStats {
 }
 
 impl SessionRole {
-    pub(super) const ALL: [Self; 3] = [Self::Fetch, Self::BenchFetch, Self::BenchPush];
+    pub(super) const ALL: [Self; 5] = [Self::Fetch, Self::BenchFetch, Self::BenchPush, Self::Delegate, Self::Attach];
 
     fn code(self) -> u8 {
         match self {
             Self::Fetch => 1,
             Self::BenchFetch => 2,
             Self::BenchPush => 3,
+            Self::Delegate => 4,
+            Self::Attach => 5,
         }
     }
 }
 
 impl RefusalCode {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::NotFound,
         Self::Outside,
         Self::Version,
@@ -203,6 +224,7 @@ impl RefusalCode {
         Self::UnknownTransport,
         Self::Unreadable,
         Self::Malformed,
+        Self::NotAllowed,
     ];
 
     fn code(self) -> u8 {
@@ -215,6 +237,7 @@ impl RefusalCode {
             Self::Unreadable => 6,
             Self::Malformed => 7,
             Self::UnknownTransport => 8,
+            Self::NotAllowed => 9,
         }
     }
 }
@@ -305,6 +328,10 @@ impl Reader<'_> {
         let size = self.u64()?;
         let memory = if self.flag()? { Memory::Cold } else { Memory::Hot };
         Some(Frame::Bench { size, memory })
+    }
+
+    fn attach(&mut self) -> Option<Frame> {
+        Some(Frame::Attach { token: self.u64()?, source: self.u16()? })
     }
 
     fn data_set(&mut self) -> Option<Frame> {

@@ -48,6 +48,10 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Listing { last, bytes }),
         Just(Frame::Probe),
         any::<u64>().prop_map(|token| Frame::ProbeGrant { token }),
+        bytes(300).prop_map(|order| Frame::Delegate { order }),
+        bytes(300).prop_map(|update| Frame::Update { update }),
+        (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Report { last, bytes }),
+        (any::<u64>(), any::<u16>()).prop_map(|(token, source)| Frame::Attach { token, source }),
         Just(Frame::Finish),
         Just(Frame::Bye),
     ]
@@ -74,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn parse_takes_any_bytes_and_what_it_accepts_is_canonical(kind in 0u8..18, body in bytes(200)) {
+    fn parse_takes_any_bytes_and_what_it_accepts_is_canonical(kind in 0u8..22, body in bytes(200)) {
         let mut bytes = ((body.len() + 1) as u32).to_be_bytes().to_vec();
         bytes.push(kind);
         bytes.extend(body);

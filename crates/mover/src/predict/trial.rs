@@ -6,14 +6,14 @@ use inhaul_base::{Span, Time};
 use inhaul_store::Plan;
 use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 
-use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
+use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
-use crate::get::{self, Found};
+use crate::get::{self, Found, Ways};
 use crate::haul::Joining;
 use crate::net;
 use crate::options::{GetOptions, Stop};
-use crate::port::{Discard, NoBodies, Port};
+use crate::port::{Discard, NoBodies};
 
 /// How long data is taken in.
 const TRIAL: Span = Span::from_secs(2);
@@ -73,7 +73,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
             joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session }));
         }
     }
-    let (side, joinings) = get::open_ports(options, &mut engine, joinings)?;
+    let (side, joinings) = get::open_ports(options, &mut engine, joinings, Ways::Dialled)?;
     let began = engine.now();
     let cpu_before = net::process_cpu_time();
     let mut hauling = Hauling {
@@ -118,11 +118,10 @@ impl Hauling {
         engine: &mut Engine,
         side: SideId,
         joining: Joining,
-        port: Port,
+        port: PortId,
     ) -> Result<(), MoveError> {
         let Joining { object, session } = joining;
         let flow = engine.new_flow();
-        let port = engine.add_port(port)?;
         let join = JoinFlow {
             flow,
             object: ObjectId(object as u32),

@@ -1,0 +1,49 @@
+//! `copy`: has a server fetch what other servers have. The bytes go from them to it; this host only hears how it goes. See
+//! [`crate::delegated`].
+
+use inhaul_base::Bitrate;
+
+use crate::connect::Session;
+use crate::error::MoveError;
+use crate::follow::follow;
+use crate::frame::SessionRole;
+use crate::net;
+use crate::options::{CopyOptions, Stop, Update};
+use crate::order::{Order, Origin, SOURCES_MAX};
+use crate::report::Report;
+
+/// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
+/// meanwhile, on the calling thread: of what that server sees. The report is its own.
+///
+/// # Errors
+/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
+    match begin(options) {
+        Ok(mut session) => follow(&mut session, stop, hear),
+        Err(error) => (Report::failed(&error), Err(error)),
+    }
+}
+
+fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
+    net::check(&options.net)?;
+    let [server] = &options.destination.mirrors[..] else {
+        return Err(MoveError::Usage("a copy goes to one server: name one host".to_owned()));
+    };
+    if !(1..=SOURCES_MAX).contains(&options.sources.len()) {
+        return Err(MoveError::Usage(format!("from 1 to {SOURCES_MAX} sources can be copied at once")));
+    }
+    let order = Order {
+        origin: Origin::Servers { sources: options.sources.iter().map(ToString::to_string).collect() },
+        destination: options.destination.path.clone(),
+        rules: options.rules.iter().cloned().map(Into::into).collect(),
+        existing: options.existing,
+        checksum: options.checksum,
+        attributes: options.attributes,
+        fresh: options.fresh,
+        dry_run: options.dry_run,
+        rate_bps: options.rate.map(Bitrate::bps),
+    };
+    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    session.delegate(&order)?;
+    Ok(session)
+}

@@ -1,0 +1,306 @@
+//! Transfers that a server carries out for a client: puts, where the client has the data itself, and copies, where another
+//! server has it. Both are a [`crate::get()`] by the server into its inbox, of which the client is told how it goes.
+//!
+//! A client that has the data itself opens a further session for each data set (`Attach`) and changes sides on it: what the
+//! server then says and does is what every receiver does. So that firewalls have to let one port through only and a NAT
+//! before the client does not matter, datagrams go both ways between the server's own port and the socket from which the
+//! client has sent probes ([`crate::probe`]).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use inhaul_base::Bitrate;
+use inhaul_store::Inbox;
+
+use crate::connect::Session;
+use crate::control_stream::{ControlStream, StreamError};
+use crate::error::MoveError;
+use crate::frame::{Frame, MAX_PIECE, RefusalCode};
+use crate::get::{get, get_attached};
+use crate::greeting::{GreetingError, refused};
+use crate::net;
+use crate::options::{AcceptOptions, GetOptions, NetOptions, Stop, Update};
+use crate::order::{Order, Origin};
+use crate::probe::{Admission, ProbeDesk};
+use crate::report::Report;
+use crate::request::Request;
+use crate::source::Server;
+
+/// How long a client may take for each of its sessions, and to read what it is told.
+const STEP: Duration = Duration::from_secs(30);
+/// How often it is looked whether the client is still there.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a look may take.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// What a server does for clients, and what it is doing.
+#[derive(Debug)]
+pub(crate) struct Delegations {
+    inbox: Arc<Inbox>,
+    /// The servers that data may be fetched from.
+    copies_from: Vec<Server>,
+    transfers_max: usize,
+    net: NetOptions,
+    desk: Arc<ProbeDesk>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_number: u64,
+    /// The transfers that are under way.
+    running: BTreeMap<u64, Stop>,
+    /// Where sessions go that attach with a token.
+    awaited: BTreeMap<u64, Sender<Attached>>,
+}
+
+/// A session that brings the data set of this number.
+type Attached = (u16, ControlStream);
+
+/// A transfer's right to run, until it is dropped.
+struct Place<'a> {
+    of: &'a Delegations,
+    number: u64,
+    stop: Stop,
+}
+
+/// What carries the data of a transfer.
+enum Ways {
+    /// Sessions that the client has attached, and the socket that it has sent probes from.
+    Attached(Vec<Session>, inhaul_udp::Socket),
+    /// The server dials itself.
+    Dialled,
+}
+
+impl Delegations {
+    /// Opens the inbox.
+    pub(crate) fn new(options: &AcceptOptions, net: &NetOptions, desk: Arc<ProbeDesk>) -> Result<Self, MoveError> {
+        Ok(Self {
+            inbox: Arc::new(Inbox::open(&options.directory)?),
+            copies_from: options.copies_from.clone(),
+            transfers_max: options.transfers_max,
+            net: net.clone(),
+            desk,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Carries out what a client has ordered, over its session; `udp_port` is the server's own.
+    pub(crate) fn attend(
+        &self,
+        stream: &mut ControlStream,
+        order: &[u8],
+        transport: &'static str,
+        udp_port: u16,
+    ) -> Result<(), GreetingError> {
+        let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
+        let options = self.options_of(&order, transport)?;
+        let place = self.place()?;
+        log::info!("{}: has {} fetched to '{}'", stream.peer(), describe(&order.origin), order.destination);
+        let ways = match order.origin {
+            Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
+            Origin::Servers { .. } => Ways::Dialled,
+        };
+        let (updates, incoming) = channel();
+        let stop = place.stop.clone();
+        let run = move || {
+            // The client may be gone.
+            let mut hear = |update| drop(updates.send(update));
+            match ways {
+                Ways::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
+                Ways::Dialled => get(&options, &stop, &mut hear),
+            }
+        };
+        let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
+        let thread = net::spawn_helper("inhaul-delegated", run).map_err(internal)?;
+        let told = relay(stream, &incoming, &place.stop);
+        let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
+        match &result {
+            Ok(()) => log::info!("{}: {} bytes have come", stream.peer(), report.bytes),
+            Err(error) => log::warn!("{}: what it had fetched has failed: {error}", stream.peer()),
+        }
+        told?;
+        Ok(tell_report(stream, &report)?)
+    }
+
+    /// Hands over a session that brings a data set.
+    pub(crate) fn attach(&self, token: u64, source: u16, stream: ControlStream) {
+        // A session that nobody waits for, or no more, is closed.
+        let awaited = self.lock().awaited.get(&token).cloned();
+        let _ = awaited.map(|sender| sender.send((source, stream)));
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().running.is_empty()
+    }
+
+    /// Ends what is under way; each leaves what its client can go on from.
+    pub(crate) fn stop_all(&self) {
+        self.lock().running.values().for_each(Stop::stop);
+    }
+
+    fn options_of(&self, order: &Order, transport: &'static str) -> Result<GetOptions, GreetingError> {
+        let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
+        let sources = order.sources().map_err(|error| malformed(&error))?;
+        for server in sources.iter().flat_map(|source| &source.mirrors) {
+            if !self.copies_from.contains(server) {
+                let text = format!(
+                    "this server does not copy from {server}; its user can let it: inhaul serve --accept-copies-from {server}"
+                );
+                return Err(refused(RefusalCode::NotAllowed, text));
+            }
+        }
+        Ok(GetOptions {
+            requests: sources.into_iter().map(Request::from).collect(),
+            destination: PathBuf::from(&order.destination),
+            inbox: Some(Arc::clone(&self.inbox)),
+            receive_rate: None,
+            rate: order.rate_bps.map(Bitrate::from_bps),
+            filter: order.filter().map_err(|error| malformed(&error))?,
+            existing: order.existing,
+            checksum: order.checksum,
+            owner: false,
+            attributes: order.attributes,
+            dry_run: order.dry_run,
+            fresh: order.fresh,
+            manifest: None,
+            net: NetOptions { transport: transport.to_owned(), parameters: Vec::new(), ..self.net.clone() },
+        })
+    }
+
+    /// Waits for a session for each data set, and for the address that the client's datagrams come from.
+    fn receive_sessions(&self, stream: &mut ControlStream, count: u16, udp_port: u16) -> Result<Ways, GreetingError> {
+        let failed = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
+        let admission = self.desk.admit(stream.peer().ip()).map_err(failed)?;
+        let attached = self.await_sessions(stream, &admission, count)?;
+        let Some(from) = admission.seen() else {
+            return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
+        };
+        let local = SocketAddr::new(stream.local().ip(), udp_port);
+        let socket = net::branch(&self.net, local, from).map_err(failed)?;
+        let session = |stream: ControlStream| {
+            let server = Server { host: stream.peer().ip().to_string(), port: stream.peer().port() };
+            Session { server, stream, datagrams: from }
+        };
+        Ok(Ways::Attached(attached.into_iter().map(session).collect(), socket))
+    }
+
+    fn await_sessions(
+        &self,
+        stream: &mut ControlStream,
+        admission: &Admission,
+        count: u16,
+    ) -> Result<Vec<ControlStream>, GreetingError> {
+        let (sender, attached) = channel();
+        self.lock().awaited.insert(admission.token, sender);
+        let token = admission.token;
+        let result = collect_sessions(stream, token, &attached, count);
+        self.lock().awaited.remove(&token);
+        result
+    }
+
+    /// The right to run one more transfer.
+    fn place(&self) -> Result<Place<'_>, GreetingError> {
+        let mut state = self.lock();
+        if state.running.len() >= self.transfers_max {
+            let text = format!(
+                "{} transfers to this server are under way, and no more may be (serve --max-puts): try again later",
+                state.running.len()
+            );
+            return Err(refused(RefusalCode::Busy, text));
+        }
+        state.next_number += 1;
+        let (number, stop) = (state.next_number, Stop::new());
+        state.running.insert(number, stop.clone());
+        Ok(Place { of: self, number, stop })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.of.lock().running.remove(&self.number);
+    }
+}
+
+fn describe(origin: &Origin) -> String {
+    match origin {
+        Origin::Client { sources } => format!("{sources} of its data sets"),
+        Origin::Servers { sources } => sources.join(" "),
+    }
+}
+
+/// Tells the client the token, and waits until sessions with the numbers 0 to `count` have come with it.
+fn collect_sessions(
+    stream: &mut ControlStream,
+    token: u64,
+    attached: &Receiver<Attached>,
+    count: u16,
+) -> Result<Vec<ControlStream>, GreetingError> {
+    let deadline = Instant::now() + STEP;
+    stream.send(&Frame::ProbeGrant { token }, deadline)?;
+    let mut sessions: BTreeMap<u16, ControlStream> = BTreeMap::new();
+    while sessions.len() < usize::from(count) {
+        match attached.recv_timeout(LOOK) {
+            Ok((source, session)) if source < count => drop(sessions.insert(source, session)),
+            Ok(_) => {}
+            Err(_) if Instant::now() > deadline => return Err(StreamError::TimedOut.into()),
+            Err(_) if has_finished(stream)? => return Err(StreamError::Closed.into()),
+            Err(_) => {}
+        }
+    }
+    Ok(sessions.into_values().collect())
+}
+
+/// Passes on how the transfer goes, until it has ended. A client that goes away, or has had enough, ends it.
+fn relay(stream: &mut ControlStream, incoming: &Receiver<Update>, stop: &Stop) -> Result<(), StreamError> {
+    loop {
+        let update = match incoming.recv_timeout(LOOK) {
+            Ok(update) => Some(update),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        let told = update.map_or(Ok(()), |update| tell(stream, &update));
+        match told.and_then(|()| has_finished(stream)) {
+            Ok(false) => {}
+            Ok(true) => stop.stop(),
+            Err(error) => {
+                stop.stop();
+                incoming.iter().for_each(drop);
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Whether the client wants nothing more, as far as it has said by now.
+fn has_finished(stream: &mut ControlStream) -> Result<bool, StreamError> {
+    match stream.receive(Instant::now() + GLANCE) {
+        Ok(_) => Ok(true),
+        Err(StreamError::TimedOut) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn tell(stream: &mut ControlStream, update: &Update) -> Result<(), StreamError> {
+    let update = serde_json::to_vec(update).map_err(|error| StreamError::Io(error.into()))?;
+    stream.send(&Frame::Update { update }, Instant::now() + STEP)
+}
+
+fn tell_report(stream: &mut ControlStream, report: &Report) -> Result<(), StreamError> {
+    let json = serde_json::to_vec(report).map_err(|error| StreamError::Io(error.into()))?;
+    let mut pieces = json.chunks(MAX_PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        let frame = Frame::Report { last: pieces.peek().is_none(), bytes: piece.to_vec() };
+        stream.send(&frame, Instant::now() + STEP)?;
+    }
+    Ok(())
+}

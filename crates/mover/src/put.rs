@@ -1,0 +1,201 @@
+//! `put`: has a server fetch what this host has. The server stays the receiver, and in charge: see [`crate::delegated`].
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use inhaul_base::Span;
+use inhaul_protocols::registry;
+use inhaul_store::Offered;
+use inhaul_transport::{Event, FlowId};
+use inhaul_udp::Socket;
+
+use crate::connect::{Session, at_once};
+use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::error::MoveError;
+use crate::follow::follow;
+use crate::frame::{Frame, RefusalCode, SessionRole};
+use crate::greeting::{GreetingError, be_opened};
+use crate::net;
+use crate::options::{PutOptions, Stop, Update};
+use crate::order::{Order, Origin, SOURCES_MAX};
+use crate::port::Discard;
+use crate::probe;
+use crate::report::Report;
+use crate::server::{later, offered_error};
+use crate::serving::{Fetcher, Serving};
+use crate::source::Server;
+
+/// How long the server may take to echo a probe.
+const ECHO_MAX: Span = Span::from_secs(10);
+
+/// Has the server of `options.destination` fetch `options.paths`, until `stop` is set. `hear` is told meanwhile, on the
+/// calling thread: of what the server, which receives, sees. The report is the server's.
+///
+/// # Errors
+/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
+    match begin(options, stop) {
+        Ok(mut put) => {
+            let (report, result) = follow(&mut put.session, stop, hear);
+            put.end();
+            (report, result)
+        }
+        Err(error) => (Report::failed(&error), Err(error)),
+    }
+}
+
+/// A put under way.
+struct Put {
+    /// Over which it was ordered.
+    session: Session,
+    /// The thread that sends, and how to end it.
+    sending: JoinHandle<Result<(), MoveError>>,
+    stop_sending: Stop,
+}
+
+impl Put {
+    fn end(self) {
+        self.stop_sending.stop();
+        match self.sending.join() {
+            Ok(Err(error)) => log::warn!("sending ended badly: {error}"),
+            Ok(Ok(())) => {}
+            Err(_) => log::error!("the data thread has died"),
+        }
+    }
+}
+
+/// Orders the transfer, and brings it to where data can flow.
+fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
+    net::check(&options.net)?;
+    let [server] = &options.destination.mirrors[..] else {
+        return Err(MoveError::Usage("a put goes to one server: name one host".to_owned()));
+    };
+    let offered: Vec<Arc<Offered>> = options
+        .paths
+        .iter()
+        .map(|path| Offered::new(std::slice::from_ref(path)).map(Arc::new).map_err(offered_error))
+        .collect::<Result<_, _>>()?;
+    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    let token = session.order(&order(options)?)?;
+    let socket = net::connect(&options.net, session.datagrams)?;
+    introduce(&socket, &session, token)?;
+    let fetchers = attach_all(options, server, token, offered, stop)?;
+    let stop_sending = Stop::new();
+    let (options, stop) = (options.clone(), stop_sending.clone());
+    let sending = net::spawn_helper("inhaul-data", move || send(&options, socket, fetchers, stop))?;
+    Ok(Put { session, sending, stop_sending })
+}
+
+fn order(options: &PutOptions) -> Result<Order, MoveError> {
+    let count = options.paths.len();
+    if !(1..=SOURCES_MAX).contains(&count) {
+        return Err(MoveError::Usage(format!(
+            "at most {SOURCES_MAX} paths can be put at once: put a directory of them"
+        )));
+    }
+    Ok(Order {
+        origin: Origin::Client { sources: count as u16 },
+        destination: options.destination.path.clone(),
+        rules: options.rules.iter().cloned().map(Into::into).collect(),
+        existing: options.existing,
+        checksum: false,
+        attributes: options.attributes,
+        fresh: options.fresh,
+        dry_run: options.dry_run,
+        rate_bps: None,
+    })
+}
+
+/// Shows the server where this host's datagrams come from.
+fn introduce(socket: &Socket, session: &Session, token: u64) -> Result<(), MoveError> {
+    let known = probe::knock(socket, session.datagrams, token, ECHO_MAX).map_err(MoveError::system("cannot probe"))?;
+    known.then_some(()).ok_or_else(|| {
+        let seconds = ECHO_MAX.as_nanos() / 1_000_000_000;
+        let detail = format!("no UDP datagram came back in {seconds} s, though TCP passes");
+        MoveError::UdpBlocked { server: session.server.clone(), detail }
+    })
+}
+
+/// Opens a session for each of the data sets, and waits until the server has asked for it.
+fn attach_all(
+    options: &PutOptions,
+    server: &Server,
+    token: u64,
+    offered: Vec<Arc<Offered>>,
+    stop: &Stop,
+) -> Result<Vec<Fetcher>, MoveError> {
+    type Job = Box<dyn FnOnce() -> Result<Fetcher, MoveError> + Send>;
+    let transport = registry::find(&options.net.transport).map(|entry| entry.name);
+    let transport = transport.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?;
+    let attach = |(source, offered): (u16, Arc<Offered>)| {
+        let server = server.clone();
+        Box::new(move || {
+            let mut session = Session::connect(&server, SessionRole::Attach, transport)?;
+            session.send(&Frame::Attach { token, source })?;
+            let opened = be_opened(&mut session.stream, &offered);
+            let data_set = Arc::new(opened.map_err(|error| not_opened(server, error))?);
+            Ok(Fetcher { stream: session.stream, transport, data_set })
+        }) as Job
+    };
+    at_once((0..).zip(offered).map(attach).collect(), stop)?.into_iter().collect()
+}
+
+fn not_opened(server: Server, error: GreetingError) -> MoveError {
+    match error {
+        GreetingError::Stream(error) => MoveError::ServerLost { server, detail: error.to_string() },
+        GreetingError::Refused { code: RefusalCode::Malformed, text } => MoveError::Refused { server, detail: text },
+        // What was to be put cannot be read here.
+        GreetingError::Refused { text, .. } => MoveError::NothingToServe { detail: text },
+    }
+}
+
+/// The data thread.
+fn send(options: &PutOptions, socket: Socket, fetchers: Vec<Fetcher>, stop: Stop) -> Result<(), MoveError> {
+    let mut engine = Engine::new()?;
+    let serving = Serving::new(&mut engine, socket, options.rate, &options.net, options.cache.as_deref())?;
+    let mut sender = Sender { serving, sink: Discard, stop };
+    for fetcher in fetchers {
+        sender.serving.welcome(&mut engine, fetcher)?;
+    }
+    net::become_data_thread(&options.net)?;
+    engine.run(&mut sender)
+}
+
+/// What the sending side of a put does beside the engine's work.
+struct Sender {
+    serving: Serving,
+    sink: Discard,
+    stop: Stop,
+}
+
+impl Application for Sender {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.sink
+    }
+
+    fn bodies(&mut self) -> &mut dyn Bodies {
+        &mut self.serving.bodies
+    }
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        self.serving.on_event(engine, &event);
+        Ok(())
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        self.serving.on_frame(engine, flow, frame);
+        Ok(())
+    }
+
+    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        log::debug!("flow {} ended early: {cause}", flow.0);
+        self.serving.forget(flow);
+        Ok(())
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+        self.serving.pass_digests(engine);
+        let is_over = self.stop.is_set() || engine.streams() == 0;
+        Ok(if is_over { Turn::Done } else { Turn::Wait(later(engine)) })
+    }
+}
