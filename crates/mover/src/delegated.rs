@@ -130,8 +130,9 @@ impl Delegations {
     /// Hands over a session that brings a data set.
     pub(crate) fn attach(&self, token: u64, source: u16, stream: ControlStream) {
         // A session that nobody waits for, or no more, is closed.
-        let awaited = self.lock().awaited.get(&token).cloned();
-        let _ = awaited.map(|sender| sender.send((source, stream)));
+        if let Some(awaited) = self.lock().awaited.get(&token) {
+            drop(awaited.send((source, stream)));
+        }
     }
 
     /// Whether nothing is under way.

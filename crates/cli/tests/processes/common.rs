@@ -54,9 +54,9 @@ impl Server {
         Self { child, address: address.trim().to_owned() }
     }
 
-    /// Offers `directory` on a free port of IPv4 loopback.
+    /// Offers `directory` on a free port of IPv4 loopback; told to stop, it waits for nobody.
     pub(crate) fn offer(directory: &Path) -> Self {
-        Self::start(&["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+        Self::start(&["serve", directory.to_str().unwrap(), "--listen", "127.0.0.1:0", "--grace", "0"])
     }
 
     /// Ends it at once, as a power failure would, but for what the kernel then says to its peers.

@@ -174,7 +174,7 @@ impl Frame {
                 out.extend_from_slice(values.as_flattened());
             }
             Self::Stats(stats) => {
-                stats.numbers().iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()))
+                stats.numbers().iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
             }
             Self::ProbeGrant { token } => out.extend_from_slice(&token.to_be_bytes()),
             Self::Attach { token, source } => {
