@@ -65,6 +65,17 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        send_signal(&self.child, signal);
+    }
+
+    /// Memory that it has in use now, in bytes (VmRSS).
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// Asks it to stop, and gives its exit code.
     pub(crate) fn stop(&mut self, signal: Signal) -> Option<i32> {
         send_signal(&self.child, signal);

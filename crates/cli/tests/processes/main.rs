@@ -4,6 +4,7 @@
 
 mod blocked;
 mod common;
+mod copy;
 mod disks;
 mod emulated;
 mod errors;
@@ -13,6 +14,7 @@ mod lab;
 mod link;
 mod lists;
 mod looking;
+mod many;
 mod partial;
 mod put;
 mod resume;
