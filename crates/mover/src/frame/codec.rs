@@ -95,7 +95,7 @@ impl Frame {
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
     }
 
-    /// Appends the frame to `out`. Texts that are too long are cut; the caller keeps pieces and messages below [`MAX_PIECE`].
+    /// Appends the frame to `out`. Texts that are too long are cut; the caller keeps pieces and messages below [`MAX_PIECE`](super::MAX_PIECE).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH_BYTES]);
