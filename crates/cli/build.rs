@@ -23,7 +23,8 @@ fn main() {
         let is_changed = git(&top, &[&status[..], &SOURCES[..]].concat()).is_some_and(|changes| !changes.is_empty());
         if is_changed { format!("{commit}-dirty") } else { commit }
     });
-    println!("cargo:rustc-env=INHAUL_COMMIT={}", commit.unwrap_or_default());
+    // Not INHAUL_…: cargo hands it to tests, and such a name is for a flag of the program.
+    println!("cargo:rustc-env=COMMIT_OF_INHAUL={}", commit.unwrap_or_default());
 }
 
 /// What git prints, if it is there and content. It takes no locks: somebody else may be at work here.

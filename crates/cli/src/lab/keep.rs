@@ -75,7 +75,7 @@ fn name(value: Option<clap::builder::PossibleValue>) -> String {
 }
 
 fn commit() -> Option<String> {
-    Some(env!("INHAUL_COMMIT")).filter(|commit| !commit.is_empty()).map(str::to_owned)
+    Some(env!("COMMIT_OF_INHAUL")).filter(|commit| !commit.is_empty()).map(str::to_owned)
 }
 
 fn origin(command: String, took: Duration) -> Origin {
