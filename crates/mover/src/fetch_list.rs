@@ -88,6 +88,16 @@ pub enum FetchListError {
         /// The path.
         path: String,
     },
+    /// A file's name is that of a directory that another file lies in.
+    #[error("line {line}: '{path}' would lie in a file, that of line {file}")]
+    InFile {
+        /// Where.
+        line: usize,
+        /// The line of the file.
+        file: usize,
+        /// The path.
+        path: String,
+    },
     /// No server of ours has it.
     #[error(
         "line {line}: '{path}' has no URL that begins with inhaul://; fetch it with a program that speaks the others"
@@ -220,8 +230,14 @@ fn check(items: &[Item]) -> Result<(), FetchListError> {
         if !path.split('/').all(is_name) {
             return Err(FetchListError::BadPath { line: *line, path: printable(path.as_bytes()) });
         }
-        if let Some(earlier) = lines.insert(path, *line) {
+        if let Some(earlier) = lines.insert(path.as_str(), *line) {
             return Err(FetchListError::Twice { line: *line, earlier, path: printable(path.as_bytes()) });
+        }
+    }
+    for Item { line, path, .. } in items {
+        let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        if let Some(&file) = above.find_map(|directory| lines.get(directory)) {
+            return Err(FetchListError::InFile { line: *line, file, path: printable(path.as_bytes()) });
         }
     }
     Ok(())
@@ -377,6 +393,15 @@ mod tests {
         }
         let twice = [item("f", &["inhaul://a/f"]), item("f", &["inhaul://b/f"])];
         assert!(matches!(check(&twice), Err(FetchListError::Twice { .. })));
+    }
+
+    #[test]
+    fn check_refuses_files_that_lie_in_files() {
+        for paths in [["a/b/c", "a/b"], ["a", "a/b/c"]] {
+            let error = check(&paths.map(|path| item(path, &["inhaul://a/f"]))).unwrap_err();
+            assert!(matches!(&error, FetchListError::InFile { path, .. } if path == paths[0].max(paths[1])), "{error}");
+        }
+        assert_eq!(check(&["a/b", "a-b", "ab/c"].map(|path| item(path, &["inhaul://a/f"]))), Ok(()));
     }
 
     #[test]
