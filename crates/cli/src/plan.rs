@@ -57,6 +57,7 @@ fn what_it_is(limit: &str) -> &'static str {
     match limit {
         "path" => "what came in two seconds of trial",
         "processor" => "one processor here, receiving",
+        "processors" => "all processors here, doing all of it",
         "disk" => "writing at the destination",
         "hashing" => "one processor here, verifying",
         "files" => "making and naming files there",

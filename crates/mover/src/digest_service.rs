@@ -1,105 +1,249 @@
-//! The server's hasher: computes digests of groups, in order, on a thread of its own while data is being sent; or recalls
-//! them, if it has computed them before.
+//! The server's hashers: compute digests of groups while data is being sent, or recall those that were computed before. All
+//! sessions share a few threads, which serve them in turn, a frame at a time.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache};
 use inhaul_store::{DataSet, digest};
+use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun, RefusalCode};
 use crate::groups::Groups;
 use crate::net;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
-const GROUPS_PER_FRAME: usize = 16;
-/// Frames that may wait for the peer before the hasher waits too.
+const GROUPS_PER_FRAME: u64 = 16;
+/// Frames of a session that may wait for its peer before its hashing waits too.
 const FRAMES_AHEAD: usize = 4;
-/// Requests that may wait for the hasher.
-const REQUESTS_AHEAD: usize = 4;
+/// Requests of a session that may be open.
+const REQUESTS_AHEAD: usize = 5;
+/// Threads that hash, though there may be more processors: disks are slower than these.
+const THREADS_MAX: usize = 8;
 
-/// A hasher for one peer. Its thread ends when this is dropped.
-#[derive(Debug)]
+/// The hashers of all sessions. Their threads end when this is dropped.
 pub(crate) struct DigestService {
-    requests: SyncSender<Vec<GroupRun>>,
-    frames: Receiver<Frame>,
+    shared: Arc<Shared>,
+    threads: usize,
+    threads_max: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Somebody has got into the queue, or all is over.
+    news: Condvar,
+    cache: Option<DigestCache>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<FlowId, Session>,
+    /// The sessions whose next frame may be made, in the order in which they are served.
+    queue: VecDeque<FlowId>,
+    /// The sessions that have frames.
+    ready: BTreeSet<FlowId>,
+    is_over: bool,
+}
+
+/// One peer's requests, and the answers that it has not taken.
+struct Session {
+    requests: VecDeque<VecDeque<GroupRun>>,
+    frames: VecDeque<Frame>,
+    /// Not here while a thread has it.
+    hasher: Option<Hasher>,
+    is_queued: bool,
+    /// Its data cannot be read: nothing more comes.
+    has_failed: bool,
 }
 
 impl DigestService {
-    /// A hasher of `data_set` that calls `waker` when a frame is ready.
-    pub(crate) fn start(data_set: Arc<DataSet>, cache: Option<DigestCache>, waker: Waker) -> Result<Self, MoveError> {
-        let (requests, incoming) = sync_channel::<Vec<GroupRun>>(REQUESTS_AHEAD);
-        let (outgoing, frames) = sync_channel(FRAMES_AHEAD);
-        let mut hasher = Hasher {
-            cache,
-            cached: None,
-            now,
-            groups: Groups::new(Arc::clone(data_set.manifest())),
-            data_set,
-            outgoing,
-            waker,
-        };
-        net::spawn_helper("inhaul-digests", move || {
-            // The channels close when the peer is gone.
-            while let Ok(runs) = incoming.recv() {
-                if runs.into_iter().try_for_each(|run| hasher.serve(run)).is_none() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { requests, frames })
+    /// No session yet; `waker` is called when a frame is ready.
+    pub(crate) fn new(cache: Option<DigestCache>, waker: Waker) -> Self {
+        let shared = Shared { state: Mutex::default(), news: Condvar::new(), cache, waker };
+        // Two at least: one may wait for a disk.
+        let threads_max = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS_MAX));
+        Self { shared: Arc::new(shared), threads: 0, threads_max }
     }
 
-    /// Asks for digests; false when too much has been asked for already.
-    pub(crate) fn request(&self, runs: Vec<GroupRun>) -> bool {
-        self.requests.try_send(runs).is_ok()
+    /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be had.
+    pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<DataSet>, runs: Vec<GroupRun>) -> bool {
+        let mut state = self.shared.state();
+        let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set));
+        if session.has_failed || session.requests.len() >= REQUESTS_AHEAD {
+            return false;
+        }
+        session.requests.push_back(runs.into());
+        session.drop_done();
+        state.enqueue(flow);
+        let sessions = state.sessions.len();
+        drop(state);
+        self.shared.news.notify_one();
+        self.threads >= sessions.min(self.threads_max) || self.start_thread() || self.threads > 0
     }
 
-    /// The next frame that is ready.
-    pub(crate) fn next_frame(&self) -> Option<Frame> {
-        self.frames.try_recv().ok()
+    fn start_thread(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let is_started = net::spawn_helper("inhaul-digests", move || {
+            let mut buffer = Vec::new();
+            while shared.make_a_frame(&mut buffer) {}
+        })
+        .is_ok();
+        self.threads += usize::from(is_started);
+        is_started
+    }
+
+    /// The sessions that have frames.
+    pub(crate) fn ready(&self) -> Vec<FlowId> {
+        self.shared.state().ready.iter().copied().collect()
+    }
+
+    /// A session's next frame, if it is ready.
+    pub(crate) fn next_frame(&self, flow: FlowId) -> Option<Frame> {
+        let mut state = self.shared.state();
+        let session = state.sessions.get_mut(&flow)?;
+        let frame = session.frames.pop_front();
+        if session.frames.is_empty() {
+            state.ready.remove(&flow);
+        }
+        if state.enqueue(flow) {
+            self.shared.news.notify_one();
+        }
+        frame
+    }
+
+    /// A session is over.
+    pub(crate) fn forget(&self, flow: FlowId) {
+        let mut state = self.shared.state();
+        state.sessions.remove(&flow);
+        state.ready.remove(&flow);
     }
 }
 
+impl Drop for DigestService {
+    fn drop(&mut self) {
+        self.shared.state().is_over = true;
+        self.shared.news.notify_all();
+    }
+}
+
+impl State {
+    /// Has a session served, unless it is about to be, or has nothing to do, or its peer takes no more.
+    fn enqueue(&mut self, flow: FlowId) -> bool {
+        let Some(session) = self.sessions.get_mut(&flow) else { return false };
+        let may = !session.is_queued && !session.requests.is_empty() && session.frames.len() < FRAMES_AHEAD;
+        if may && session.hasher.is_some() {
+            session.is_queued = true;
+            self.queue.push_back(flow);
+            return true;
+        }
+        false
+    }
+}
+
+impl Session {
+    fn new(data_set: &Arc<DataSet>) -> Self {
+        let hasher = Some(Hasher::new(data_set));
+        Self { requests: VecDeque::new(), frames: VecDeque::new(), hasher, is_queued: false, has_failed: false }
+    }
+
+    /// The groups that the next frame is about; what has no groups left is dropped.
+    fn next_groups(&mut self) -> Option<GroupRun> {
+        let run = self.requests.front_mut()?.front_mut()?;
+        let part = GroupRun { first: run.first, count: run.count.min(GROUPS_PER_FRAME) };
+        *run = GroupRun { first: run.first.saturating_add(part.count), count: run.count - part.count };
+        self.drop_done();
+        Some(part)
+    }
+
+    /// Drops runs and requests that have no groups left, so that the first one of those that are here has some.
+    fn drop_done(&mut self) {
+        while let Some(request) = self.requests.front_mut() {
+            match request.front() {
+                Some(run) if run.count > 0 => return,
+                Some(_) => _ = request.pop_front(),
+                None => _ = self.requests.pop_front(),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Nobody leaves the state half changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the next frame of the session whose turn it is, or waits for one; false when all is over.
+    fn make_a_frame(&self, buffer: &mut Vec<u8>) -> bool {
+        let mut state = self.state();
+        let flow = loop {
+            if state.is_over {
+                return false;
+            }
+            match state.queue.pop_front() {
+                Some(flow) => break flow,
+                None => state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        let Some(session) = state.sessions.get_mut(&flow) else { return true };
+        session.is_queued = false;
+        let Some(run) = session.next_groups() else { return true };
+        let Some(mut hasher) = session.hasher.take() else { return true };
+        drop(state);
+        let frame = hasher.frame(self.cache.as_ref(), run, buffer);
+        let mut state = self.state();
+        // It may be over by now.
+        let Some(session) = state.sessions.get_mut(&flow) else { return true };
+        session.hasher = Some(hasher);
+        if matches!(frame, Frame::Refused { .. }) {
+            session.has_failed = true;
+            session.requests.clear();
+        }
+        session.frames.push_back(frame);
+        state.ready.insert(flow);
+        state.enqueue(flow);
+        drop(state);
+        self.waker.wake();
+        true
+    }
+}
+
+/// What reads and hashes one session's data.
 struct Hasher {
-    cache: Option<DigestCache>,
     /// What is remembered of the file that was read last, by its index.
     cached: Option<(usize, CachedDigests)>,
     /// Seconds since 1970.
     now: fn() -> i64,
     data_set: Arc<DataSet>,
     groups: Groups,
-    outgoing: SyncSender<Frame>,
-    waker: Waker,
 }
 
 impl Hasher {
-    /// Answers for one run; `None` when nobody listens any more, or the data cannot be read.
-    fn serve(&mut self, run: GroupRun) -> Option<()> {
-        let end = run.first.saturating_add(run.count).min(self.groups.count());
-        let mut next = run.first;
-        let mut buffer = Vec::new();
-        while next < end {
-            let upto = end.min(next + GROUPS_PER_FRAME as u64);
-            let values: Result<Vec<_>, _> = (next..upto).map(|number| self.digest(number, &mut buffer)).collect();
-            let frame = match values {
-                Ok(values) => Frame::Digests { first_group: next, values },
-                Err(text) => {
-                    self.hand_over(Frame::Refused { code: RefusalCode::Unreadable, text })?;
-                    return None;
-                }
-            };
-            self.hand_over(frame)?;
-            next = upto;
-        }
-        Some(())
+    fn new(data_set: &Arc<DataSet>) -> Self {
+        let groups = Groups::new(Arc::clone(data_set.manifest()));
+        Self { cached: None, now, groups, data_set: Arc::clone(data_set) }
     }
 
-    fn digest(&mut self, number: u64, buffer: &mut Vec<u8>) -> Result<GroupDigest, String> {
+    /// The answer to a request for some groups, read by way of `buffer`.
+    fn frame(&mut self, cache: Option<&DigestCache>, run: GroupRun, buffer: &mut Vec<u8>) -> Frame {
+        let end = run.first.saturating_add(run.count);
+        let values: Result<Vec<_>, _> = (run.first..end).map(|number| self.digest(cache, number, buffer)).collect();
+        match values {
+            Ok(values) => Frame::Digests { first_group: run.first, values },
+            Err(text) => Frame::Refused { code: RefusalCode::Unreadable, text },
+        }
+    }
+
+    fn digest(
+        &mut self,
+        cache: Option<&DigestCache>,
+        number: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<GroupDigest, String> {
         let place = self.groups.place(number).ok_or("there is no such group")?;
-        if let Some(known) = self.remembered(place.file).and_then(|digests| digests.get(place.group)) {
+        if let Some(known) = self.remembered(cache, place.file).and_then(|digests| digests.get(place.group)) {
             return Ok(known);
         }
         self.data_set.read_group(place.file, place.group, buffer).map_err(|error| error.to_string())?;
@@ -108,7 +252,7 @@ impl Hasher {
         // What was read is of the version from before only if that is still the version.
         let now = (self.now)();
         let before = self.cached.as_ref().map(|(_, digests)| digests.version());
-        if let Some(digests) = self.remembered(place.file)
+        if let Some(digests) = self.remembered(cache, place.file)
             && before == Some(digests.version())
             && digests.version().is_settled(now)
         {
@@ -118,8 +262,8 @@ impl Hasher {
     }
 
     /// What is remembered of file `index` in the version that it has now.
-    fn remembered(&mut self, index: usize) -> Option<&CachedDigests> {
-        let cache = self.cache.as_ref().filter(|_| self.groups.manifest().entries()[index].size >= CACHED_BYTES_MIN)?;
+    fn remembered(&mut self, cache: Option<&DigestCache>, index: usize) -> Option<&CachedDigests> {
+        let cache = cache.filter(|_| self.groups.manifest().entries()[index].size >= CACHED_BYTES_MIN)?;
         let version = self.data_set.version(index).ok()?;
         let is_current =
             self.cached.as_ref().is_some_and(|(file, digests)| (*file, digests.version()) == (index, version));
@@ -127,12 +271,6 @@ impl Hasher {
             self.cached = cache.of(version).map(|digests| (index, digests));
         }
         self.cached.as_ref().map(|(_, digests)| digests)
-    }
-
-    fn hand_over(&self, frame: Frame) -> Option<()> {
-        self.outgoing.send(frame).ok()?;
-        self.waker.wake();
-        Some(())
     }
 }
 
@@ -146,33 +284,122 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_store::digest::GROUP_BYTES;
     use inhaul_store::{Offered, ScanOptions};
     use inhaul_udp::Poller;
+
+    fn data_set(path: std::path::PathBuf) -> Arc<DataSet> {
+        Arc::new(Offered::new(&[path]).unwrap().scan(b"/", ScanOptions::default()).unwrap())
+    }
 
     #[test]
     fn digests_are_recalled_while_the_file_stays_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), vec![7; CACHED_BYTES_MIN as usize]).unwrap();
         let cache = DigestCache::open(&dir.path().join("cache")).unwrap();
-        let poller = Poller::new().unwrap();
-        let hasher = |now: fn() -> i64| {
-            let data_set =
-                Arc::new(Offered::new(&[dir.path().join("f")]).unwrap().scan(b"/", ScanOptions::default()).unwrap());
-            let groups = Groups::new(Arc::clone(data_set.manifest()));
-            let (outgoing, waker) = (sync_channel(1).0, poller.waker(1).unwrap());
-            Hasher { cache: Some(cache.clone()), cached: None, now, groups, data_set, outgoing, waker }
-        };
+        let cache = Some(&cache);
+        let hasher = |now: fn() -> i64| Hasher { now, ..Hasher::new(&data_set(dir.path().join("f"))) };
         let mut buffer = Vec::new();
         // A file that has just been written may be written to again without a trace: nothing is remembered.
-        let right = hasher(|| 0).digest(3, &mut buffer).unwrap();
-        let remembered = |hasher: &mut Hasher| hasher.remembered(0).and_then(|digests| digests.get(3));
+        let right = hasher(|| 0).digest(cache, 3, &mut buffer).unwrap();
+        let remembered = |hasher: &mut Hasher| hasher.remembered(cache, 0).and_then(|digests| digests.get(3));
         assert_eq!(remembered(&mut hasher(|| 0)), None);
-        assert_eq!(hasher(|| i64::MAX).digest(3, &mut buffer).unwrap(), right);
+        assert_eq!(hasher(|| i64::MAX).digest(cache, 3, &mut buffer).unwrap(), right);
         assert_eq!(remembered(&mut hasher(|| 0)), Some(right));
-        hasher(|| 0).remembered(0).unwrap().put(3, &[1; 32]);
-        assert_eq!(hasher(|| 0).digest(3, &mut buffer).unwrap(), [1; 32], "it is recalled");
+        hasher(|| 0).remembered(cache, 0).unwrap().put(3, &[1; 32]);
+        assert_eq!(hasher(|| 0).digest(cache, 3, &mut buffer).unwrap(), [1; 32], "it is recalled");
         std::fs::write(dir.path().join("f"), vec![8; CACHED_BYTES_MIN as usize]).unwrap();
-        let changed = hasher(|| 0).digest(3, &mut buffer).unwrap();
+        let changed = hasher(|| 0).digest(cache, 3, &mut buffer).unwrap();
         assert!(changed != right && changed != [1; 32]);
+    }
+
+    /// A service whose frames are made by the test itself.
+    fn idle_service() -> (DigestService, Poller) {
+        let poller = Poller::new().unwrap();
+        let mut service = DigestService::new(None, poller.waker(1).unwrap());
+        service.threads_max = 0;
+        (service, poller)
+    }
+
+    fn first_groups(frames: &[Frame]) -> Vec<u64> {
+        let first_group = |frame: &Frame| match frame {
+            Frame::Digests { first_group, .. } => *first_group,
+            other => panic!("{other:?}"),
+        };
+        frames.iter().map(first_group).collect()
+    }
+
+    fn drain(service: &DigestService, flow: FlowId) -> Vec<Frame> {
+        std::iter::from_fn(|| service.next_frame(flow)).collect()
+    }
+
+    #[test]
+    fn sessions_are_served_in_turn_and_none_far_ahead_of_its_peer() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::File::create(dir.path().join("f")).unwrap().set_len(6 * GROUPS_PER_FRAME * GROUP_BYTES).unwrap();
+        let set = data_set(dir.path().join("f"));
+        let (mut service, _poller) = idle_service();
+        let (mut buffer, [first, second]) = (Vec::new(), [FlowId(1), FlowId(2)]);
+        assert!(service.request(first, &set, vec![GroupRun { first: 0, count: 6 * GROUPS_PER_FRAME }]));
+        assert!(service.request(second, &set, vec![GroupRun { first: 0, count: 0 }, GroupRun { first: 3, count: 2 }]));
+        for _ in 0..2 {
+            assert!(service.shared.make_a_frame(&mut buffer));
+        }
+        assert_eq!(service.ready(), [first, second]);
+        assert_eq!(first_groups(&drain(&service, second)), [3]);
+        for _ in 1..FRAMES_AHEAD {
+            assert!(service.shared.make_a_frame(&mut buffer));
+        }
+        assert!(service.shared.state().queue.is_empty(), "its peer has taken none of them");
+        assert_eq!(first_groups(&drain(&service, first)), [0, 16, 32, 48]);
+        for _ in 0..2 {
+            assert!(service.shared.make_a_frame(&mut buffer));
+        }
+        assert_eq!(first_groups(&drain(&service, first)), [64, 80]);
+        assert!(service.ready().is_empty() && service.shared.state().queue.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_the_end_of_a_session() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), vec![7; 1 << 20]).unwrap();
+        let set = data_set(dir.path().join("f"));
+        let (mut service, _poller) = idle_service();
+        let runs = || vec![GroupRun { first: 0, count: u64::MAX }];
+        for _ in 0..REQUESTS_AHEAD {
+            assert!(service.request(FlowId(1), &set, runs()));
+        }
+        assert!(!service.request(FlowId(1), &set, runs()), "too much at once");
+        std::fs::remove_file(dir.path().join("f")).unwrap();
+        assert!(service.shared.make_a_frame(&mut Vec::new()));
+        assert!(matches!(service.next_frame(FlowId(1)), Some(Frame::Refused { .. })));
+        assert!(service.shared.state().queue.is_empty());
+        assert!(!service.request(FlowId(1), &set, runs()));
+        service.forget(FlowId(1));
+        assert!(service.shared.state().sessions.is_empty());
+    }
+
+    #[test]
+    fn threads_end_with_the_service() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), vec![7; 1 << 20]).unwrap();
+        let set = data_set(dir.path().join("f"));
+        let poller = Poller::new().unwrap();
+        let mut service = DigestService::new(None, poller.waker(1).unwrap());
+        for flow in 0..100 {
+            assert!(service.request(FlowId(flow), &set, vec![GroupRun { first: 0, count: 1 }]));
+        }
+        assert!((1..=THREADS_MAX).contains(&service.threads), "{} threads", service.threads);
+        let shared = Arc::downgrade(&service.shared);
+        let began = std::time::Instant::now();
+        while service.ready().len() < 100 && began.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(service.ready().len(), 100);
+        drop(service);
+        while shared.strong_count() > 0 && began.elapsed().as_secs() < 60 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(shared.strong_count(), 0);
     }
 }

@@ -4,7 +4,7 @@
 //! wait for something to be ready or due, take in datagrams and control messages, and after each change drain the
 //! endpoint. What a transfer means is the [`Application`]'s business.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpListener;
 
 use inhaul_base::{Span, Time};
@@ -149,6 +149,8 @@ pub(crate) struct Engine {
     sides: Vec<Side>,
     ports: BTreeMap<PortId, Port>,
     flows: BTreeMap<FlowId, Flow>,
+    /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
+    unsettled: BTreeSet<FlowId>,
     next_id: u32,
     events: VecDeque<Event>,
     commands: VecDeque<(SideId, Command)>,
@@ -170,6 +172,7 @@ impl Engine {
             sides: Vec::new(),
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -269,6 +272,7 @@ impl Engine {
     /// Sends a frame to a flow's peer; one that does not take it has ended.
     pub(crate) fn send(&mut self, flow: FlowId, frame: &Frame) {
         let Some(of) = self.flows.get_mut(&flow) else { return };
+        self.unsettled.insert(flow);
         if let Err(error) = of.stream.queue(frame).and_then(|()| of.stream.flush()) {
             self.ended.push_back((flow, error.into()));
         }
@@ -286,6 +290,7 @@ impl Engine {
             && of.closing.is_none()
         {
             of.closing = Some(until);
+            self.unsettled.insert(flow);
             let side = of.side;
             self.command(side, Command::Disconnect { flow });
         }
@@ -466,12 +471,21 @@ impl Engine {
                 break;
             }
             app.on_places(&self.places);
-            for index in 0..self.sides.len() {
-                self.drain(index, now, app);
-            }
+            self.drain_all(Role::Receiver, now, app);
             self.settle(app)?;
         }
+        // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
+        self.drain_all(Role::Sender, self.clock.now(), app);
+        self.settle(app)?;
         self.watch_blocked()
+    }
+
+    fn drain_all(&mut self, role: Role, now: Time, app: &mut dyn Application) {
+        for index in 0..self.sides.len() {
+            if self.sides[index].role == role {
+                self.drain(index, now, app);
+            }
+        }
     }
 
     /// Waits for writable sockets where sending was blocked.
@@ -504,11 +518,12 @@ impl Engine {
         ready: inhaul_udp::Event,
     ) -> Result<(), MoveError> {
         let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
-        if ready.writable
-            && let Err(error) = of.stream.flush()
-        {
-            self.ended.push_back((flow, error.into()));
-            return self.settle(app);
+        if ready.writable {
+            self.unsettled.insert(flow);
+            if let Err(error) = of.stream.flush() {
+                self.ended.push_back((flow, error.into()));
+                return self.settle(app);
+            }
         }
         if !ready.readable {
             return Ok(());
@@ -549,7 +564,8 @@ impl Engine {
     fn write_streams(&mut self) -> Result<(), MoveError> {
         let now = self.clock.now();
         let mut closed = Vec::new();
-        for (&flow, of) in &mut self.flows {
+        for flow in std::mem::take(&mut self.unsettled) {
+            let Some(of) = self.flows.get_mut(&flow) else { continue };
             let waits = of.stream.backlog() > 0;
             if waits != of.waits_to_write {
                 let interest = if waits { Interest::ReadWrite } else { Interest::Read };
@@ -557,8 +573,11 @@ impl Engine {
                 changed.map_err(MoveError::system("cannot wait for a connection"))?;
                 of.waits_to_write = waits;
             }
-            if of.closing.is_some_and(|until| !waits || until <= now) {
-                closed.push(flow);
+            match of.closing {
+                Some(until) if !waits || until <= now => closed.push(flow),
+                // Its time may run out without a word from it.
+                Some(_) => _ = self.unsettled.insert(flow),
+                None => {}
             }
         }
         for flow in closed {

@@ -57,7 +57,7 @@ pub struct Prediction {
 /// One of the things that may hold a transfer back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Limit {
-    /// `path`, `processor`, `disk`, `hashing` or `files`.
+    /// `path`, `processor`, `processors`, `disk`, `hashing` or `files`.
     pub name: &'static str,
     /// How long the transfer would take if there were no other limit, without its set-up, in seconds.
     pub seconds: f64,
@@ -102,9 +102,10 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
         detail: format!("'{}' cannot be tried: {error}; choose another destination", printable_path(&place)),
     })?;
     let hashed = hashing();
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let trial = if wanted.bytes > 0 { trial::run(options, planned, stop)? } else { Trial::default() };
     prediction.setup_seconds = looked.as_secs_f64() + trial.opening.as_secs_f64();
-    prediction.limits = limits(&wanted, &trial, &disk, hashed);
+    prediction.limits = limits(&wanted, &trial, &disk, hashed, processors);
     prediction.settle(&trial);
     Ok(())
 }
@@ -145,14 +146,18 @@ fn hashing() -> f64 {
 }
 
 /// How long each of the limits alone would have the transfer take, the longest first.
-fn limits(wanted: &Wanted, trial: &Trial, disk: &disk::Measured, hashed: f64) -> Vec<Limit> {
-    let bytes = wanted.bytes as f64;
+fn limits(wanted: &Wanted, trial: &Trial, disk: &disk::Measured, hashed: f64, processors: usize) -> Vec<Limit> {
+    let (bytes, files) = (wanted.bytes as f64, wanted.files as f64);
+    let hashing = bytes / hashed;
+    let receiving = trial.cpu_seconds_per_byte * bytes;
+    let writing = disk.cpu_seconds_per_byte * bytes + disk.cpu_seconds_per_file * files;
     let named = [
         ("path", trial.seconds_for(wanted.bytes)),
-        ("processor", trial.cpu_seconds_per_byte * bytes),
+        ("processor", receiving),
+        ("processors", (receiving + hashing + writing) / processors as f64),
         ("disk", bytes / disk.bytes_per_second),
-        ("hashing", bytes / hashed),
-        ("files", disk.seconds_per_file * wanted.files as f64),
+        ("hashing", hashing),
+        ("files", disk.seconds_per_file * files),
     ];
     let limit = |(name, seconds): (&'static str, f64)| {
         let span = Span::from_secs_f64(seconds);
@@ -186,7 +191,12 @@ mod tests {
     #[test]
     fn limits_the_slowest_says_how_long_it_takes() {
         let wanted = Wanted { bytes: 1_000_000_000, files: 100, files_kept: 0 };
-        let disk = disk::Measured { bytes_per_second: 5e8, seconds_per_file: 1e-3 };
+        let disk = disk::Measured {
+            bytes_per_second: 5e8,
+            seconds_per_file: 1e-3,
+            cpu_seconds_per_byte: 1e-9,
+            cpu_seconds_per_file: 5e-3,
+        };
         let trial = Trial {
             opening: Duration::from_millis(500),
             bytes: 50_000_000,
@@ -196,14 +206,16 @@ mod tests {
             spread: 0.1,
         };
         let mut prediction =
-            Prediction { setup_seconds: 0.5, limits: limits(&wanted, &trial, &disk, 1e9), ..Prediction::default() };
+            Prediction { setup_seconds: 0.5, limits: limits(&wanted, &trial, &disk, 1e9, 2), ..Prediction::default() };
         prediction.settle(&trial);
         // A second for the first 50 MB, and 9.5 for the rest.
         assert_eq!((prediction.limit, prediction.seconds), ("path", 11.0));
         assert!((prediction.seconds_low - 9.95).abs() < 1e-9, "{prediction:?}");
         assert!((prediction.seconds_high - 12.05).abs() < 1e-9, "{prediction:?}");
         let names: Vec<_> = prediction.limits.iter().map(|limit| limit.name).collect();
-        assert_eq!(names, ["path", "disk", "processor", "hashing", "files"]);
+        assert_eq!(names, ["path", "disk", "processors", "processor", "hashing", "files"]);
         assert!((prediction.limits[1].allows_bps - 4e9).abs() < 1.0, "{prediction:?}");
+        // A second each to receive, to verify and to write, and half a one for the files, by two processors.
+        assert!((prediction.limits[2].seconds - 1.75).abs() < 1e-9, "{prediction:?}");
     }
 }

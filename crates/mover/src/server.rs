@@ -37,6 +37,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let desk: Arc<ProbeDesk> = Arc::default();
     let delegations = options.accept.as_ref().map(|accept| Delegations::new(accept, &options.net, Arc::clone(&desk)));
     let delegations = delegations.transpose()?.map(Arc::new);
+    net::allow_many_files();
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
@@ -86,6 +87,8 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
             }
             tcp => tcp.map_err(failed)?,
         };
+        // The library asks for no more than 128 who may wait to be taken in; the system may still allow fewer.
+        rustix::net::listen(&tcp, SESSIONS_MAX as i32).map_err(|errno| failed(errno.into()))?;
         let bound = tcp.local_addr().map_err(failed)?;
         // Puts have sockets of their own on this port.
         match net::bind_shared(options, bound) {

@@ -41,16 +41,8 @@ pub(crate) struct Serving {
     port: PortId,
     net: NetOptions,
     pub(crate) bodies: FileBodies,
-    digests: BTreeMap<FlowId, Digests>,
-    /// Digests that earlier runs have computed.
-    cache: Option<DigestCache>,
-}
-
-/// The digests of one session.
-struct Digests {
-    data_set: Arc<DataSet>,
-    /// Made when the client first asks.
-    service: Option<DigestService>,
+    data_sets: BTreeMap<FlowId, Arc<DataSet>>,
+    digests: DigestService,
 }
 
 impl Serving {
@@ -67,8 +59,9 @@ impl Serving {
             port: engine.add_port(Port::new(socket, false))?,
             net: net.clone(),
             bodies: FileBodies::default(),
-            digests: BTreeMap::new(),
-            cache: cache.and_then(open_cache),
+            data_sets: BTreeMap::new(),
+            // What earlier runs have computed is recalled.
+            digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
         })
     }
 
@@ -81,7 +74,7 @@ impl Serving {
         let size = data_set.manifest().size();
         log::debug!("flow {} goes to {}: {size} bytes, MTU {mtu}", flow.0, stream.peer());
         self.bodies.insert(flow, Arc::clone(&data_set));
-        self.digests.insert(flow, Digests { data_set, service: None });
+        self.data_sets.insert(flow, data_set);
         let side = self.endpoints.of(engine, Role::Sender, transport)?;
         engine.add_flow(flow, side, self.port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
@@ -118,17 +111,13 @@ impl Serving {
     pub(crate) fn forget(&mut self, flow: FlowId) {
         log::debug!("flow {} is over", flow.0);
         self.bodies.remove(flow);
-        self.digests.remove(&flow);
+        self.data_sets.remove(&flow);
+        self.digests.forget(flow);
     }
 
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
-        let Some(digests) = self.digests.get_mut(&flow) else { return };
-        if digests.service.is_none() {
-            let data_set = Arc::clone(&digests.data_set);
-            digests.service = DigestService::start(data_set, self.cache.clone(), engine.waker()).ok();
-        }
-        let taken = digests.service.as_ref().is_some_and(|service| service.request(runs));
-        if !taken {
+        let Some(data_set) = self.data_sets.get(&flow) else { return };
+        if !self.digests.request(flow, data_set, runs) {
             let text = "too many digests were asked for at once".to_owned();
             self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text });
         }
@@ -136,10 +125,9 @@ impl Serving {
 
     /// Passes on digests that are ready, as far as the clients take them.
     pub(crate) fn pass_digests(&mut self, engine: &mut Engine) {
-        for (&flow, digests) in &self.digests {
-            let Some(service) = &digests.service else { continue };
+        for flow in self.digests.ready() {
             while engine.backlog(flow) < DIGEST_BACKLOG
-                && let Some(frame) = service.next_frame()
+                && let Some(frame) = self.digests.next_frame(flow)
             {
                 engine.send(flow, &frame);
             }

@@ -29,9 +29,9 @@ pub(super) fn look(dir: &Path, rate: Bitrate) -> Finding {
 }
 
 /// What was written, and in which time.
-struct Measured {
-    bytes: u64,
-    seconds: f64,
+pub(crate) struct Measured {
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
 }
 
 /// Writes a file that has no name and goes when it is closed, also when this program is killed.
@@ -39,10 +39,9 @@ fn measure(dir: &Path) -> io::Result<Measured> {
     write(dir, PATIENCE, BYTES_MAX)
 }
 
-/// Bytes that a directory's disk takes in a second, by writing so many of them for so long, rounded up to a megabyte.
-pub(crate) fn write_for(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<f64> {
-    let Measured { bytes, seconds } = write(dir, patience, bytes_max.clamp(CHUNK as u64, BYTES_MAX))?;
-    Ok(bytes as f64 / seconds)
+/// Writes so many bytes for so long, rounded up to a megabyte.
+pub(crate) fn write_for(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<Measured> {
+    write(dir, patience, bytes_max.clamp(CHUNK as u64, BYTES_MAX))
 }
 
 fn write(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<Measured> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Wanted;
 use crate::doctor::disk::write_for;
+use crate::net;
 
 /// How long bytes are written, and small files made.
 const WRITING: Duration = Duration::from_millis(1500);
@@ -17,25 +18,38 @@ const FILES_MAX: usize = 2_000;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// What was measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     pub(super) bytes_per_second: f64,
     pub(super) seconds_per_file: f64,
+    /// Of these, what this process spent on a processor.
+    pub(super) cpu_seconds_per_byte: f64,
+    pub(super) cpu_seconds_per_file: f64,
 }
 
 /// Tries the file system that `target` will lie on.
 pub(super) fn measure(target: &Path, wanted: &Wanted) -> io::Result<Measured> {
     let directory = existing(target);
-    let bytes_per_second = match wanted.bytes {
-        0 => f64::INFINITY,
+    let mut measured = Measured { bytes_per_second: f64::INFINITY, ..Measured::default() };
+    if wanted.bytes > 0 {
         // No more than the transfer itself would write: a write-back cache takes that, too.
-        bytes => write_for(directory, WRITING, bytes)?,
-    };
-    let seconds_per_file = match wanted.files {
-        0 | 1 => 0.0,
-        files => make_files(directory, wanted.bytes / files as u64, files)?,
-    };
-    Ok(Measured { bytes_per_second, seconds_per_file })
+        let (written, cpu) = timed(|| write_for(directory, WRITING, wanted.bytes))?;
+        measured.bytes_per_second = written.bytes as f64 / written.seconds;
+        measured.cpu_seconds_per_byte = cpu / written.bytes as f64;
+    }
+    if wanted.files > 1 {
+        let ((made, seconds), cpu) = timed(|| make_files(directory, wanted.bytes / wanted.files as u64, wanted.files))?;
+        measured.seconds_per_file = seconds / made as f64;
+        measured.cpu_seconds_per_file = cpu / made as f64;
+    }
+    Ok(measured)
+}
+
+/// What `work` brings, and the seconds that this process spends on it.
+fn timed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, f64)> {
+    let before = net::process_cpu_time();
+    let result = work()?;
+    Ok((result, net::process_cpu_time().saturating_sub(before).as_secs_f64()))
 }
 
 /// The directory itself, or the closest one above it that is there.
@@ -55,8 +69,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Seconds that a small file takes: made, written, renamed, and synced with the others.
-fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<f64> {
+/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all took.
+fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<(usize, f64)> {
     let scratch = Scratch(directory.join(format!(".inhaul-plan-{}", std::process::id())));
     fs::create_dir(&scratch.0)?;
     let content = vec![0xA5; size.min(FILE_BYTES_MAX) as usize];
@@ -70,7 +84,7 @@ fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<f64> {
         made += 1;
     }
     rustix::fs::syncfs(File::open(&scratch.0)?)?;
-    Ok(began.elapsed().as_secs_f64() / made.max(1) as f64)
+    Ok((made.max(1), began.elapsed().as_secs_f64()))
 }
 
 #[cfg(test)]

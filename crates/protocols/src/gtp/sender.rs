@@ -1,6 +1,6 @@
 //! The sender: sends what was requested, at the rate that was asked for (gtp-2004 3.2: "the sender side design is simple").
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
@@ -27,15 +27,25 @@ const LATENESS: Span = Span::from_micros(100);
 const LATENESS_KEPT: Span = Span::from_millis(10);
 /// A change of a receiver's share of R_send by less than this part is not worth a message.
 const LIMIT_CHANGE: f64 = 0.01;
+/// R_send is divided anew at most so often for each flow there is: a division looks at all of them, and all of them call for it.
+const SHARE_GAP: Span = Span::from_micros(20);
 
 /// All flows of a host that sends.
 pub struct GtpSender {
     flows: BTreeMap<FlowId, SendFlow>,
     by_token: BTreeMap<u64, FlowId>,
+    /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many there
+    /// are, and who waited longest is served first.
+    agenda: BTreeSet<(Time, FlowId)>,
+    /// The flows that are due, while they are served.
+    due: Vec<FlowId>,
     send_limit: Option<Bitrate>,
+    /// What the flows may send together now, in bits per second.
+    granted_bps: u128,
+    /// When R_send was divided last, and when it must be divided next.
+    shared: Time,
+    share_due: Option<Time>,
     events: VecDeque<Event>,
-    /// The flow after which the next round of sending starts, so that none is always first.
-    turn: FlowId,
 }
 
 struct SendFlow {
@@ -64,6 +74,8 @@ struct SendFlow {
     edge_due: Option<Time>,
     open_due: Option<Time>,
     heard: Time,
+    /// Its entry in the agenda, and why.
+    next: (Time, Reason),
 }
 
 /// A request, or what is left of it.
@@ -79,9 +91,13 @@ impl GtpSender {
         Self {
             flows: BTreeMap::new(),
             by_token: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            due: Vec::new(),
             send_limit: config.host_rate,
+            granted_bps: 0,
+            shared: Time::ZERO,
+            share_due: None,
             events: VecDeque::new(),
-            turn: FlowId(0),
         }
     }
 
@@ -96,24 +112,74 @@ impl GtpSender {
             return Err(CommandError::KeyInUse);
         }
         self.by_token.insert(offer.token, offer.flow);
-        self.flows.insert(offer.flow, SendFlow::new(now, offer));
+        let flow = SendFlow::new(now, offer);
+        let id = flow.offer.flow;
+        self.agenda.insert((flow.next.0, id));
+        self.flows.insert(id, flow);
         Ok(())
     }
 
-    fn forget(&mut self, flow: FlowId) {
-        if let Some(flow) = self.flows.remove(&flow) {
-            self.by_token.remove(&flow.offer.token);
+    /// Enters a flow into the agenda anew, after whatever may have changed what it has to do.
+    fn reschedule(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let before = flow.next.0;
+        let next = flow.plan();
+        if next != before {
+            self.agenda.remove(&(before, id));
+            self.agenda.insert((next, id));
         }
     }
 
+    /// Notes the flows that have something to do at `now`, who waited longest first.
+    fn take_due(&mut self, now: Time) -> Vec<FlowId> {
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        due.extend(self.agenda.iter().take_while(|(time, _)| *time <= now).map(|&(_, id)| id));
+        due
+    }
+
+    fn forget(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.remove(&id) else { return };
+        self.by_token.remove(&flow.offer.token);
+        self.agenda.remove(&(flow.next.0, id));
+        self.granted_bps -= u128::from(flow.pacer.rate().bps());
+        self.share_soon(now);
+    }
+
     fn fail(&mut self, now: Time, flow: FlowId, error: FlowError) {
-        self.forget(flow);
+        self.forget(now, flow);
         self.events.push_back(Event::Failed { flow, error });
-        self.share_send_limit(now);
+    }
+
+    /// Gives a flow the rate that it asks for: without R_send at once, with it as much as the others leave, until it is divided.
+    fn grant(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let others = self.granted_bps - u128::from(flow.pacer.rate().bps());
+        let rest =
+            |limit: Bitrate| Bitrate::from_bps(limit.bps().saturating_sub(u64::try_from(others).unwrap_or(u64::MAX)));
+        let rest = self.send_limit.map(rest);
+        let share = rest.map_or(flow.requested_rate, |rest| rest.min(flow.requested_rate));
+        flow.set_pace(now, share);
+        self.granted_bps = others + u128::from(share.bps());
+        self.share_soon(now);
+    }
+
+    /// Divides R_send among the receivers as soon as it may be divided again.
+    fn share_soon(&mut self, now: Time) {
+        if self.send_limit.is_none() {
+            return;
+        }
+        let due = self.shared + SHARE_GAP * self.flows.len() as u64;
+        if due <= now {
+            self.share_send_limit(now);
+        } else {
+            self.share_due = Some(due);
+        }
     }
 
     /// Divides R_send among the receivers, max-min fairly by what they ask for, and tells each how much it could have.
     fn share_send_limit(&mut self, now: Time) {
+        (self.shared, self.share_due) = (now, None);
         let wanted: Vec<_> = self.flows.values().map(|f| f.requested_rate).collect();
         let shares = match self.send_limit {
             Some(limit) => max_min(limit, &wanted),
@@ -122,6 +188,7 @@ impl GtpSender {
         let sum = |rates: &[Bitrate]| rates.iter().fold(Bitrate::ZERO, |sum, &r| sum.saturating_add(r));
         let spare = self.send_limit.map(|limit| Bitrate::from_bps(limit.bps().saturating_sub(sum(&wanted).bps())));
         let level = shares.iter().copied().max().unwrap_or(Bitrate::ZERO);
+        self.granted_bps = shares.iter().map(|share| u128::from(share.bps())).sum();
         for (flow, &share) in self.flows.values_mut().zip(&shares) {
             flow.set_pace(now, share);
             // What this receiver would get if it asked for more: an equal share, or what nobody uses.
@@ -132,6 +199,7 @@ impl GtpSender {
                 self.events.push_back(Event::Control { flow: flow.offer.flow, message });
             }
         }
+        self.agenda = self.flows.iter_mut().map(|(&id, flow)| (flow.plan(), id)).collect();
     }
 
     /// A share of R_send for one more receiver, before it has asked for anything.
@@ -174,16 +242,12 @@ impl GtpSender {
                 flow.epoch = epoch;
                 flow.requested_rate = rate;
                 flow.burst = u64::from(burst);
-                flow.set_pace(now, rate);
-                if self.send_limit.is_some() {
-                    self.share_send_limit(now);
-                }
+                self.grant(now, id);
             }
             Control::Cancel { through } => flow.cancel(through),
             Control::Close => {
-                self.forget(id);
+                self.forget(now, id);
                 self.events.push_back(Event::Closed { flow: id });
-                self.share_send_limit(now);
             }
             Control::Accept { .. } | Control::Limit { .. } => {
                 return Err(FlowError::Protocol("a sender's message came from the receiver"));
@@ -194,7 +258,8 @@ impl GtpSender {
 
     fn on_probe(&mut self, now: Time, from: SocketAddr, message: &RxMessage<'_>, k: usize) {
         let Ok(Datagram::Probe { key, token, number, sent }) = Datagram::parse(message.head(k)) else { return };
-        let Some(flow) = self.by_token.get(&token).and_then(|id| self.flows.get_mut(id)) else { return };
+        let Some(&id) = self.by_token.get(&token) else { return };
+        let Some(flow) = self.flows.get_mut(&id) else { return };
         let elsewhere = flow.offer.only_from.is_some_and(|address| address != from.ip());
         if flow.key != Some(key) || elsewhere {
             return;
@@ -211,6 +276,7 @@ impl GtpSender {
             let len = message.len_of(k).clamp(HEADER_LEN, usize::from(u16::MAX)) as u16;
             flow.echoes.push_back((Datagram::Echo { key, number, probe_sent: sent, len }, len));
         }
+        self.reschedule(id);
     }
 }
 
@@ -249,8 +315,15 @@ impl SendFlow {
             edge_due: None,
             open_due: None,
             heard: now,
+            next: (now + SILENCE_MAX, Reason::Silence),
             offer,
         }
+    }
+
+    /// Works out when it has something to do next.
+    fn plan(&mut self) -> Time {
+        self.next = self.due();
+        self.next.0
     }
 
     fn set_pace(&mut self, now: Time, share: Bitrate) {
@@ -431,17 +504,23 @@ impl Endpoint for GtpSender {
             Err(WireError::Version(theirs)) => Err(FlowError::Version { ours: VERSION, theirs }),
             Err(_) => Err(FlowError::Protocol("a control message could not be understood")),
         };
-        if let Err(error) = result {
-            self.fail(now, flow, error);
+        match result {
+            Ok(()) => self.reschedule(flow),
+            Err(error) => self.fail(now, flow, error),
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let silent: Vec<_> =
-            self.flows.iter().filter(|(_, f)| now.since(f.heard) >= SILENCE_MAX).map(|(&id, _)| id).collect();
-        for flow in silent {
-            self.fail(now, flow, FlowError::Silent { seconds: SILENCE_MAX.as_nanos() / 1_000_000_000 });
+        if self.share_due.is_some_and(|due| due <= now) {
+            self.share_send_limit(now);
         }
+        let due = self.take_due(now);
+        for &id in &due {
+            if self.flows.get(&id).is_some_and(|flow| now.since(flow.heard) >= SILENCE_MAX) {
+                self.fail(now, id, FlowError::Silent { seconds: SILENCE_MAX.as_nanos() / 1_000_000_000 });
+            }
+        }
+        self.due = due;
     }
 
     fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
@@ -451,8 +530,7 @@ impl Endpoint for GtpSender {
                 if !self.flows.contains_key(&flow) {
                     return Err(CommandError::UnknownFlow(flow));
                 }
-                self.forget(flow);
-                self.share_send_limit(now);
+                self.forget(now, flow);
                 Ok(())
             }
             Command::LimitSend(limit) => {
@@ -467,22 +545,19 @@ impl Endpoint for GtpSender {
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
-        for flow in self.flows.values_mut() {
-            flow.push_small(now, out);
-        }
-        // One burst a flow and round, starting behind the flow that was served last.
-        let after = self.flows.range((std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded));
-        let order: Vec<FlowId> = after.chain(self.flows.range(..=self.turn)).map(|(&id, _)| id).collect();
-        for id in order {
+        let due = self.take_due(now);
+        for &id in &due {
             if out.room() == 0 {
-                return;
+                break;
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
+            flow.push_small(now, out);
             if flow.push_data(now, out) {
-                self.turn = id;
                 flow.push_small(now, out);
             }
+            self.reschedule(id);
         }
+        self.due = due;
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -490,7 +565,9 @@ impl Endpoint for GtpSender {
     }
 
     fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        self.flows.values().map(SendFlow::due).min()
+        let (_, id) = self.agenda.first()?;
+        let next = self.flows.get(id).map(|flow| flow.next);
+        next.into_iter().chain(self.share_due.map(|due| (due, Reason::Control))).min()
     }
 
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {

@@ -22,8 +22,8 @@ pub(super) const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
 const OPENING_GAP: Span = Span::from_millis(100);
 /// Probes when it is open.
 const PROBE_GAP: Span = Span::from_millis(250);
-/// Probes that may be under way.
-const PROBES_MAX: usize = 16;
+/// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds opens, too.
+const PROBES_MAX: usize = 64;
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Silent for so long (and for several RTT), a sender is gone.

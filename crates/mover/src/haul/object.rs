@@ -1,0 +1,160 @@
+//! One data set of a transfer: what of it has landed, and which of its digests are known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use inhaul_base::{ByteRange, RangeSet};
+use inhaul_store::{HeldGroup, Landing, digest};
+use inhaul_transport::FlowId;
+
+use crate::digest_plan::DigestPlan;
+use crate::error::MoveError;
+use crate::groups::{Groups, Tally};
+use crate::request::KnownSums;
+use crate::source::Source;
+
+/// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
+/// round trip for digests, and for the source's hasher not to read large ones long before they are sent.
+const DIGESTS_AHEAD: u64 = 32_768;
+const DIGESTED_BYTES_AHEAD: u64 = 1 << 30;
+
+/// One data set and where it lands.
+pub(crate) struct Object {
+    pub(crate) source: Source,
+    pub(crate) landing: Arc<Landing>,
+    pub(super) groups: Groups,
+    /// Checksums that somebody else has said what is to come has.
+    pub(super) sums: KnownSums,
+    pub(super) tally: Tally,
+    /// The bytes that need not come: of files that do not land, of holes, and of what an earlier transfer has brought.
+    pub(super) free: RangeSet,
+    /// Bytes of the files that land.
+    pub(super) bytes: u64,
+    /// Of these, the ones in holes.
+    pub(super) hole_bytes: u64,
+    pub(super) mirrors: Vec<FlowId>,
+    /// The order in which digests are asked for.
+    pub(super) plan: DigestPlan,
+    /// The mirrors whose digests count, each from a position of the plan on; the last one is asked for more.
+    pub(super) authorities: Vec<(u64, FlowId)>,
+    /// The position of the next digest that has to come.
+    pub(super) next_digest: u64,
+    /// Digests are asked for up to this position.
+    pub(super) asked_digests: u64,
+    /// How many groups ahead of those that are verified digests were asked for last.
+    pub(super) digest_window: u64,
+    pub(super) verified_groups: u64,
+    /// Groups that an earlier transfer has left, and that have not turned out to be wrong.
+    pub(super) held: BTreeSet<u64>,
+    pub(super) held_bytes: u64,
+    /// The user knows already that some of it is wrong.
+    pub(super) told_of_gone: bool,
+    pub(super) told_of_change: bool,
+    pub(super) done: bool,
+    /// Why no more of it comes, while other data sets do.
+    pub(super) failure: Option<MoveError>,
+    /// The hash of each file that is done.
+    pub(crate) hashes: BTreeMap<usize, digest::Hash>,
+}
+
+impl Object {
+    pub(crate) fn new(source: Source, landing: Landing, sums: KnownSums) -> Self {
+        let groups = Groups::new(Arc::clone(landing.manifest()));
+        // Bytes that need not come: of files that do not land, and of holes, which are zeros by themselves.
+        let unwanted = landing.plan().unwanted();
+        let mut free = groups.manifest().holes();
+        for range in unwanted.iter() {
+            free.insert(range);
+        }
+        let mut tally = Tally::new(&groups, &free);
+        let number = |held: &HeldGroup| groups.of_file(held.file).start + held.group;
+        let held: BTreeSet<u64> = landing.resumed().groups.iter().map(number).collect();
+        held.iter().for_each(|&number| tally.hold(number));
+        let ranges = || held.iter().filter_map(|&number| groups.place(number)).map(|place| place.range);
+        let held_bytes: u64 = ranges().map(ByteRange::len).sum();
+        for range in ranges() {
+            free.insert(range);
+        }
+        Self {
+            source,
+            tally,
+            bytes: groups.manifest().size() - unwanted.covered(),
+            hole_bytes: free.covered() - unwanted.covered() - held_bytes,
+            free,
+            plan: DigestPlan::new(&groups, |file| landing.lands(file), &held),
+            held_bytes,
+            held,
+            told_of_gone: false,
+            told_of_change: false,
+            groups,
+            sums,
+            landing: Arc::new(landing),
+            mirrors: Vec::new(),
+            authorities: Vec::new(),
+            next_digest: 0,
+            asked_digests: 0,
+            digest_window: 0,
+            verified_groups: 0,
+            done: false,
+            failure: None,
+            hashes: BTreeMap::new(),
+        }
+    }
+
+    /// Whether no more of it comes, while other data sets do.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.groups.manifest().size()
+    }
+
+    /// The groups that lack no byte from the start, though files that land have them.
+    pub(super) fn whole_from_the_start(&self) -> impl Iterator<Item = u64> + '_ {
+        let runs = self.plan.between(0, self.plan.count());
+        let has_bytes = |&number: &u64| {
+            !self.held.contains(&number) && self.groups.place(number).is_some_and(|place| !place.range.is_empty())
+        };
+        runs.flat_map(|run| run.first..run.first + run.count)
+            .filter(has_bytes)
+            .filter(|&number| self.tally.is_whole(number))
+    }
+
+    /// Up to which position digests may be asked for now.
+    pub(super) fn digests_wanted(&self) -> u64 {
+        let mut end = self.verified_groups.min(self.plan.count());
+        let mut left = DIGESTED_BYTES_AHEAD;
+        for run in self.plan.between(end, end + DIGESTS_AHEAD) {
+            for group in run.first..run.first + run.count {
+                let bytes = self.groups.place(group).map_or(0, |place| place.range.len());
+                let Some(rest) = left.checked_sub(bytes) else { return end };
+                left = rest;
+                end += 1;
+            }
+        }
+        end
+    }
+
+    /// The mirror whose digests count from now on.
+    pub(super) fn authority(&self) -> Option<FlowId> {
+        self.authorities.last().map(|&(_, flow)| flow)
+    }
+
+    /// The mirror whose digest of `group` counts.
+    pub(super) fn author_of_digest(&self, group: u64) -> Option<FlowId> {
+        let position = self.plan.position(group)?;
+        self.authorities.iter().rev().find(|&&(first, _)| first <= position).map(|&(_, flow)| flow)
+    }
+
+    /// A group is not what an earlier transfer has left, or not any more; false if none has left it.
+    pub(super) fn drop_held(&mut self, group: u64) -> bool {
+        let Some(place) = self.groups.place(group) else { return false };
+        let was_held = self.held.remove(&group);
+        if was_held {
+            self.held_bytes -= place.range.len();
+            self.landing.drop_held(place.file, place.group);
+        }
+        was_held
+    }
+}
