@@ -10,6 +10,9 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     let mut text = String::new();
     let landed = report.files.iter().filter(|file| matches!(file.action, Action::Fetch | Action::Replace)).count();
     let kept = report.files.iter().filter(|file| file.action == Action::Keep).count();
+    if landed == 0 && kept > 0 && report.bytes == 0 {
+        return format!("nothing had to come: {} kept, in {:.2} s\n", count_of_files(kept), report.seconds);
+    }
     let kept = if kept > 0 { format!(" ({kept} kept)") } else { String::new() };
     let files = format!("{}{kept}", count_of_files(landed));
     let senders = report.sources.iter().filter(|source| source.bytes > 0).count();
@@ -140,5 +143,8 @@ mod tests {
         assert!(text.starts_with("1 file, 3.00 GB, verified, in 2.50 s\n9.60 Gbit/s, loss 0.00 %, Jain's"), "{text}");
         assert!(text.contains("1.00 Gbit/s   0.0050 %    20.00 ms  a:4321\n"), "{text}");
         assert_eq!(text.lines().filter(|line| line.contains("LOST")).count(), 1, "{text}");
+        let kept = FileReport { action: Action::Keep, ..FileReport::default() };
+        let report = Report { bytes: 0, files: vec![kept.clone(), kept], ..report };
+        assert_eq!(of_transfer(&report), "nothing had to come: 2 files kept, in 2.50 s\n");
     }
 }

@@ -25,9 +25,12 @@ pub(crate) fn run(args: &Verify) -> Result<(), MoveError> {
         for problem in &report.problems {
             announce(&format!("{}: {}", word(problem.problem), problem.path));
         }
-        let rate = format_bytes((report.bytes as f64 / report.seconds.max(1e-9)) as u64);
-        let (bytes, seconds) = (format_bytes(report.bytes), report.seconds);
-        eprintln!("inhaul: {} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files);
+        // Where there is no list, nothing has been looked at: the error says why.
+        if result.is_ok() || report.files > 0 || !report.problems.is_empty() {
+            let rate = format_bytes((report.bytes as f64 / report.seconds.max(1e-9)) as u64);
+            let (bytes, seconds) = (format_bytes(report.bytes), report.seconds);
+            eprintln!("inhaul: {} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files);
+        }
     }
     result
 }
