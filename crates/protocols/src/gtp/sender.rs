@@ -591,3 +591,6 @@ impl Endpoint for GtpSender {
         self.flows.values().map(flow).sum::<usize>() + self.events.capacity() * size_of::<Event>()
     }
 }
+
+#[cfg(test)]
+mod tests;
