@@ -29,6 +29,12 @@ def describe():
     }
 
 
+def sentence(machine):
+    """What stands above a table."""
+    virtual = ", virtual" if machine["virtual"] else ""
+    return f"{machine['cpu']}, {machine['cores']} cores{virtual}, Linux {machine['kernel']}, inhaul {machine['versions']['inhaul commit']}"
+
+
 def kind(machine):
     """A short name for the kind of machine: `vm-2-core-x86_64`."""
     return f"{'vm' if machine['virtual'] else 'metal'}-{machine['cores']}-core-{machine['architecture']}"

@@ -23,6 +23,7 @@ use crate::port::{NoBodies, Port, Show};
 use crate::report::SourceStatus;
 use crate::source::Server;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
+use crate::writer::Writer;
 
 /// How often progress is told, and the stop flag looked at.
 const TICK: Span = Span::from_millis(100);
@@ -68,6 +69,7 @@ pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
 /// Files as the destination of datagrams' bodies.
 struct Landings {
     by_flow: BTreeMap<FlowId, Arc<Landing>>,
+    writer: Writer,
 }
 
 impl Sink for Landings {
@@ -80,6 +82,10 @@ impl Sink for Landings {
     ) -> Result<bool, MoveError> {
         let Some(batch) = port.receive(show, places)? else { return Ok(false) };
         batch.deliver(places, |delivery| match self.by_flow.get(&delivery.flow) {
+            Some(landing) if landing.is_in_small_file(delivery.range.start) => {
+                self.writer.write(landing, delivery.range.start, delivery.bodies);
+                Ok(())
+            }
             Some(landing) => landing.write(delivery.range.start, delivery.bodies).map_err(MoveError::from),
             None => Ok(()),
         })?;
@@ -140,7 +146,7 @@ impl Haul {
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
             started: now,
-            sink: Landings { by_flow: BTreeMap::new() },
+            sink: Landings { by_flow: BTreeMap::new(), writer: verifier.writer().clone() },
             bodies: NoBodies,
             verifier,
             verified_bytes: 0,
@@ -163,7 +169,7 @@ impl Haul {
         }
         for (index, object) in self.objects.iter().enumerate() {
             for group in object.whole_from_the_start() {
-                self.verifier.tell(Task::Whole { object: index, group });
+                self.verifier.writer().tell(Task::Whole { object: index, group });
             }
         }
     }
@@ -454,8 +460,8 @@ impl Application for Haul {
             let Some(mirror) = self.mirrors.get(&place.flow) else { continue };
             let index = mirror.object;
             let Object { tally, groups, .. } = &mut self.objects[index];
-            let verifier = &self.verifier;
-            tally.place(groups, place.range, place.flow, |group| verifier.tell(Task::Whole { object: index, group }));
+            let writer = self.verifier.writer();
+            tally.place(groups, place.range, place.flow, |group| writer.tell(Task::Whole { object: index, group }));
         }
     }
 

@@ -43,6 +43,7 @@ mod serving;
 mod source;
 mod sync;
 mod verify;
+mod writer;
 
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};

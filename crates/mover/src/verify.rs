@@ -19,6 +19,7 @@ use crate::net;
 use crate::recheck::{Held, Recheck};
 use crate::request::KnownSums;
 use crate::sync::Syncer;
+use crate::writer::Writer;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
@@ -31,7 +32,7 @@ const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// What the verifier is told.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// All bytes of a group have come.
+    /// All bytes of a group have come, and have been written.
     Whole { object: usize, group: u64 },
     /// A group that an earlier transfer has left was read back: its digest, unless it is not what it was.
     Held { object: usize, group: u64, digest: Option<GroupDigest> },
@@ -70,7 +71,8 @@ pub(crate) struct Verifier {
     tasks: Option<Sender<Task>>,
     findings: Receiver<Finding>,
     recheck: Option<Recheck>,
-    thread: Option<JoinHandle<()>>,
+    writer: Writer,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Verifier {
@@ -88,7 +90,8 @@ impl Verifier {
             let (outgoing, waker) = (outgoing.clone(), waker.clone());
             move |error| report(&outgoing, &waker, Finding::Failed(error))
         };
-        let syncer = Syncer::start(landings.clone(), failed)?;
+        let syncer = Syncer::start(landings.clone(), failed.clone())?;
+        let (writer, writing) = Writer::start(tasks.clone(), failed)?;
         let worker = Worker {
             objects,
             ready: Vec::new(),
@@ -99,9 +102,15 @@ impl Verifier {
             waker,
             syncer,
         };
-        let thread = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
+        let verifying = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         let recheck = Recheck::start(held, &landings, &tasks)?;
-        Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), thread: Some(thread) })
+        let threads = vec![writing, verifying];
+        Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), writer, threads })
+    }
+
+    /// What writes for it: through this it must be told of groups that have come.
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     pub(crate) fn tell(&self, task: Task) {
@@ -118,10 +127,11 @@ impl Verifier {
 
 impl Drop for Verifier {
     fn drop(&mut self) {
+        self.writer.end();
         self.tasks = None;
         self.recheck = None;
-        if let Some(thread) = self.thread.take() {
-            // A verifier that panicked has nothing to say.
+        for thread in self.threads.drain(..) {
+            // One that panicked has nothing to say.
             let _ = thread.join();
         }
     }

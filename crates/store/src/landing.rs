@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use self::metadata::Notes;
 use self::write::Gather;
 use crate::beneath::{Beneath, Links};
-use crate::digest::group_range;
+use crate::digest::{GROUP_BYTES, group_range};
 use crate::filter::Filter;
 use crate::journal::{Journal, Record, Replay};
 use crate::open_files::OpenFiles;
@@ -274,6 +274,13 @@ impl Landing {
                 .map_err(|errno| self.file_error("write", piece.file, errno))?;
         }
         Ok(())
+    }
+
+    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than to write.
+    pub fn is_in_small_file(&self, offset: u64) -> bool {
+        let manifest = &self.plan.manifest;
+        let file = manifest.locate(ByteRange::at(offset, 1)).next().map(|piece| piece.file);
+        file.is_some_and(|file| manifest.entries()[file].size <= GROUP_BYTES)
     }
 
     /// Reads group `group` of file `index` back into `buf`, which gets the group's length (see [`crate::digest`]).

@@ -202,7 +202,8 @@ impl Landing {
         state.kept_bytes = state.kept_bytes.saturating_sub(self.group_len(file, group));
     }
 
-    /// Brings what is recorded as verified to the disk, and then the journal, so that it outlives a power failure.
+    /// Brings what is recorded as verified of files of several groups to the disk, and then the journal, so that it outlives a
+    /// power failure.
     ///
     /// # Errors
     /// When the disk is full or fails.
@@ -211,6 +212,7 @@ impl Landing {
         if self.lock().end != End::Open {
             return Ok(());
         }
+        let mut is_due = false;
         for index in unsynced {
             let file = {
                 let mut state = self.lock();
@@ -223,6 +225,12 @@ impl Landing {
                 self.opened(&mut state, index)?
             };
             rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
+            is_due = true;
+        }
+        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in which
+        // thousands of files are being made, time and again.
+        if !is_due {
+            return Ok(());
         }
         let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
         let journal =

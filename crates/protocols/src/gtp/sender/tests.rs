@@ -84,7 +84,7 @@ impl Bench {
                 self.sender.command(self.now, limit).unwrap();
             }
             Step::Wait(nanos) => {
-                self.now = self.now + Span::from_nanos(nanos);
+                self.now += Span::from_nanos(nanos);
                 self.sender.handle_timeout(self.now);
             }
             Step::Transmit => self.sender.poll_transmit(self.now, &mut TxBatch::with_limit(64)),

@@ -1,0 +1,211 @@
+//! Writes what belongs to small files, on a thread of its own: making thousands of files a second takes a file system's journal,
+//! which stops for its commits. The data thread must not stop with it, for it would read from late datagrams that the path
+//! is slow. Large files need no such help and no copy: their bytes are written where they are received.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use inhaul_store::Landing;
+
+use crate::error::MoveError;
+use crate::net;
+use crate::verify::Task;
+
+/// Bytes that may wait to be written before the data thread waits, too.
+const BYTES_MAX: usize = 8 << 20;
+
+/// A queue to the thread that writes. What is told through it arrives after everything that was written before.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    queue: Arc<Queue>,
+}
+
+struct Queue {
+    state: Mutex<State>,
+    /// Something is to be done, or all is over.
+    news: Condvar,
+    /// Something has been done, or all is over.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+    is_over: bool,
+}
+
+enum Job {
+    Write { landing: Arc<Landing>, offset: u64, bytes: Vec<u8> },
+    Tell(Task),
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write { bytes, .. } => bytes.len(),
+            Self::Tell(_) => 0,
+        }
+    }
+}
+
+impl Writer {
+    /// Starts the thread, which passes on what it is told to `tasks`, and calls `failed` when something cannot be written.
+    pub(crate) fn start(
+        tasks: Sender<Task>,
+        failed: impl Fn(MoveError) + Send + 'static,
+    ) -> Result<(Self, JoinHandle<()>), MoveError> {
+        let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new(), room: Condvar::new() });
+        let writer = Self { queue: Arc::clone(&queue) };
+        let thread = net::spawn_helper("inhaul-write", move || {
+            while let Some(job) = queue.next() {
+                match job {
+                    Job::Write { landing, offset, bytes } => {
+                        if let Err(error) = landing.write(offset, &[IoSlice::new(&bytes)]) {
+                            failed(error.into());
+                            queue.end();
+                        }
+                    }
+                    // The verifier may have failed, which it has said.
+                    Job::Tell(task) => _ = tasks.send(task),
+                }
+            }
+        })?;
+        Ok((writer, thread))
+    }
+
+    /// Has bytes written, later; waits while too many wait already.
+    pub(crate) fn write(&self, landing: &Arc<Landing>, offset: u64, slices: &[IoSlice<'_>]) {
+        let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.queue.push(Job::Write { landing: Arc::clone(landing), offset, bytes });
+    }
+
+    /// Has a task passed on once everything that was to be written before it has been.
+    pub(crate) fn tell(&self, task: Task) {
+        self.queue.push(Job::Tell(task));
+    }
+
+    /// Has the thread end, whatever waits.
+    pub(crate) fn end(&self) {
+        self.queue.end();
+    }
+}
+
+impl Queue {
+    /// Nobody leaves the state half changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job) {
+        let mut state = self.state();
+        while state.bytes > 0 && state.bytes + job.bytes() > BYTES_MAX && !state.is_over {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !state.is_over {
+            state.bytes += job.bytes();
+            state.jobs.push_back(job);
+            self.news.notify_one();
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                state.bytes -= job.bytes();
+                self.room.notify_one();
+                return Some(job);
+            }
+            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        state.jobs.clear();
+        state.bytes = 0;
+        self.news.notify_all();
+        self.room.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use inhaul_store::LandingOptions;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn landing(size: u64) -> (tempfile::TempDir, Arc<Landing>) {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = crate::groups::tests::manifest_of(&[("a", size)]);
+        let landing = Landing::create(dir.path(), manifest, LandingOptions::default()).unwrap();
+        (dir, Arc::new(landing))
+    }
+
+    #[test]
+    fn what_is_told_arrives_after_what_was_written_before() {
+        let (_dir, landing) = landing(3000);
+        let (tasks, told) = channel();
+        let (writer, thread) = Writer::start(tasks, |error| panic!("{error}")).unwrap();
+        for group in 0..1000 {
+            let (offset, bytes) = (group * 3, [group as u8; 3]);
+            writer.write(&landing, offset, &[IoSlice::new(&bytes[..1]), IoSlice::new(&bytes[1..])]);
+            writer.tell(Task::Whole { object: 0, group });
+        }
+        let mut buffer = Vec::new();
+        for expected in 0..1000 {
+            let Task::Whole { group, .. } = told.recv_timeout(PATIENCE).unwrap() else { panic!("another task") };
+            assert_eq!(group, expected);
+            landing.read_group(0, 0, &mut buffer).unwrap();
+            assert_eq!(buffer[group as usize * 3..][..3], [group as u8; 3]);
+        }
+        writer.end();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_once_and_holds_nobody_up() {
+        let (_dir, landing) = landing(10);
+        let (tasks, told) = channel();
+        let (errors, failed) = channel();
+        let (writer, thread) = Writer::start(tasks, move |error| errors.send(error).unwrap()).unwrap();
+        let bytes = vec![0; BYTES_MAX / 4];
+        // Beyond the end, and more than may wait.
+        for _ in 0..10 {
+            writer.write(&landing, 5, &[IoSlice::new(&bytes)]);
+        }
+        writer.tell(Task::Whole { object: 0, group: 0 });
+        assert!(matches!(failed.recv_timeout(PATIENCE).unwrap(), MoveError::Internal(_)));
+        thread.join().unwrap();
+        assert!(failed.try_recv().is_err() && told.try_recv().is_err());
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_what_waits() {
+        let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new(), room: Condvar::new() });
+        let (_dir, landing) = landing(10);
+        let writer = Writer { queue: Arc::clone(&queue) };
+        let bytes = vec![0; BYTES_MAX];
+        writer.write(&landing, 0, &[IoSlice::new(&bytes)]);
+        let blocked = std::thread::spawn(move || writer.write(&landing, 0, &[IoSlice::new(&bytes)]));
+        // Nobody writes: it waits for room until the end.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!blocked.is_finished());
+        queue.end();
+        blocked.join().unwrap();
+        assert!(queue.next().is_none());
+    }
+}
