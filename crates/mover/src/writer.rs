@@ -79,7 +79,8 @@ impl Writer {
 
     /// Has bytes written, later; waits while too many wait already.
     pub(crate) fn write(&self, landing: &Arc<Landing>, offset: u64, slices: &[IoSlice<'_>]) {
-        let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         self.queue.push(Job::Write { landing: Arc::clone(landing), offset, bytes });
     }
 
