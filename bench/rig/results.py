@@ -1,0 +1,16 @@
+"""What a bench keeps, and reads again to print its table."""
+
+import datetime
+import json
+
+
+def write(file, machine, **measured):
+    """Writes what was measured, with when it was and on which machine."""
+    finished = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    text = json.dumps({"finished": finished, "machine": machine, **measured}, indent=1)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+def read(file):
+    """What `write` has written."""
+    return json.loads(file.read_text(encoding="utf-8"))
