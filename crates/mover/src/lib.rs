@@ -28,6 +28,7 @@ mod haul;
 mod known;
 mod list;
 mod manifest_file;
+mod naming;
 mod net;
 mod options;
 mod order;

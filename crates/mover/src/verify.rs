@@ -1,12 +1,11 @@
-//! The verifier: reads groups back, compares their digests with the source's, and gives whole files their names.
+//! The verifier: reads groups back, compares their digests with the source's, and has whole files named.
 //!
-//! It has a thread of its own, so that hashing and syncing do not hold the data up.
+//! It has a thread of its own, so that hashing does not hold the data up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
@@ -15,6 +14,7 @@ use crate::error::MoveError;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
 use crate::known;
+use crate::naming::{self, Ready};
 use crate::net;
 use crate::recheck::{Held, Recheck};
 use crate::request::KnownSums;
@@ -23,11 +23,9 @@ use crate::writer::Writer;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
-/// Files that are verified get their names together, for syncing them costs the same for one and for thousands: so many
-/// files, or so many bytes, or once those that wait have waited so long.
-const FILES_TOGETHER: usize = 16_384;
-const BYTES_TOGETHER: u64 = 256 << 20;
-const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// The data thread is woken for so many findings together, or when nothing is left to do: of small files there are tens of
+/// thousands a second.
+const FINDINGS_TOGETHER: u32 = 256;
 
 /// What the verifier is told.
 #[derive(Debug)]
@@ -92,19 +90,11 @@ impl Verifier {
         };
         let syncer = Syncer::start(landings.clone(), failed.clone())?;
         let (writer, writing) = Writer::start(tasks.clone(), failed)?;
-        let worker = Worker {
-            objects,
-            ready: Vec::new(),
-            ready_bytes: 0,
-            ready_since: None,
-            buffer: Vec::new(),
-            findings: outgoing,
-            waker,
-            syncer,
-        };
+        let (ready, naming) = naming::start(landings.clone(), outgoing.clone(), waker.clone())?;
+        let worker = Worker { objects, ready, buffer: Vec::new(), findings: outgoing, unheard: 0, waker, syncer };
         let verifying = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         let recheck = Recheck::start(held, &landings, &tasks)?;
-        let threads = vec![writing, verifying];
+        let threads = vec![writing, verifying, naming];
         Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), writer, threads })
     }
 
@@ -144,7 +134,7 @@ fn held_by(object: usize, groups: &Groups, landing: &Landing) -> Vec<Held> {
     landing.resumed().groups.iter().map(of).filter(has_bytes).collect()
 }
 
-fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
+pub(crate) fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
     // The data thread may have ended: then nobody needs to know.
     let _ = findings.send(finding);
     waker.wake();
@@ -164,10 +154,6 @@ struct Object {
     tries: BTreeMap<u64, u32>,
     /// Files of which some groups are verified.
     files: BTreeMap<usize, FileDigests>,
-    /// Files that do not have their names yet.
-    files_left: usize,
-    /// Of these, the ones that wait for nothing else.
-    files_ready: usize,
 }
 
 struct FileDigests {
@@ -177,7 +163,6 @@ struct FileDigests {
 
 impl Object {
     fn new(ToVerify { groups, landing, sums }: ToVerify) -> Self {
-        let files_left = (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file)).count();
         Self {
             groups,
             landing,
@@ -187,8 +172,6 @@ impl Object {
             resumed: BTreeSet::new(),
             tries: BTreeMap::new(),
             files: BTreeMap::new(),
-            files_left,
-            files_ready: 0,
         }
     }
 
@@ -222,13 +205,12 @@ impl Object {
 
 struct Worker {
     objects: Vec<Object>,
-    /// Files that are verified and wait for their names.
-    ready: Vec<(usize, usize, digest::Hash)>,
-    ready_bytes: u64,
-    /// Since when the first of them has waited.
-    ready_since: Option<Instant>,
+    /// To where files get their names.
+    ready: Sender<Ready>,
     buffer: Vec<u8>,
     findings: Sender<Finding>,
+    /// Findings that the data thread was not woken for yet.
+    unheard: u32,
     waker: Waker,
     syncer: Syncer,
 }
@@ -236,22 +218,13 @@ struct Worker {
 impl Worker {
     fn run(mut self, tasks: &Receiver<Task>) {
         if let Err(error) = self.work(tasks) {
-            self.report(Finding::Failed(error));
+            report(&self.findings, &self.waker, Finding::Failed(error));
         }
     }
 
     fn work(&mut self, tasks: &Receiver<Task>) -> Result<(), MoveError> {
         self.begin()?;
-        loop {
-            let patience = self.ready_since.map_or(Duration::MAX, |since| NAMES_WAIT.saturating_sub(since.elapsed()));
-            let task = match tasks.recv_timeout(patience) {
-                Ok(task) => task,
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.name_files()?;
-                    continue;
-                }
-            };
+        while let Some(task) = self.next(tasks) {
             match task {
                 Task::Whole { object, group } => self.on_whole(object, group)?,
                 Task::Held { object, group, digest: Some(digest) } => {
@@ -265,22 +238,23 @@ impl Worker {
                     }
                 }
             }
-            if self.should_name() {
-                self.name_files()?;
+        }
+        Ok(())
+    }
+
+    /// The next task; `None` when there will be none.
+    fn next(&mut self, tasks: &Receiver<Task>) -> Option<Task> {
+        match tasks.try_recv() {
+            Ok(task) => Some(task),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                self.wake();
+                tasks.recv().ok()
             }
         }
     }
 
-    /// Whether the files that are ready should get their names now: there are many, or no more will come.
-    fn should_name(&self) -> bool {
-        let is_last = |object: usize| self.objects[object].files_left == self.objects[object].files_ready;
-        self.ready.len() >= FILES_TOGETHER
-            || self.ready_bytes >= BYTES_TOGETHER
-            || self.ready_since.is_some_and(|since| since.elapsed() >= NAMES_WAIT)
-            || self.ready.last().is_some_and(|&(object, ..)| is_last(object))
-    }
-
-    /// No byte will come for empty files, and none at all for a data set without files.
+    /// No byte will come for empty files.
     fn begin(&mut self) -> Result<(), MoveError> {
         for object in 0..self.objects.len() {
             let Object { groups, landing, .. } = &self.objects[object];
@@ -291,7 +265,6 @@ impl Worker {
             for group in empty {
                 self.on_whole(object, group)?;
             }
-            self.finish_if_done(object)?;
         }
         Ok(())
     }
@@ -337,21 +310,16 @@ impl Worker {
                 object.landing.record_verified(place.file, place.group, found).map_err(MoveError::from)?;
                 self.syncer.add(place.range.len());
             }
-            if let Some((file, hash)) = object.take(group, found) {
-                if let Some(sums) = object.sums.get(&file) {
-                    known::check(&object.landing, file, &hash, sums, &mut self.buffer)?;
-                }
-                object.files_ready += 1;
-                let size = object.groups.manifest().entries()[file].size;
-                // While it is still open.
-                if size <= digest::GROUP_BYTES {
-                    object.landing.seal(file).map_err(MoveError::from)?;
-                }
-                self.ready_bytes += size;
-                self.ready_since.get_or_insert_with(Instant::now);
-                self.ready.push((index, file, hash));
+            let whole = object.take(group, found);
+            if let Some((file, hash)) = &whole
+                && let Some(sums) = object.sums.get(file)
+            {
+                known::check(&object.landing, *file, hash, sums, &mut self.buffer)?;
             }
             self.report(Finding::Verified { object: index, bytes: place.range.len(), resumed });
+            if let Some((file, hash)) = whole {
+                self.have_named(index, file, hash)?;
+            }
             return Ok(());
         }
         // It will come again, to be compared with the same digest.
@@ -376,36 +344,32 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the files that are ready their names.
-    fn name_files(&mut self) -> Result<(), MoveError> {
-        let mut ready = std::mem::take(&mut self.ready);
-        self.ready_bytes = 0;
-        self.ready_since = None;
-        ready.sort_by_key(|&(object, file, _)| (object, file));
-        for files in ready.chunk_by(|a, b| a.0 == b.0) {
-            let object = files[0].0;
-            let indices: Vec<usize> = files.iter().map(|&(_, file, _)| file).collect();
-            self.objects[object].landing.finish_files(&indices).map_err(MoveError::from)?;
-            self.objects[object].files_left -= files.len();
-            self.objects[object].files_ready -= files.len();
-            for &(object, file, hash) in files {
-                self.report(Finding::FileDone { object, file, hash });
-            }
-            self.finish_if_done(object)?;
+    /// A file is verified: has it named.
+    fn have_named(&self, index: usize, file: usize, hash: digest::Hash) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        let size = object.groups.manifest().entries()[file].size;
+        // While it is still open.
+        if size <= digest::GROUP_BYTES {
+            object.landing.seal(file).map_err(MoveError::from)?;
         }
+        // Whoever names files may have failed, which has been said.
+        let _ = self.ready.send(Ready { object: index, file, size, hash });
         Ok(())
     }
 
-    fn finish_if_done(&mut self, object: usize) -> Result<(), MoveError> {
-        if self.objects[object].files_left == 0 {
-            self.objects[object].landing.finish().map_err(MoveError::from)?;
-            self.report(Finding::ObjectDone { object });
+    fn report(&mut self, finding: Finding) {
+        // The data thread may have ended: then nobody needs to know.
+        let _ = self.findings.send(finding);
+        self.unheard += 1;
+        if self.unheard >= FINDINGS_TOGETHER {
+            self.wake();
         }
-        Ok(())
     }
 
-    fn report(&self, finding: Finding) {
-        report(&self.findings, &self.waker, finding);
+    fn wake(&mut self) {
+        if std::mem::take(&mut self.unheard) > 0 {
+            self.waker.wake();
+        }
     }
 }
 
@@ -437,6 +401,7 @@ mod tests {
     use inhaul_store::digest::{GROUP_BYTES, group_digest};
     use inhaul_udp::Poller;
     use std::io::IoSlice;
+    use std::time::Duration;
 
     /// A verifier for a file of one group and a bit, and an empty file, landing in a directory of their own.
     fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {

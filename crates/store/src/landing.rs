@@ -188,7 +188,7 @@ impl Landing {
         };
         landing.take_up(before.as_ref(), replay)?;
         if made_now {
-            landing.record(&Record::Made { directory: None })?;
+            landing.record(&[Record::Made { directory: None }])?;
         }
         landing.prepare()?;
         Ok(landing)
@@ -205,7 +205,7 @@ impl Landing {
             match self.base.make_directory(&directory.path, directory.metadata.mode | 0o700) {
                 Ok(()) => {
                     self.made.push(index);
-                    self.record(&Record::Made { directory: Some(index) })?;
+                    self.record(&[Record::Made { directory: Some(index) }])?;
                 }
                 Err(Errno::EXIST) if self.is_directory(&directory.path) => {
                     let device = self.base.stat(&directory.path, Links::Refuse).ok().map(|stat| stat.st_dev);
@@ -376,9 +376,12 @@ impl Landing {
         let file = if state.files[index] == FileState::Absent {
             let file = self.create_partial(index, &path)?;
             state.files[index] = FileState::Partial;
-            // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once.
+            // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once. Small files are
+            // written in one go mostly, which makes them as long.
             let size = self.plan.manifest.entries()[index].size;
-            rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
+            if size > GROUP_BYTES {
+                rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
+            }
             file
         } else {
             let reopened = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse);

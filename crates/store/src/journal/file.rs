@@ -75,16 +75,18 @@ impl Journal {
         self.put(&encode(&[]))
     }
 
-    /// Appends a record; false when there is no room for it, on the disk or in the journal: what it says will then be
-    /// found out again, or fetched again.
-    pub(crate) fn append(&mut self, record: &Record) -> rustix::io::Result<bool> {
+    /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they say
+    /// will then be found out again, or fetched again.
+    pub(crate) fn append(&mut self, records: &[Record]) -> rustix::io::Result<bool> {
         let mut bytes = Vec::new();
-        record.write(self.len, &mut bytes);
+        for record in records {
+            record.write(self.len + bytes.len() as u64, &mut bytes);
+        }
         if self.len + bytes.len() as u64 > JOURNAL_BYTES_MAX {
             return Ok(false);
         }
         match self.put(&bytes) {
-            Ok(()) => self.is_of_use |= matches!(record, Record::Verified { .. }),
+            Ok(()) => self.is_of_use |= records.iter().any(|record| matches!(record, Record::Verified { .. })),
             Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(false),
             Err(errno) => return Err(errno),
         }

@@ -136,6 +136,9 @@ impl Landing {
 
     /// Renames the files one after the other, and takes those out of `unnamed` that have their name.
     fn name(&self, unnamed: &mut Vec<usize>) -> Result<(), LandingError> {
+        // All of them before the first: one that is recorded and not renamed is still found by its partial name.
+        let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
+        self.record(&records)?;
         // Of files in order neighbours mostly share their parent.
         let mut parent: Option<(&[u8], Beneath)> = None;
         while let Some(&index) = unnamed.last() {
@@ -146,7 +149,6 @@ impl Landing {
                 parent = Some((above, opened.map_err(|errno| self.file_error("rename", index, errno))?));
             }
             let Some((_, directory)) = &parent else { continue };
-            self.record(&Record::Named { file: index })?;
             self.rename(index, directory).map_err(|errno| match errno {
                 Errno::EXIST => LandingError::Exists { path: self.shown(path), others: 0 },
                 Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },

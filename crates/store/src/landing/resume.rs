@@ -69,7 +69,7 @@ impl Landing {
             self.remove_stale(before);
         }
         if self.options.fresh || before != Some(&*self.plan.manifest) {
-            self.record(&Record::Manifest(Arc::clone(&self.plan.manifest)))?;
+            self.record(&[Record::Manifest(Arc::clone(&self.plan.manifest))])?;
         }
         self.made_earlier = replay.made;
         let Replay { verified, named, .. } = replay;
@@ -187,7 +187,7 @@ impl Landing {
     /// # Errors
     /// When the journal cannot be written.
     pub fn record_verified(&self, file: usize, group: u64, digest: GroupDigest) -> Result<(), LandingError> {
-        if !self.record(&Record::Verified { file, group, digest })? {
+        if !self.record(&[Record::Verified { file, group, digest }])? {
             return Ok(());
         }
         let mut state = self.lock();
@@ -258,10 +258,10 @@ impl Landing {
         state.kept_bytes
     }
 
-    /// Writes a record; false when there is no room for it.
-    pub(super) fn record(&self, record: &Record) -> Result<bool, LandingError> {
+    /// Writes records; false when there is no room for them.
+    pub(super) fn record(&self, records: &[Record]) -> Result<bool, LandingError> {
         self.journal()
-            .append(record)
+            .append(records)
             .map_err(|errno| LandingError::from_errno("write", journal_path(&self.plan.destination), errno))
     }
 

@@ -1,0 +1,210 @@
+//! Gives files that are verified their names, on a thread of its own: before that they are brought to the disk, and while the disk
+//! takes its time others are verified.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inhaul_store::{Landing, digest};
+use inhaul_udp::Waker;
+
+use crate::error::MoveError;
+use crate::net;
+use crate::verify::{Finding, report};
+
+/// Files get their names together, for syncing them costs the same for one and for thousands: so many files, or so many bytes, or
+/// once those that wait have waited so long.
+const FILES_TOGETHER: usize = 16_384;
+const BYTES_TOGETHER: u64 = 256 << 20;
+const NAMES_WAIT: Duration = Duration::from_secs(1);
+
+/// A file that is verified and waits for its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) object: usize,
+    pub(crate) file: usize,
+    /// In bytes.
+    pub(crate) size: u64,
+    pub(crate) hash: digest::Hash,
+}
+
+/// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender that is
+/// returned is dropped.
+pub(crate) fn start(
+    landings: Vec<Arc<Landing>>,
+    findings: Sender<Finding>,
+    waker: Waker,
+) -> Result<(Sender<Ready>, JoinHandle<()>), MoveError> {
+    let (ready, incoming) = channel();
+    let objects = landings.into_iter().map(Object::new).collect();
+    let namer = Namer { objects, ready: Vec::new(), bytes: 0, since: None, is_last: false, findings, waker };
+    Ok((ready, net::spawn_helper("inhaul-name", move || namer.run(&incoming))?))
+}
+
+struct Object {
+    landing: Arc<Landing>,
+    /// Files that do not have their names yet.
+    left: usize,
+    /// Of these, the ones that wait for nothing else.
+    ready: usize,
+}
+
+impl Object {
+    fn new(landing: Arc<Landing>) -> Self {
+        let left = (0..landing.manifest().entries().len()).filter(|&file| landing.lands(file)).count();
+        Self { landing, left, ready: 0 }
+    }
+}
+
+struct Namer {
+    objects: Vec<Object>,
+    ready: Vec<Ready>,
+    bytes: u64,
+    /// Since when the first of them has waited.
+    since: Option<Instant>,
+    /// Of an object among theirs all files are ready.
+    is_last: bool,
+    findings: Sender<Finding>,
+    waker: Waker,
+}
+
+impl Namer {
+    fn run(mut self, incoming: &Receiver<Ready>) {
+        if let Err(error) = self.work(incoming) {
+            report(&self.findings, &self.waker, Finding::Failed(error));
+        }
+    }
+
+    fn work(&mut self, incoming: &Receiver<Ready>) -> Result<(), MoveError> {
+        // Nothing will come for an object without files.
+        (0..self.objects.len()).try_for_each(|object| self.finish_if_done(object))?;
+        loop {
+            let patience = self.since.map_or(Duration::MAX, |since| NAMES_WAIT.saturating_sub(since.elapsed()));
+            match incoming.recv_timeout(patience) {
+                Ok(first) => {
+                    self.add(first);
+                    // All that have come while others got theirs.
+                    incoming.try_iter().for_each(|ready| self.add(ready));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if self.is_due() {
+                self.name_files()?;
+            }
+        }
+    }
+
+    fn add(&mut self, ready: Ready) {
+        let object = &mut self.objects[ready.object];
+        object.ready += 1;
+        self.is_last |= object.ready == object.left;
+        self.bytes += ready.size;
+        self.since.get_or_insert_with(Instant::now);
+        self.ready.push(ready);
+    }
+
+    /// Whether the files that are ready should get their names now: there are many, or no more will come.
+    fn is_due(&self) -> bool {
+        self.ready.len() >= FILES_TOGETHER
+            || self.bytes >= BYTES_TOGETHER
+            || self.since.is_some_and(|since| since.elapsed() >= NAMES_WAIT)
+            || self.is_last
+    }
+
+    fn name_files(&mut self) -> Result<(), MoveError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.bytes = 0;
+        self.since = None;
+        self.is_last = false;
+        ready.sort_by_key(|ready| (ready.object, ready.file));
+        for files in ready.chunk_by(|a, b| a.object == b.object) {
+            let object = &mut self.objects[files[0].object];
+            let indices: Vec<usize> = files.iter().map(|ready| ready.file).collect();
+            object.landing.finish_files(&indices).map_err(MoveError::from)?;
+            object.left -= files.len();
+            object.ready -= files.len();
+            for &Ready { object, file, hash, .. } in files {
+                // The data thread may have ended: then nobody needs to know.
+                let _ = self.findings.send(Finding::FileDone { object, file, hash });
+            }
+            self.waker.wake();
+            self.finish_if_done(files[0].object)?;
+        }
+        Ok(())
+    }
+
+    fn finish_if_done(&self, object: usize) -> Result<(), MoveError> {
+        if self.objects[object].left == 0 {
+            self.objects[object].landing.finish().map_err(MoveError::from)?;
+            report(&self.findings, &self.waker, Finding::ObjectDone { object });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use inhaul_store::LandingOptions;
+    use inhaul_udp::Poller;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A namer for one object of files of one byte each, which are written.
+    fn namer(files: &[&str]) -> (tempfile::TempDir, Arc<Landing>, Sender<Ready>, Receiver<Finding>, JoinHandle<()>) {
+        let dir = tempfile::tempdir().unwrap();
+        let sizes: Vec<_> = files.iter().map(|name| (*name, 1)).collect();
+        let manifest = crate::groups::tests::manifest_of(&sizes);
+        let landing = Arc::new(Landing::create(dir.path(), manifest, LandingOptions::default()).unwrap());
+        for offset in 0..files.len() as u64 {
+            landing.write(offset, &[IoSlice::new(b"x")]).unwrap();
+        }
+        let (findings, found) = channel();
+        let waker = Poller::new().unwrap().waker(1).unwrap();
+        let (ready, thread) = start(vec![Arc::clone(&landing)], findings, waker).unwrap();
+        (dir, landing, ready, found, thread)
+    }
+
+    fn ready(file: usize) -> Ready {
+        Ready { object: 0, file, size: 1, hash: [file as u8; 32].into() }
+    }
+
+    #[test]
+    fn files_get_their_names_after_a_while_and_the_last_ends_the_object() {
+        let (dir, _landing, namer, found, thread) = namer(&["a", "b", "c"]);
+        namer.send(ready(1)).unwrap();
+        let first = found.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(first, Finding::FileDone { object: 0, file: 1, .. }), "{first:?}");
+        assert!(dir.path().join("set/b").exists() && !dir.path().join("set/a").exists());
+        let since = Instant::now();
+        namer.send(ready(0)).unwrap();
+        namer.send(ready(2)).unwrap();
+        let rest: Vec<_> = (0..3).map(|_| found.recv_timeout(PATIENCE).unwrap()).collect();
+        assert!(matches!(rest[..], [Finding::FileDone { .. }, Finding::FileDone { .. }, Finding::ObjectDone { .. }]));
+        // Nothing more would come, so nothing was waited for.
+        assert!(since.elapsed() < NAMES_WAIT);
+        drop(namer);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_get_its_name_is_said() {
+        let (dir, _landing, namer, found, thread) = namer(&["a"]);
+        std::fs::write(dir.path().join("set/a"), "somebody else's").unwrap();
+        namer.send(ready(0)).unwrap();
+        assert!(matches!(found.recv_timeout(PATIENCE).unwrap(), Finding::Failed(MoveError::Destination { .. })));
+        thread.join().unwrap();
+        assert_eq!(std::fs::read(dir.path().join("set/a")).unwrap(), b"somebody else's");
+    }
+
+    #[test]
+    fn an_object_without_files_is_done_at_once() {
+        let (_dir, _landing, _namer, found, _thread) = namer(&[]);
+        assert!(matches!(found.recv_timeout(PATIENCE).unwrap(), Finding::ObjectDone { object: 0 }));
+    }
+}
