@@ -455,13 +455,16 @@ impl Engine {
             self.settle(app)?;
         }
         for _ in 0..BATCHES_A_TURN {
-            let now = self.clock.now();
+            let mut now = self.clock.now();
+            let clock = self.clock;
             let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
             let sides = &mut self.sides;
             let expected = port.flow.and_then(|flow| sides.iter().find_map(|side| side.endpoint.expected(flow)));
             self.places.clear();
             let pulse = &mut self.pulse;
             let mut show = |messages: &[inhaul_transport::RxMessage<'_>], places: &mut Vec<_>| {
+                // What the messages say of how long they waited counts from here.
+                now = clock.now();
                 pulse.count(now, messages.iter().map(inhaul_transport::RxMessage::datagrams).sum());
                 for side in sides.iter_mut() {
                     side.endpoint.handle_datagrams(now, messages, places);

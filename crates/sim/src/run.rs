@@ -216,7 +216,8 @@ fn message<'a>(addresses: &[(NodeId, std::net::SocketAddrV4)], datagram: &'a Dat
     };
     let heads = datagram.readable();
     let len = datagram.len as usize;
-    RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len }
+    let waited = inhaul_base::Span::ZERO; // a simulated host reads at once
+    RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len, waited }
 }
 
 // --- Endpoints --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use inhaul_base::ByteRange;
+use inhaul_base::{ByteRange, Span};
 
 use crate::FlowId;
 
@@ -23,12 +23,15 @@ pub struct RxMessage<'a> {
     pub datagram_len: usize,
     /// Length of all datagrams together, in bytes.
     pub total_len: usize,
+    /// How long they had waited in this host when they were read, by the kernel's clock; zero where that is not known.
+    pub waited: Span,
 }
 
 impl<'a> RxMessage<'a> {
     /// A single datagram whose bytes lie in `bytes`.
     pub fn single(from: SocketAddr, bytes: &'a [u8]) -> Self {
-        Self { from, heads: bytes, head_stride: bytes.len(), datagram_len: bytes.len(), total_len: bytes.len() }
+        let len = bytes.len();
+        Self { from, heads: bytes, head_stride: len, datagram_len: len, total_len: len, waited: Span::ZERO }
     }
 
     /// How many datagrams there are; an empty datagram counts as one.
@@ -221,12 +224,14 @@ mod tests {
     #[test]
     fn rx_message_finds_heads_beside_and_apart_from_bodies() {
         let bytes = [1u8, 0, 0, 2, 0, 0, 3, 0];
-        let together = RxMessage { from: peer(), heads: &bytes, head_stride: 3, datagram_len: 3, total_len: 8 };
+        let waited = Span::ZERO;
+        let together = RxMessage { from: peer(), heads: &bytes, head_stride: 3, datagram_len: 3, total_len: 8, waited };
         assert_eq!(together.datagrams(), 3);
         assert_eq!((0..3).map(|k| together.head(k)[0]).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!((0..3).map(|k| together.len_of(k)).collect::<Vec<_>>(), [3, 3, 2]);
 
-        let apart = RxMessage { from: peer(), heads: &[1, 2, 3], head_stride: 1, datagram_len: 100, total_len: 250 };
+        let apart =
+            RxMessage { from: peer(), heads: &[1, 2, 3], head_stride: 1, datagram_len: 100, total_len: 250, waited };
         assert_eq!(apart.datagrams(), 3);
         assert_eq!(apart.head(2), [3]);
         assert_eq!(apart.len_of(2), 50);

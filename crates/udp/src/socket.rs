@@ -111,8 +111,9 @@ impl Socket {
         forbid_fragments(fd.as_fd(), address.ip())?;
         let receive_buffer_bytes = buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes)?;
         let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes)?;
-        // A counter, nothing that anything depends on: old kernels and sandboxes may lack it.
+        // A counter and a time, nothing that anything depends on: old kernels and sandboxes may lack them.
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         let wanted = options.offload == Offload::Auto;
         let segments = wanted && option(fd.as_fd(), SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let aggregates = wanted && set_option(fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok();

@@ -55,6 +55,7 @@ impl Endpoint for Aggregated {
                 head_stride: stride,
                 datagram_len: run[0].total_len,
                 total_len: run.iter().map(|message| message.total_len).sum(),
+                waited: run[count - 1].waited,
             };
             let mut found = Vec::new();
             self.0.handle_datagrams(now, &[message], &mut found);

@@ -32,6 +32,8 @@ pub struct Run {
     pub sent: u64,
     /// The rate they were sent at, by its epoch.
     pub epoch: u16,
+    /// How long they had waited in this host when they were read.
+    pub waited: Span,
 }
 
 /// What the monitor saw over a central interval, of packets sent at the rate in force.
@@ -71,8 +73,11 @@ pub struct Dispersion {
 struct Train {
     sent: u64,
     packets: u64,
+    /// When the first and the last of its packets reached this host, and when they were read.
     first_at: Time,
     last_at: Time,
+    first_read: Time,
+    last_read: Time,
     bytes_after_first: u64,
     all_at_first: u64,
     all_at_last: u64,
@@ -310,7 +315,8 @@ impl SingleFlowMonitor {
             && train.sent == run.sent
         {
             train.packets += run.packets;
-            train.last_at = now;
+            train.last_at = now - run.waited;
+            train.last_read = now;
             train.bytes_after_first += run.wire_bytes;
             train.all_at_last = all_wire_bytes;
             return;
@@ -319,8 +325,10 @@ impl SingleFlowMonitor {
         self.train = Some(Train {
             sent: run.sent,
             packets: run.packets,
-            first_at: now,
-            last_at: now,
+            first_at: now - run.waited,
+            last_at: now - run.waited,
+            first_read: now,
+            last_read: now,
             bytes_after_first: 0,
             all_at_first: all_wire_bytes,
             all_at_last: all_wire_bytes,
@@ -330,12 +338,13 @@ impl SingleFlowMonitor {
     /// Turns the burst that was followed into a sample of the path's capacity, if it says anything.
     pub fn end_train(&mut self) {
         let Some(train) = self.train.take() else { return };
+        // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
         let span = train.last_at.since(train.first_at);
+        let read = train.last_read.since(train.first_read);
         if train.packets >= self.train_packets_min && span >= TRAIN_SPAN_MIN {
-            self.dispersions[self.dispersions_seen % TRAINS] = Dispersion {
-                own: Bitrate::of(train.bytes_after_first, span),
-                all_flows: Bitrate::of(train.all_at_last - train.all_at_first, span),
-            };
+            let own = Bitrate::of(train.bytes_after_first, span);
+            let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read));
+            self.dispersions[self.dispersions_seen % TRAINS] = Dispersion { own, all_flows: all_flows.max(own) };
             self.dispersions_seen += 1;
         }
     }
@@ -385,7 +394,7 @@ mod tests {
     }
 
     fn run(sent_micros: u64, epoch: u16) -> Run {
-        Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch }
+        Run { packets: 1, wire_bytes: 1500, sent: sent_micros * 1_000, epoch, waited: Span::ZERO }
     }
 
     /// One packet each `gap_micros` from `from` on (not before 20 ms), sent `delay_micros` before it arrives.
@@ -459,6 +468,24 @@ mod tests {
         m.end_train();
         let seen = m.dispersion().unwrap();
         assert_eq!((seen.own, seen.all_flows), (Bitrate::from_gbps(1), Bitrate::from_gbps(2)));
+    }
+
+    #[test]
+    fn dispersion_is_of_the_path_however_late_a_burst_is_read() {
+        // At 1 Gbit/s, of which the last ten packets were read 5 ms late and at once, and much of another flow before them.
+        let mut m = monitor();
+        for k in 0..20u64 {
+            let (arrived, late, others) =
+                if k < 10 { (1_000 + k * 12, 0, 0) } else { (1_000 + k * 12, 5_000, 1_000_000) };
+            let read = arrived + if late == 0 { 0 } else { late + (19 - k) * 12 };
+            let run = Run { waited: Span::from_micros(read - arrived), ..run(5, 0) };
+            m.on_data(at(read), run, k * 1_500 + others);
+        }
+        m.end_train();
+        let seen = m.dispersion().unwrap();
+        assert_eq!(seen.own, Bitrate::from_gbps(1));
+        // 1 MB of the other flow was read in the 5 ms, and came before.
+        assert!(seen.all_flows < Bitrate::from_gbps(2), "{}", seen.all_flows);
     }
 
     #[test]

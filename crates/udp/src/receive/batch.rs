@@ -165,7 +165,7 @@ impl Memory {
 
     /// The message as the endpoint sees it.
     pub(super) fn show(&self, message: &Message) -> RxMessage<'_> {
-        let Arrival { from, len, segment, .. } = message.arrival;
+        let Arrival { from, len, segment, waited, .. } = message.arrival;
         let (heads, head_stride) = match message.form {
             Form::Plain => (&self.buffers[message.part * self.buffer_len..][..len], segment),
             Form::Linear(at) => (&self.linear[at..at + len], segment),
@@ -175,7 +175,7 @@ impl Memory {
                 (&self.heads[message.part * self.heads_len..][..bytes], head_len)
             }
         };
-        RxMessage { from, heads, head_stride, datagram_len: segment, total_len: len }
+        RxMessage { from, heads, head_stride, datagram_len: segment, total_len: len, waited }
     }
 
     /// Calls `each` for every stretch of memory that the bytes `range` of the message lie in, in order: with the area, the

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use inhaul_base::{ByteRange, RangeSet};
+use inhaul_base::{ByteRange, RangeSet, Span};
 use inhaul_transport::{Place, RxMessage, TxBatch};
 use proptest::prelude::*;
 
@@ -122,6 +122,7 @@ fn scatter(queue: &mut VecDeque<Sent>, slices: &mut [IoSliceMut<'_>], ends: &[us
             segment: message.segment,
             truncated: !rest.is_empty(),
             drops: None,
+            waited: Span::ZERO,
         });
     }
 }
@@ -303,6 +304,7 @@ fn learn_counts_drops_across_the_wrap_of_the_kernels_counter() {
             segment: 1,
             truncated: false,
             drops: Some(drops),
+            waited: Span::ZERO,
         }];
         receiver.learn(None);
     }
@@ -333,7 +335,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
     let mut endpoint = Endpoint::default();
     let (clock, mut poller, mut events) = (Clock::start(), Poller::new().unwrap(), Vec::<Event>::new());
     poller.add(&receiving, 0, Interest::Read).unwrap();
-    let deadline = clock.now() + inhaul_base::Span::from_secs(20);
+    let deadline = clock.now() + Span::from_secs(20);
 
     let mut bodies = (0..size).step_by(body).map(|at| ByteRange::new(at as u64, (at + body).min(size) as u64));
     let mut asked = 0;
@@ -366,5 +368,22 @@ fn sockets_haul_an_object_over_ipv4_and_ipv6_with_and_without_offloads() {
                 haul(address, offload, body);
             }
         }
+    }
+}
+
+#[test]
+fn messages_tell_how_long_they_waited_for_their_reader() {
+    for offload in [Offload::Auto, Offload::Off] {
+        let options = SocketOptions { offload, ..Default::default() };
+        let receiving = Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent = std::time::Instant::now();
+        sender.send_to(b"late", receiving.local_address()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let mut receiver = Receiver::new(&receiving, 100);
+        let batch = receiver.receive(&receiving).unwrap();
+        let waited = batch.messages()[0].waited;
+        let most = Span::from_nanos(sent.elapsed().as_nanos() as u64);
+        assert!((Span::from_millis(30)..=most).contains(&waited), "{waited:?} of {most:?}");
     }
 }

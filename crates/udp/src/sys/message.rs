@@ -7,10 +7,13 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use inhaul_base::Span;
 use libc::{c_int, c_void, mmsghdr, msghdr};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::address::RawAddress;
 use super::iovec::IoVecs;
+use crate::clock::nanos;
 
 /// Most messages that one call sends or receives.
 pub const MESSAGES_MAX: usize = 64;
@@ -40,14 +43,19 @@ pub struct Arrival {
     /// How many messages (joined datagrams count once) the kernel has dropped at this socket since it was opened; `None`
     /// before the first. Wraps.
     pub drops: Option<u32>,
+    /// How long it has lain in this host since the kernel had it; zero when the kernel does not tell.
+    pub waited: Span,
 }
 
-/// Room for the control messages of one message: two of one integer each.
+/// Room for the control messages of one message: two of one integer each, and one of a time.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; 96]);
 
-const EMPTY_CONTROL: Control = Control([0; 64]);
+const EMPTY_CONTROL: Control = Control([0; 96]);
+
+/// A message that has lain here for longer was not: the clock was set meanwhile.
+const WAITED_MAX: Span = Span::from_secs(1);
 
 /// A message header that points nowhere.
 const fn empty_header() -> mmsghdr {
@@ -136,22 +144,23 @@ pub(crate) fn receive(
     let received =
         unsafe { libc::recvmmsg(fd.as_raw_fd(), headers, count as u32, libc::MSG_DONTWAIT, ptr::null_mut()) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    let now = nanos(clock_gettime(ClockId::Realtime));
     for (index, name) in names.iter().enumerate().take(received.min(count)) {
         // SAFETY: `index` is below `count`: the header and the name were initialized above, and the kernel has only
         // overwritten them.
         let (header, name) = unsafe { (&*headers.add(index), name.assume_init_ref()) };
-        arrivals.push(arrival(header, name));
+        arrivals.push(arrival(header, name, now));
     }
     Ok(())
 }
 
-/// Reads what the kernel has said of one message.
-fn arrival(header: &mmsghdr, name: &RawAddress) -> Arrival {
+/// Reads what the kernel has said of one message, which was received at `now` by the clock that the kernel stamps with.
+fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     let len = header.msg_len as usize;
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     let from = name.get().unwrap_or(unknown);
     let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let mut arrival = Arrival { from, len, segment: len, truncated, drops: None };
+    let mut arrival = Arrival { from, len, segment: len, truncated, drops: None, waited: Span::ZERO };
     // SAFETY: the header is as the kernel left it: its control pointer and length describe whole control messages in a
     // buffer that the caller still holds; the walk stays inside it.
     unsafe {
@@ -166,10 +175,37 @@ fn arrival(header: &mmsghdr, name: &RawAddress) -> Arrival {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     arrival.drops = Some(ptr::read_unaligned(libc::CMSG_DATA(at).cast::<u32>()));
                 }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let stamp = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<libc::timespec>());
+                    arrival.waited = waited(&stamp, now);
+                }
                 _ => {}
             }
             at = libc::CMSG_NXTHDR(&header.msg_hdr, at);
         }
     }
     arrival
+}
+
+/// The time from `stamp` to `now`, both of the clock that can be set.
+fn waited(stamp: &libc::timespec, now: u64) -> Span {
+    let at = u64::try_from(stamp.tv_sec).ok().and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    let at = at.zip(u64::try_from(stamp.tv_nsec).ok()).and_then(|(seconds, nanos)| seconds.checked_add(nanos));
+    let passed = at.and_then(|at| now.checked_sub(at)).map(Span::from_nanos);
+    passed.filter(|&passed| passed <= WAITED_MAX).unwrap_or(Span::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waited_is_nothing_when_the_clock_was_set() {
+        let stamp = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let now = 100_000_000_000;
+        assert_eq!(waited(&stamp(99, 999_000_000), now), Span::from_millis(1));
+        for (seconds, nanos) in [(98, 0), (100, 1), (-1, 0), (99, -1), (i64::MAX, 0)] {
+            assert_eq!(waited(&stamp(seconds, nanos), now), Span::ZERO, "{seconds} {nanos}");
+        }
+    }
 }

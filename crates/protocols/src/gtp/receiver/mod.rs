@@ -192,7 +192,8 @@ impl GtpReceiver {
         }
         let wire_bytes = run.body_bytes + run.packets * flow.overhead();
         self.wire_bytes += wire_bytes;
-        let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch: run.head.epoch };
+        let (sent, epoch) = (run.head.sent, run.head.epoch);
+        let seen = Run { packets: run.packets, wire_bytes, sent, epoch, waited: message.waited };
         flow.monitor.on_data(now, seen, self.wire_bytes);
         flow.note_data(now);
         let new = object.hold(range, |part| places.push(run.place(id, part)));

@@ -44,7 +44,14 @@ fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
         .collect();
     let datagram_len = HEADER_LEN + 1_000;
     let total_len = datagram_len * (end - first) as usize;
-    let message = RxMessage { from: sender(), heads: &heads, head_stride: HEADER_LEN, datagram_len, total_len };
+    let message = RxMessage {
+        from: sender(),
+        heads: &heads,
+        head_stride: HEADER_LEN,
+        datagram_len,
+        total_len,
+        waited: Span::ZERO,
+    };
     let mut places = Vec::new();
     receiver.handle_datagrams(Time::ZERO, &[message], &mut places);
     places.iter().map(|place| place.range).collect()
