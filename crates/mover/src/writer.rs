@@ -17,6 +17,9 @@ use crate::verify::Task;
 /// Bytes that may wait to be written before the data thread waits, too.
 const BYTES_MAX: usize = 8 << 20;
 
+/// Tasks are passed on so many together while there is more to write: to wake another thread costs as much as to verify a small file.
+const TASKS_TOGETHER: usize = 64;
+
 /// A queue to the thread that writes. What is told through it arrives after everything that was written before.
 #[derive(Clone)]
 pub(crate) struct Writer {
@@ -61,7 +64,10 @@ impl Writer {
         let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new(), room: Condvar::new() });
         let writer = Self { queue: Arc::clone(&queue) };
         let thread = net::spawn_helper("inhaul-write", move || {
-            while let Some(job) = queue.next() {
+            let mut told = Vec::with_capacity(TASKS_TOGETHER);
+            // The verifier may have failed, which it has said.
+            let pass_on = |told: &mut Vec<Task>| told.drain(..).for_each(|task| _ = tasks.send(task));
+            while let Some(job) = queue.next(|| pass_on(&mut told)) {
                 match job {
                     Job::Write { landing, offset, bytes } => {
                         if let Err(error) = landing.write(offset, &[IoSlice::new(&bytes)]) {
@@ -69,8 +75,10 @@ impl Writer {
                             queue.end();
                         }
                     }
-                    // The verifier may have failed, which it has said.
-                    Job::Tell(task) => _ = tasks.send(task),
+                    Job::Tell(task) => told.push(task),
+                }
+                if told.len() >= TASKS_TOGETHER {
+                    pass_on(&mut told);
                 }
             }
         })?;
@@ -113,7 +121,8 @@ impl Queue {
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    /// The next job; calls `idle` before it waits for one. `None` when all is over.
+    fn next(&self, mut idle: impl FnMut()) -> Option<Job> {
         let mut state = self.state();
         loop {
             if state.is_over {
@@ -124,6 +133,8 @@ impl Queue {
                 self.room.notify_one();
                 return Some(job);
             }
+            // Under the lock, but it waits for nobody; or what comes meanwhile would be slept through.
+            idle();
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -207,6 +218,6 @@ mod tests {
         assert!(!blocked.is_finished());
         queue.end();
         blocked.join().unwrap();
-        assert!(queue.next().is_none());
+        assert!(queue.next(|| ()).is_none());
     }
 }

@@ -376,12 +376,9 @@ impl Landing {
         let file = if state.files[index] == FileState::Absent {
             let file = self.create_partial(index, &path)?;
             state.files[index] = FileState::Partial;
-            // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once. Small files are
-            // written in one go mostly, which makes them as long.
+            // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once.
             let size = self.plan.manifest.entries()[index].size;
-            if size > GROUP_BYTES {
-                rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
-            }
+            rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
             file
         } else {
             let reopened = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse);
