@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::ByteRange;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
@@ -84,6 +84,8 @@ pub struct Landing {
     resumed: Resumed,
     journal: Mutex<Journal>,
     state: Mutex<State>,
+    /// A file that was being made has been, or could not be.
+    made_one: Condvar,
     /// What could not be kept of files beside their bytes.
     notes: Mutex<Notes>,
 }
@@ -112,6 +114,8 @@ enum End {
 enum FileState {
     /// Nothing of it is on disk.
     Absent,
+    /// Its partial file is being made.
+    Making,
     /// There is a partial file.
     Partial,
     /// It has its name, by an earlier landing, and has not been verified by this one.
@@ -184,6 +188,7 @@ impl Landing {
             resumed: Resumed { groups: Vec::new(), changes },
             journal: Mutex::new(journal),
             state: Mutex::new(state),
+            made_one: Condvar::new(),
             notes: Mutex::default(),
         };
         landing.take_up(before.as_ref(), replay)?;
@@ -220,7 +225,7 @@ impl Landing {
         }
         // The one partial file of a single file shows right away whether it can be made.
         if manifest.kind() == Kind::File && self.lands(0) {
-            self.readable(&mut self.lock(), 0)?;
+            self.readable(self.lock(), 0)?;
         }
         Ok(())
     }
@@ -268,7 +273,7 @@ impl Landing {
         }
         let mut gather = Gather::new(slices);
         for piece in self.plan.manifest.locate(range) {
-            let file = self.opened(&mut self.lock(), piece.file)?;
+            let file = self.opened(self.lock(), piece.file)?.1;
             let mut bufs = gather.take(piece.len as usize);
             write::write_fully(&mut bufs, piece.offset, |bufs, at| rustix::io::pwritev(&*file, bufs, at))
                 .map_err(|errno| self.file_error("write", piece.file, errno))?;
@@ -292,7 +297,7 @@ impl Landing {
         let size = self.plan.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
-        let file = self.readable(&mut self.lock(), index)?;
+        let file = self.readable(self.lock(), index)?;
         file.read_exact_at(buf, range.start).map_err(|source| LandingError::Io {
             action: "read back",
             path: self.shown(&self.partial_path(index)),
@@ -338,9 +343,9 @@ impl Landing {
     }
 
     /// The file `index`, open for reading, under its name if it has that already.
-    fn readable(&self, state: &mut State, index: usize) -> Result<Arc<File>, LandingError> {
+    fn readable(&self, mut state: MutexGuard<'_, State>, index: usize) -> Result<Arc<File>, LandingError> {
         if state.end != End::Open || state.files.get(index) != Some(&FileState::Named) {
-            return self.opened(state, index);
+            return self.opened(state, index).map(|(_, file)| file);
         }
         if let Some(file) = state.open.get(index) {
             return Ok(file);
@@ -352,44 +357,68 @@ impl Landing {
     }
 
     /// The partial file of `index`, open for reading and writing; made if it is not there yet.
-    fn opened(&self, state: &mut State, index: usize) -> Result<Arc<File>, LandingError> {
-        if state.end != End::Open {
-            return Err(LandingError::Closed);
-        }
-        if state.files.get(index) == Some(&FileState::Named) {
-            self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
-            state.files[index] = FileState::Partial;
-            state.open.remove(index);
-        }
-        let path = match state.files.get(index) {
-            None => return Err(LandingError::NoSuchFile(index)),
-            Some(FileState::Absent | FileState::Partial) => match state.open.get(index) {
-                Some(file) => return Ok(file),
-                None => self.partial_path(index),
-            },
-            Some(
-                FileState::Named | FileState::Sealed | FileState::Finishing | FileState::Finished | FileState::Outside,
-            ) => {
-                return Err(LandingError::Finished(index));
+    fn opened<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        index: usize,
+    ) -> Result<(MutexGuard<'s, State>, Arc<File>), LandingError> {
+        loop {
+            if state.end != End::Open {
+                return Err(LandingError::Closed);
             }
-        };
-        let file = if state.files[index] == FileState::Absent {
-            let file = self.create_partial(index, &path)?;
-            state.files[index] = FileState::Partial;
-            // Sparse, and of full length: bytes come in any order, and a file too large for the disk shows at once.
-            let size = self.plan.manifest.entries()[index].size;
-            rustix::fs::ftruncate(&file, size).map_err(|errno| self.file_error("make", index, errno))?;
-            file
-        } else {
-            let reopened = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse);
-            reopened.map(File::from).map_err(|errno| self.file_error("open", index, errno))?
-        };
-        let file = Arc::new(file);
+            match state.files.get(index) {
+                None => return Err(LandingError::NoSuchFile(index)),
+                Some(FileState::Named) => {
+                    self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
+                    state.files[index] = FileState::Partial;
+                    state.open.remove(index);
+                }
+                Some(FileState::Absent) => return self.make(state, index),
+                Some(FileState::Making) => state = self.made_one.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(FileState::Partial) => break,
+                Some(FileState::Sealed | FileState::Finishing | FileState::Finished | FileState::Outside) => {
+                    return Err(LandingError::Finished(index));
+                }
+            }
+        }
+        if let Some(file) = state.open.get(index) {
+            return Ok((state, file));
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW;
+        let reopened = self.base.open(&self.partial_path(index), flags, Mode::empty(), Links::Refuse);
+        let file = Arc::new(File::from(reopened.map_err(|errno| self.file_error("open", index, errno))?));
         state.open.insert(index, Arc::clone(&file));
-        Ok(file)
+        Ok((state, file))
     }
 
-    fn create_partial(&self, index: usize, path: &[u8]) -> Result<File, LandingError> {
+    /// Makes the partial file of `index`, of which there is nothing yet. The state is free meanwhile: to make a file takes longer
+    /// than all else that is done with a small one.
+    fn make<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        index: usize,
+    ) -> Result<(MutexGuard<'s, State>, Arc<File>), LandingError> {
+        state.files[index] = FileState::Making;
+        drop(state);
+        let made = self.create_partial(index);
+        let mut state = self.lock();
+        state.files[index] = if made.is_ok() { FileState::Partial } else { FileState::Absent };
+        self.made_one.notify_all();
+        if state.end != End::Open {
+            if state.end == End::Aborted && made.is_ok() {
+                // Whoever aborted left this one to us. What cannot be removed stays.
+                let _ = self.base.remove_file(&self.partial_path(index));
+            }
+            return Err(LandingError::Closed);
+        }
+        let file = Arc::new(made?);
+        state.open.insert(index, Arc::clone(&file));
+        Ok((state, file))
+    }
+
+    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows at once.
+    fn create_partial(&self, index: usize) -> Result<File, LandingError> {
+        let path = &self.partial_path(index);
         if self.options.existing == Existing::Replace || self.owns_partials {
             match self.base.remove_file(path) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -399,11 +428,18 @@ impl Landing {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         // The kernel takes the umask off. The owner must be able to open it again until it is finished.
         let mode = Mode::from_raw_mode(self.plan.manifest.entries()[index].metadata.mode | 0o600);
-        match self.base.open(path, flags, mode, Links::Refuse) {
-            Ok(file) => Ok(File::from(file)),
-            Err(Errno::EXIST) => Err(LandingError::PartialExists { path: self.shown(path) }),
-            Err(errno) => Err(self.file_error("make", index, errno)),
+        let file = self.base.open(path, flags, mode, Links::Refuse).map_err(|errno| match errno {
+            Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
+            errno => self.file_error("make", index, errno),
+        })?;
+        let size = self.plan.manifest.entries()[index].size;
+        if let Err(errno) = rustix::fs::ftruncate(&file, size) {
+            let error = self.file_error("make", index, errno);
+            // What cannot be removed stays.
+            let _ = self.base.remove_file(path);
+            return Err(error);
         }
+        Ok(File::from(file))
     }
 
     /// Path of file `index` relative to the base.

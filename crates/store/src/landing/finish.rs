@@ -76,8 +76,7 @@ impl Landing {
     /// Sets what is kept of a file and takes it out of the open ones, as one that is `next`.
     fn close_file(&self, index: usize, next: FileState) -> Result<Arc<File>, LandingError> {
         let file = {
-            let mut state = self.lock();
-            let file = self.opened(&mut state, index)?;
+            let (mut state, file) = self.opened(self.lock(), index)?;
             state.files[index] = next;
             state.open.remove(index);
             file

@@ -215,14 +215,14 @@ impl Landing {
         let mut is_due = false;
         for index in unsynced {
             let file = {
-                let mut state = self.lock();
+                let state = self.lock();
                 // Files that are finished are synced, and those of one group are about to be.
                 if state.files.get(index) != Some(&FileState::Partial)
                     || self.plan.manifest.entries()[index].size <= GROUP_BYTES
                 {
                     continue;
                 }
-                self.opened(&mut state, index)?
+                self.opened(state, index)?.1
             };
             rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
             is_due = true;

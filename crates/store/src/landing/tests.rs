@@ -238,7 +238,7 @@ fn a_full_disk_is_told_by_what_the_file_still_needs() {
     let dir = tempfile::tempdir().unwrap();
     let landing = Landing::create(dir.path(), single("f", 1 << 20), REFUSE).unwrap();
     write(&landing, 0, &[1; 1 << 16]).unwrap();
-    rustix::fs::fsync(&*landing.opened(&mut landing.lock(), 0).unwrap()).unwrap();
+    rustix::fs::fsync(&*landing.opened(landing.lock(), 0).unwrap().1).unwrap();
     let LandingError::NoSpace { needed, .. } = landing.file_error("write", 0, Errno::NOSPC) else { panic!() };
     assert_eq!(needed, (1 << 20) - (1 << 16));
     assert!(matches!(landing.file_error("write", 0, Errno::DQUOT), LandingError::NoSpace { free: 0, .. }));
@@ -480,5 +480,39 @@ proptest! {
         finish(&landing);
         let landed: Vec<u8> = names.iter().flat_map(|name| fs::read(dir.path().join("set").join(name)).unwrap()).collect();
         prop_assert_eq!(landed, bytes);
+    }
+}
+
+#[test]
+fn threads_that_need_one_file_make_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 64), (b"b", 64)], &[]), REFUSE).unwrap();
+    std::thread::scope(|scope| {
+        for at in 0..128 {
+            let landing = &landing;
+            scope.spawn(move || write(landing, at, &[at as u8]).unwrap());
+        }
+    });
+    finish(&landing);
+    let bytes = ["a", "b"].map(|name| fs::read(dir.path().join("set").join(name)).unwrap());
+    assert!(bytes.concat().into_iter().eq(0..128));
+}
+
+#[test]
+fn nothing_is_left_of_files_that_are_being_made_when_all_is_aborted() {
+    let names: Vec<String> = (0..64).map(|number| format!("f{number:02}")).collect();
+    let files: Vec<(&[u8], u64)> = names.iter().map(|name| (name.as_bytes(), 1)).collect();
+    for _ in 0..50 {
+        let dir = tempfile::tempdir().unwrap();
+        let landing = Landing::create(dir.path(), tree(&files, &[]), REFUSE).unwrap();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| (0..64).find_map(|at| write(&landing, at, b"x").err()));
+            landing.abort();
+            let ended = writing.join().unwrap();
+            assert!(matches!(ended, None | Some(LandingError::Closed)), "{ended:?}");
+        });
+        // A directory that was not empty at that moment may stay.
+        let left = listing(dir.path());
+        assert!(left.iter().all(|path| path == "set/"), "{left:?}");
     }
 }
