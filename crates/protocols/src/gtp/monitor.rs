@@ -10,8 +10,6 @@ const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 pub const TRAIN_PACKETS_MIN: u64 = 6;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
-/// A packet that waited longer for its reader was read late: the host was at something else.
-const READ_LATE: Span = Span::from_millis(1);
 /// How many bursts the capacity of the path is the median of.
 const TRAINS: usize = 15;
 /// A gap is lost when it does not fill within this part of the RTT ...
@@ -80,8 +78,6 @@ struct Train {
     last_at: Time,
     first_read: Time,
     last_read: Time,
-    /// The longest that one of them waited to be read.
-    waited_max: Span,
     bytes_after_first: u64,
     all_at_first: u64,
     all_at_last: u64,
@@ -321,7 +317,6 @@ impl SingleFlowMonitor {
             train.packets += run.packets;
             train.last_at = now - run.waited;
             train.last_read = now;
-            train.waited_max = train.waited_max.max(run.waited);
             train.bytes_after_first += run.wire_bytes;
             train.all_at_last = all_wire_bytes;
             return;
@@ -334,7 +329,6 @@ impl SingleFlowMonitor {
             last_at: now - run.waited,
             first_read: now,
             last_read: now,
-            waited_max: run.waited,
             bytes_after_first: 0,
             all_at_first: all_wire_bytes,
             all_at_last: all_wire_bytes,
@@ -344,10 +338,9 @@ impl SingleFlowMonitor {
     /// Turns the burst that was followed into a sample of the path's capacity, if it says anything.
     pub fn end_train(&mut self) {
         let Some(train) = self.train.take() else { return };
-        // A host that reads late must not pass for a slow path; one that reads what comes is part of the way. What other flows brought
-        // meanwhile was counted as it was read.
+        // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
+        let span = train.last_at.since(train.first_at);
         let read = train.last_read.since(train.first_read);
-        let span = if train.waited_max > READ_LATE { train.last_at.since(train.first_at) } else { read };
         if train.packets >= self.train_packets_min && span >= TRAIN_SPAN_MIN {
             let own = Bitrate::of(train.bytes_after_first, span);
             let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read));
@@ -491,14 +484,6 @@ mod tests {
         m.end_train();
         let seen = m.dispersion().unwrap();
         assert_eq!(seen.own, Bitrate::from_gbps(1));
-        // Read at once, or within a millisecond, it is timed by that.
-        let mut m = monitor();
-        for k in 0..20u64 {
-            let run = Run { waited: Span::from_micros(k * 12), ..run(5, 0) };
-            m.on_data(at(1_000 + k * 24), run, k * 1_500);
-        }
-        m.end_train();
-        assert_eq!(m.dispersion().unwrap().own, Bitrate::from_mbps(500));
         // 1 MB of the other flow was read in the 5 ms, and came before.
         assert!(seen.all_flows < Bitrate::from_gbps(2), "{}", seen.all_flows);
     }
