@@ -192,7 +192,11 @@ impl Landing {
         }
         let mut state = self.lock();
         state.kept_bytes += self.group_len(file, group);
-        state.unsynced.insert(file);
+        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in which thousands
+        // of files are being made, time and again.
+        if self.plan.manifest.entries().get(file).is_some_and(|entry| entry.size > GROUP_BYTES) {
+            state.unsynced.insert(file);
+        }
         Ok(())
     }
 
@@ -216,10 +220,8 @@ impl Landing {
         for index in unsynced {
             let file = {
                 let state = self.lock();
-                // Files that are finished are synced, and those of one group are about to be.
-                if state.files.get(index) != Some(&FileState::Partial)
-                    || self.plan.manifest.entries()[index].size <= GROUP_BYTES
-                {
+                // Files that are finished are synced.
+                if state.files.get(index) != Some(&FileState::Partial) {
                     continue;
                 }
                 self.opened(state, index)?.1
@@ -227,8 +229,6 @@ impl Landing {
             rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
             is_due = true;
         }
-        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in which
-        // thousands of files are being made, time and again.
         if !is_due {
             return Ok(());
         }
