@@ -8,14 +8,17 @@ use inhaul_base::{Span, Time};
 use super::network::{Delivery, Segment};
 
 /// How long the first segment of a run waits for the next ones at most: 8,000 deliveries a second are what common interfaces are
-/// limited to (interrupt moderation). A superpacket of 64 KiB arrives in this time at 4.2 Gbit/s; where links are slower, or when its
-/// rest is lost, it is handed over in parts.
+/// limited to (interrupt moderation). A superpacket of 64 KiB arrives in this time at 4.2 Gbit/s; where links are slower, it is handed
+/// over in parts, each when its last segment arrives, so that who times them finds the link's rate. Only when the rest is lost does a
+/// part wait to the end.
 const HOLD_MAX: Span = Span::from_micros(125);
 
 /// Segments of one packet that have arrived, one after the other, and wait for the next.
 #[derive(Debug)]
 struct Run {
     delivery: Delivery,
+    /// When it is let go at the latest.
+    until: Time,
     serial: u64,
 }
 
@@ -68,10 +71,13 @@ impl Assembly {
         if let Some(run) = waiting {
             let delivery = &mut run.delivery;
             let continues = delivery.segments.end == index && Rc::ptr_eq(&delivery.carried, &carried);
+            let mut full = false;
             if continues {
+                // As long after this one as this one came after the one before, the next would be too late.
+                full = at + at.since(delivery.at) >= run.until;
                 (delivery.segments.end, delivery.at) = (next, at);
             }
-            if !continues || next >= carried.packet.segments() {
+            if !continues || full || next >= carried.packet.segments() {
                 // What is let go because something else has arrived leaves at that time.
                 waiting.take().into_iter().for_each(|run| deliver(Delivery { at, ..run.delivery }));
             }
@@ -84,7 +90,8 @@ impl Assembly {
             return deliver(delivery);
         }
         self.serial += 1;
-        self.deadlines.push_back((at + HOLD_MAX, path, self.serial));
-        *waiting = Some(Run { delivery, serial: self.serial });
+        let until = at + HOLD_MAX;
+        self.deadlines.push_back((until, path, self.serial));
+        *waiting = Some(Run { delivery, until, serial: self.serial });
     }
 }

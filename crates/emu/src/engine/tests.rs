@@ -123,10 +123,10 @@ fn superpacket_leaves_at_its_last_segment_s_time() {
 
 #[test]
 fn superpacket_on_a_slow_link_comes_in_parts() {
-    // 50 us a segment: in 125 us from the first there are two more.
+    // 50 us a segment: in 125 us from the first there are two more. Each part arrives with its last segment.
     let mut network = network(&row(&[link(160, MILLI)]));
     network.enter(at(0), 0, 1, superpacket(7)).unwrap();
-    assert_eq!(times(&run_out(&mut network)), [(1175, 0..3), (1325, 3..6), (1350, 6..7)]);
+    assert_eq!(times(&run_out(&mut network)), [(1150, 0..3), (1300, 3..6), (1350, 6..7)]);
 }
 
 #[test]
