@@ -10,6 +10,9 @@ const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 pub const TRAIN_PACKETS_MIN: u64 = 6;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
+/// What other flows brought during a burst is certain when the burst came in at least so many messages: of fewer, each is of so many
+/// packets that another flow's is as long as the burst, and most of it may have come before.
+const MESSAGES_MIN: u64 = 8;
 /// How many bursts the capacity of the path is the median of.
 const TRAINS: usize = 15;
 /// A gap is lost when it does not fill within this part of the RTT ...
@@ -65,14 +68,17 @@ impl Interval {
 pub struct Dispersion {
     /// The rate at which its packets came.
     pub own: Bitrate,
-    /// The rate at which all of the receiver's flows together came during that time.
+    /// The rate at which all of the receiver's flows together came during that time, as far as can be told.
     pub all_flows: Bitrate,
+    /// As much of that as is certain.
+    pub proven: Bitrate,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Train {
     sent: u64,
     packets: u64,
+    messages: u64,
     /// When the first and the last of its packets reached this host, and when they were read.
     first_at: Time,
     last_at: Time,
@@ -315,6 +321,7 @@ impl SingleFlowMonitor {
             && train.sent == run.sent
         {
             train.packets += run.packets;
+            train.messages += 1;
             train.last_at = now - run.waited;
             train.last_read = now;
             train.bytes_after_first += run.wire_bytes;
@@ -325,6 +332,7 @@ impl SingleFlowMonitor {
         self.train = Some(Train {
             sent: run.sent,
             packets: run.packets,
+            messages: 1,
             first_at: now - run.waited,
             last_at: now - run.waited,
             first_read: now,
@@ -343,8 +351,9 @@ impl SingleFlowMonitor {
         let read = train.last_read.since(train.first_read);
         if train.packets >= self.train_packets_min && span >= TRAIN_SPAN_MIN {
             let own = Bitrate::of(train.bytes_after_first, span);
-            let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read));
-            self.dispersions[self.dispersions_seen % TRAINS] = Dispersion { own, all_flows: all_flows.max(own) };
+            let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read)).max(own);
+            let proven = if train.messages >= MESSAGES_MIN.min(train.packets) { all_flows } else { own };
+            self.dispersions[self.dispersions_seen % TRAINS] = Dispersion { own, all_flows, proven };
             self.dispersions_seen += 1;
         }
     }
@@ -365,10 +374,11 @@ impl SingleFlowMonitor {
             return None;
         }
         let middle = seen.len() / 2;
-        seen.sort_unstable_by_key(|d| d.own);
-        let own = seen[middle].own;
-        seen.sort_unstable_by_key(|d| d.all_flows);
-        Some(Dispersion { own, all_flows: seen[middle].all_flows })
+        let mut median = |of: fn(&Dispersion) -> Bitrate| {
+            seen.sort_unstable_by_key(of);
+            of(&seen[middle])
+        };
+        Some(Dispersion { own: median(|d| d.own), all_flows: median(|d| d.all_flows), proven: median(|d| d.proven) })
     }
 
     /// Received rate for people: the mean over the last quarter of a second or so.
@@ -468,6 +478,23 @@ mod tests {
         m.end_train();
         let seen = m.dispersion().unwrap();
         assert_eq!((seen.own, seen.all_flows), (Bitrate::from_gbps(1), Bitrate::from_gbps(2)));
+    }
+
+    #[test]
+    fn dispersion_proves_nothing_of_other_flows_when_offload_joins_packets() {
+        // Of another flow 16 kB that came over 130 us are read, as one message, within a burst of two.
+        for (messages, proven) in [(2, 1), (8, 2)] {
+            let mut m = monitor();
+            let packets = 16 / messages;
+            for k in 1..=messages {
+                let run = Run { packets, wire_bytes: packets * 1_500, ..run(5, 0) };
+                m.on_data(at(1_000 + k * packets * 12), run, k * packets * 3_000);
+            }
+            m.end_train();
+            let seen = m.dispersion().unwrap();
+            assert_eq!((seen.own, seen.all_flows), (Bitrate::from_gbps(1), Bitrate::from_gbps(2)));
+            assert_eq!(seen.proven, Bitrate::from_gbps(proven), "{messages} messages");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use inhaul_transport::kit::max_min;
 use super::Control;
 use super::flow::{Flow, Phase, RATE_MAX};
 use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_pressure};
+use crate::gtp::monitor::Dispersion;
 use crate::gtp::wire;
 use crate::gtp::{CapacitySearch, Interval, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 
@@ -179,7 +180,7 @@ impl Central {
         self.know_access(id, guess, flows);
         self.access.settle();
         if let Some(seen) = seen {
-            self.access.on_evidence(seen.all_flows);
+            self.access.on_evidence(seen.proven);
         }
         let flow = flows.get_mut(&id)?;
         // What came in between belongs to it: trains of flows that start at once meet each other, and a rate that they divide is no
@@ -369,20 +370,20 @@ impl Central {
         let granted = running().map(Flow::granted).fold(Bitrate::ZERO, Bitrate::saturating_add);
         let binds = self.access.estimate().is_some_and(|c| granted >= c.mul_f64(BINDS));
         if binds && total >= granted.mul_f64(ACHIEVED) {
-            let shown = running().filter_map(|f| f.monitor.dispersion()).map(|d| d.all_flows).max();
+            let shown = |of: fn(Dispersion) -> Bitrate| running().filter_map(|f| f.monitor.dispersion()).map(of).max();
             // Bursts that come through as they did when the path was first measured do not queue up with others: the
             // receiver's link is far from full.
             let undisturbed =
                 |f: &Flow| f.monitor.dispersion().is_some_and(|d| d.own >= f.first_burst.mul_f64(UNDISTURBED));
             if running().all(Flow::overshoots_freely) {
-                self.access.on_free_success(total, shown);
+                self.access.on_free_success(total, shown(|d| d.all_flows));
                 return;
             }
             if running().all(undisturbed) {
                 self.access.forget_reached();
             }
             self.access.on_success(total);
-            self.access.on_evidence(shown.unwrap_or(Bitrate::ZERO));
+            self.access.on_evidence(shown(|d| d.proven).unwrap_or(Bitrate::ZERO));
         }
     }
 
