@@ -21,8 +21,10 @@ use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
 use crate::packet::Packet;
 use crate::report::LATENESS_MAX;
 
-/// Most packets that are read from one device before the others have their turn.
+/// Most packets that are read from one device before the others have their turn, and the longest that reading goes on: what a host's
+/// kernel does with a superpacket of 64 KiB takes tens of microseconds.
 const READS_MAX: usize = 32;
+const TURN_MAX: Span = Span::from_micros(250);
 /// The token of the waker; devices have the numbers of their hosts.
 const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
@@ -220,6 +222,7 @@ impl Engine {
 
     /// Reads what a host has sent. Each packet leaves at the time at which it was read.
     fn read(&mut self, host: usize) -> io::Result<()> {
+        let until = self.clock.now() + TURN_MAX;
         for _ in 0..READS_MAX {
             let Some(bytes) = self.ports[host].read(&mut self.buffers) else { break };
             // What is due by then goes first: it is on the links before this packet.
@@ -233,10 +236,14 @@ impl Engine {
                 counts.unroutable += 1;
                 continue;
             };
-            match self.network.enter(self.clock.now(), host, to, packet) {
+            let now = self.clock.now();
+            match self.network.enter(now, host, to, packet) {
                 Ok(()) => {}
                 Err(NotEntered::NoPath) => counts.unroutable += 1,
                 Err(NotEntered::NoMemory) => counts.no_memory += 1,
+            }
+            if now >= until {
+                break;
             }
         }
         if self.ports[host].is_gone {
