@@ -25,7 +25,7 @@ pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) ->
 }
 
 fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
-    net::check(&options.net)?;
+    net::check(&options.net, None)?;
     let [server] = &options.destination.mirrors[..] else {
         return Err(MoveError::Usage("a copy goes to one server: name one host".to_owned()));
     };

@@ -42,7 +42,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 /// verified, partial files and a journal, from which the same call goes on.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
-        net::check(&options.net)?;
+        net::check(&options.net, options.receive_rate)?;
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }

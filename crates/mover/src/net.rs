@@ -100,12 +100,12 @@ pub(crate) fn endpoint(
     (entry.build)(&config).map_err(|error| MoveError::Usage(error.to_string()))
 }
 
-/// Whether there is such a transport with such parameters.
+/// Whether there is such a transport with such parameters, for a receiver that was given this rate.
 ///
 /// # Errors
 /// `Usage` when there is not.
-pub(crate) fn check(options: &NetOptions) -> Result<(), MoveError> {
-    endpoint(&options.transport, &options.parameters, Role::Receiver, None, 0).map(|_| ())
+pub(crate) fn check(options: &NetOptions, receive_rate: Option<Bitrate>) -> Result<(), MoveError> {
+    endpoint(&options.transport, &options.parameters, Role::Receiver, receive_rate, 0).map(|_| ())
 }
 
 /// Has the engine drive an endpoint of the transport that was chosen; `socket` is the first of its sockets.
@@ -200,6 +200,15 @@ mod tests {
         assert_eq!(mtu(&options(Some(20_000)), interface(65_536)), 20_000);
         assert_eq!(mtu(&options(Some(9000)), interface(1500)), 1500);
         assert_eq!(mtu(&options(None), Ok(None)), 1500);
+    }
+
+    #[test]
+    fn check_knows_what_only_a_given_rate_allows() {
+        let mut options = options(None);
+        options.parameters = vec![("control".to_owned(), "paper".to_owned())];
+        let error = check(&options, None).err().unwrap();
+        assert!(matches!(&error, MoveError::Usage(text) if text.contains("receive rate must be given")), "{error}");
+        assert!(check(&options, Some(Bitrate::from_gbps(1))).is_ok());
     }
 
     #[test]

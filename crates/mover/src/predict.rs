@@ -78,7 +78,7 @@ pub fn predict(options: &GetOptions, stop: &Stop) -> (Prediction, Result<(), Mov
 }
 
 fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> Result<(), MoveError> {
-    net::check(&options.net)?;
+    net::check(&options.net, options.receive_rate)?;
     let began = Instant::now();
     let mut failures = Failures::default();
     let found = failures.keep(get::find_all(options, stop)?)?;

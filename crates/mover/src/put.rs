@@ -66,7 +66,7 @@ impl Put {
 
 /// Orders the transfer, and brings it to where data can flow.
 fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
-    net::check(&options.net)?;
+    net::check(&options.net, None)?;
     let [server] = &options.destination.mirrors[..] else {
         return Err(MoveError::Usage("a put goes to one server: name one host".to_owned()));
     };

@@ -64,7 +64,7 @@ fn run(
         let text = "--receive-rate is for the side that receives: with -R give it to 'inhaul bench --server'";
         return Err(MoveError::Usage(text.to_owned()));
     }
-    net::check(&options.net)?;
+    net::check(&options.net, options.receive_rate)?;
     let sessions = connect_all(options, stop)?;
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());

@@ -91,7 +91,7 @@ pub struct StagedFlowReport {
 /// # Errors
 /// When the system fails, or `stop` was set. A flow that fails does not end the run: its report says why.
 pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, MoveError> {
-    net::check(&options.net)?;
+    net::check(&options.net, options.receive_rate)?;
     let (options, stop) = (options.clone(), stop.clone());
     // A thread of its own, as for every transfer: it may be pinned.
     let run = move || {
