@@ -94,7 +94,7 @@ pub(crate) struct Runs {
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
     /// Keep all processors awake, with '--backend emu', by threads that give way to everybody: where this is a virtual machine, its
-    /// host gives a processor that idled back late
+    /// host gives a processor that idled back late. One of several is the emulator's alone then
     #[arg(long)]
     awake: bool,
     /// How often a run is made while this machine is too busy to emulate it honestly, with '--backend emu'; what came

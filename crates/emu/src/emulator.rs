@@ -41,7 +41,7 @@ pub struct Options {
     /// Whether devices hand over superpackets.
     pub superpackets: Superpackets,
     /// Whether this machine's processors are kept awake. It is for virtual machines, whose host takes a processor that halts and gives it
-    /// back late; all processors are busy then, at the lowest priority.
+    /// back late; all processors are busy then, at the lowest priority, and one is the emulator's alone however it waits.
     pub awake: bool,
 }
 
@@ -83,10 +83,14 @@ impl Emulator {
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
         let mut others = thread::allowed_cpus().map_err(EmuError::system("cannot tell the processors"))?;
-        // One that spins has the last of several for itself: whoever else ran there would hold it up by milliseconds, and be held up.
-        let own = if options.wait == Wait::Spin && others.len() > 1 { others.pop() } else { None };
-        let awake = options.awake.then(|| Awake::start(&others)).transpose();
+        let spins = options.wait == Wait::Spin;
+        // Whoever spins keeps that processor awake itself.
+        let left_to_idle = others.len() - usize::from(spins);
+        let awake = options.awake.then(|| Awake::start(&others[..left_to_idle])).transpose();
         let awake = awake.map_err(EmuError::system("cannot keep the processors awake"))?;
+        // One that spins has the last of several for itself: whoever else ran there would hold it up by milliseconds, and be held up. One
+        // that sleeps has it where none idles: the kernel moves a thread that waits behind a busy program to an idle processor or to none.
+        let own = if (spins || options.awake) && others.len() > 1 { others.pop() } else { None };
         if is_keeper() {
             // Else a program that does not answer would start itself again and again.
             let message = "this program does not answer to KEEPER_ARGUMENTS".to_owned();

@@ -64,7 +64,7 @@ pub(crate) struct Emulation {
     #[arg(long, value_enum, default_value_t)]
     wait: WaitArg,
     /// Keep all processors awake, by threads that give way to everybody: where this is a virtual machine, its host gives a processor
-    /// that idled back late
+    /// that idled back late. One of several is the emulator's alone then
     #[arg(long)]
     awake: bool,
     /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path of 1 Gbit/s or more]

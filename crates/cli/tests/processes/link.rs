@@ -77,22 +77,25 @@ fn run_moves_data_over_the_links_between_hosts() {
 }
 
 #[test]
-fn an_emulator_that_spins_has_a_processor_of_its_own() {
+fn an_emulator_has_a_processor_of_its_own_where_none_idles() {
     let place = Place::new(SCENARIO);
     let allowed = |text: &str| text.trim().parse::<usize>().unwrap();
     let here = allowed(&String::from_utf8(std::process::Command::new("nproc").output().unwrap().stdout).unwrap());
-    let count = |wait: &str| {
+    let count = |how: &[&str]| {
         let file = place.path("nproc");
-        let command = format!("nproc > {}", file.display());
-        let outcome = run(&["link", "run", &place.scenario(), "--wait", wait, "--on", "left", &command]);
+        let (scenario, command) = (place.scenario(), format!("nproc > {}", file.display()));
+        let outcome = run(&[&["link", "run", &scenario, "--on", "left", &command], how].concat());
         (!is_forbidden(&outcome)).then(|| {
             assert_ended_well(&outcome);
             allowed(&fs::read_to_string(file).unwrap())
         })
     };
-    let Some(asleep) = count("sleep") else { return };
+    let Some(asleep) = count(&["--wait", "sleep"]) else { return };
     assert_eq!(asleep, here);
-    assert_eq!(count("spin"), Some((here - 1).max(1)));
+    let others = Some((here - 1).max(1));
+    assert_eq!(count(&["--wait", "spin"]), others);
+    assert_eq!(count(&["--wait", "sleep", "--awake"]), others);
+    assert_eq!(count(&["--wait", "spin", "--awake"]), others);
 }
 
 #[test]
