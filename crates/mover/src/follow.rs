@@ -7,6 +7,7 @@ use crate::control_stream::StreamError;
 use crate::error::{ErrorKind, MoveError};
 use crate::frame::{Frame, RefusalCode};
 use crate::options::{Stop, Update};
+use crate::peer_json;
 use crate::report::Report;
 use crate::source::Server;
 
@@ -14,8 +15,8 @@ use crate::source::Server;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a server that was told to end may take to say what it has kept.
 const FAREWELL: Duration = Duration::from_secs(15);
-/// Largest report that is taken, in bytes of JSON: of a million files.
-const REPORT_BYTES_MAX: usize = 512 << 20;
+/// Largest report that is taken, in bytes of JSON: of half a million files.
+const REPORT_BYTES_MAX: usize = 128 << 20;
 
 /// Follows what was delegated over `session` to its end; when `stop` is set, has it ended.
 pub(crate) fn follow(
@@ -74,7 +75,7 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
 }
 
 fn parse<T: serde::de::DeserializeOwned>(server: &Server, json: &[u8]) -> Result<T, MoveError> {
-    serde_json::from_slice(json).map_err(|error| protocol(server, &format!("what it reports makes no sense ({error})")))
+    peer_json::parse(json).map_err(|error| protocol(server, &format!("what it reports makes no sense ({error})")))
 }
 
 fn lost(server: &Server, detail: &str) -> MoveError {

@@ -142,7 +142,7 @@ pub enum Frame {
     Refused {
         /// Why, for the program.
         code: RefusalCode,
-        /// Why, for the user.
+        /// Why, for the user. Of a frame that came in it is safe on a terminal: see [`inhaul_store::printable`].
         text: String,
     },
     /// The client wants what lies at this path.

@@ -32,6 +32,7 @@ mod naming;
 mod net;
 mod options;
 mod order;
+mod peer_json;
 mod port;
 mod predict;
 mod probe;

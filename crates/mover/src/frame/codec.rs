@@ -1,6 +1,7 @@
 //! Frames as bytes, and back.
 
 use inhaul_base::Span;
+use inhaul_store::printable;
 
 use super::{
     BenchStats, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_RUNS, Memory, RefusalCode, SessionRole,
@@ -294,12 +295,21 @@ impl Reader<'_> {
         String::from_utf8(self.rest()).ok()
     }
 
+    /// A text that is shown to people: whatever a peer sends as one is made [`printable`] here, and nowhere else.
+    fn shown_text(&mut self, max: usize) -> Option<String> {
+        if self.bytes.len() > max {
+            return None;
+        }
+        let text = printable(&self.rest());
+        Some(cut(&text, max).to_owned())
+    }
+
     fn hello(&mut self) -> Option<Frame> {
         self.take::<{ MAGIC.len() }>()?;
         let version = self.u16()?;
         let code = self.u8()?;
         let role = SessionRole::ALL.into_iter().find(|role| role.code() == code)?;
-        Some(Frame::Hello { version, role, transport: self.text(MAX_TRANSPORT)? })
+        Some(Frame::Hello { version, role, transport: self.shown_text(MAX_TRANSPORT)? })
     }
 
     fn welcome(&mut self) -> Option<Frame> {
@@ -311,7 +321,7 @@ impl Reader<'_> {
     fn refused(&mut self) -> Option<Frame> {
         let number = self.u8()?;
         let code = RefusalCode::ALL.into_iter().find(|code| code.code() == number)?;
-        Some(Frame::Refused { code, text: self.text(MAX_TEXT)? })
+        Some(Frame::Refused { code, text: self.shown_text(MAX_TEXT)? })
     }
 
     fn list(&mut self) -> Option<Frame> {
