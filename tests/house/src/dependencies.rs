@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-fuzz", &["inhaul-lab", "inhaul-mover", "inhaul-store", "inhaul-protocols", "inhaul-base"]),
     ("inhaul-contract-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    ("inhaul-hostile-tests", &["inhaul-mover", "inhaul-store", "inhaul-protocols", "inhaul-base"]),
     ("inhaul-house-tests", &[]),
 ];
 

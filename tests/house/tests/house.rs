@@ -17,6 +17,7 @@ const ENGINES: &[&str] = &[
     "crates/mover",
     "crates/cli",
     "crates/lab/src/agents",
+    "tests/hostile",
     "tests/interop/src/bin/speed.rs",
 ];
 /// Where Rust stands.

@@ -1,0 +1,289 @@
+//! A server that answers its clients by a script.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use inhaul_base::Sequence;
+use inhaul_mover::frame::{Frame, GroupDigest};
+use inhaul_protocols::gtp::wire::{Control, DataHeader, Datagram, HEADER_LEN};
+use inhaul_store::digest;
+
+use crate::datagram::{open, seal};
+use crate::manifest::RawManifest;
+use crate::session::{Heard, Session, session_version};
+
+/// How long a client may take for its greeting and for what it opens.
+const STEP: Duration = Duration::from_secs(10);
+/// The secret with which a client's probes open the path.
+const TOKEN: u64 = 0x1122_3344_5566_7788;
+/// Datagrams that leave in one go.
+const BURST: usize = 64;
+
+/// A server on loopback whose every session is left to a script.
+pub struct HostileServer {
+    /// Where it listens, TCP and UDP.
+    pub address: SocketAddr,
+    side: Arc<Side>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// What a script has beside its session.
+#[derive(Debug)]
+pub struct Side {
+    /// The socket at the server's UDP port; it never blocks.
+    pub udp: UdpSocket,
+    udp_port: u16,
+    sent: AtomicU64,
+    sessions: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl HostileServer {
+    /// Starts one; `script` is run for each connection, on a thread of its own, and the connection closed when it returns.
+    pub fn start(script: impl Fn(&mut Session, &Side) + Send + Sync + 'static) -> Self {
+        let (tcp, udp) = bind_both();
+        let address = tcp.local_addr().unwrap();
+        udp.set_nonblocking(true).unwrap();
+        let side = Arc::new(Side {
+            udp,
+            udp_port: address.port(),
+            sent: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&side);
+        let script = Arc::new(script);
+        let accepting = std::thread::spawn(move || {
+            while let Ok((stream, _)) = tcp.accept() {
+                if shared.stopped() {
+                    return;
+                }
+                shared.sessions.fetch_add(1, Ordering::Relaxed);
+                let (side, script) = (Arc::clone(&shared), Arc::clone(&script));
+                let Ok(mut session) = Session::over(stream) else { continue };
+                std::thread::spawn(move || script(&mut session, &side));
+            }
+        });
+        Self { address, side, accepting: Some(accepting) }
+    }
+
+    /// One that says what `offer` says to whoever opens anything, and stands by it.
+    pub fn offer(offer: Offer) -> Self {
+        Self::start(move |session, side| {
+            if side.greet(session).is_some() {
+                side.serve(session, &offer);
+            }
+        })
+    }
+
+    /// The address of what it offers at `path`, which begins with a slash.
+    pub fn source(&self, path: &str) -> String {
+        format!("inhaul://{}{path}", self.address)
+    }
+
+    /// Bytes of data that it has sent.
+    pub fn sent(&self) -> u64 {
+        self.side.sent.load(Ordering::Relaxed)
+    }
+
+    /// Connections that it has had.
+    pub fn sessions(&self) -> u64 {
+        self.side.sessions.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for HostileServer {
+    fn drop(&mut self) {
+        self.side.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _ = std::net::TcpStream::connect(self.address);
+        self.accepting.take().and_then(|thread| thread.join().ok());
+    }
+}
+
+/// A TCP and a UDP socket on one free port of loopback.
+fn bind_both() -> (TcpListener, UdpSocket) {
+    for _ in 0..100 {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
+            return (tcp, udp);
+        }
+    }
+    panic!("no port is free for both TCP and UDP");
+}
+
+/// What a hostile server serves by GTP.
+pub struct Offer {
+    /// The manifest's bytes.
+    pub manifest: Vec<u8>,
+    /// The bytes of the data set.
+    pub bytes: Vec<u8>,
+    /// The digest of a group; `None`: it is never sent.
+    pub digest: Box<dyn Fn(u64) -> Option<GroupDigest> + Send + Sync>,
+    /// Time between two datagrams, if they are not sent as fast as they can be.
+    pub drip: Option<Duration>,
+}
+
+impl Offer {
+    /// One file, honestly.
+    pub fn file(name: &str, bytes: Vec<u8>) -> Self {
+        let len = bytes.len() as u64;
+        let digests: Vec<GroupDigest> = (0..digest::group_count(len))
+            .map(|group| {
+                let range = digest::group_range(len, group);
+                digest::group_digest(len, group, &bytes[range.start as usize..range.end as usize])
+            })
+            .collect();
+        let digest = move |group: u64| digests.get(group as usize).copied();
+        Self { manifest: RawManifest::file(name, len).encode(), bytes, digest: Box::new(digest), drip: None }
+    }
+
+    /// A manifest with nothing behind it: no bytes, and no digest ever.
+    pub fn manifest(manifest: &RawManifest) -> Self {
+        Self { manifest: manifest.encode(), bytes: Vec::new(), digest: Box::new(|_| None), drip: None }
+    }
+}
+
+impl Side {
+    /// Whether the test is done with the server.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Does nothing for `stretch`, or until the test is done.
+    pub fn wait(&self, stretch: Duration) {
+        crate::wait_for(stretch, || self.stopped());
+    }
+
+    /// Takes the client's greeting, answers it by the rules, and gives what the client then says.
+    pub fn greet(&self, session: &mut Session) -> Option<Frame> {
+        let Heard::Frame(Frame::Hello { .. }) = session.receive(STEP) else { return None };
+        session.send(&Frame::Welcome { version: session_version(), udp_port: self.udp_port }).ok()?;
+        match session.receive(STEP) {
+            Heard::Frame(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
+    /// Sends a manifest.
+    pub fn data_set(&self, session: &mut Session, manifest: &[u8]) {
+        let pieces = manifest.chunks(1 << 19).count().max(1);
+        for (index, piece) in manifest.chunks(1 << 19).chain(manifest.is_empty().then_some(manifest)).enumerate() {
+            let _ = session.send(&Frame::DataSet { last: index + 1 == pieces, bytes: piece.to_vec() });
+        }
+    }
+
+    /// Sends the manifest and serves what is asked for until the client finishes or leaves.
+    pub fn serve(&self, session: &mut Session, offer: &Offer) {
+        self.data_set(session, &offer.manifest);
+        let mut flow = Flow::default();
+        while !self.stopped() {
+            let patience = if flow.blocks.is_empty() { Duration::from_millis(5) } else { Duration::ZERO };
+            match session.receive(patience) {
+                Heard::Frame(Frame::Protocol { message }) => flow.control(session, &message, offer.bytes.len() as u64),
+                Heard::Frame(Frame::DigestsOf { runs }) => {
+                    for group in runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count)) {
+                        let Some(value) = (offer.digest)(group) else { break };
+                        let _ = session.send(&Frame::Digests { first_group: group, values: vec![value] });
+                    }
+                }
+                Heard::Frame(Frame::Finish) => {
+                    let _ = session.send(&Frame::Bye);
+                    return;
+                }
+                Heard::Frame(_) | Heard::Silence => {}
+                Heard::End | Heard::Garbled(_) => return,
+            }
+            flow.probes(&self.udp);
+            let sent = flow.data(&self.udp, offer);
+            self.sent.fetch_add(sent, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The sending side of one flow, without any care for rates.
+#[derive(Default)]
+struct Flow {
+    key: u32,
+    epoch: u16,
+    sequence: u32,
+    peer: Option<SocketAddr>,
+    /// What was asked for: request, offset and length.
+    blocks: VecDeque<(u32, u64, u64)>,
+    /// When the last datagram left.
+    last: Option<Instant>,
+}
+
+impl Flow {
+    fn control(&mut self, session: &mut Session, message: &[u8], size: u64) {
+        match Control::parse(message) {
+            Ok(Control::Setup { key, mtu, .. }) => {
+                self.key = key;
+                let accept = Control::Accept { token: TOKEN, mtu, size, send_rate: None };
+                let _ = session.send(&Frame::Protocol { message: accept.emit() });
+            }
+            Ok(Control::Request { id, block, ranges }) => {
+                for range in ranges {
+                    let cuts = (range.start..range.end).step_by(usize::from(block));
+                    self.blocks.extend(cuts.map(|at| (id, at, u64::from(block).min(range.end - at))));
+                }
+            }
+            Ok(Control::Rate { epoch, .. }) => self.epoch = epoch,
+            Ok(Control::Cancel { through }) => self.blocks.retain(|&(id, ..)| id > through),
+            _ => {}
+        }
+    }
+
+    /// Echoes probes.
+    fn probes(&mut self, udp: &UdpSocket) {
+        let mut buffer = [0; 1 << 16];
+        while let Ok((len, from)) = udp.recv_from(&mut buffer) {
+            let Some(datagram) = open(&buffer[..len]) else { continue };
+            let Ok(Datagram::Probe { key, number, sent, .. }) = Datagram::parse(&datagram) else { continue };
+            self.peer = Some(from);
+            let echo = Datagram::Echo { key, number, probe_sent: sent, len: len as u16 };
+            let mut echo = echo.emit().to_vec();
+            echo.resize(len, 0);
+            let _ = udp.send_to(&seal(&echo), from);
+        }
+    }
+
+    /// Sends what is due, and gives how many bytes of data that was.
+    fn data(&mut self, udp: &UdpSocket, offer: &Offer) -> u64 {
+        let Some(peer) = self.peer else { return 0 };
+        let due = match (offer.drip, self.last) {
+            (Some(gap), Some(last)) => usize::from(last.elapsed() >= gap),
+            (Some(_), None) => 1,
+            (None, _) => BURST,
+        };
+        let mut sent = 0;
+        for (request, offset, len) in self.blocks.drain(..due.min(self.blocks.len())) {
+            let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            let sequence = Sequence::new(self.sequence);
+            self.sequence = self.sequence.wrapping_add(1);
+            let header = DataHeader {
+                key: self.key,
+                epoch: self.epoch,
+                request,
+                sequence,
+                offset,
+                sent: clock.as_nanos() as u64,
+            };
+            let mut datagram = Vec::with_capacity(HEADER_LEN + len as usize);
+            datagram.extend_from_slice(&header.emit());
+            let (start, end) = (offset as usize, (offset + len) as usize);
+            // What it does not have is zeros.
+            let body = offer.bytes.get(start..end.min(offer.bytes.len())).unwrap_or_default();
+            datagram.extend_from_slice(body);
+            datagram.resize(HEADER_LEN + len as usize, 0);
+            let _ = udp.send_to(&seal(&datagram), peer);
+            sent += len;
+            self.last = Some(Instant::now());
+        }
+        sent
+    }
+}

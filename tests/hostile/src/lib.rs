@@ -1,0 +1,81 @@
+//! Tools for attacks and faults against the program as it runs: hostile peers, bad networks, kills.
+//!
+//! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has what they share:
+//!
+//! - [`inhaul`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
+//! - [`Session`] and [`GtpClient`] speak to a server, by the rules or by raw bytes.
+//! - [`HostileServer`] answers clients by a script; [`RawManifest`] says what no honest server would say.
+//! - [`Relay`] stands between the two and damages what passes.
+//! - [`Network`] makes network namespaces.
+//! - [`Readings`] are what a process costs: memory, processor time, descriptors, threads.
+//!
+//! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the session protocol
+//! that it speaks; `INHAUL_HOSTILE=all` runs the long variants too.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod datagram;
+mod gtp;
+mod hostile_server;
+mod manifest;
+mod network;
+mod process;
+mod program;
+mod relay;
+mod scratch;
+mod session;
+
+pub use datagram::{open, seal};
+pub use gtp::{GtpClient, Received};
+pub use hostile_server::{HostileServer, Offer, Side};
+pub use manifest::{RawFile, RawManifest};
+pub use network::{Namespace, Network};
+pub use process::Readings;
+pub use program::{Outcome, Running, Server, Start, inhaul};
+pub use relay::{Relay, Way};
+pub use rustix::process::Signal;
+pub use scratch::{Scratch, SmallDisk, noise, tree};
+pub use session::{Heard, Session, session_version};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether the long variants run too.
+pub fn all() -> bool {
+    std::env::var("INHAUL_HOSTILE").is_ok_and(|value| value == "all")
+}
+
+/// Prints the figures of an attempt, in the form that `tests/hostile/run` collects.
+pub fn figures(attempt: &str, figures: &str) {
+    println!("hostile: {attempt} | {figures}");
+}
+
+/// Held by tests that load a processor or look at how much of it is used: one at a time.
+pub fn heavy() -> MutexGuard<'static, ()> {
+    static HEAVY: Mutex<()> = Mutex::new(());
+    HEAVY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `condition` holds, at most for `within`; whether it came to hold.
+pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + within;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// A seed that is printed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or one that was never tried before.
+pub fn seed(attempt: &str) -> u64 {
+    let given = std::env::var("INHAUL_HOSTILE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::from(now.subsec_nanos()) ^ u64::from(std::process::id()) << 32
+    });
+    println!("{attempt}: INHAUL_HOSTILE_SEED={seed}");
+    seed
+}

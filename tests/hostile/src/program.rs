@@ -1,0 +1,302 @@
+//! The program under test as a process.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::process::Readings;
+use crate::wait_for;
+
+/// How long a server may take until it listens.
+const STARTED: Duration = Duration::from_secs(10);
+/// How often a running process is looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// The program under test: what `INHAUL` names, or that of this workspace, which is built if need be.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::var_os("INHAUL").map_or_else(build, PathBuf::from))
+}
+
+/// Builds the program as these tests were built, beside them.
+fn build() -> PathBuf {
+    // TARGET/PROFILE/deps/TEST
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).expect("cargo puts tests into TARGET/PROFILE/deps");
+    let target = profile.parent().expect("cargo puts profiles into TARGET");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--package", "inhaul-cli", "--target-dir"]).arg(target);
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+    assert!(built.success(), "the program could not be built");
+    profile.join("inhaul")
+}
+
+/// A command line of the program, before it is started.
+#[derive(Debug)]
+pub struct Start {
+    prefix: Vec<OsString>,
+    args: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+}
+
+/// The program with these arguments.
+pub fn inhaul<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Start {
+    let args = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+    Start { prefix: Vec::new(), args, variables: Vec::new() }
+}
+
+impl Start {
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// By another program, which replaces itself with the program that follows, such as `ip netns exec NAME`.
+    #[must_use]
+    pub fn by<A: AsRef<OsStr>>(mut self, prefix: impl IntoIterator<Item = A>) -> Self {
+        self.prefix.extend(prefix.into_iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
+    /// With the shell's limits, such as `-n 64` for 64 descriptors or `-v 4000000` for 4 GB of address space.
+    #[must_use]
+    pub fn limit(self, ulimit: &str) -> Self {
+        self.by(["bash", "-c", &format!("ulimit {ulimit}; exec \"$0\" \"$@\"")])
+    }
+
+    /// With a variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Running {
+        let mut words = self.prefix.iter().map(OsString::as_os_str).chain([program().as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).args(&self.args);
+        // What this user has set for himself is not what is tested; and what one test has cached may not be another's.
+        command.env("INHAUL_CONFIG", "/dev/null").env("XDG_CACHE_HOME", "/dev/null");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let out = Captured::of(child.stdout.take().unwrap());
+        let err = Captured::of(child.stderr.take().unwrap());
+        Running { child, out, err, started: Instant::now() }
+    }
+
+    /// Runs it to its end; it is killed after `within`.
+    pub fn finish(&self, within: Duration) -> Outcome {
+        self.start().finish(within)
+    }
+
+    /// Starts it and waits until it listens.
+    pub fn serve(&self) -> Server {
+        let running = self.start();
+        let listening = || address(&running.stdout());
+        wait_for(STARTED, || listening().is_some() || !running.is_running());
+        let Some(address) = listening() else { panic!("the server does not listen: {}", running.stderr()) };
+        Server { running, address }
+    }
+}
+
+/// Where a server says that it listens.
+fn address(stdout: &str) -> Option<SocketAddr> {
+    stdout.lines().find_map(|line| line.strip_prefix("listening on "))?.trim().parse().ok()
+}
+
+/// What a process has printed so far.
+struct Captured {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Captured {
+    fn of(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let into = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(len @ 1..) = from.read(&mut piece) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&piece[..len]);
+            }
+        });
+        Self { bytes, reader: Some(reader) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// All of it, once the process has ended.
+    fn end(&mut self) -> String {
+        self.reader.take().and_then(|reader| reader.join().ok());
+        self.text()
+    }
+}
+
+/// The program as it runs; killed when the test lets go of it.
+pub struct Running {
+    child: Child,
+    out: Captured,
+    err: Captured,
+    started: Instant,
+}
+
+impl Running {
+    /// Its process id; with a prefix that replaces itself it is the program's too.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed so far on standard output.
+    pub fn stdout(&self) -> String {
+        self.out.text()
+    }
+
+    /// What it has printed so far on standard error.
+    pub fn stderr(&self) -> String {
+        self.err.text()
+    }
+
+    /// What it costs; nothing when it has ended.
+    pub fn readings(&self) -> Readings {
+        Readings::of(self.pid()).unwrap_or_default()
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it at once, by SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end; it is killed after `within`.
+    pub fn finish(mut self, within: Duration) -> Outcome {
+        let deadline = Instant::now() + within;
+        let mut readings = Readings::default();
+        let mut timed_out = false;
+        while self.is_running() {
+            if let Some(now) = Readings::of(self.pid()) {
+                readings = Readings { memory_peak: now.memory_peak.max(readings.memory_peak), ..now };
+            }
+            if Instant::now() > deadline {
+                timed_out = true;
+                break;
+            }
+            std::thread::sleep(GLANCE);
+        }
+        let took = self.started.elapsed();
+        // Ended, and not yet waited for: its processor time is exact now.
+        readings.cpu = readings.cpu.max(self.readings().cpu);
+        if timed_out {
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait().unwrap();
+        let code = status.code().filter(|_| !timed_out);
+        Outcome { code, timed_out, stdout: self.out.end(), stderr: self.err.end(), took, readings }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its exit code; `None` when a signal ended it, or it had to be killed.
+    pub code: Option<i32>,
+    /// Whether it had to be killed, because it took too long.
+    pub timed_out: bool,
+    /// What it printed on standard output.
+    pub stdout: String,
+    /// What it printed on standard error.
+    pub stderr: String,
+    /// How long it ran.
+    pub took: Duration,
+    /// What it cost; the memory as it was last seen.
+    pub readings: Readings,
+}
+
+impl Outcome {
+    /// The exit code and, of another than 0, the last lines of standard error: for messages.
+    pub fn summary(&self) -> String {
+        let end = if self.timed_out {
+            format!("did not end within {:.1} s", self.took.as_secs_f64())
+        } else {
+            self.code.map_or("was ended by a signal".to_owned(), |code| format!("exit {code}"))
+        };
+        let lines: Vec<&str> = self.stderr.lines().rev().take(3).collect();
+        let last = lines.into_iter().rev().collect::<Vec<_>>().join(" / ");
+        if self.code == Some(0) { end } else { format!("{end}: {}", last.escape_debug()) }
+    }
+
+    /// The JSON object on the last line of standard output.
+    pub fn json(&self) -> serde_json::Value {
+        let line = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{}", self.stderr))
+    }
+}
+
+/// A server; killed when the test lets go of it.
+pub struct Server {
+    /// The process.
+    pub running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Offers `directory` on a free port of IPv4 loopback; asked to stop, it waits for nobody.
+    pub fn offer(directory: &Path) -> Self {
+        Self::offer_with(directory, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn offer_with(directory: &Path, args: &[&str]) -> Self {
+        let listen = ["--listen", "127.0.0.1:0", "--grace", "0"];
+        let args = listen.iter().chain(args).map(OsStr::new);
+        inhaul([OsStr::new("serve"), directory.as_os_str()].into_iter().chain(args)).serve()
+    }
+
+    /// The address of what it offers at `path`, which begins with a slash.
+    pub fn source(&self, path: &str) -> String {
+        format!("inhaul://{}{path}", self.address)
+    }
+
+    /// What it costs.
+    pub fn readings(&self) -> Readings {
+        self.running.readings()
+    }
+
+    /// An honest client's fetch of `path` to `destination`, at most for `within`.
+    pub fn get(&self, path: &str, destination: &Path, within: Duration) -> Outcome {
+        inhaul(["get", "--overwrite", "--quiet", &self.source(path)]).arg(destination).finish(within)
+    }
+}
