@@ -117,15 +117,21 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 impl FromStr for Bitrate {
     type Err = ParseUnitError;
 
-    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `1000000`: decimal multiples of bits per second.
+    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `900 bit/s`: decimal multiples of bits per second. A number alone is refused: who
+    /// writes 850 rarely means 850 bit/s.
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let wrong = || {
-            ParseUnitError(format!(
-                "'{text}' is not a rate: write bits per second with k, M, G or T behind, like 850M or 2.5G"
-            ))
+        let wrong = |why: &str| {
+            let how = "a rate is in bits per second with k, M, G or T, like 850M or 2.5G";
+            ParseUnitError(format!("'{text}' {why}: {how}"))
         };
-        let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+        let (number, unit) = number_and_unit(text).ok_or_else(|| wrong("is not a rate"))?;
+        if unit.is_empty() || unit == "/s" {
+            return Err(wrong("has no unit"));
+        }
         let unit = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
+        if unit.ends_with('B') {
+            return Err(wrong("is in bytes"));
+        }
         let unit = unit.strip_suffix("bits").or(unit.strip_suffix("bit")).or(unit.strip_suffix('b')).unwrap_or(unit);
         let factor = match unit {
             "" => 1.0,
@@ -133,7 +139,7 @@ impl FromStr for Bitrate {
             "M" | "m" => 1e6,
             "G" | "g" => 1e9,
             "T" | "t" => 1e12,
-            _ => return Err(wrong()),
+            _ => return Err(wrong("is not a rate")),
         };
         let bps = number * factor;
         if !(1.0..=1e16).contains(&bps) {
@@ -220,13 +226,25 @@ mod tests {
             ("1.5G", 1_500_000_000),
             ("10Gbit/s", 10_000_000_000),
             ("64kbit", 64_000),
-            ("12", 12),
+            ("12bit/s", 12),
+            ("12 bps", 12),
             ("9 Mbps", 9_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Bitrate::from_bps(bps)), "{text}");
         }
-        for text in ["", "fast", "-5M", "1X", "0", "1e9", "99999999T"] {
-            assert!(text.parse::<Bitrate>().is_err(), "{text}");
+        for text in ["", "fast", "-5M", "1X", "0", "0M", "1e9", "99999999T", "/s", "5/s"] {
+            let found = text.parse::<Bitrate>();
+            assert!(found.is_err(), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn bitrate_wants_a_unit_and_bits() {
+        for (text, why) in
+            [("850", "'850' has no unit: "), ("1.5", "has no unit"), ("100MB/s", "is in bytes"), ("5B", "bytes")]
+        {
+            let error = text.parse::<Bitrate>().unwrap_err().to_string();
+            assert!(error.contains(why) && error.ends_with("like 850M or 2.5G"), "{error}");
         }
     }
 

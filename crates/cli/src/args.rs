@@ -3,20 +3,32 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use inhaul_base::{Bitrate, parse_bytes};
-use inhaul_mover::{DEFAULT_PORT, Existing, Memory, Server, Source};
+use inhaul_mover::{Existing, Memory, Server, Source};
 
 use crate::logs::LogLevel;
 use crate::transfer::Output;
 
+mod examples;
 mod fetch;
+mod values;
 
 pub(crate) use fetch::{Fetch, Selection};
+use values::{any_address, parameter};
+pub(crate) use values::{listen_address, seconds};
 
-/// Hauls bulk data over fast, long networks: one receiver fetches from one or many senders, and the receiver is in charge.
+/// Headings of the options that several commands have.
+pub(crate) const RATES: &str = "Rate options";
+pub(crate) const TRANSPORT: &str = "Transport options";
+pub(crate) const FILES: &str = "File options";
+pub(crate) const OUTPUT: &str = "Output options";
+const SERVER: &str = "Server options";
+const MEASUREMENT: &str = "Measurement options";
+
+/// Moves bulk data over fast, long networks: one receiver fetches from one or many senders, and sets their rates.
 #[derive(Debug, Parser)]
-#[command(name = "inhaul", version, after_help = crate::exit::HELP, max_term_width = 120)]
+#[command(name = "inhaul", version, after_help = examples::PROGRAM, max_term_width = 120)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -41,193 +53,68 @@ pub(crate) struct Program {
     )]
     #[arg(help = "How much to log on standard error: off, error, warn, info, debug or trace [default: warn]")]
     pub(crate) log: Option<LogLevel>,
-    /// Log more: -v who comes and goes, -vv each step, -vvv everything
+    /// Log more: -v connections and transfers, -vv each step, -vvv everything
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Offer directories to whoever connects
-    #[command(after_help = SERVE_EXAMPLES)]
+    /// Offer directories for others to fetch
+    #[command(after_help = examples::SERVE)]
     Serve(Serve),
     /// Fetch files or directories, verified, from one or many servers
-    #[command(after_help = GET_EXAMPLES, override_usage = GET_USAGE)]
+    #[command(after_help = examples::GET, override_usage = examples::GET_USAGE)]
     Get(Get),
-    /// Predict how long a get would take, and say what will limit it; nothing is fetched
-    #[command(after_help = PLAN_EXAMPLES, override_usage = PLAN_USAGE)]
+    /// Predict how long a get would take and what will limit it; nothing is kept
+    #[command(after_help = examples::PLAN, override_usage = examples::PLAN_USAGE)]
     Plan(Plan),
-    /// Bring files or directories to a server that takes them in
+    /// Bring files or directories to a server that accepts puts
     #[command(after_help = crate::put::EXAMPLES, override_usage = crate::put::USAGE)]
     Put(crate::put::Put),
-    /// Have one server fetch from others: the bytes go directly between them
+    /// Have one server fetch from others; the bytes go directly between them
     #[command(after_help = crate::copy::EXAMPLES, override_usage = crate::copy::USAGE)]
     Copy(crate::copy::Copy),
-    /// Verify files by a list of checksums: ours, sha256sum's, b3sum's, or a bag's
-    #[command(after_help = VERIFY_EXAMPLES)]
+    /// Verify files by a list of checksums: inhaul's, sha256sum's, b3sum's, or a bag's
+    #[command(after_help = examples::VERIFY)]
     Verify(Verify),
-    /// Print the list of files and their checksums by which others can verify them
-    #[command(after_help = MANIFEST_EXAMPLES)]
+    /// Print a list of files and their checksums, for others to verify them by
+    #[command(after_help = examples::MANIFEST)]
     Manifest(Manifest),
     /// List what a server offers
-    #[command(after_help = LS_EXAMPLES)]
+    #[command(after_help = examples::LS)]
     Ls(Ls),
-    /// Say what on this host, and on the path to a server, would hold a transfer back; changes nothing
-    #[command(after_help = DOCTOR_EXAMPLES)]
+    /// Find what on this host, and on the path to a server, slows transfers down; changes nothing
+    #[command(after_help = examples::DOCTOR)]
     Doctor(Doctor),
-    /// Measure memory to memory, in the manner of iperf3
-    #[command(after_help = BENCH_EXAMPLES, override_usage = BENCH_USAGE)]
+    /// Measure a path from memory to memory, like iperf3
+    #[command(after_help = examples::BENCH, override_usage = examples::BENCH_USAGE)]
     Bench(Bench),
     /// List the transport protocols and their parameters
+    #[command(after_help = examples::PROTOCOLS)]
     Protocols(Protocols),
-    /// Print the completions of a shell, to be put where it looks for them
-    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    /// Print completions for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
-    /// Write a man page for each command
-    #[command(after_help = MAN_EXAMPLES)]
+    /// Write the manual as man pages
+    #[command(after_help = examples::MAN)]
     Man(Man),
-    /// Run transfers in a simulator or an emulated network, and reproduce the papers' experiments
+    /// Run transfers in a simulator or an emulated network, and reproduce experiments from papers
     #[command(subcommand)]
     Lab(crate::lab::Lab),
-    /// Run any program over emulated links between hosts on this machine
+    /// Run any program over emulated links on this machine
     #[command(subcommand)]
     Link(crate::link::Link),
 }
-
-const SERVE_EXAMPLES: &str = "\
-RATE is in bits per second, like 850M, 2.5G or 100k.
-
-Examples:
-  Offer /data on every address of this host, port 4321:
-    inhaul serve /data
-  Two directories, at most 5 Gbit/s for all receivers together:
-    inhaul serve /data /scratch --send-rate 5G
-  A free port of this host alone; the address is printed when it is ready:
-    inhaul serve /data --listen 127.0.0.1:0
-  Take in what others put, in /incoming and nowhere else:
-    inhaul serve /data --accept-puts /incoming
-
-A firewall must let the port through for TCP and for UDP.
-Transfers are not encrypted yet: whoever reaches the port can read what is offered, and bring what is
-accepted.";
-
-const GET_USAGE: &str = "\
-inhaul get [OPTIONS] <SOURCE>... <DEST>
-       inhaul get [OPTIONS] --metalink <FILE> <DEST>
-       inhaul get [OPTIONS] --input-file <FILE> <DEST>";
-
-const GET_EXAMPLES: &str = "\
-A SOURCE is inhaul://HOST[:PORT]/PATH, a file or a directory that a server offers;
-with more hosts after commas it is one data set on several mirrors. In PATH, write
-% as %25. RATE is in bits per second, like 850M, 2.5G or 100k.
-
-Examples:
-  One file, into this directory:
-    inhaul get inhaul://dtn1/run7/events.h5 .
-  One data set on three mirrors, all used at once:
-    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch
-  Two data sets at once, each sender with its fair share:
-    inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch
-  What a Metalink names, each file from all its mirrors, and its checksums checked:
-    inhaul get --metalink run7.meta4 /scratch
-  Leave the rest of a 1 Gbit/s link to others:
-    inhaul get inhaul://dtn1/run7 . --receive-rate 850M
-
-A file appears under its name once each of its bytes is verified. After an interruption of any
-kind the same command goes on from what NAME.inhaul says is verified already.
-Transfers are not encrypted yet.";
-
-const PLAN_USAGE: &str = "\
-inhaul plan [OPTIONS] <SOURCE>... <DEST>
-       inhaul plan [OPTIONS] --metalink <FILE> <DEST>
-       inhaul plan [OPTIONS] --input-file <FILE> <DEST>";
-
-const PLAN_EXAMPLES: &str = "\
-It takes what 'inhaul get' takes. The servers are asked for what is wanted, two seconds of
-it are hauled into nowhere, and the disk is tried; nothing is left there.
-
-Examples:
-  How long a data set would take from two mirrors, and why:
-    inhaul plan inhaul://dtn1,dtn2/run7 /scratch";
-
-const VERIFY_EXAMPLES: &str = "\
-Each file that is bad, missing or extra is named, one a line; extra ones where the list has all files: one of
-'inhaul manifest', or a bag's. The list itself may lie in the directory.
-
-Examples:
-  By the list that 'inhaul get --manifest run7.list' or 'inhaul manifest' wrote:
-    inhaul verify /scratch/run7 run7.list
-  By what sha256sum, sha512sum or b3sum wrote:
-    inhaul verify /scratch/run7 SHA256SUMS
-    inhaul verify /scratch/run7 sums --algorithm blake3
-  A bag (RFC 8493), by its own manifests:
-    inhaul verify /scratch/bag";
-
-const MANIFEST_EXAMPLES: &str = "\
-Examples:
-  A list with sizes and a hash of the whole:
-    inhaul manifest /data/run7 > run7.list
-  For 'sha256sum --check' and 'b3sum --check':
-    inhaul manifest /data/run7 --format sha256 > SHA256SUMS
-    inhaul manifest /data/run7 --format blake3 > B3SUMS
-  The payload manifest of a bag (RFC 8493):
-    inhaul manifest bag/data --format bagit > bag/manifest-sha512.txt";
-
-const LS_EXAMPLES: &str = "\
-Examples:
-  What is in a directory, and all beneath it:
-    inhaul ls dtn1/run7
-    inhaul ls dtn1/run7 --recursive
-  The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
-    inhaul ls dtn1,dtn2:5000/run7 --metalink --checksums > run7.meta4";
-
-const DOCTOR_EXAMPLES: &str = "\
-Each finding is ok, costs you something (how much, is said) or is broken; the
-lines that mend it are printed and not carried out. docs/doctor.md tells more.
-
-Examples:
-  This host alone, with its disk at /scratch:
-    inhaul doctor --disk /scratch
-  This host and the path from a server, for transfers at 10 Gbit/s:
-    inhaul doctor dtn1 --rate 10G
-
-The exit code is 0 when nothing is broken, 12 when something is, and that of
-'inhaul get' when the server cannot be reached: 4, 5, 6, 7, or 11 when TCP passes
-and UDP does not.";
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  inhaul completions bash > ~/.local/share/bash-completion/completions/inhaul
-  inhaul completions zsh > ~/.zfunc/_inhaul
-  inhaul completions fish > ~/.config/fish/completions/inhaul.fish";
-
-const MAN_EXAMPLES: &str = "\
-Examples:
-  inhaul man ~/.local/share/man/man1 && man inhaul-get";
-
-const BENCH_USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
-
-const BENCH_EXAMPLES: &str = "\
-RATE is in bits per second, like 850M, 2.5G or 100k.
-
-Examples:
-  On one host, wait for clients:
-    inhaul bench --server
-  On another, receive from it for ten seconds:
-    inhaul bench dtn1 -t 10
-  The other way: this host sends, the server receives and drives:
-    inhaul bench dtn1 -R
-  Three senders into this host, 30 GB in all, as JSON:
-    inhaul bench dtn1 dtn2 dtn3 -n 30G -J";
 
 /// What every command that moves data takes.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
-    /// Largest IP packet (MTU), in bytes [default: what the interface carries, at most 9000]
+    /// Largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
-    /// Do without segmentation and receive offload
+    /// Do not use the kernel's segmentation and receive offload
     #[arg(long)]
     pub(crate) no_offload: bool,
     /// Pin the data thread to this processor, counted from 0
@@ -237,15 +124,15 @@ pub(crate) struct Wire {
 
 /// What every command takes that decides how data moves: those that connect. Servers do as they are asked.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Transport options")]
+#[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Transport {
-    /// Transport protocol, for both ends: see 'inhaul protocols'
+    /// Transport protocol, for both ends; 'inhaul protocols' lists them
     #[arg(long, value_name = "NAME", default_value = "gtp")]
     pub(crate) transport: String,
-    /// How gtp controls its rates: 'paper' needs --receive-rate, and is for experiments
+    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
     #[arg(long, value_enum, default_value_t)]
     pub(crate) control: Control,
-    /// Set a parameter of the transport protocol on this side, as NAME=VALUE; can be repeated
+    /// Set a parameter of the transport protocol on this side; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     pub(crate) set: Vec<(String, String)>,
 }
@@ -263,30 +150,27 @@ impl Default for Transport {
     }
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in c=10")?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directories to offer; nothing outside them can be fetched
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directories: Vec<PathBuf>,
-    /// Address and port to listen on, TCP and UDP alike; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    /// Address and port to listen on, for TCP and UDP; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), value_parser = listen_address)]
+    #[arg(help_heading = SERVER)]
     pub(crate) listen: SocketAddr,
-    /// Most that leaves for all receivers together, headers included (R_send) [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    /// Limit of what this host sends to all receivers together, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) send_rate: Option<Bitrate>,
-    /// Hash large files for each transfer, rather than remember their digests in $XDG_CACHE_HOME/inhaul
-    #[arg(long)]
+    /// Hash large files anew for each transfer; do not keep digests in $XDG_CACHE_HOME/inhaul
+    #[arg(long, help_heading = SERVER)]
     pub(crate) no_cache: bool,
-    /// Most sessions at once; who comes then is told to try again later
+    /// Most sessions at once; further clients are refused and may retry
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(help_heading = SERVER)]
     pub(crate) max_sessions: u16,
-    /// How long transfers may go on after SIGTERM or Ctrl-C; a second signal ends them at once
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     pub(crate) grace: u16,
     #[command(flatten)]
     pub(crate) accept: crate::serve::Accept,
@@ -298,14 +182,14 @@ pub(crate) struct Serve {
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) fetch: Fetch,
-    /// Begin anew, rather than go on from what an interrupted transfer has left
-    #[arg(long)]
+    /// Start from the beginning, even if an interrupted transfer left verified data
+    #[arg(long, help_heading = FILES)]
     pub(crate) no_resume: bool,
-    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
-    #[arg(long, short = 'n', help_heading = "File options")]
+    /// Only show what would be fetched, kept, replaced, left out or refused
+    #[arg(long, short = 'n', help_heading = FILES)]
     pub(crate) dry_run: bool,
-    /// Write the list of all files with their BLAKE3 checksums there at the end, for 'inhaul verify'
-    #[arg(long, value_name = "FILE")]
+    /// At the end, write a list of all files and their BLAKE3 checksums, for 'inhaul verify'
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) manifest: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -316,7 +200,7 @@ pub(crate) struct Plan {
     #[command(flatten)]
     pub(crate) fetch: Fetch,
     /// Print one JSON object (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -353,14 +237,14 @@ pub(crate) struct Verify {
     /// The list of checksums; a bag has its own
     #[arg(value_name = "LIST")]
     pub(crate) list: Option<PathBuf>,
-    /// What checksums of 64 digits are in a list that does not say [default: by the list's name, else sha256]
-    #[arg(long, value_enum)]
+    /// Algorithm of 64-digit checksums in a list that does not name it [default: from the list's file name, else sha256]
+    #[arg(long, value_enum, help_heading = "Verification options")]
     pub(crate) algorithm: Option<Of64Digits>,
     /// Print one JSON object at the end (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
-    /// No list of what is wrong, and no summary
-    #[arg(long, short)]
+    /// Print neither the problems nor a summary; the exit code tells
+    #[arg(long, short, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 }
 
@@ -376,8 +260,8 @@ pub(crate) struct Manifest {
     /// The directory, or the file, to list
     #[arg(value_name = "PATH")]
     pub(crate) place: PathBuf,
-    /// How to write it
-    #[arg(long, value_enum, default_value_t)]
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
     pub(crate) format: ListFormat,
 }
 
@@ -402,17 +286,17 @@ pub(crate) struct Ls {
     #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
     #[arg(value_name = "SOURCE", value_parser = crate::ls::source)]
     pub(crate) source: Source,
-    /// All beneath it, not only what lies in it
-    #[arg(long, short)]
+    /// List directories and all that is in them
+    #[arg(long, short, help_heading = "Listing options")]
     pub(crate) recursive: bool,
     /// Print one JSON object for each item (docs/json.md)
-    #[arg(long, conflicts_with = "metalink")]
+    #[arg(long, conflicts_with = "metalink", help_heading = OUTPUT)]
     pub(crate) json: bool,
     /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) metalink: bool,
-    /// With --metalink: the BLAKE3 checksum of each file, too; the server reads what it does not remember
-    #[arg(long)]
+    /// With --metalink: add each file's BLAKE3 checksum; the server reads files whose digests it does not keep
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) checksums: bool,
 }
 
@@ -421,56 +305,59 @@ pub(crate) struct Doctor {
     #[arg(help = "Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there")]
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) server: Option<Server>,
-    /// Rate that transfers should reach [default: the speed of the interface if it tells, else 1G]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<Bitrate>,
-    /// Directory whose disk is tried, with at most 1 GB and for at most 3 s; nothing is left there
-    #[arg(long, value_name = "DIR")]
+    /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed if known, else 1G]
+    #[arg(long, value_name = "RATE", help_heading = "Check options")]
+    pub(crate) target_rate: Option<Bitrate>,
+    /// Test the disk of this directory, with at most 1 GB and for at most 3 s; nothing is left there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Check options")]
     pub(crate) disk: Option<PathBuf>,
     /// Print one JSON object (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Wait for clients, and serve them
-    #[arg(long, conflicts_with = "servers")]
+    #[arg(long, conflicts_with = "servers", help_heading = SERVER)]
     pub(crate) server: bool,
     /// With --server: address and port to listen on
     #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    #[arg(value_parser = listen_address, help_heading = SERVER)]
     pub(crate) listen: SocketAddr,
     #[arg(help = "Servers to measure with, as HOST[:PORT]")]
     #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
     pub(crate) servers: Vec<Server>,
     /// How long, in seconds
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]
+    #[arg(help_heading = MEASUREMENT)]
     pub(crate) time: f64,
-    /// How much in all, in bytes, like 10G or 1Gi, instead of a time
-    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes)]
+    /// How much in all, instead of a time: bytes, like 10G or 1Gi
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes, help_heading = MEASUREMENT)]
     pub(crate) bytes: Option<u64>,
     /// Flows to each server
     #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(help_heading = MEASUREMENT)]
     pub(crate) parallel: u16,
-    /// Most for each flow, headers included (R_app) [default: no limit]
-    #[arg(short = 'b', long, value_name = "RATE")]
+    /// Limit of each flow, headers included [default: no limit]
+    #[arg(short = 'b', long, value_name = "RATE", help_heading = RATES)]
     pub(crate) bitrate: Option<Bitrate>,
-    /// Send to the servers, rather than receive from them
-    #[arg(short = 'R', long)]
+    /// Send to the servers instead of receiving from them
+    #[arg(short = 'R', long, help_heading = MEASUREMENT)]
     pub(crate) reverse: bool,
     /// Print JSON at the end (docs/json.md)
-    #[arg(short = 'J', long)]
+    #[arg(short = 'J', long, help_heading = OUTPUT)]
     pub(crate) json: bool,
-    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end at both sides (cold)
-    #[arg(long, value_enum, default_value_t)]
+    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end on both sides (cold)
+    #[arg(long, value_enum, default_value_t, help_heading = MEASUREMENT)]
     pub(crate) memory: MemoryArg,
     #[command(flatten)]
     pub(crate) transport: Transport,
-    /// Most that the receiver takes in, headers included (C_r) [default: found out]
-    #[arg(long, value_name = "RATE")]
+    /// Limit of what the receiver takes in, headers included [default: measured]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) receive_rate: Option<Bitrate>,
-    /// Most that the server sends to all together, headers included (R_send) [default: no limit]
-    #[arg(long, value_name = "RATE", requires = "server")]
+    /// With --server: limit of what this host sends to all clients together, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", requires = "server", help_heading = RATES)]
     pub(crate) send_rate: Option<Bitrate>,
     #[command(flatten)]
     pub(crate) wire: Wire,
@@ -479,7 +366,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Args)]
 pub(crate) struct Protocols {
     /// Print JSON (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -492,15 +379,15 @@ pub(crate) struct Completions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Directory to write the pages to; made if it is not there
-    #[arg(value_name = "DIR")]
+    /// Directory for the pages; it is made if it does not exist
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
 
 /// How rates are controlled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Control {
-    // Capacities are found out.
+    // Capacities are measured.
     #[default]
     Default,
     // gtp-2004 to the letter: capacities are given.
@@ -522,15 +409,6 @@ impl From<MemoryArg> for Memory {
             MemoryArg::Cold => Self::Cold,
         }
     }
-}
-
-/// Every address of this host, IPv4 and IPv6, at the default port.
-fn any_address() -> SocketAddr {
-    SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT)
-}
-
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|s| (0.1..=1e6).contains(s)).ok_or_else(|| "write seconds, from 0.1 to 1000000".to_owned())
 }
 
 #[cfg(test)]
@@ -567,7 +445,10 @@ mod tests {
             "inhaul ls http://a/b",
             "inhaul ls a/b --json --metalink",
             "inhaul doctor a b",
-            "inhaul doctor --rate fast",
+            "inhaul doctor --target-rate fast",
+            "inhaul doctor --rate 1G",
+            "inhaul put a inhaul://b/ --rate 1G",
+            "inhaul get inhaul://a/x . --receive-rate 850",
             "inhaul bench",
             "inhaul bench a --server",
             "inhaul bench a -t 5 -n 5",
@@ -589,13 +470,55 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_explained() {
+    fn every_option_is_explained_below_a_heading() {
         fn check(command: &clap::Command) {
             for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+                let name = format!("{} {}", command.get_name(), argument.get_id());
+                assert!(argument.get_help().is_some(), "{name}");
+                let heading = argument.get_help_heading();
+                assert_eq!(heading.is_some(), !argument.is_positional(), "{name}: {heading:?}");
+                let is_output = ["json", "json_stream", "quiet"].contains(&argument.get_id().as_str());
+                assert!(!is_output || heading == Some(OUTPUT), "{name}: {heading:?}");
             }
             command.get_subcommands().for_each(check);
         }
         Cli::command().get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_stand_last() {
+        fn check(name: &str, command: &clap::Command) {
+            for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+                check(&format!("{name} {}", inner.get_name()), inner);
+            }
+            if command.has_subcommands() || command.get_arguments().next().is_none() && name.ends_with("help") {
+                return;
+            }
+            let text = command.get_after_help().unwrap_or_else(|| panic!("{name} has none")).to_string();
+            let (_, examples) = text.split_once("Examples:\n").unwrap_or_else(|| panic!("{name} has none"));
+            assert!(examples.contains("inhaul ") && !examples.contains("\n\n"), "{name}: {examples}");
+            assert!(text.lines().all(|line| line.chars().count() <= 96), "{name}: {text}");
+        }
+        check("inhaul", &Cli::command());
+    }
+
+    #[test]
+    fn rates_have_one_name_for_each_meaning() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|arg| arg.get_id().as_str().contains("rate")) {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let meaning = match argument.get_long().unwrap_or_default() {
+                    "rate" => "Limit of each sender,",
+                    "bitrate" => "Limit of each flow,",
+                    "send-rate" => "imit of what this host sends",
+                    "receive-rate" => "Limit of what th",
+                    "target-rate" => "Rate that transfers should reach",
+                    other => panic!("{}: --{other}", command.get_name()),
+                };
+                assert!(help.contains(meaning), "{} {}: {help}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().filter(|inner| inner.get_name() != "lab").for_each(check);
+        }
+        check(&Cli::command());
     }
 }

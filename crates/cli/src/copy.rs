@@ -4,22 +4,22 @@ use clap::Args;
 use inhaul_base::Bitrate;
 use inhaul_mover::{CopyOptions, MoveError, Source};
 
-use crate::args::{Selection, Transport, Wire};
+use crate::args::{FILES, RATES, Selection, TRANSPORT, Transport, Wire};
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-A SOURCE is what 'inhaul get' takes, as the receiving server knows its hosts; DEST is what
-'inhaul put' takes. The server of DEST must allow it, by the same names and ports:
+A SOURCE is what 'inhaul get' takes, with hosts as the server of DEST knows them. DEST is
+what 'inhaul put' takes. Its server must accept copies from the same hosts and ports:
     inhaul serve /data --accept-puts /incoming --accept-copies-from dtn1
 
-Examples:
-  From dtn1 to dtn2, from wherever you are:
-    inhaul copy inhaul://dtn1/run7 inhaul://dtn2/
+When this command ends early, the copy ends too; the same command goes on from what is
+verified already. Transfers are not encrypted yet.
 
-When this command ends early, so does the copy; given again, it goes on.
-Transfers are not encrypted yet.";
+Examples:
+  From dtn1 to dtn2, started on any host:
+    inhaul copy inhaul://dtn1/run7 inhaul://dtn2/";
 
 /// The command line of `inhaul copy`.
 #[derive(Debug, Args)]
@@ -29,19 +29,19 @@ pub(crate) struct Copy {
         help = "What to copy, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, where to, as inhaul://HOST[:PORT]/[PATH]"
     )]
     places: Vec<Source>,
-    /// Most that each sender may send, headers included (R_app) [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    /// Limit of each sender, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
     rate: Option<Bitrate>,
-    /// Transport protocol that carries the data: see 'inhaul protocols'
-    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    /// Transport protocol that carries the data; 'inhaul protocols' lists them
+    #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
     transport: String,
-    /// Begin anew, rather than go on from what an interrupted transfer has left
-    #[arg(long)]
-    no_resume: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
-    #[arg(long, short = 'n')]
+    /// Start from the beginning, even if an interrupted transfer left verified data
+    #[arg(long, help_heading = FILES)]
+    no_resume: bool,
+    /// Only show what would be fetched, kept, replaced, left out or refused
+    #[arg(long, short = 'n', help_heading = FILES)]
     dry_run: bool,
     #[command(flatten)]
     output: Output,

@@ -15,7 +15,7 @@ const INDENT: usize = 25;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &Doctor) -> ExitCode {
-    let options = DoctorOptions { server: args.server.clone(), rate: args.rate, disk: args.disk.clone() };
+    let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone() };
     let mut said_rate = false;
     let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
         if args.json {
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Doctor) -> ExitCode {
 }
 
 fn heading(rate: Bitrate) -> String {
-    format!("Costs are worked out for transfers at {rate}; --rate sets another. Nothing is changed.")
+    format!("Costs are estimated for transfers at {rate}; --target-rate sets another. Nothing is changed.")
 }
 
 /// A finding in words; what it costs and what mends it stand below.

@@ -50,15 +50,15 @@ impl Args for Patterns {
             .arg(pattern(
                 "exclude",
                 "PATTERN",
-                "Leave out what matches this pattern, in .gitignore's syntax and relative to the data set; the last match wins",
+                "Leave out what matches this pattern: .gitignore's syntax, relative to the data set; the last match wins",
             ))
             .arg(pattern(
                 "include",
                 "PATTERN",
-                "Fetch what matches this pattern all the same; where nothing is excluded, fetch nothing else",
+                "Fetch matching files even if excluded. Without --exclude, fetch only these",
             ))
             .arg(
-                pattern("exclude-from", "FILE", "Read patterns from a file like .gitignore: excludes, and includes after a '!'")
+                pattern("exclude-from", "FILE", "Read patterns from a file: one to exclude on each line, or one to include after '!'")
                     .value_parser(value_parser!(PathBuf)),
             )
     }

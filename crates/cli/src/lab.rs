@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use inhaul_lab::kept::Journal;
 use inhaul_lab::result::RunResult;
@@ -20,10 +20,14 @@ use inhaul_lab::{
 };
 use serde::Serialize;
 
+use crate::args::OUTPUT;
 use crate::exit;
 use crate::link::WaitArg;
 use crate::serve::announce;
 use crate::transfer::to_json;
+
+/// Heading of the options that say where experiments run.
+const BACKEND: &str = "Backend options";
 
 /// What `inhaul lab` can do.
 #[derive(Debug, Subcommand)]
@@ -31,18 +35,19 @@ pub(crate) enum Lab {
     /// Run a scenario of your own, in the simulator or over the link emulator
     #[command(after_help = SIM_EXAMPLES)]
     Sim(Sim),
-    /// List the papers' experiments and what is checked
+    /// List the experiments and what each must show
+    #[command(after_help = LIST_EXAMPLES)]
     List(List),
-    /// Run an experiment and print what came out beside what was published
+    /// Run an experiment and print its results beside the published ones
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
-    /// Make one HTML page of kept results: every table and figure beside ours
+    /// Make one HTML page of kept results, beside the published tables and figures
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
-    /// Compare two sets of kept results: what differs, and whether a check became worse
+    /// Compare two sets of kept results: what differs, and which checks became worse
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Compare),
     /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for every program's TCP
@@ -59,21 +64,28 @@ Examples:
   The same with another protocol and for longer:
     inhaul lab sim star.toml --set 'flows.*.protocol=cubic' --set 'duration=60 s'";
 
-const RUN_EXAMPLES: &str = "\
+const LIST_EXAMPLES: &str = "\
 Examples:
-  GTP's shares after each join, with capacities found out and then given:
+  Find an experiment, and run it:
+    inhaul lab list
+    inhaul lab run gtp-2004/fig7";
+
+const RUN_EXAMPLES: &str = "\
+The exit code is 12 when a check fails, or a run is not valid: it broke a rule of the
+simulator, or this machine was too slow to emulate it.
+
+Examples:
+  GTP's shares after each join, with measured capacities and then with given ones:
     inhaul lab run gtp-2004/fig7
     inhaul lab run gtp-2004/fig7 --control paper --plot fig7.png
-  What came out is kept, for 'inhaul lab report' and 'inhaul lab compare':
+  Keep the results, for 'inhaul lab report' and 'inhaul lab compare':
     inhaul lab run gtp-2004/fig7 --keep results
   One case of a sweep, as JSON:
-    inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json
-
-The exit code is 12 when a check fails, or a run is not valid: it broke a rule of the simulator, or was more
-than this machine can emulate.";
+    inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json";
 
 /// What every command that runs something takes.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run options")]
 pub(crate) struct Runs {
     /// Seed of the first repetition; each further one has the next [default: the scenario's]
     #[arg(long, value_name = "N")]
@@ -81,39 +93,40 @@ pub(crate) struct Runs {
     /// How often each case is run [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repetitions: Option<u32>,
-    /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; may be given again
+    /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
     /// Simulations at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// What it is run in: the simulator; real processes over the link emulator; or real hosts where agents wait (docs/net.md)
-    #[arg(long, value_enum, default_value_t)]
+    /// Where to run: in the simulator, with real processes over emulated links, or between real hosts (docs/net.md)
+    #[arg(long, value_enum, default_value_t, help_heading = BACKEND)]
     backend: BackendArg,
-    /// How the emulator waits for the next packet, with '--backend emu'; to spin takes a processor and is more exact
-    #[arg(long, value_enum, default_value_t)]
+    /// With '--backend emu': how the emulator waits for packets; spinning takes a processor and is more exact
+    #[arg(long, value_enum, default_value_t, help_heading = BACKEND)]
     wait: WaitArg,
-    /// Keep all processors awake, with '--backend emu', by threads that give way to everybody: where this is a virtual machine, its
-    /// host gives a processor that idled back late. One of several is the emulator's alone then
-    #[arg(long)]
+    /// With '--backend emu': keep all processors awake, for virtual machines whose host is slow to give an idle one back. The
+    /// threads that do so yield to all others. If there are several processors, the emulator gets one for itself
+    #[arg(long, help_heading = BACKEND)]
     awake: bool,
-    /// How often a run is made while this machine is too busy to emulate it honestly, with '--backend emu'; what came
-    /// out has no say in it, and the number is kept
+    /// With '--backend emu': most attempts at a run while this machine is too busy to emulate it exactly. The results do
+    /// not influence it, and the number of attempts is kept
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(help_heading = BACKEND)]
     attempts: u32,
-    /// Where the agents of the scenario's hosts are, with '--backend net': a TOML file
-    #[arg(long, value_name = "FILE")]
+    /// With '--backend net': a TOML file that says where the agents of the scenario's hosts are
+    #[arg(long, value_name = "FILE", help_heading = BACKEND)]
     hosts: Option<PathBuf>,
     #[command(flatten)]
     secret: net::Secret,
-    /// Print JSON, one object a run (docs/json.md)
-    #[arg(long)]
+    /// Print JSON, one object for each run (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
     /// Write the figure to this file, .svg or .png; further ones get a number
-    #[arg(long, value_name = "FILE", value_parser = picture_path)]
+    #[arg(long, value_name = "FILE", value_parser = picture_path, value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     plot: Option<PathBuf>,
     /// Write the flows' rates over time to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     csv: Option<PathBuf>,
 }
 
@@ -141,7 +154,7 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Print JSON (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
@@ -150,12 +163,12 @@ pub(crate) struct Run {
     /// The experiment, as 'inhaul lab list' names it
     #[arg(value_name = "PAPER/ITEM")]
     experiment: String,
-    /// How GTP's rates are controlled: 'paper' is gtp-2004 to the letter, with capacities given
-    #[arg(long, value_enum, default_value_t)]
+    /// How GTP sets its rates: 'paper' is gtp-2004 to the letter, with given capacities
+    #[arg(long, value_enum, default_value_t, help_heading = "Run options")]
     control: Control,
-    /// Keep what came out as DIR/PAPER/ITEM/BACKEND.json, with what is needed to repeat it (docs/json.md). Runs are kept as they
-    /// finish: when the program was ended early, the same command goes on where it was
-    #[arg(long, value_name = "DIR")]
+    /// Keep the results as DIR/PAPER/ITEM/BACKEND.json, with all that is needed to repeat them (docs/json.md). Each run is
+    /// kept when it finishes: after an early end, the same command continues
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = OUTPUT)]
     keep: Option<PathBuf>,
     #[command(flatten)]
     runs: Runs,
@@ -164,7 +177,7 @@ pub(crate) struct Run {
 /// See [`Run::control`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Control {
-    // Capacities are found out.
+    // Capacities are measured.
     #[default]
     Default,
     // Capacities are given.

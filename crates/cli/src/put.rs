@@ -2,50 +2,53 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, MoveError, PutOptions, Source};
 
-use crate::args::{ExistingArg, Transport, Wire};
+use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
 use crate::filter::Patterns;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-DEST is inhaul://HOST[:PORT]/PATH beneath the directory that the server takes data into
-('inhaul serve --accept-puts DIR' there), by the rules of cp: if it is a directory there,
-things land in it under their own names, otherwise it is the new name.
+DEST is inhaul://HOST[:PORT]/PATH, beneath the directory into which the server accepts
+puts ('inhaul serve --accept-puts DIR' there). It follows the rules of cp: if PATH is a
+directory there, files land in it under their own names; otherwise PATH is the new name.
+
+This host connects and sends. The server receives, verifies and sets the rates. After an
+interruption of any kind, give the same command again: it goes on from what is verified
+already. Transfers are not encrypted yet.
 
 Examples:
   A directory, under its own name:
     inhaul put results inhaul://dtn1/
-  Two files into a directory, and what is there and differs is replaced:
+  Two files into a directory; files there that differ are replaced:
     inhaul put a.h5 b.h5 inhaul://dtn1/run7/ --overwrite
-
-This host connects, and sends; the server receives, verifies and is in charge of the rates.
-After an interruption of any kind the same command goes on from what was verified.
-Transfers are not encrypted yet.";
+  Leave part of this host's link to other traffic:
+    inhaul put results inhaul://dtn1/ --send-rate 500M";
 
 /// The command line of `inhaul put`.
 #[derive(Debug, Args)]
 pub(crate) struct Put {
     #[arg(required = true, num_args = 2.., value_names = ["PATH", "DEST"])]
-    #[arg(help = "The files and directories to bring; last, where to, as inhaul://HOST[:PORT]/[PATH]")]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(help = "The files and directories to bring; last, where to: inhaul://HOST[:PORT]/[PATH]")]
     places: Vec<PathBuf>,
-    /// Most that leaves this host, headers included (R_send) [default: no limit]
-    #[arg(long, value_name = "RATE")]
-    rate: Option<Bitrate>,
-    /// Transport protocol that carries the data: see 'inhaul protocols'
-    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    /// Limit of what this host sends, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
+    send_rate: Option<Bitrate>,
+    /// Transport protocol that carries the data; 'inhaul protocols' lists them
+    #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
     transport: String,
-    /// Begin anew, rather than go on from what an interrupted transfer has left
-    #[arg(long)]
-    no_resume: bool,
     #[command(flatten)]
     files: Files,
-    /// Hash large files for each transfer, rather than remember their digests in $XDG_CACHE_HOME/inhaul
-    #[arg(long)]
+    /// Start from the beginning, even if an interrupted transfer left verified data
+    #[arg(long, help_heading = FILES)]
+    no_resume: bool,
+    /// Hash large files anew; do not keep digests in $XDG_CACHE_HOME/inhaul
+    #[arg(long, help_heading = FILES)]
     no_cache: bool,
     #[command(flatten)]
     output: Output,
@@ -59,7 +62,7 @@ pub(crate) struct Put {
 struct Files {
     #[command(flatten)]
     patterns: Patterns,
-    /// What becomes of a file that exists there and differs; one of the same size and time is always kept
+    /// What to do with a file that exists there and differs; a file of the same size and time is always kept
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     existing: ExistingArg,
     /// The same as --existing replace
@@ -68,7 +71,7 @@ struct Files {
     /// Carry extended attributes too (user.*)
     #[arg(long, short = 'X')]
     xattrs: bool,
-    /// Say what would be fetched, kept, replaced, left out or refused, and do nothing
+    /// Only show what would be fetched, kept, replaced, left out or refused
     #[arg(long, short = 'n')]
     dry_run: bool,
 }
@@ -84,7 +87,7 @@ pub(crate) fn run(args: &Put) -> Result<(), MoveError> {
         attributes: args.files.xattrs,
         dry_run: args.files.dry_run,
         fresh: args.no_resume,
-        rate: args.rate,
+        rate: args.send_rate,
         cache: if args.no_cache { None } else { crate::serve::cache_directory() },
         net: crate::net_options(&args.wire, &Transport::named(&args.transport)),
     };

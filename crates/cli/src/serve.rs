@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use inhaul_base::Span;
 use inhaul_mover::{AcceptOptions, MoveError, ServeOptions, Server};
 
@@ -11,15 +11,15 @@ use crate::args::{Serve, Transport};
 
 /// What others may have this server fetch.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Options for what others bring")]
+#[command(next_help_heading = "Options for puts and copies")]
 pub(crate) struct Accept {
-    /// Take in what others put: into this directory, and nowhere else [default: nothing is taken in]
-    #[arg(long, value_name = "DIR")]
+    /// Accept puts, into this directory and nowhere else [default: puts are refused]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) accept_puts: Option<PathBuf>,
-    /// Fetch from this server what others ask to be copied from there into that directory; can be repeated
+    /// Accept copies from this server into that directory; can be repeated
     #[arg(long, value_name = "HOST[:PORT]", requires = "accept_puts")]
     pub(crate) accept_copies_from: Vec<Server>,
-    /// Most puts, and copies, at once
+    /// Most puts and copies at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_puts: u16,
 }

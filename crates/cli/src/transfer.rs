@@ -8,12 +8,14 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{ErrorKind, MoveError, Progress, Report, Update};
 use serde::Serialize;
 
+use crate::args::OUTPUT;
 use crate::progress::{Display, print_above};
 use crate::serve::announce;
 use crate::summary;
 
 /// What a transfer is to print.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = OUTPUT)]
 pub(crate) struct Output {
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
@@ -21,7 +23,7 @@ pub(crate) struct Output {
     /// Print one JSON object each second and one at the end (docs/json.md)
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// No progress, warnings or summary; errors are still printed
+    /// Show no progress, warnings or summary, only errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

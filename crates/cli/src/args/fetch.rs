@@ -2,32 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, FetchListFormat, Source};
 
-use super::{ExistingArg, Transport, Wire};
+use super::{ExistingArg, RATES, Transport, Wire};
 use crate::filter::Patterns;
 
 /// What is fetched, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
-    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
     #[arg(
         help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
     )]
     pub(crate) places: Vec<String>,
-    /// Fetch what this Metalink 4 file names (RFC 5854), instead of SOURCEs; '-' reads standard input
-    #[arg(long, value_name = "FILE")]
+    /// Fetch the files that a Metalink 4 names (RFC 5854), instead of SOURCEs; '-' reads standard input
+    #[arg(long, value_name = "FILE", help_heading = "Source options")]
     pub(crate) metalink: Option<PathBuf>,
-    /// Fetch what this list names, in the form of aria2's input files; '-' reads standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "metalink")]
+    /// Fetch what a list names, in the format of aria2's input files; '-' reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
-    /// Most that this host takes in, headers included (C_r) [default: found out]
-    #[arg(long, value_name = "RATE")]
+    /// Limit of what this host takes in, headers included [default: measured]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) receive_rate: Option<Bitrate>,
-    /// Most that each sender may send, headers included (R_app) [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    /// Limit of each sender, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) rate: Option<Bitrate>,
     #[command(flatten)]
     pub(crate) transport: Transport,
@@ -43,13 +43,13 @@ pub(crate) struct Fetch {
 pub(crate) struct Selection {
     #[command(flatten)]
     pub(crate) patterns: Patterns,
-    /// What becomes of a file that exists and differs; one of the same size and time is always kept
+    /// What to do with a file that exists and differs; a file of the same size and time is always kept
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub(crate) existing: ExistingArg,
     /// The same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Tell whether an existing file is the same by its BLAKE3 hash, not by size and time
+    /// Compare existing files by their BLAKE3 hash, not by size and time
     #[arg(long, short = 'c')]
     pub(crate) checksum: bool,
     /// Give files the owner and group that they have at the source, by number; needs root

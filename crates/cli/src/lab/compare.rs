@@ -7,17 +7,21 @@ use inhaul_lab::kept::{Kepts, compare, comparison_table};
 
 use super::Failure;
 use super::report::read;
+use crate::args::OUTPUT;
 use crate::serve::announce;
 use crate::transfer::to_json;
 
 pub(super) const EXAMPLES: &str = "\
-Results of the same experiment, backend and control are compared; where A and B have one of an experiment each, whatever these are.
-So a directory of simulations is compared with one of emulations.
-A difference is beyond what chance explains if it is larger than its 95 % confidence interval, or if both are single runs
-of the simulator with the same seed. The exit code is 12 when a check that passed in A fails in B, or B is not valid and A was.
+Results of the same experiment, backend and control are compared. If A and B each have
+one result of an experiment, these are compared whatever their backend and control: so
+simulations can be compared with emulations.
+
+A difference is marked as more than chance if it is larger than its 95 % confidence
+interval, or if both are single runs of the simulator with the same seed. The exit code
+is 12 when a check that passed in A fails in B, or when A is valid and B is not.
 
 Examples:
-  What a change made of the experiments:
+  The effect of a change:
     inhaul lab compare results results-new
   The simulator and the emulator:
     inhaul lab compare results/gtp-2004/fig7/sim.json results/gtp-2004/fig7/emu.json --all";
@@ -31,10 +35,10 @@ pub(crate) struct Compare {
     #[arg(value_name = "B")]
     after: PathBuf,
     /// Show values and checks that are the same as well
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     all: bool,
     /// Print JSON (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 

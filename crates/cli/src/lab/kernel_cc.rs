@@ -6,6 +6,7 @@ use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, S
 use serde::Serialize;
 
 use super::Failure;
+use crate::args::OUTPUT;
 use crate::serve::announce;
 use crate::transfer::to_json;
 
@@ -15,24 +16,38 @@ pub(crate) enum KernelCc {
     /// Load all of them, in place of those that are loaded
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Load),
-    /// Unload whatever is loaded, also by a run that did not end well
+    /// Unload all that are loaded, also those that a failed run left
+    #[command(after_help = UNLOAD_EXAMPLES)]
     Unload,
     /// List them, and which are loaded
+    #[command(after_help = LIST_EXAMPLES)]
     List(List),
 }
 
 const LOAD_EXAMPLES: &str = "\
 It needs root, a kernel with struct_ops for TCP and its types (Debian's have both), and
     apt-get install clang-16 bpftool libbpf-dev
-They stay until they are unloaded or the machine starts anew. Every program may choose them:
-    iperf3 -c HOST -C inhaul_fhstcp
+They stay until they are unloaded or the machine restarts. The exit code is 15 when this
+host or this user cannot load them.
 
-The exit code is 15 when this host or this user cannot have them.";
+Examples:
+  Load them, and use one from another program:
+    sudo inhaul lab kernel-cc load
+    iperf3 -c HOST -C inhaul_fhstcp";
+
+const UNLOAD_EXAMPLES: &str = "\
+Examples:
+    sudo inhaul lab kernel-cc unload";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+    inhaul lab kernel-cc list";
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     /// FHSTCP's c, per second: its window grows by c times the round-trip time of HighSpeed TCP's
     #[arg(long, value_name = "N", default_value_t = FAIR_FACTOR, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAIR_FACTOR_MAX)))]
+    #[arg(help_heading = "Control options")]
     c: u32,
     #[command(flatten)]
     list: List,
@@ -41,7 +56,7 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Print JSON (docs/json.md)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 

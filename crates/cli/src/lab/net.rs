@@ -13,6 +13,9 @@ use crate::serve::announce;
 /// Where the secret is, if no file is named.
 const SECRET_VARIABLE: &str = "INHAUL_LAB_SECRET";
 
+/// Heading of an agent's options.
+const AGENT: &str = "Agent options";
+
 pub(super) const EXAMPLES: &str = "\
 Both ends must know the same secret: it is in a file, or in INHAUL_LAB_SECRET.
 
@@ -20,15 +23,16 @@ Examples:
   In every host of the scenario:
     inhaul lab agent --listen 0.0.0.0:4320 --secret-file secret.txt
   And then anywhere (docs/net.md shows the file of hosts):
-    inhaul lab run gtp-2004/table4 --backend net --hosts hosts.toml --secret-file secret.txt";
+    inhaul lab run gtp-2004/table4 --backend net --hosts hosts.toml \\
+      --secret-file secret.txt";
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Listen for the laboratory here; without it, one job comes by standard input
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Wait for the laboratory at this address and port; without it, one job is read from standard input
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::args::listen_address, help_heading = AGENT)]
     listen: Option<SocketAddr>,
-    /// The address that flows use
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    /// Address of this host that flows use
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), help_heading = AGENT)]
     data: IpAddr,
     #[command(flatten)]
     secret: Secret,
@@ -37,8 +41,8 @@ pub(crate) struct Agent {
 /// What both ends know.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Secret {
-    /// Read the secret that the laboratory and its agents share from this file [default: INHAUL_LAB_SECRET]
-    #[arg(long, value_name = "FILE")]
+    /// With agents: file with the secret that they and the laboratory share [default: the variable INHAUL_LAB_SECRET]
+    #[arg(long, value_name = "FILE", help_heading = "Secret options")]
     secret_file: Option<PathBuf>,
 }
 

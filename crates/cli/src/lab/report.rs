@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use inhaul_lab::kept::{Kepts, Problem, read_kept, utc};
 
 use super::Failure;
+use crate::args::OUTPUT;
 use crate::serve::announce;
 
 pub(super) const EXAMPLES: &str = "\
@@ -21,10 +22,10 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Where results were kept with 'inhaul lab run --keep'
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// The page; an earlier one is replaced
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    #[arg(long, value_name = "FILE", default_value = "report.html", help_heading = OUTPUT)]
     output: PathBuf,
 }
 

@@ -14,8 +14,13 @@ use inhaul_emu::{EmuError, Emulator, Options, Stage, Superpackets, Wait};
 use inhaul_lab::emu::{Emulated, emulated};
 use inhaul_lab::{Scenario, ScenarioError};
 
+use crate::args::OUTPUT;
 use crate::exit;
 use crate::lab::key_and_value;
+
+/// Headings of the options.
+const EMULATION: &str = "Emulation options";
+const COMMANDS: &str = "Command options";
 
 /// What `inhaul link` can do.
 #[derive(Debug, Subcommand)]
@@ -32,27 +37,25 @@ pub(crate) enum Link {
 }
 
 const SHELL_EXAMPLES: &str = "\
-docs/link.md tells more, docs/scenario.md is the reference of the file.
+docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
+the command's.
 
 Examples:
-  A shell in the scenario's first host; the other hosts can be reached by their names:
+  A shell in the scenario's first host; the other hosts have names that resolve:
     inhaul link shell star.toml
   One command, in the host 'near':
-    inhaul link shell star.toml --node near -- ping -c 3 receiver
-
-The exit code is the command's.";
+    inhaul link shell star.toml --node near -- ping -c 3 receiver";
 
 const RUN_EXAMPLES: &str = "\
-docs/link.md tells more, docs/scenario.md is the reference of the file.
+docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
+13 when this machine was too slow for the results to be valid, 14 when a command failed.
 
 Examples:
   A server in one host, a client in another:
     inhaul link run star.toml --background receiver 'iperf3 -s' --on near 'iperf3 -c receiver'
   Two senders at once, on a host with a processor to spare:
     inhaul link run star.toml --wait spin --background receiver 'inhaul bench --server' \\
-      --on near 'inhaul bench -R receiver' --on far 'inhaul bench -R receiver'
-
-The exit code is 13 when the host was too slow for the run to be believed, 14 when a command failed.";
+      --on near 'inhaul bench -R receiver' --on far 'inhaul bench -R receiver'";
 
 /// What every command takes that emulates a network.
 #[derive(Clone, Debug, Args)]
@@ -61,20 +64,20 @@ pub(crate) struct Emulation {
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
     /// How the emulator waits: spinning is exact and takes a processor, sleeping is up to 50 us late
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = EMULATION)]
     wait: WaitArg,
-    /// Keep all processors awake, by threads that give way to everybody: where this is a virtual machine, its host gives a processor
-    /// that idled back late. One of several is the emulator's alone then
-    #[arg(long)]
+    /// Keep all processors awake, for virtual machines whose host is slow to give an idle one back. The threads that do so
+    /// yield to all others. If there are several processors, the emulator gets one for itself
+    #[arg(long, help_heading = EMULATION)]
     awake: bool,
     /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path of 1 Gbit/s or more]
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = EMULATION)]
     superpackets: SuperpacketsArg,
     /// Seed of everything random [default: the scenario's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = EMULATION)]
     seed: Option<u64>,
-    /// Change a value of the scenario, like 'topology.star.access.loss=1 %'; may be given again
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    /// Change a value of the scenario, like 'topology.star.access.loss=1 %'; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value, help_heading = EMULATION)]
     set: Vec<(String, String)>,
 }
 
@@ -83,7 +86,7 @@ pub(crate) struct Shell {
     #[command(flatten)]
     emulation: Emulation,
     /// The host to be in [default: the first of the scenario]
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", help_heading = COMMANDS)]
     node: Option<String>,
     /// The command and its arguments [default: $SHELL]
     #[arg(last = true, value_name = "COMMAND")]
@@ -94,18 +97,18 @@ pub(crate) struct Shell {
 pub(crate) struct Run {
     #[command(flatten)]
     emulation: Emulation,
-    /// Run a shell command in a host; may be given again, and all run at once. The run ends when all have ended
-    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true)]
+    /// Run a shell command in a host. Can be repeated: all start at once, and the run ends when all have ended
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true, help_heading = COMMANDS)]
     on: Vec<String>,
-    /// Start a shell command in a host before the others, and end it after them; may be given again. The others start when it
+    /// Start a shell command in a host before the others, and end it after them; can be repeated. The others start when it
     /// listens on a port, or after 2 s
-    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"])]
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], help_heading = COMMANDS)]
     background: Vec<String>,
-    /// End the run after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = crate::args::seconds)]
+    /// End the run after this time
+    #[arg(long, value_name = "SECONDS", value_parser = crate::args::seconds, help_heading = COMMANDS)]
     duration: Option<f64>,
-    /// Print one JSON object at the end (docs/json.md); what the commands print goes to standard error
-    #[arg(long)]
+    /// Print one JSON object at the end (docs/json.md); output of the commands goes to standard error
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 

@@ -53,7 +53,8 @@ fn doctor_looks_at_host_path_and_disk_and_leaves_nothing() {
     let (_from, server) = offered();
     let to = tempfile::tempdir().unwrap();
     // A rate that any disk has.
-    let outcome = run(&["doctor", &server.address, "--disk", to.path().to_str().unwrap(), "--rate", "1M", "--json"]);
+    let outcome =
+        run(&["doctor", &server.address, "--disk", to.path().to_str().unwrap(), "--target-rate", "1M", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
     let report = outcome.json();
     let checks: Vec<_> = report["findings"].as_array().unwrap().iter().map(|f| f["check"].as_str().unwrap()).collect();

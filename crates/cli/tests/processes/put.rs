@@ -140,7 +140,7 @@ fn put_says_what_is_missing() {
 
 /// A file of this length takes some seconds at [`SLOW`].
 const LEN: usize = 24_000_000;
-const SLOW: &[&str] = &["--rate", "100M"];
+const SLOW: &[&str] = &["--send-rate", "100M"];
 
 #[test]
 fn put_goes_on_after_its_client_or_its_server_has_died() {

@@ -1,0 +1,76 @@
+//! How values on the command line are read, where the error should say more than "invalid".
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use inhaul_mover::DEFAULT_PORT;
+
+/// Every address of this host, IPv4 and IPv6, at the default port.
+pub(super) fn any_address() -> SocketAddr {
+    any_address_at(DEFAULT_PORT)
+}
+
+fn any_address_at(port: u16) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)
+}
+
+/// An address and a port to listen on. Of a port alone, or an address alone, the error says what was left out.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let port = text.strip_prefix("*:").or(text.strip_prefix(':')).unwrap_or(text);
+    if let Ok(port) = port.parse() {
+        let (all, here) = (any_address_at(port), SocketAddr::from(([127, 0, 0, 1], port)));
+        return Err(format!(
+            "'{text}' names no address: write '{all}' for all addresses of this host, or {here} for programs on this host"
+        ));
+    }
+    let address = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    if let Ok(address) = address {
+        return Err(format!("'{text}' names no port: write '{}'", SocketAddr::new(address, DEFAULT_PORT)));
+    }
+    Err(format!("'{text}' is not an address with a port: write '{}', or one like 10.0.0.1:4321", any_address()))
+}
+
+/// A time in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is not a time: write seconds, from 0.1 to 1000000");
+    text.parse().ok().filter(|s| (0.1..=1e6).contains(s)).ok_or_else(wrong)
+}
+
+/// A parameter and its value.
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("'{text}' has no '=': write NAME=VALUE, like c=10");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_address_says_what_is_missing() {
+        assert_eq!(listen_address("[::]:5001"), Ok(any_address_at(5001)));
+        for (text, hint) in [
+            ("5001", "write '[::]:5001' for all addresses of this host, or 127.0.0.1:5001 for"),
+            (":5001", "write '[::]:5001'"),
+            ("*:5001", "write '[::]:5001'"),
+            ("10.0.0.1", "names no port: write '10.0.0.1:4321'"),
+            ("::1", "names no port: write '[::1]:4321'"),
+            ("localhost:5001", "is not an address with a port: write '[::]:4321'"),
+            ("nowhere", "is not an address with a port"),
+        ] {
+            let error = listen_address(text).unwrap_err();
+            assert!(error.contains(hint) && error.contains(&format!("'{text}'")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_bounded() {
+        assert_eq!(seconds("1.5"), Ok(1.5));
+        for text in ["", "0", "10s", "nan", "inf", "1e7"] {
+            assert!(seconds(text).unwrap_err().contains("write seconds"), "{text}");
+        }
+    }
+}
