@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use inhaul_store::{Plan, digest};
+use inhaul_base::ByteRange;
+use inhaul_store::{Plan, digest, is_zeros};
 
 use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
@@ -31,8 +32,12 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
         return Err(MoveError::SourceChanged { server });
     }
     let groups = Groups::new(found.manifest.clone());
-    let wanted = DigestPlan::new(&groups, |file| candidates.contains(&file), &BTreeSet::new());
     let mut existing = Existing { plan, groups: &groups, open: None, buffer: Vec::new(), different: BTreeSet::new() };
+    for &file in &candidates {
+        existing.compare_holes(file, stop)?;
+    }
+    let is_open = |file: usize| candidates.contains(&file) && !existing.different.contains(&file);
+    let wanted = DigestPlan::new(&groups, is_open, &BTreeSet::new());
     let mut asked = 0;
     while asked < wanted.count() {
         let runs: Vec<_> = wanted.between(asked, asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
@@ -44,7 +49,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
                 if stop.is_set() {
                     return Err(MoveError::Interrupted);
                 }
-                for value in session.digests(next, run.first + run.count - next)? {
+                for value in session.digests(next, run.first + run.count - next, stop)? {
                     existing.compare(next, &value)?;
                     next += 1;
                 }
@@ -68,6 +73,27 @@ struct Existing<'a> {
 }
 
 impl Existing<'_> {
+    /// Compares the groups of a file that are holes at the source: nothing may be stored there but zeros.
+    fn compare_holes(&mut self, file: usize, stop: &Stop) -> Result<(), MoveError> {
+        let size = self.groups.manifest().entries()[file].size;
+        let mut runs = self.groups.holes_of_file(file).peekable();
+        if runs.peek().is_none() {
+            return Ok(());
+        }
+        let opened = self.plan.open_existing(file)?;
+        for run in runs {
+            let start = digest::group_range(size, run.start).start;
+            let range = ByteRange::new(start, digest::group_range(size, run.end - 1).end);
+            // One that cannot be read is not the same.
+            match is_zeros(&opened, range, || !stop.is_set()).unwrap_or(Some(false)) {
+                Some(true) => {}
+                Some(false) => _ = self.different.insert(file),
+                None => return Err(MoveError::Interrupted),
+            }
+        }
+        Ok(())
+    }
+
     /// Compares a group of a file that is there with the source's digest of it.
     fn compare(&mut self, group: u64, theirs: &GroupDigest) -> Result<(), MoveError> {
         let place =

@@ -20,6 +20,8 @@ const CONNECT_SECONDS: u64 = 10;
 const GREETING_SECONDS: u64 = 10;
 /// How long a server may take to list a data set, or between two pieces of the list.
 const LISTING_SECONDS: u64 = 120;
+/// How often the stop flag is looked at.
+const STOP_LOOK: Duration = Duration::from_millis(50);
 /// Largest manifest that is taken, in bytes.
 const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
@@ -147,10 +149,11 @@ impl Session {
         }
     }
 
-    /// The digests of the next groups of a run that was asked for, which goes on at group `next` for `left` more.
-    pub(crate) fn digests(&mut self, next: u64, left: u64) -> Result<Vec<GroupDigest>, MoveError> {
+    /// The digests of the next groups of a run that was asked for, which goes on at group `next` for `left` more. Waits until
+    /// `stop` is set.
+    pub(crate) fn digests(&mut self, next: u64, left: u64, stop: &Stop) -> Result<Vec<GroupDigest>, MoveError> {
         loop {
-            match self.receive(LISTING_SECONDS)? {
+            match self.receive_until(LISTING_SECONDS, stop)? {
                 Frame::Digests { first_group, values }
                     if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
                 {
@@ -171,6 +174,20 @@ impl Session {
     fn receive(&mut self, seconds: u64) -> Result<Frame, MoveError> {
         let received = self.stream.receive(Instant::now() + Duration::from_secs(seconds));
         received.map_err(|error| self.stream_error(&error, seconds))
+    }
+
+    /// Receives within so many seconds, unless `stop` is set before.
+    fn receive_until(&mut self, seconds: u64, stop: &Stop) -> Result<Frame, MoveError> {
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            if stop.is_set() {
+                return Err(MoveError::Interrupted);
+            }
+            match self.stream.receive(deadline.min(Instant::now() + STOP_LOOK)) {
+                Err(StreamError::TimedOut) if Instant::now() < deadline => {}
+                received => return received.map_err(|error| self.stream_error(&error, seconds)),
+            }
+        }
     }
 
     fn stream_error(&self, error: &StreamError, seconds: u64) -> MoveError {
@@ -245,7 +262,7 @@ pub(crate) fn at_once<T: Send + 'static>(
         if stop.is_set() {
             return Err(MoveError::Interrupted);
         }
-        match results.recv_timeout(Duration::from_millis(100)) {
+        match results.recv_timeout(STOP_LOOK) {
             Ok((index, result)) => {
                 ordered[index] = Some(result);
                 missing -= 1;

@@ -1,8 +1,10 @@
 //! In what order the digests of a data set are asked for: those of groups that have to come first, so that what comes is
-//! verified, and kept, soon; then those of groups that an earlier transfer has brought. Those of files that do not land are
-//! not asked for.
+//! verified, and kept, soon; then those of groups that an earlier transfer has brought. Those of files that do not land, and
+//! of groups that lie in holes as a whole, are not asked for.
 
 use std::collections::BTreeSet;
+
+use inhaul_base::{ByteRange, RangeSet};
 
 use crate::frame::GroupRun;
 use crate::groups::Groups;
@@ -18,23 +20,25 @@ pub(crate) struct DigestPlan {
 impl DigestPlan {
     /// A plan for the groups of those files of which `lands` is true; `held` are those that have been brought earlier.
     pub(crate) fn new(groups: &Groups, lands: impl Fn(usize) -> bool, held: &BTreeSet<u64>) -> Self {
-        let mut plan = Self::default();
-        let files = 0..groups.manifest().entries().len();
-        for group in files.clone().filter(|&file| lands(file)).flat_map(|file| groups.of_file(file)) {
-            if !held.contains(&group) {
-                plan.push(group);
-            }
+        let mut missing = RangeSet::new();
+        for file in (0..groups.manifest().entries().len()).filter(|&file| lands(file)) {
+            let numbers = groups.of_file(file);
+            missing.insert(ByteRange::new(numbers.start, numbers.end));
         }
-        held.iter().for_each(|&group| plan.push(group));
+        groups.holes().iter().for_each(|run| _ = missing.remove(run));
+        held.iter().for_each(|&group| _ = missing.remove(ByteRange::at(group, 1)));
+        let mut plan = Self::default();
+        missing.iter().for_each(|run| plan.push(run.start, run.len()));
+        held.iter().for_each(|&group| plan.push(group, 1));
         plan
     }
 
-    fn push(&mut self, group: u64) {
+    fn push(&mut self, first: u64, count: u64) {
         match self.runs.last_mut() {
-            Some((_, run)) if run.first + run.count == group => run.count += 1,
-            _ => self.runs.push((self.count, GroupRun { first: group, count: 1 })),
+            Some((_, run)) if run.first + run.count == first => run.count += count,
+            _ => self.runs.push((self.count, GroupRun { first, count })),
         }
-        self.count += 1;
+        self.count += count;
     }
 
     /// How many groups are wanted.
@@ -62,7 +66,7 @@ impl DigestPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::groups::tests::manifest;
+    use crate::groups::tests::{manifest, sparse_manifest};
     use inhaul_store::digest::GROUP_BYTES;
     use proptest::prelude::*;
 
@@ -79,6 +83,16 @@ mod tests {
         let runs: Vec<_> = plan.between(1, 5).map(|run| (run.first, run.count)).collect();
         assert_eq!(runs, [(3, 2), (6, 1), (0, 1)]);
         assert_eq!((plan.count(), plan.position(2), plan.between(6, 9).count()), (6, None, 0));
+    }
+
+    #[test]
+    fn groups_in_holes_are_not_asked_for() {
+        let g = GROUP_BYTES;
+        let holes = [(g, 1 << 61), ((1 << 61) + g, 1 << 62)];
+        let plan = DigestPlan::new(&Groups::new(sparse_manifest(1 << 62, &holes)), |_| true, &BTreeSet::new());
+        assert_eq!(order(&plan), [0, 1 << 41]);
+        let all = DigestPlan::new(&Groups::new(manifest(&[1 << 62])), |_| true, &BTreeSet::new());
+        assert_eq!((all.count(), all.runs.len()), (1 << 42, 1));
     }
 
     proptest! {

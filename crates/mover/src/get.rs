@@ -174,7 +174,7 @@ fn land_all(
     let mut joinings = Vec::new();
     for (index, (data_set, landing)) in landed.into_iter().enumerate() {
         let sums = data_set.request.sums(&data_set.manifest);
-        objects.push(Object::new(data_set.request.source(), landing, sums));
+        objects.push(Object::new(data_set.request.source(), landing, sums, options.manifest.is_some()));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
     Ok((objects, joinings))
@@ -301,21 +301,21 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         goodput_bps: if seconds > 0.0 { haul.fetched_bytes() as f64 * 8.0 / seconds } else { 0.0 },
         loss_ratio: crate::haul::loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
         jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
-        files: haul.objects.iter().flat_map(|object| files_of(object.landing.plan(), &object.hashes)).collect(),
+        files: haul.objects.iter().flat_map(|object| files_of(object.landing.plan(), &object.finished)).collect(),
         sources,
         warnings: haul.warnings.clone(),
         ..Report::default()
     }
 }
 
-fn files_of(plan: &Plan, hashes: &BTreeMap<usize, digest::Hash>) -> Vec<FileReport> {
+fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>) -> Vec<FileReport> {
     let report = |(index, (entry, &fate)): (usize, (&Entry, &Fate))| {
-        let hash = hashes.get(&index);
+        let hash = finished.get(&index);
         FileReport {
             path: plan.place(index).display().to_string(),
             action: fate.into(),
             bytes: entry.size,
-            blake3: hash.map(|hash| hash.to_hex().to_string()).unwrap_or_default(),
+            blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()).unwrap_or_default(),
             verified: hash.is_some(),
         }
     };

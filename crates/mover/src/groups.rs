@@ -1,5 +1,9 @@
 //! Where the groups of a data set lie: all groups of all files, numbered through in the order of the manifest.
+//!
+//! Sizes are what a peer claims. Nothing here takes memory or time by them: it follows how many files and holes the manifest
+//! lists, and the bytes that have come.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use inhaul_base::{ByteRange, RangeSet};
@@ -12,8 +16,10 @@ use inhaul_transport::FlowId;
 pub(crate) struct Groups {
     manifest: Arc<Manifest>,
     /// The number of each file's first group.
-    firsts: Vec<u64>,
+    firsts: Arc<[u64]>,
     count: u64,
+    /// The numbers of the groups that lie in holes as a whole.
+    holes: Arc<RangeSet>,
 }
 
 /// Where a group lies.
@@ -31,11 +37,15 @@ impl Groups {
     pub(crate) fn new(manifest: Arc<Manifest>) -> Self {
         let mut count = 0;
         let mut firsts = Vec::with_capacity(manifest.entries().len());
+        let mut holes = RangeSet::new();
         for entry in manifest.entries() {
             firsts.push(count);
+            for run in entry.hole_groups() {
+                holes.insert(ByteRange::new(count + run.start, count + run.end));
+            }
             count += group_count(entry.size);
         }
-        Self { manifest, firsts, count }
+        Self { manifest, firsts: firsts.into(), count, holes: Arc::new(holes) }
     }
 
     pub(crate) fn manifest(&self) -> &Arc<Manifest> {
@@ -65,6 +75,32 @@ impl Groups {
         self.firsts.get(file).copied().unwrap_or(end)..end
     }
 
+    /// The numbers of the groups that lie in holes as a whole: they are as they should be without a byte or a digest.
+    pub(crate) fn holes(&self) -> &RangeSet {
+        &self.holes
+    }
+
+    /// The groups of a file that lie in holes as a whole, by their numbers in the file, in runs.
+    pub(crate) fn holes_of_file(&self, file: usize) -> impl Iterator<Item = std::ops::Range<u64>> + '_ {
+        let groups = self.of_file(file);
+        let run = move |run: ByteRange| run.start - groups.start..run.end - groups.start;
+        let std::ops::Range { start, end } = self.of_file(file);
+        self.holes.within(ByteRange::new(start, end)).map(run)
+    }
+
+    /// Bytes of a file's groups that lie in holes as a whole.
+    pub(crate) fn hole_bytes(&self, file: usize) -> u64 {
+        let size = self.manifest.entries()[file].size;
+        let bytes = |run: std::ops::Range<u64>| group_range(size, run.end - 1).end - group_range(size, run.start).start;
+        self.holes_of_file(file).map(bytes).sum()
+    }
+
+    /// How many groups of a file have to be verified: the others lie in holes.
+    pub(crate) fn data_groups(&self, file: usize) -> u64 {
+        let groups = self.of_file(file);
+        groups.end - groups.start - self.holes_of_file(file).map(|run| run.end - run.start).sum::<u64>()
+    }
+
     /// The groups that `range` of the byte space falls on, in order, each with how many of its bytes that are.
     pub(crate) fn touched(&self, range: ByteRange) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.manifest.locate(range).flat_map(|piece| {
@@ -79,11 +115,18 @@ impl Groups {
     }
 }
 
-/// Bytes that each group still lacks.
+/// The groups that have come in part, or as a whole and not been verified yet: what each still lacks and who brought it.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    missing: Vec<u32>,
-    deliverers: Vec<Deliverer>,
+    /// What need not come.
+    free: RangeSet,
+    begun: BTreeMap<u64, Begun>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    missing: u32,
+    deliverer: Deliverer,
 }
 
 /// Who brought the bytes of a group.
@@ -95,61 +138,54 @@ enum Deliverer {
 }
 
 impl Tally {
-    /// The bytes of all groups are missing, but those that are `held`.
-    pub(crate) fn new(groups: &Groups, held: &RangeSet) -> Self {
-        let len = |number| groups.place(number).map_or(0, |place| place.range.len() as u32);
-        let deliverers = vec![Deliverer::Nobody; groups.count() as usize];
-        let mut missing: Vec<u32> = (0..groups.count()).map(len).collect();
-        for range in held.iter() {
-            for (number, bytes) in groups.touched(range) {
-                missing[number as usize] -= bytes as u32;
-            }
-        }
-        Self { missing, deliverers }
+    /// Nothing has come; the bytes in `free` need not.
+    pub(crate) fn new(free: RangeSet) -> Self {
+        Self { free, begun: BTreeMap::new() }
     }
 
-    /// Whether no byte of a group is missing.
-    pub(crate) fn is_whole(&self, number: u64) -> bool {
-        self.missing.get(number as usize) == Some(&0)
+    /// The bytes that need not come.
+    pub(crate) fn free(&self) -> &RangeSet {
+        &self.free
     }
 
     /// Bytes came by `flow`; the groups that are whole now are given to `whole`. Each byte comes once, unless it was
     /// [`Tally::forget`]ten.
     pub(crate) fn place(&mut self, groups: &Groups, range: ByteRange, flow: FlowId, mut whole: impl FnMut(u64)) {
         for (number, bytes) in groups.touched(range) {
-            let deliverer = &mut self.deliverers[number as usize];
-            *deliverer = match *deliverer {
+            let begun = self.begun.entry(number).or_insert_with(|| {
+                let group = groups.place(number).map(|place| place.range).unwrap_or_default();
+                let free: u64 = self.free.within(group).map(ByteRange::len).sum();
+                Begun { missing: (group.len() - free) as u32, deliverer: Deliverer::Nobody }
+            });
+            begun.deliverer = match begun.deliverer {
                 Deliverer::Nobody => Deliverer::One(flow),
                 Deliverer::One(one) if one == flow => Deliverer::One(flow),
                 Deliverer::One(_) | Deliverer::Several => Deliverer::Several,
             };
-            let missing = &mut self.missing[number as usize];
-            *missing = missing.saturating_sub(bytes as u32);
-            if *missing == 0 {
+            begun.missing = begun.missing.saturating_sub(bytes as u32);
+            if begun.missing == 0 {
                 whole(number);
             }
         }
     }
 
-    /// A group's bytes are there, by an earlier transfer.
-    pub(crate) fn hold(&mut self, number: u64) {
-        if let Some(missing) = self.missing.get_mut(number as usize) {
-            *missing = 0;
-        }
+    /// A group is verified: who brought it does not matter any more.
+    pub(crate) fn settle(&mut self, number: u64) {
+        self.begun.remove(&number);
     }
 
-    /// A group's bytes are missing again.
+    /// All of a group's bytes are missing again, and come all.
     pub(crate) fn forget(&mut self, groups: &Groups, number: u64) {
         if let Some(place) = groups.place(number) {
-            self.missing[number as usize] = place.range.len() as u32;
-            self.deliverers[number as usize] = Deliverer::Nobody;
+            let missing = place.range.len() as u32;
+            self.begun.insert(number, Begun { missing, deliverer: Deliverer::Nobody });
         }
     }
 
     /// Who brought a group; `None` when it was several, or nobody.
     pub(crate) fn deliverer(&self, number: u64) -> Option<FlowId> {
-        match self.deliverers.get(number as usize)? {
-            Deliverer::One(flow) => Some(*flow),
+        match self.begun.get(&number)?.deliverer {
+            Deliverer::One(flow) => Some(flow),
             Deliverer::Nobody | Deliverer::Several => None,
         }
     }
@@ -187,16 +223,44 @@ pub(crate) mod tests {
         assert_eq!((groups.of_file(0), groups.of_file(1), groups.of_file(2)), (0..2, 2..3, 3..4));
     }
 
+    /// A data set of one file of `size` bytes with these holes, from each first byte up to the one behind the last.
+    pub(crate) fn sparse_manifest(size: u64, holes: &[(u64, u64)]) -> Arc<Manifest> {
+        let holes = holes.iter().map(|&(start, end)| ByteRange::new(start, end)).collect();
+        let files = vec![Entry { path: b"a".to_vec(), size, holes, ..Entry::default() }];
+        let contents = Contents { files, ..Contents::default() };
+        Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap())
+    }
+
     #[test]
-    fn tally_counts_what_is_held_as_come() {
+    fn groups_of_claimed_sizes_take_no_memory() {
+        let size = i64::MAX as u64;
+        let groups = Groups::new(sparse_manifest(size, &[(5, size)]));
+        assert_eq!((groups.count(), groups.data_groups(0)), (1 << 43, 1));
+        assert_eq!(groups.holes_of_file(0).collect::<Vec<_>>(), [1..1 << 43]);
+        assert_eq!(groups.hole_bytes(0), size - GROUP_BYTES);
+        let mut tally = Tally::new(groups.manifest().holes());
+        let mut whole = Vec::new();
+        tally.place(&groups, ByteRange::new(0, 5), FlowId(1), |number| whole.push(number));
+        assert_eq!((whole, tally.deliverer(0), tally.begun.len()), (vec![0], Some(FlowId(1)), 1));
+        tally.settle(0);
+        assert!(tally.begun.is_empty());
+    }
+
+    #[test]
+    fn tally_counts_what_is_free_as_come_unless_it_was_forgotten() {
         let groups = Groups::new(manifest(&[GROUP_BYTES + 5, 7]));
         let held = [ByteRange::new(GROUP_BYTES, GROUP_BYTES + 5), ByteRange::at(GROUP_BYTES + 6, 2)];
-        let mut tally = Tally::new(&groups, &held.into_iter().collect());
-        assert_eq!([0, 1, 2].map(|number| tally.is_whole(number)), [false, true, false]);
+        let mut tally = Tally::new(held.into_iter().collect());
         let mut whole = Vec::new();
         tally.place(&groups, ByteRange::at(GROUP_BYTES + 5, 1), FlowId(1), |number| whole.push(number));
         tally.place(&groups, ByteRange::at(GROUP_BYTES + 8, 4), FlowId(1), |number| whole.push(number));
         assert_eq!(whole, [2]);
+        tally.forget(&groups, 2);
+        assert_eq!(tally.deliverer(2), None);
+        tally.place(&groups, ByteRange::at(GROUP_BYTES + 5, 6), FlowId(1), |number| whole.push(number));
+        assert_eq!(whole, [2]);
+        tally.place(&groups, ByteRange::at(GROUP_BYTES + 11, 1), FlowId(2), |number| whole.push(number));
+        assert_eq!((whole, tally.deliverer(2)), (vec![2, 2], None));
     }
 
     proptest! {
@@ -208,7 +272,7 @@ pub(crate) mod tests {
         ) {
             let groups = Groups::new(manifest(&sizes));
             let size = groups.manifest().size();
-            let mut tally = Tally::new(&groups, &RangeSet::new());
+            let mut tally = Tally::new(RangeSet::new());
             let mut bounds: Vec<u64> = cuts.iter().map(|cut| cut.index(size as usize + 1) as u64).chain([0, size]).collect();
             bounds.sort_unstable();
             let mut ranges: Vec<_> = bounds.windows(2).map(|w| ByteRange::new(w[0], w[1])).collect();

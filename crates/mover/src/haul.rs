@@ -25,8 +25,10 @@ use crate::source::Server;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
 use crate::writer::Writer;
 
-/// How often progress is told, and the stop flag looked at.
+/// How often progress is told.
 const TICK: Span = Span::from_millis(100);
+/// How often the stop flag is looked at.
+const STOP_LOOK: Span = Span::from_millis(25);
 /// Rates are told over so long.
 const RATE_TICKS: usize = 10;
 /// How long the servers may take to say goodbye.
@@ -93,6 +95,11 @@ impl Sink for Landings {
     }
 }
 
+/// A sum over data sets, each of which may claim nearly all the bytes that a number can count.
+fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {
+    objects.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
 /// The transfer.
 pub(crate) struct Haul {
     side: SideId,
@@ -136,8 +143,10 @@ impl Haul {
             groups: object.groups.clone(),
             landing: Arc::clone(&object.landing),
             sums: object.sums.clone(),
+            hash_holes: object.hash_holes,
         };
         let landings = objects.iter().map(to_verify).collect();
+        let verified_bytes = total(&objects, |object| object.hole_group_bytes);
         let verifier = Verifier::start(landings, engine.waker())?;
         let now = engine.now();
         Ok(Self {
@@ -149,7 +158,7 @@ impl Haul {
             sink: Landings { by_flow: BTreeMap::new(), writer: verifier.writer().clone() },
             bodies: NoBodies,
             verifier,
-            verified_bytes: 0,
+            verified_bytes,
             resumed_bytes: 0,
             updates,
             stop,
@@ -164,13 +173,8 @@ impl Haul {
     /// Has the endpoint fetch all objects.
     pub(crate) fn fetch_all(&self, engine: &mut Engine) {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
-            let held = object.free.clone();
+            let held = object.tally.free().clone();
             engine.command(self.side, Command::Fetch { object: ObjectId(index as u32), size: object.size(), held });
-        }
-        for (index, object) in self.objects.iter().enumerate() {
-            for group in object.whole_from_the_start() {
-                self.verifier.writer().tell(Task::Whole { object: index, group });
-            }
         }
     }
 
@@ -228,8 +232,8 @@ impl Haul {
 
     /// Bytes that are verified and had to come.
     pub(crate) fn fetched_bytes(&self) -> u64 {
-        let holes: u64 = self.objects.iter().map(|object| object.hole_bytes).sum();
-        self.verified_bytes.saturating_sub(self.resumed_bytes + holes)
+        let holes = total(&self.objects, |object| object.hole_bytes);
+        self.verified_bytes.saturating_sub(self.resumed_bytes.saturating_add(holes))
     }
 
     /// Tells the user of something that does not end the transfer.
@@ -377,15 +381,16 @@ impl Haul {
 
     fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {
         match finding {
-            Finding::Verified { object, bytes, resumed } => {
+            Finding::Verified { object, group, bytes, resumed } => {
                 self.objects[object].verified_groups += 1;
-                self.verified_bytes += bytes;
+                self.objects[object].tally.settle(group);
+                self.verified_bytes = self.verified_bytes.saturating_add(bytes);
                 self.resumed_bytes += if resumed { bytes } else { 0 };
             }
             Finding::Gone { object, group } => self.fetch_gone(engine, object, group),
             Finding::Wrong { object, group, expected } => self.dispute(engine, object, group, expected)?,
             Finding::FileDone { object, file, hash } => {
-                self.objects[object].hashes.insert(file, hash);
+                self.objects[object].finished.insert(file, hash);
             }
             Finding::ObjectDone { object } => {
                 for note in self.objects[object].landing.take_notes() {
@@ -403,8 +408,8 @@ impl Haul {
         self.next_tick = now + TICK;
         self.measure(engine);
         let came: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
-        let held: u64 = self.objects.iter().map(|object| object.held_bytes).sum();
-        let received = came + held + self.objects.iter().map(|object| object.hole_bytes).sum::<u64>();
+        let held = total(&self.objects, |object| object.held_bytes);
+        let received = came.saturating_add(held).saturating_add(total(&self.objects, |object| object.hole_bytes));
         if self.history.len() > RATE_TICKS {
             self.history.remove(0);
         }
@@ -425,7 +430,7 @@ impl Haul {
             bytes: self.verified_bytes,
             received_bytes: received,
             resumed_bytes: held,
-            total_bytes: self.objects.iter().map(|object| object.bytes).sum(),
+            total_bytes: total(&self.objects, |object| object.bytes),
             goodput_bps,
             sources: self.mirrors.values().map(source).collect(),
         };
@@ -537,8 +542,8 @@ impl Application for Haul {
         }
         match self.parting {
             Some(until) if now >= until || self.mirrors.values().all(|m| m.parted) => Ok(Turn::Done),
-            Some(until) => Ok(Turn::Wait(until)),
-            None => Ok(Turn::Wait(self.next_tick)),
+            Some(until) => Ok(Turn::Wait(until.min(now + STOP_LOOK))),
+            None => Ok(Turn::Wait(self.next_tick.min(now + STOP_LOOK))),
         }
     }
 }

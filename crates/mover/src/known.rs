@@ -1,25 +1,31 @@
 //! Checks a file that is there against checksums that somebody else than its source has given.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use inhaul_store::checksums::Algorithm;
 use inhaul_store::{Landing, digest};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::error::MoveError;
 
-/// Checks file `file`, all of which has come and has the BLAKE3 hash `hash`. `buffer` is for its groups.
+/// Checks file `file`, all of which has come and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
 pub(crate) fn check(
     landing: &Landing,
     file: usize,
-    hash: &digest::Hash,
+    hash: Option<&digest::Hash>,
     sums: &[(Algorithm, Vec<u8>)],
     buffer: &mut Vec<u8>,
+    ending: &AtomicBool,
 ) -> Result<(), MoveError> {
     for (algorithm, expected) in sums {
         let found = match algorithm {
-            Algorithm::Blake3 => hash.as_bytes().to_vec(),
-            Algorithm::Sha256 => hash_all::<Sha256>(landing, file, buffer)?,
-            Algorithm::Sha512 => hash_all::<Sha512>(landing, file, buffer)?,
+            Algorithm::Blake3 => hash.map(|hash| hash.as_bytes().to_vec()).unwrap_or_default(),
+            Algorithm::Sha256 => hash_all::<Sha256>(landing, file, buffer, ending)?,
+            Algorithm::Sha512 => hash_all::<Sha512>(landing, file, buffer, ending)?,
         };
+        if ending.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         if found != *expected {
             let place = landing.plan().place(file);
             let detail = format!(
@@ -32,11 +38,21 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn hash_all<D: Digest>(landing: &Landing, file: usize, buffer: &mut Vec<u8>) -> Result<Vec<u8>, MoveError> {
+fn hash_all<D: Digest>(
+    landing: &Landing,
+    file: usize,
+    buffer: &mut Vec<u8>,
+    ending: &AtomicBool,
+) -> Result<Vec<u8>, MoveError> {
     let mut hasher = D::new();
-    for group in 0..digest::group_count(landing.manifest().entries()[file].size) {
-        landing.read_group(file, group, buffer)?;
-        hasher.update(&buffer);
+    let entry = &landing.manifest().entries()[file];
+    for group in (0..digest::group_count(entry.size)).take_while(|_| !ending.load(Ordering::Relaxed)) {
+        if entry.is_hole_group(group) {
+            hasher.update(&digest::ZEROS[..digest::group_range(entry.size, group).len() as usize]);
+        } else {
+            landing.read_group(file, group, buffer)?;
+            hasher.update(&buffer);
+        }
     }
     Ok(hasher.finalize().to_vec())
 }

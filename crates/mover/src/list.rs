@@ -1,6 +1,6 @@
 //! `ls`: what there is at a server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use inhaul_store::{Kind, Listed, ListedKind, digest};
@@ -8,8 +8,9 @@ use inhaul_store::{Kind, Listed, ListedKind, digest};
 use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
-use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
+use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::groups::Groups;
+use crate::options::Stop;
 use crate::source::Source;
 
 /// Groups whose digests are asked for at once.
@@ -38,37 +39,65 @@ pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash
     }
     let groups = Groups::new(Arc::clone(&manifest));
     let plan = DigestPlan::new(&groups, |_| true, &BTreeSet::new());
-    let (mut asked, mut file) = (0, 0);
-    let mut digests: Vec<GroupDigest> = Vec::new();
-    while asked < plan.count() {
-        let runs: Vec<_> = plan.between(asked, asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
-        asked += runs.iter().map(|run| run.count).sum::<u64>();
-        session.send(&Frame::DigestsOf { runs: runs.clone() })?;
-        for run in runs {
-            let mut next = run.first;
-            while next < run.first + run.count {
-                let values = session.digests(next, run.first + run.count - next)?;
-                next += values.len() as u64;
-                digests.extend(values);
-            }
-            while let Some(entry) = manifest.entries().get(file)
-                && groups.of_file(file).end <= next
-            {
-                let rest = digests.split_off(digest::group_count(entry.size) as usize);
-                let lost = || MoveError::Internal("a file has no hash".to_owned());
-                let hash = digest::root(entry.size, &std::mem::replace(&mut digests, rest)).ok_or_else(lost)?;
-                let own: &[u8] = if manifest.kind() == Kind::File { b"" } else { &entry.path };
-                for path in [own].iter().chain(links.get(own).into_iter().flatten()) {
-                    let (kind, modified) = (ListedKind::File, entry.metadata.modified);
-                    if !each(Listed { path: path.to_vec(), kind, size: entry.size, modified }, hash) {
-                        return Ok(());
-                    }
-                }
-                file += 1;
+    let mut digests = Digests { session: &mut session, plan, asked: 0, runs: VecDeque::new(), values: VecDeque::new() };
+    for (file, entry) in manifest.entries().iter().enumerate() {
+        let hash = hash_of(&groups, file, &mut digests)?;
+        let own: &[u8] = if manifest.kind() == Kind::File { b"" } else { &entry.path };
+        for path in [own].iter().chain(links.get(own).into_iter().flatten()) {
+            let (kind, modified) = (ListedKind::File, entry.metadata.modified);
+            if !each(Listed { path: path.to_vec(), kind, size: entry.size, modified }, hash) {
+                return Ok(());
             }
         }
     }
     session.send(&Frame::Finish)
+}
+
+/// The hash of a file: its groups of data by the server's digests, its holes by ourselves.
+fn hash_of(groups: &Groups, file: usize, digests: &mut Digests<'_>) -> Result<digest::Hash, MoveError> {
+    let entry = &groups.manifest().entries()[file];
+    let mut tree = digest::Tree::new(entry.size);
+    for group in 0..digest::group_count(entry.size) {
+        let is_hole = entry.is_hole_group(group);
+        let value = if is_hole { digest::zero_group_digest(entry.size, group) } else { digests.next()? };
+        if let Some(hash) = tree.insert(group, value) {
+            return Ok(hash);
+        }
+    }
+    Err(MoveError::Internal("a file has no hash".to_owned()))
+}
+
+/// The digests of a plan, in its order, as the server sends them.
+struct Digests<'s> {
+    session: &'s mut Session,
+    plan: DigestPlan,
+    /// Up to which position they have been asked for.
+    asked: u64,
+    /// What has been asked for and has not come.
+    runs: VecDeque<GroupRun>,
+    values: VecDeque<GroupDigest>,
+}
+
+impl Digests<'_> {
+    fn next(&mut self) -> Result<GroupDigest, MoveError> {
+        loop {
+            if let Some(value) = self.values.pop_front() {
+                return Ok(value);
+            }
+            let Some(run) = self.runs.front_mut() else {
+                self.runs = self.plan.between(self.asked, self.asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
+                self.asked += self.runs.iter().map(|run| run.count).sum::<u64>();
+                self.session.send(&Frame::DigestsOf { runs: self.runs.iter().copied().collect() })?;
+                continue;
+            };
+            self.values = self.session.digests(run.first, run.count, &Stop::new())?.into();
+            run.first += self.values.len() as u64;
+            run.count -= self.values.len() as u64;
+            if run.count == 0 {
+                self.runs.pop_front();
+            }
+        }
+    }
 }
 
 /// A session with the first server of `source` that answers.
@@ -87,7 +116,7 @@ fn first_session(source: &Source) -> Result<Session, MoveError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NetOptions, ServeOptions, Stop};
+    use crate::{NetOptions, ServeOptions};
     use std::sync::mpsc::channel;
 
     #[test]

@@ -62,7 +62,7 @@ fn sums_of(object: &Object, one_of_several: bool) -> Vec<FileSum> {
         Kind::Directory => path.to_vec(),
     };
     let sum = |(path, file): (&[u8], usize)| {
-        let checksum = object.hashes.get(&file)?.as_bytes().to_vec();
+        let checksum = object.finished.get(&file)?.as_ref()?.as_bytes().to_vec();
         // Of a file's names some may not have been wanted.
         let is_there = |path| target.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
         if manifest.kind() == Kind::Directory && !is_there(path) {

@@ -26,7 +26,7 @@ pub(crate) struct Ready {
     pub(crate) file: usize,
     /// In bytes.
     pub(crate) size: u64,
-    pub(crate) hash: digest::Hash,
+    pub(crate) hash: Option<digest::Hash>,
 }
 
 /// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender that is
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn ready(file: usize) -> Ready {
-        Ready { object: 0, file, size: 1, hash: [file as u8; 32].into() }
+        Ready { object: 0, file, size: 1, hash: Some([file as u8; 32].into()) }
     }
 
     #[test]

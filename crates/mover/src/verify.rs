@@ -4,9 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
+use inhaul_store::checksums::Algorithm;
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
 
@@ -42,14 +44,14 @@ pub(crate) enum Task {
 #[derive(Debug)]
 pub(crate) enum Finding {
     /// A group is as it is at its source; so many bytes. It may have been left by an earlier transfer.
-    Verified { object: usize, bytes: u64, resumed: bool },
+    Verified { object: usize, group: u64, bytes: u64, resumed: bool },
     /// A group that an earlier transfer has left is not there any more.
     Gone { object: usize, group: u64 },
     /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or second
     /// time one that has come.
     Wrong { object: usize, group: u64, expected: GroupDigest },
-    /// A file is verified and has its name.
-    FileDone { object: usize, file: usize, hash: digest::Hash },
+    /// A file is verified and has its name. Its hash may have taken too long: see [`ToVerify::hash_holes`].
+    FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
     /// All files of the object have their names, and will keep them.
     ObjectDone { object: usize },
     /// It cannot go on.
@@ -62,6 +64,9 @@ pub(crate) struct ToVerify {
     pub(crate) landing: Arc<Landing>,
     /// What somebody else says of its files, beside their source.
     pub(crate) sums: KnownSums,
+    /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which verifying them
+    /// does not take.
+    pub(crate) hash_holes: bool,
 }
 
 /// The verifier, seen from the data thread. Dropping it ends its thread, once what it is doing is done.
@@ -70,6 +75,8 @@ pub(crate) struct Verifier {
     findings: Receiver<Finding>,
     recheck: Option<Recheck>,
     writer: Writer,
+    /// Whatever is left to do is not wanted any more.
+    ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -91,11 +98,21 @@ impl Verifier {
         let syncer = Syncer::start(landings.clone(), failed.clone())?;
         let (writer, writing) = Writer::start(tasks.clone(), failed)?;
         let (ready, naming) = naming::start(landings.clone(), outgoing.clone(), waker.clone())?;
-        let worker = Worker { objects, ready, buffer: Vec::new(), findings: outgoing, unheard: 0, waker, syncer };
+        let ending: Arc<AtomicBool> = Arc::default();
+        let worker = Worker {
+            objects,
+            ready,
+            buffer: Vec::new(),
+            findings: outgoing,
+            unheard: 0,
+            waker,
+            syncer,
+            ending: Arc::clone(&ending),
+        };
         let verifying = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         let recheck = Recheck::start(held, &landings, &tasks)?;
         let threads = vec![writing, verifying, naming];
-        Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), writer, threads })
+        Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), writer, ending, threads })
     }
 
     /// What writes for it: through this it must be told of groups that have come.
@@ -117,6 +134,7 @@ impl Verifier {
 
 impl Drop for Verifier {
     fn drop(&mut self) {
+        self.ending.store(true, Ordering::Relaxed);
         self.writer.end();
         self.tasks = None;
         self.recheck = None;
@@ -145,6 +163,7 @@ struct Object {
     groups: Groups,
     landing: Arc<Landing>,
     sums: KnownSums,
+    hash_holes: bool,
     /// Digests of the source for groups that are not verified yet.
     expected: BTreeMap<u64, GroupDigest>,
     /// Our own digests of groups whose digest the source has not sent yet.
@@ -157,16 +176,19 @@ struct Object {
 }
 
 struct FileDigests {
-    digests: Vec<GroupDigest>,
+    /// Groups that are not verified yet.
     left: u64,
+    /// Its hash in the making, if it is wanted.
+    tree: Option<digest::Tree>,
 }
 
 impl Object {
-    fn new(ToVerify { groups, landing, sums }: ToVerify) -> Self {
+    fn new(ToVerify { groups, landing, sums, hash_holes }: ToVerify) -> Self {
         Self {
             groups,
             landing,
             sums,
+            hash_holes,
             expected: BTreeMap::new(),
             found: BTreeMap::new(),
             resumed: BTreeSet::new(),
@@ -183,23 +205,29 @@ impl Object {
         Ok(digest::group_digest(self.groups.manifest().entries()[place.file].size, place.group, buffer))
     }
 
-    /// A group is verified: the file's hash, if that was its last.
-    fn take(&mut self, group: u64, value: GroupDigest) -> Option<(usize, digest::Hash)> {
-        let place = self.groups.place(group)?;
-        let count = self.groups.of_file(place.file);
-        let count = count.end - count.start;
-        let file = self
-            .files
-            .entry(place.file)
-            .or_insert_with(|| FileDigests { digests: vec![[0; 32]; count as usize], left: count });
-        file.digests[place.group as usize] = value;
-        file.left -= 1;
-        if file.left > 0 {
-            return None;
-        }
-        let size = self.groups.manifest().entries()[place.file].size;
-        let hash = digest::root(size, &self.files.remove(&place.file)?.digests)?;
-        Some((place.file, hash))
+    /// What there is of a file of which nothing is verified.
+    fn begin_file(&self, file: usize) -> FileDigests {
+        let wants_hash = |(algorithm, _): &(Algorithm, Vec<u8>)| *algorithm == Algorithm::Blake3;
+        let is_hashed = self.hash_holes
+            || self.groups.holes_of_file(file).next().is_none()
+            || self.sums.get(&file).is_some_and(|sums| sums.iter().any(wants_hash));
+        let size = self.groups.manifest().entries()[file].size;
+        FileDigests { left: self.groups.data_groups(file), tree: is_hashed.then(|| digest::Tree::new(size)) }
+    }
+
+    /// A group is verified: what there is of its file then, with its hash if all of it was hashed.
+    fn take(&mut self, file: usize, group: u64, value: GroupDigest) -> (FileDigests, Option<digest::Hash>) {
+        let mut digests = self.files.remove(&file).unwrap_or_else(|| self.begin_file(file));
+        digests.left -= 1;
+        let hash = digests.tree.as_mut().and_then(|tree| tree.insert(group, value));
+        (digests, hash)
+    }
+
+    /// Hashes the groups of a file that lie in holes, unless `ending`: its hash, if they were all that was left to hash.
+    fn hash_holes_of(&self, file: usize, tree: &mut digest::Tree, ending: &AtomicBool) -> Option<digest::Hash> {
+        let size = self.groups.manifest().entries()[file].size;
+        let mut groups = self.groups.holes_of_file(file).flatten().take_while(|_| !ending.load(Ordering::Relaxed));
+        groups.find_map(|group| tree.insert(group, digest::zero_group_digest(size, group)))
     }
 }
 
@@ -213,6 +241,7 @@ struct Worker {
     unheard: u32,
     waker: Waker,
     syncer: Syncer,
+    ending: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -242,8 +271,11 @@ impl Worker {
         Ok(())
     }
 
-    /// The next task; `None` when there will be none.
+    /// The next task; `None` when there will be none, or what is left is not wanted.
     fn next(&mut self, tasks: &Receiver<Task>) -> Option<Task> {
+        if self.is_ending() {
+            return None;
+        }
         match tasks.try_recv() {
             Ok(task) => Some(task),
             Err(TryRecvError::Disconnected) => None,
@@ -254,16 +286,25 @@ impl Worker {
         }
     }
 
-    /// No byte will come for empty files.
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// No byte will come for empty files, and for those that are one hole.
     fn begin(&mut self) -> Result<(), MoveError> {
         for object in 0..self.objects.len() {
-            let Object { groups, landing, .. } = &self.objects[object];
-            let is_empty = |&number: &u64| {
-                groups.place(number).is_some_and(|place| place.range.is_empty() && landing.lands(place.file))
-            };
-            let empty: Vec<u64> = (0..groups.count()).filter(is_empty).collect();
-            for group in empty {
-                self.on_whole(object, group)?;
+            for file in 0..self.objects[object].groups.manifest().entries().len() {
+                let Object { groups, landing, .. } = &self.objects[object];
+                if self.is_ending() {
+                    return Ok(());
+                } else if !landing.lands(file) {
+                } else if groups.manifest().entries()[file].size == 0 {
+                    let number = groups.of_file(file).start;
+                    self.on_whole(object, number)?;
+                } else if groups.data_groups(file) == 0 {
+                    let digests = self.objects[object].begin_file(file);
+                    self.on_file(object, file, digests, None)?;
+                }
             }
         }
         Ok(())
@@ -310,17 +351,13 @@ impl Worker {
                 object.landing.record_verified(place.file, place.group, found).map_err(MoveError::from)?;
                 self.syncer.add(place.range.len());
             }
-            let whole = object.take(group, found);
-            if let Some((file, hash)) = &whole
-                && let Some(sums) = object.sums.get(file)
-            {
-                known::check(&object.landing, *file, hash, sums, &mut self.buffer)?;
+            let (digests, hash) = object.take(place.file, place.group, found);
+            self.report(Finding::Verified { object: index, group, bytes: place.range.len(), resumed });
+            if digests.left > 0 {
+                self.objects[index].files.insert(place.file, digests);
+                return Ok(());
             }
-            self.report(Finding::Verified { object: index, bytes: place.range.len(), resumed });
-            if let Some((file, hash)) = whole {
-                self.have_named(index, file, hash)?;
-            }
-            return Ok(());
+            return self.on_file(index, place.file, digests, hash);
         }
         // It will come again, to be compared with the same digest.
         object.expected.insert(group, expected);
@@ -344,8 +381,24 @@ impl Worker {
         Ok(())
     }
 
+    /// All groups of a file are verified; its `hash` is known if none of them lies in a hole.
+    fn on_file(
+        &mut self,
+        index: usize,
+        file: usize,
+        mut digests: FileDigests,
+        hash: Option<digest::Hash>,
+    ) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        let hash = hash.or_else(|| object.hash_holes_of(file, digests.tree.as_mut()?, &self.ending));
+        if let Some(sums) = object.sums.get(&file) {
+            known::check(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending)?;
+        }
+        if self.is_ending() { Ok(()) } else { self.have_named(index, file, hash) }
+    }
+
     /// A file is verified: has it named.
-    fn have_named(&self, index: usize, file: usize, hash: digest::Hash) -> Result<(), MoveError> {
+    fn have_named(&self, index: usize, file: usize, hash: Option<digest::Hash>) -> Result<(), MoveError> {
         let object = &self.objects[index];
         let size = object.groups.manifest().entries()[file].size;
         // While it is still open.
@@ -410,7 +463,8 @@ mod tests {
         let landing = Arc::new(Landing::create(dir.path(), Arc::clone(&manifest), LandingOptions::default()).unwrap());
         let poller = Poller::new().unwrap();
         let groups = Groups::new(manifest);
-        let objects = vec![ToVerify { groups, landing: Arc::clone(&landing), sums: KnownSums::new() }];
+        let landing_too = Arc::clone(&landing);
+        let objects = vec![ToVerify { groups, landing: landing_too, sums: KnownSums::new(), hash_holes: true }];
         let verifier = Verifier::start(objects, poller.waker(1).unwrap()).unwrap();
         (dir, landing, verifier, poller)
     }
@@ -447,7 +501,7 @@ mod tests {
         let bytes = std::fs::read(dir.path().join("set/a")).unwrap();
         assert_eq!(bytes.len() as u64, verified);
         let whole = digest::root(bytes.len() as u64, &digests()[..2]).unwrap();
-        assert_eq!(named, [(0, whole), (1, digest::root(0, &digests()[2..]).unwrap())]);
+        assert_eq!(named, [(0, Some(whole)), (1, digest::root(0, &digests()[2..]))]);
         assert!(dir.path().join("set/b").exists());
     }
 

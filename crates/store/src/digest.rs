@@ -4,6 +4,8 @@
 //! be computed as soon as the group is there, in any order and on any thread, and the file's hash follows from the
 //! groups' values alone. The hash is that of `blake3::hash` over the whole file.
 
+use std::collections::BTreeMap;
+
 use blake3::hazmat::{self, HasherExt, Mode};
 use inhaul_base::ByteRange;
 
@@ -15,6 +17,9 @@ pub const GROUP_BYTES: u64 = 1 << 20;
 /// What stands for a group in its file's hash: the chaining value of its subtree. The only group of a file has none,
 /// as its subtree is the whole tree: it is stood for by the hash itself.
 pub type GroupDigest = [u8; 32];
+
+/// A group of zeros.
+pub static ZEROS: [u8; GROUP_BYTES as usize] = [0; GROUP_BYTES as usize];
 
 /// How many groups a file of `file_len` bytes has: at least one, which is empty for an empty file.
 pub const fn group_count(file_len: u64) -> u64 {
@@ -34,33 +39,66 @@ pub fn group_digest(file_len: u64, group: u64, bytes: &[u8]) -> GroupDigest {
     hasher.finish()
 }
 
+/// The digest of group `group` of a file of `file_len` bytes when all its bytes are zeros. It has to be computed like any
+/// other, without reading: BLAKE3 counts chunks, so no two groups of zeros have the same.
+pub fn zero_group_digest(file_len: u64, group: u64) -> GroupDigest {
+    group_digest(file_len, group, &ZEROS)
+}
+
 /// The hash of a file of `file_len` bytes from its groups' digests; `None` when their number is not
 /// [`group_count`]`(file_len)`.
 pub fn root(file_len: u64, groups: &[GroupDigest]) -> Option<Hash> {
-    if groups.len() as u64 != group_count(file_len) {
+    let mut tree = Tree::new(file_len);
+    if groups.len() as u64 != tree.count {
         return None;
     }
-    if let [only] = groups {
-        return Some(Hash::from_bytes(*only));
-    }
-    let (left, right) = groups.split_at(left_len(groups.len()));
-    Some(hazmat::merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash))
+    (0..).zip(groups).find_map(|(group, digest)| tree.insert(group, *digest))
 }
 
-/// The chaining value of the subtree over `groups`, of which there is at least one.
-fn subtree(groups: &[GroupDigest]) -> GroupDigest {
-    match groups {
-        [only] => *only,
-        _ => {
-            let (left, right) = groups.split_at(left_len(groups.len()));
-            hazmat::merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+/// A file's hash in the making, from the digests of its groups in any order. Subtrees are merged as soon as they are whole, so
+/// that memory follows the gaps between the groups that are there, and not the size of the file.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// How many groups the file has.
+    count: u64,
+    /// The level of the root: the leaves are at level 0.
+    height: u32,
+    /// Chaining values of whole subtrees whose sibling is not whole yet, by level and by index in that level.
+    subtrees: BTreeMap<(u32, u64), GroupDigest>,
+}
+
+impl Tree {
+    /// The tree of a file of `file_len` bytes, of which nothing is known.
+    pub fn new(file_len: u64) -> Self {
+        let count = group_count(file_len);
+        let height = u64::BITS - (count - 1).leading_zeros();
+        Self { count, height, subtrees: BTreeMap::new() }
+    }
+
+    /// Adds the digest of `group`, which has not been added before: the file's hash, if it was the last.
+    pub fn insert(&mut self, group: u64, digest: GroupDigest) -> Option<Hash> {
+        if self.height == 0 {
+            return Some(Hash::from_bytes(digest));
         }
+        let (mut index, mut value) = (group, digest);
+        for level in 0..self.height {
+            let sibling = index ^ 1;
+            // What has nothing to its right is its parent's only child, and stands for it.
+            if sibling << level < self.count {
+                let Some(other) = self.subtrees.remove(&(level, sibling)) else {
+                    self.subtrees.insert((level, index), value);
+                    return None;
+                };
+                let (left, right) = if index < sibling { (&value, &other) } else { (&other, &value) };
+                if level + 1 == self.height {
+                    return Some(hazmat::merge_subtrees_root(left, right, Mode::Hash));
+                }
+                value = hazmat::merge_subtrees_non_root(left, right, Mode::Hash);
+            }
+            index >>= 1;
+        }
+        None
     }
-}
-
-/// How many of `count` groups lie in the left subtree: the largest power of two that leaves one for the right.
-fn left_len(count: usize) -> usize {
-    count.div_ceil(2).next_power_of_two()
 }
 
 /// Digests one group from its bytes in order, in slices of any length.
@@ -145,6 +183,38 @@ mod tests {
     fn root_wants_every_group() {
         assert_eq!(root(GROUP_BYTES + 1, &[[0; 32]]), None);
         assert_eq!(root(0, &[]), None);
+    }
+
+    #[test]
+    fn tree_takes_groups_in_any_order_and_keeps_only_what_is_apart() {
+        let g = GROUP_BYTES;
+        for len in [2 * g, 3 * g + 1, 6 * g, 7 * g, 9 * g + 5] {
+            let data = bytes(len);
+            let count = group_count(len);
+            for stride in [1, 5, 7].into_iter().filter(|stride| count % stride != 0 || *stride == 1) {
+                let mut tree = Tree::new(len);
+                let mut hash = None;
+                for group in (0..count).map(|k| k * stride % count).rev() {
+                    assert_eq!(hash, None);
+                    let range = group_range(len, group);
+                    let digest = group_digest(len, group, &data[range.start as usize..range.end as usize]);
+                    hash = tree.insert(group, digest);
+                }
+                assert_eq!(hash, Some(blake3::hash(&data)), "{len} bytes, by {stride}");
+            }
+        }
+        // Of the largest file there is nothing is kept but the left edge of its tree.
+        let mut tree = Tree::new(i64::MAX as u64);
+        assert!((0..1000).all(|group| tree.insert(group, [1; 32]).is_none()));
+        assert!(tree.subtrees.len() <= 10, "{}", tree.subtrees.len());
+    }
+
+    #[test]
+    fn zeros_have_the_digests_of_zeros() {
+        let len = 2 * GROUP_BYTES + 77;
+        let digests: Vec<_> = (0..3).map(|group| zero_group_digest(len, group)).collect();
+        assert_eq!(root(len, &digests), Some(blake3::hash(&vec![0; len as usize])));
+        assert_eq!(root(5, &[zero_group_digest(5, 0)]), Some(blake3::hash(&[0; 5])));
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Landing {
         }
         let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, &plan));
         plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
+        plan.check_file_sizes()?;
         let (base, made_now) = match plan.manifest.kind() {
             Kind::File => (plan.destination.reopen()?, false),
             Kind::Directory => plan.destination.make_directory()?,

@@ -22,6 +22,7 @@ mod manifest;
 mod offered;
 mod open_files;
 mod plan;
+mod sparse;
 mod text;
 
 pub use filter::{Filter, FilterError, Rule};
@@ -34,4 +35,5 @@ pub use manifest::{
 };
 pub use offered::{DataSet, Offered, OfferedError, ScanOptions};
 pub use plan::{Existing, Fate, Plan};
+pub use sparse::{is_zeros, stored_within};
 pub use text::printable;

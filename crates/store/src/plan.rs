@@ -287,6 +287,20 @@ impl Plan {
         ByteRange::new(0, self.manifest.size()).len() - held.covered()
     }
 
+    /// Checks that the destination's file system allows files as large as those that land.
+    ///
+    /// # Errors
+    /// When it does not: with the largest.
+    pub fn check_file_sizes(&self) -> Result<(), LandingError> {
+        let landing = self.files.iter().enumerate().filter(|(_, fate)| fate.lands()).map(|(index, _)| index);
+        match landing.max_by_key(|&index| self.manifest.entries()[index].size) {
+            Some(largest) => {
+                self.destination.check_file_size(self.place(largest), self.manifest.entries()[largest].size)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What stands in the way: the error of the first thing, and how many there are.
     pub fn obstacles(&self) -> Option<(LandingError, usize)> {
         let files = self.files.iter().enumerate().map(|(index, fate)| (self.path(index), fate));

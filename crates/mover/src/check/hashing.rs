@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use inhaul_store::checksums::Algorithm;
-use inhaul_store::digest::{self, GroupDigest, group_count};
+use inhaul_store::digest::{self, GroupDigest, Tree, group_count};
 use inhaul_store::{DataSet, OfferedError};
 use sha2::{Digest, Sha256, Sha512};
 
@@ -29,50 +28,72 @@ pub(super) struct Wanted {
 /// Work for one thread: all of a file, or some groups of it.
 type Unit = (Wanted, Range<u64>);
 
-/// What the units have come to: digests of groups by their number, or one checksum at 0.
-type Parts = BTreeMap<Wanted, BTreeMap<u64, Vec<u8>>>;
+/// What is left to hash, in units that are made as they are taken.
+struct Units<'a> {
+    data_set: &'a DataSet,
+    files: std::collections::btree_set::IntoIter<Wanted>,
+    /// The groups of a file of which some have been taken.
+    begun: Option<Unit>,
+}
+
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let (wanted, groups) = match self.begun.take() {
+            Some(begun) => begun,
+            None => {
+                let wanted = self.files.next()?;
+                (wanted, 0..group_count(size_of(self.data_set, wanted)))
+            }
+        };
+        let end = match wanted.algorithm {
+            Algorithm::Blake3 => groups.end.min(groups.start + GROUPS_TOGETHER),
+            Algorithm::Sha256 | Algorithm::Sha512 => groups.end,
+        };
+        self.begun = (end < groups.end).then_some((wanted, end..groups.end));
+        Some((wanted, groups.start..end))
+    }
+}
+
+/// What the units have come to so far.
+#[derive(Default)]
+struct Sums {
+    trees: BTreeMap<Wanted, Tree>,
+    done: BTreeMap<Wanted, Vec<u8>>,
+}
 
 /// The checksums of files, in the order of `wanted`.
 pub(super) fn hash(data_set: &DataSet, wanted: &[Wanted], stop: &Stop) -> Result<Vec<Vec<u8>>, MoveError> {
-    let size = |wanted: &Wanted| data_set.manifest().entries()[wanted.file].size;
     // Names of one file share their checksum.
     let distinct: BTreeSet<Wanted> = wanted.iter().copied().collect();
-    let units: Vec<Unit> = distinct.iter().flat_map(|wanted| units_of(*wanted, size(wanted))).collect();
-    let parts: Mutex<Parts> = Mutex::default();
+    let units = Mutex::new(Units { data_set, files: distinct.into_iter(), begun: None });
+    let sums: Mutex<Sums> = Mutex::default();
     let failure: Mutex<Option<MoveError>> = Mutex::default();
-    let next = AtomicUsize::new(0);
+    let next = || lock(&failure).is_none().then(|| lock(&units).next()).flatten();
     let work = || {
-        while let Some((wanted, groups)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match hash_unit(data_set, *wanted, groups.clone(), stop) {
-                Ok(done) => {
-                    let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-                    parts.entry(*wanted).or_default().extend(done);
-                }
-                Err(error) => {
-                    next.store(units.len(), Ordering::Relaxed);
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                }
+        while let Some((wanted, groups)) = next() {
+            if let Err(error) = hash_unit(data_set, wanted, groups, stop, &sums) {
+                *lock(&failure) = Some(error);
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(units.len());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sum = |wanted: &Wanted| parts.get(wanted).and_then(|parts| join(wanted.algorithm, size(wanted), parts));
+    let sums = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
     let lost = || MoveError::Internal("a file was not hashed".to_owned());
-    wanted.iter().map(|wanted| sum(wanted).ok_or_else(lost)).collect()
+    wanted.iter().map(|wanted| sums.done.get(wanted).cloned().ok_or_else(lost)).collect()
 }
 
-fn units_of(wanted: Wanted, size: u64) -> Vec<Unit> {
-    let count = group_count(size);
-    let step = match wanted.algorithm {
-        Algorithm::Blake3 => GROUPS_TOGETHER,
-        Algorithm::Sha256 | Algorithm::Sha512 => count,
-    };
-    (0..count).step_by(step as usize).map(|first| (wanted, first..count.min(first + step))).collect()
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn size_of(data_set: &DataSet, wanted: Wanted) -> u64 {
+    data_set.manifest().entries()[wanted.file].size
 }
 
 fn hash_unit(
@@ -80,12 +101,24 @@ fn hash_unit(
     wanted: Wanted,
     groups: Range<u64>,
     stop: &Stop,
-) -> Result<Vec<(u64, Vec<u8>)>, MoveError> {
-    match wanted.algorithm {
-        Algorithm::Blake3 => hash_groups(data_set, wanted.file, groups, stop),
-        Algorithm::Sha256 => Ok(vec![(0, hash_file::<Sha256>(data_set, wanted.file, stop)?)]),
-        Algorithm::Sha512 => Ok(vec![(0, hash_file::<Sha512>(data_set, wanted.file, stop)?)]),
-    }
+    sums: &Mutex<Sums>,
+) -> Result<(), MoveError> {
+    let sum = match wanted.algorithm {
+        Algorithm::Blake3 => {
+            let digests = hash_groups(data_set, wanted.file, groups.clone(), stop)?;
+            let mut sums = lock(sums);
+            let tree = sums.trees.entry(wanted).or_insert_with(|| Tree::new(size_of(data_set, wanted)));
+            let Some(hash) = groups.zip(digests).find_map(|(group, digest)| tree.insert(group, digest)) else {
+                return Ok(());
+            };
+            sums.trees.remove(&wanted);
+            hash.as_bytes().to_vec()
+        }
+        Algorithm::Sha256 => hash_file::<Sha256>(data_set, wanted.file, stop)?,
+        Algorithm::Sha512 => hash_file::<Sha512>(data_set, wanted.file, stop)?,
+    };
+    lock(sums).done.insert(wanted, sum);
+    Ok(())
 }
 
 fn hash_groups(
@@ -93,13 +126,16 @@ fn hash_groups(
     file: usize,
     groups: Range<u64>,
     stop: &Stop,
-) -> Result<Vec<(u64, Vec<u8>)>, MoveError> {
-    let size = data_set.manifest().entries()[file].size;
+) -> Result<Vec<GroupDigest>, MoveError> {
+    let entry = &data_set.manifest().entries()[file];
     let mut buffer = Vec::new();
     let hash = |group| {
         check_stop(stop)?;
+        if entry.is_hole_group(group) {
+            return Ok(digest::zero_group_digest(entry.size, group));
+        }
         data_set.read_group(file, group, &mut buffer).map_err(|error| unreadable(&error))?;
-        Ok((group, digest::group_digest(size, group, &buffer).to_vec()))
+        Ok(digest::group_digest(entry.size, group, &buffer))
     };
     groups.map(hash).collect()
 }
@@ -117,15 +153,6 @@ fn hash_file<D: Digest>(data_set: &DataSet, file: usize, stop: &Stop) -> Result<
             Err(source) => return Err(MoveError::System { what: "a file cannot be read", source }),
         }
     }
-}
-
-/// The checksum of a file from its parts.
-fn join(algorithm: Algorithm, size: u64, parts: &BTreeMap<u64, Vec<u8>>) -> Option<Vec<u8>> {
-    if algorithm != Algorithm::Blake3 {
-        return parts.get(&0).cloned();
-    }
-    let digests: Option<Vec<GroupDigest>> = parts.values().map(|part| part.as_slice().try_into().ok()).collect();
-    Some(digest::root(size, &digests?)?.as_bytes().to_vec())
 }
 
 fn check_stop(stop: &Stop) -> Result<(), MoveError> {

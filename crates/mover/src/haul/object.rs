@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use inhaul_base::{ByteRange, RangeSet};
+use inhaul_base::ByteRange;
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
@@ -18,6 +18,10 @@ use crate::source::Source;
 const DIGESTS_AHEAD: u64 = 32_768;
 const DIGESTED_BYTES_AHEAD: u64 = 1 << 30;
 
+/// Most bytes of holes that are hashed for a data set unasked, in about a quarter of a second. BLAKE3 counts its chunks: a hole
+/// costs as much as data, and a hole may be as large as a peer likes.
+const HASHED_HOLES_MAX: u64 = 1 << 30;
+
 /// One data set and where it lands.
 pub(crate) struct Object {
     pub(crate) source: Source,
@@ -26,12 +30,14 @@ pub(crate) struct Object {
     /// Checksums that somebody else has said what is to come has.
     pub(super) sums: KnownSums,
     pub(super) tally: Tally,
-    /// The bytes that need not come: of files that do not land, of holes, and of what an earlier transfer has brought.
-    pub(super) free: RangeSet,
     /// Bytes of the files that land.
     pub(super) bytes: u64,
     /// Of these, the ones in holes.
     pub(super) hole_bytes: u64,
+    /// Of these, the ones of groups that lie in holes as a whole: they are as they should be from the start.
+    pub(super) hole_group_bytes: u64,
+    /// Whether the hash of every file is wanted, whatever holes it has.
+    pub(super) hash_holes: bool,
     pub(super) mirrors: Vec<FlowId>,
     /// The order in which digests are asked for.
     pub(super) plan: DigestPlan,
@@ -53,34 +59,37 @@ pub(crate) struct Object {
     pub(super) done: bool,
     /// Why no more of it comes, while other data sets do.
     pub(super) failure: Option<MoveError>,
-    /// The hash of each file that is done.
-    pub(crate) hashes: BTreeMap<usize, digest::Hash>,
+    /// The files that are done, and the hash of each, unless it would have taken too long: see [`HASHED_HOLES_MAX`].
+    pub(crate) finished: BTreeMap<usize, Option<digest::Hash>>,
 }
 
 impl Object {
-    pub(crate) fn new(source: Source, landing: Landing, sums: KnownSums) -> Self {
+    /// `hash_all`: the hash of every file is wanted.
+    pub(crate) fn new(source: Source, landing: Landing, sums: KnownSums, hash_all: bool) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
-        // Bytes that need not come: of files that do not land, and of holes, which are zeros by themselves.
+        // Bytes that need not come: of files that do not land, of holes, which are zeros by themselves, and of what an earlier
+        // transfer has brought.
         let unwanted = landing.plan().unwanted();
         let mut free = groups.manifest().holes();
         for range in unwanted.iter() {
             free.insert(range);
         }
-        let mut tally = Tally::new(&groups, &free);
         let number = |held: &HeldGroup| groups.of_file(held.file).start + held.group;
         let held: BTreeSet<u64> = landing.resumed().groups.iter().map(number).collect();
-        held.iter().for_each(|&number| tally.hold(number));
         let ranges = || held.iter().filter_map(|&number| groups.place(number)).map(|place| place.range);
         let held_bytes: u64 = ranges().map(ByteRange::len).sum();
         for range in ranges() {
             free.insert(range);
         }
+        let landing_files = (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file));
+        let hole_group_bytes: u64 = landing_files.map(|file| groups.hole_bytes(file)).sum();
         Self {
             source,
-            tally,
             bytes: groups.manifest().size() - unwanted.covered(),
             hole_bytes: free.covered() - unwanted.covered() - held_bytes,
-            free,
+            hole_group_bytes,
+            hash_holes: hash_all || hole_group_bytes <= HASHED_HOLES_MAX,
+            tally: Tally::new(free),
             plan: DigestPlan::new(&groups, |file| landing.lands(file), &held),
             held_bytes,
             held,
@@ -97,7 +106,7 @@ impl Object {
             verified_groups: 0,
             done: false,
             failure: None,
-            hashes: BTreeMap::new(),
+            finished: BTreeMap::new(),
         }
     }
 
@@ -108,17 +117,6 @@ impl Object {
 
     pub(super) fn size(&self) -> u64 {
         self.groups.manifest().size()
-    }
-
-    /// The groups that lack no byte from the start, though files that land have them.
-    pub(super) fn whole_from_the_start(&self) -> impl Iterator<Item = u64> + '_ {
-        let runs = self.plan.between(0, self.plan.count());
-        let has_bytes = |&number: &u64| {
-            !self.held.contains(&number) && self.groups.place(number).is_some_and(|place| !place.range.is_empty())
-        };
-        runs.flat_map(|run| run.first..run.first + run.count)
-            .filter(has_bytes)
-            .filter(|&number| self.tally.is_whole(number))
     }
 
     /// Up to which position digests may be asked for now.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::LandingError;
@@ -112,6 +112,19 @@ impl Destination {
     pub(crate) fn check_space(&self, needed: u64) -> Result<(), LandingError> {
         match self.free_bytes() {
             Some(free) if free < needed => Err(LandingError::NoSpace { path: self.target(), needed, free }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the file system, and the user's limits, allow files of `size` bytes: with one that has no name. Where there
+    /// is no such thing it shows when the file is made.
+    pub(crate) fn check_file_size(&self, path: PathBuf, size: u64) -> Result<(), LandingError> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let Ok(trial) = rustix::fs::openat(self.open.fd(), ".", flags, Mode::from_raw_mode(0o600)) else {
+            return Ok(());
+        };
+        match rustix::fs::ftruncate(&trial, size) {
+            Err(Errno::FBIG | Errno::INVAL) => Err(LandingError::FileTooLarge { path, size }),
             _ => Ok(()),
         }
     }

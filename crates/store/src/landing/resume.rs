@@ -2,10 +2,13 @@
 //! name already.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use inhaul_base::ByteRange;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -15,6 +18,7 @@ use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
 use crate::journal::{Change, Journal, OpenError, Record, Replay};
 use crate::plan::Plan;
+use crate::sparse::{make_hole, stored_within};
 use crate::{Kind, Manifest};
 
 /// What an earlier transfer has left to go on from.
@@ -85,7 +89,9 @@ impl Landing {
         }
         let mut state = self.lock();
         let is_there = |file: usize| !matches!(state.files[file], FileState::Absent | FileState::Outside);
-        let groups = verified.into_iter().filter(|&((file, _), _)| is_there(file));
+        // What is a hole now needs nothing but to be one.
+        let is_hole = |file: usize, group: u64| self.plan.manifest.entries()[file].is_hole_group(group);
+        let groups = verified.into_iter().filter(|&((file, group), _)| is_there(file) && !is_hole(file, group));
         let groups: Vec<_> = groups.map(|((file, group), digest)| HeldGroup { file, group, digest }).collect();
         state.kept_bytes = groups.iter().map(|held| self.group_len(held.file, held.group)).sum();
         drop(state);
@@ -128,7 +134,7 @@ impl Landing {
         let Some(size) = named else { return Ok(FileState::Absent) };
         match self.base.stat(self.path(index), Links::Refuse) {
             Ok(stat) if is_file(stat.st_mode) && stat.st_size.unsigned_abs() == size => {
-                if size == self.plan.manifest.entries()[index].size {
+                if size == self.plan.manifest.entries()[index].size && self.keeps_holes(index) {
                     return Ok(FileState::Named);
                 }
                 self.take_name_away(index)?;
@@ -139,7 +145,26 @@ impl Landing {
         }
     }
 
-    /// Makes the partial file of `index` fit to be written to; false if there is none.
+    /// The parts of a file that are never written, because they are holes at its source.
+    fn hole_ranges(&self, index: usize) -> impl Iterator<Item = ByteRange> + '_ {
+        let entry = &self.plan.manifest.entries()[index];
+        let range = |run: Range<u64>| {
+            ByteRange::new(group_range(entry.size, run.start).start, group_range(entry.size, run.end - 1).end)
+        };
+        entry.hole_groups().map(range)
+    }
+
+    /// Whether the file that has its name stores nothing where there is nothing at its source.
+    fn keeps_holes(&self, index: usize) -> bool {
+        let mut holes = self.hole_ranges(index).peekable();
+        if holes.peek().is_none() {
+            return true;
+        }
+        let Ok(file) = self.base.open_for_reading(self.path(index), Links::Refuse) else { return false };
+        holes.all(|hole| stored_within(&file, hole).is_ok_and(|stored| stored.is_none()))
+    }
+
+    /// Makes the partial file of `index` fit to be written to; false if there is none, or none that can be gone on with.
     fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
@@ -158,9 +183,22 @@ impl Landing {
         if stat.st_mode & 0o600 != 0o600 {
             rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
         }
-        if stat.st_size.unsigned_abs() != entry.size {
-            let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+        let mut holes = self.hole_ranges(index).peekable();
+        let is_as_long = stat.st_size.unsigned_abs() == entry.size;
+        if is_as_long && holes.peek().is_none() {
+            return Ok(true);
+        }
+        let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
+        let writable = File::from(writable);
+        if !is_as_long {
             rustix::fs::ftruncate(&writable, entry.size)?;
+        }
+        // Of an earlier version of the file there may be data where the source has none now.
+        for hole in holes {
+            if !make_hole(&writable, hole)? {
+                self.base.remove_file(&path)?;
+                return Ok(false);
+            }
         }
         Ok(true)
     }

@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{HeldGroup, Landing, LandingOptions};
+use inhaul_base::ByteRange;
+
+use super::{HeldGroup, Landing, LandingError, LandingOptions};
 use crate::digest::{GROUP_BYTES, group_count, group_digest, group_range};
 use crate::journal::Change;
 use crate::{Contents, Entry, Kind, Manifest, Metadata, Timestamp};
@@ -199,4 +201,47 @@ fn partial_files_are_the_owner_s_to_write_again() {
     interrupted(dir.path());
     fs::set_permissions(dir.path().join("set/a.partial"), fs::Permissions::from_mode(0o400)).unwrap();
     complete(dir.path(), create(dir.path(), SIZES));
+}
+
+#[test]
+fn what_has_become_a_hole_at_the_source_becomes_one_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = create(dir.path(), SIZES);
+    let held: Vec<_> = (0..3).map(|group| bring(&before, 0, group)).collect();
+    bring(&before, 2, 0);
+    before.finish_file(2).unwrap();
+    drop(before);
+    let plain = set(SIZES);
+    let mut files = plain.entries().to_vec();
+    files[0].holes = vec![ByteRange::new(5, 2 * GROUP_BYTES)];
+    files[2].holes = vec![ByteRange::new(0, GROUP_BYTES)];
+    let contents = Contents { top: plain.top().clone(), files, ..Contents::default() };
+    let sparse = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap());
+    let landing = Landing::create(dir.path(), sparse, LandingOptions::default()).unwrap();
+    // The first group has data; the second has none, and needs no more than to be zeros.
+    assert_eq!(landing.resumed().groups, [held[0], held[2]]);
+    let mut buffer = Vec::new();
+    for (file, group) in [(0, 1), (2, 0)] {
+        landing.read_group(file, group, &mut buffer).unwrap();
+        assert!(buffer.iter().all(|&byte| byte == 0), "{file} {group}");
+    }
+    bring(&landing, 1, 0);
+    (0..3).for_each(|file| landing.finish_file(file).unwrap());
+    landing.finish().unwrap();
+    assert!(fs::read(dir.path().join("set/c")).unwrap() == vec![0; GROUP_BYTES as usize]);
+}
+
+#[test]
+fn a_file_that_the_file_system_cannot_hold_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let size = i64::MAX as u64;
+    let files = vec![Entry { path: b"a".to_vec(), size, holes: vec![ByteRange::new(0, size)], ..Entry::default() }];
+    let contents = Contents { files, ..Contents::default() };
+    let manifest = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap());
+    let file = tempfile::tempfile_in(dir.path()).unwrap();
+    match Landing::create(dir.path(), manifest, LandingOptions::default()) {
+        Err(LandingError::FileTooLarge { .. }) => assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0),
+        Err(error) => panic!("{error}"),
+        Ok(_) => file.set_len(size).expect("the file system said that it could"),
+    }
 }

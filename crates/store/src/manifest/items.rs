@@ -1,7 +1,11 @@
 //! What a manifest lists.
 
-use super::SKIPPED_NAMED_MAX;
+use std::ops::Range;
+
 use inhaul_base::ByteRange;
+
+use super::SKIPPED_NAMED_MAX;
+use crate::digest::{GROUP_BYTES, group_count, group_range};
 
 /// Whether a data set is a single file or a directory tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,24 @@ pub struct Entry {
     /// Parts of the file that its source does not store, because they are zeros: in order, apart from each other, none of
     /// them empty.
     pub holes: Vec<ByteRange>,
+}
+
+impl Entry {
+    /// The groups that lie in holes as a whole, in runs, in order: nothing of them has to be sent, read or compared.
+    pub fn hole_groups(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let groups = |hole: &ByteRange| {
+            let end = if hole.end == self.size { group_count(self.size) } else { hole.end / GROUP_BYTES };
+            hole.start.div_ceil(GROUP_BYTES)..end
+        };
+        self.holes.iter().map(groups).filter(|run| !run.is_empty())
+    }
+
+    /// Whether `group` lies in a hole as a whole.
+    pub fn is_hole_group(&self, group: u64) -> bool {
+        let range = group_range(self.size, group);
+        let after = self.holes.partition_point(|hole| hole.start <= range.start);
+        !range.is_empty() && after.checked_sub(1).is_some_and(|at| self.holes[at].contains(range))
+    }
 }
 
 /// A directory of a data set. Every directory is named, so that empty ones exist too.
@@ -131,4 +153,30 @@ pub struct Contents {
     pub skipped: Skipped,
     /// The files and directories that are left out because their source may not read them.
     pub unreadable: Skipped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hole_groups_are_those_without_a_byte_of_data() {
+        let g = GROUP_BYTES;
+        let groups = |size: u64, holes: &[(u64, u64)]| {
+            let holes = holes.iter().map(|&(start, end)| ByteRange::new(start, end)).collect();
+            let entry = Entry { size, holes, ..Entry::default() };
+            let runs: Vec<_> = entry.hole_groups().collect();
+            for group in 0..group_count(size).min(10) {
+                assert_eq!(entry.is_hole_group(group), runs.iter().any(|run| run.contains(&group)), "{group}");
+            }
+            runs
+        };
+        assert_eq!(groups(3 * g, &[(0, 3 * g)]), [0..3]);
+        assert_eq!(groups(3 * g, &[(1, 2 * g - 1), (2 * g, 3 * g)]), [2..3]);
+        assert_eq!(groups(3 * g + 5, &[(g - 1, 2 * g), (3 * g - 7, 3 * g + 5)]), [1..2, 3..4]);
+        assert_eq!(groups(7, &[(0, 7)]), [0..1]);
+        assert_eq!(groups(7, &[(0, 6)]), []);
+        assert_eq!(groups(0, &[]), []);
+        assert_eq!(groups(i64::MAX as u64, &[(0, i64::MAX as u64)]), [0..1 << 43]);
+    }
 }
