@@ -3,7 +3,7 @@
 //! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has what they share:
 //!
 //! - [`inhaul`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
-//! - [`Session`] and [`GtpClient`] speak to a server, by the rules or by raw bytes.
+//! - [`Session`], [`GtpClient`] and [`RawPut`] speak to a server, by the rules or by raw bytes.
 //! - [`HostileServer`] answers clients by a script; [`RawManifest`] says what no honest server would say.
 //! - [`Relay`] stands between the two and damages what passes.
 //! - [`Network`] makes network namespaces.
@@ -22,6 +22,7 @@ mod manifest;
 mod network;
 mod process;
 mod program;
+mod put;
 mod relay;
 mod scratch;
 mod session;
@@ -33,6 +34,7 @@ pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};
 pub use process::Readings;
 pub use program::{Outcome, Running, Server, Start, inhaul};
+pub use put::RawPut;
 pub use relay::{Relay, Way};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, SmallDisk, noise, tree};

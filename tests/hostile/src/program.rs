@@ -90,6 +90,10 @@ impl Start {
         command.args(words).args(&self.args);
         // What this user has set for himself is not what is tested; and what one test has cached may not be another's.
         command.env("INHAUL_CONFIG", "/dev/null").env("XDG_CACHE_HOME", "/dev/null");
+        // The program takes variables of these names for settings.
+        for name in ["INHAUL", "INHAUL_SESSION", "INHAUL_HOSTILE", "INHAUL_HOSTILE_SEED"] {
+            command.env_remove(name);
+        }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -1,0 +1,100 @@
+//! A put by hand: an order, and the data sets that a client brings.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use inhaul_mover::frame::{Frame, SessionRole};
+use serde_json::{Value, json};
+
+use crate::session::{Heard, Session};
+
+/// A put that a server has agreed to.
+#[derive(Debug)]
+pub struct RawPut {
+    /// The session of the order: how it goes is told there.
+    pub order: Session,
+    /// The server's secret, with which data sets are attached.
+    pub token: u64,
+    /// The socket that the server takes for the client's.
+    pub udp: UdpSocket,
+    server: SocketAddr,
+}
+
+impl RawPut {
+    /// An order to land one data set of the client's own at `destination`, replacing what is there.
+    pub fn order_to(destination: &str) -> Value {
+        json!({
+            "origin": { "client": { "sources": 1 } }, "destination": destination, "rules": [], "existing": "replace",
+            "checksum": false, "attributes": true, "fresh": false, "dry_run": false, "rate_bps": null,
+        })
+    }
+
+    /// Gives a server this order, and shows it where the client's datagrams come from.
+    ///
+    /// # Errors
+    /// What the server answered instead.
+    pub fn begin(server: SocketAddr, order: &Value) -> Result<Self, Heard> {
+        let mut session = Session::connect(server).map_err(|_| Heard::End)?;
+        let udp_port = session.hello(SessionRole::Delegate, "gtp");
+        session.send(&Frame::Delegate { order: order.to_string().into_bytes() }).map_err(|_| Heard::End)?;
+        let token = match session.receive(Duration::from_secs(10)) {
+            Heard::Frame(Frame::ProbeGrant { token }) => token,
+            other => return Err(other),
+        };
+        let udp = UdpSocket::bind((session.local_ip(), 0)).unwrap();
+        let put = Self { order: session, token, udp, server };
+        put.introduce(SocketAddr::new(server.ip(), udp_port));
+        Ok(put)
+    }
+
+    /// Probes until an echo has come.
+    fn introduce(&self, server: SocketAddr) {
+        let mut probe = b"inhaul?\n".to_vec();
+        probe.extend_from_slice(&self.token.to_be_bytes());
+        probe.extend_from_slice(&1u32.to_be_bytes());
+        probe.extend_from_slice(&20u16.to_be_bytes());
+        self.udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        for _ in 0..20 {
+            self.udp.send_to(&probe, server).unwrap();
+            if self.udp.recv(&mut [0; 64]).is_ok() {
+                return;
+            }
+        }
+        panic!("no probe was echoed");
+    }
+
+    /// Opens the session of one of the order's data sets and waits until the server asks for it.
+    ///
+    /// # Errors
+    /// What the server said instead.
+    pub fn attach(&self, source: u16) -> Result<Session, Heard> {
+        let mut session = Session::connect(self.server).map_err(|_| Heard::End)?;
+        session.hello(SessionRole::Attach, "gtp");
+        session.send(&Frame::Attach { token: self.token, source }).map_err(|_| Heard::End)?;
+        match session.receive(Duration::from_secs(10)) {
+            Heard::Frame(Frame::Open { .. }) => Ok(session),
+            other => Err(other),
+        }
+    }
+
+    /// Brings a manifest, and gives what the server then says of it, up to the end of the order's session.
+    pub fn bring(&mut self, manifest: &[u8], within: Duration) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        match self.attach(0) {
+            Ok(mut session) => {
+                let _ = session.send(&Frame::DataSet { last: true, bytes: manifest.to_vec() });
+                loop {
+                    let next = self.order.receive(within);
+                    let is_last =
+                        !matches!(next, Heard::Frame(Frame::Update { .. } | Frame::Report { last: false, .. }));
+                    heard.push(next);
+                    if is_last {
+                        break;
+                    }
+                }
+            }
+            Err(instead) => heard.push(instead),
+        }
+        heard
+    }
+}
