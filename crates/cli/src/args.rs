@@ -16,7 +16,7 @@ mod values;
 
 pub(crate) use fetch::{Fetch, Selection};
 use values::{any_address, parameter};
-pub(crate) use values::{listen_address, seconds};
+pub(crate) use values::{listen_address, seconds, source};
 
 /// Headings of the options that several commands have.
 pub(crate) const RATES: &str = "Rate options";

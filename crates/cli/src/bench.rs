@@ -1,14 +1,15 @@
 //! `inhaul bench`.
 
 use inhaul_base::format_bytes;
-use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, MoveError};
+use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate};
 
 use crate::args::Bench;
+use crate::exit::{self, Failure};
 use crate::serve::announce;
 use crate::summary::{percent, rate};
 use crate::transfer::to_json;
 
-pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let net = crate::net_options(&args.wire, &args.transport);
     if args.server {
@@ -19,7 +20,8 @@ pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
             send_dial: None,
             net,
         };
-        return inhaul_mover::bench_server(&options, &stop, |address| announce(&format!("listening on {address}")));
+        let listening = |address| announce(&format!("listening on {address}"));
+        return Ok(inhaul_mover::bench_server(&options, &stop, listening)?);
     }
     let options = BenchOptions {
         servers: args.servers.clone(),
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), MoveError> {
     } else if result.is_ok() {
         announce(&summary(&report));
     }
-    result
+    result.map_err(exit::reported)
 }
 
 fn interval_line(interval: &BenchInterval) -> String {

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use inhaul_base::Bitrate;
-use inhaul_mover::{CopyOptions, MoveError, Source};
+use inhaul_mover::{CopyOptions, Source};
 
 use crate::args::{FILES, RATES, Selection, TRANSPORT, Transport, Wire};
+use crate::exit::Failure;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
@@ -47,14 +48,14 @@ pub(crate) struct Copy {
     output: Output,
 }
 
-pub(crate) fn run(args: &Copy) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let Some((destination, sources)) = args.places.split_last() else {
-        return Err(MoveError::Usage("name what to copy, and where to".to_owned()));
+        return Err(Failure::usage("name what to copy, and where to"));
     };
     if args.selection.owner {
-        let text = "a server gives what others bring to nobody else: --owner is for 'inhaul get'";
-        return Err(MoveError::Usage(text.to_owned()));
+        let text = "--owner is for 'inhaul get': files that others bring belong to the server's user";
+        return Err(Failure::usage(text));
     }
     let options = CopyOptions {
         sources: sources.to_vec(),

@@ -1,12 +1,10 @@
 //! `inhaul doctor`.
 
-use std::process::ExitCode;
-
 use inhaul_base::Bitrate;
 use inhaul_mover::{DoctorOptions, Finding, Verdict};
 
 use crate::args::Doctor;
-use crate::exit;
+use crate::exit::{self, Failure};
 use crate::serve::announce;
 use crate::transfer::to_json;
 
@@ -14,7 +12,7 @@ use crate::transfer::to_json;
 const INDENT: usize = 25;
 const WIDTH: usize = 80;
 
-pub(crate) fn run(args: &Doctor) -> ExitCode {
+pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone() };
     let mut said_rate = false;
     let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
@@ -30,12 +28,9 @@ pub(crate) fn run(args: &Doctor) -> ExitCode {
         announce(&to_json(&report));
     }
     match result {
-        Err(error) => {
-            eprintln!("inhaul: {error}");
-            ExitCode::from(exit::code(error.kind()))
-        }
-        Ok(()) if report.worst() == Verdict::Broken => ExitCode::from(exit::CHECK_FAILED),
-        Ok(()) => ExitCode::from(exit::COMPLETE),
+        Err(error) => Err(exit::reported(error)),
+        Ok(()) if report.worst() == Verdict::Broken => Err(Failure::reported(exit::CHECK_FAILED, None)),
+        Ok(()) => Ok(()),
     }
 }
 

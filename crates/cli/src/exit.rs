@@ -1,6 +1,12 @@
 //! Exit codes: one for each cause that a script may want to tell apart.
 
-use inhaul_mover::ErrorKind;
+use std::process::ExitCode;
+
+use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
+use serde::Serialize;
+
+use crate::serve::announce;
+use crate::transfer::to_json;
 
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
@@ -16,6 +22,90 @@ pub(crate) const COMMAND_FAILED: u8 = 14;
 
 /// `link`, `lab kernel-cc`: this user or this host may not have what it takes.
 pub(crate) const FORBIDDEN: u8 = 15;
+
+/// Why the program does not end with 0.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    /// What is said of it on standard error; `None`: it has been said.
+    message: Option<String>,
+    /// Where to read on, for people.
+    hint: Option<String>,
+    /// Whether the JSON that was asked for tells of it already.
+    reported: bool,
+}
+
+/// What `--json` prints of a failure before there is anything else to report.
+#[derive(Serialize)]
+pub(crate) struct Failed {
+    status: &'static str,
+    error: ErrorReport,
+}
+
+impl Failure {
+    /// A failure of which nothing has been said yet.
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: Some(message.into()), hint: None, reported: false }
+    }
+
+    /// The same, with where to read on.
+    pub(crate) fn with_hint(self, hint: String) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// A command line or a setting that makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(code(ErrorKind::Usage), message)
+    }
+
+    /// A failure that has been said, or printed as JSON, with all else; `message` comes on top on standard error.
+    pub(crate) fn reported(code: u8, message: Option<String>) -> Self {
+        Self { code, message, hint: None, reported: true }
+    }
+
+    /// Says it: on standard error, and where that was asked for as JSON. The exit code is what is left to say.
+    pub(crate) fn tell(self, json: bool) -> ExitCode {
+        let Self { code, message, hint, reported } = self;
+        if let Some(message) = &message {
+            eprintln!("inhaul: {message}");
+        }
+        if let Some(hint) = hint {
+            eprintln!("{hint}");
+        }
+        if json && !reported {
+            announce(&to_json(&Failed::new(code, message.unwrap_or_default())));
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl Failed {
+    fn new(code: u8, message: String) -> Self {
+        Self { status: "failed", error: ErrorReport { code: name(code).to_owned(), message } }
+    }
+}
+
+impl From<MoveError> for Failure {
+    fn from(error: MoveError) -> Self {
+        Self::new(code(error.kind()), error.to_string())
+    }
+}
+
+/// The same of an error that stands in a report, which has been printed where JSON was asked for.
+pub(crate) fn reported(error: MoveError) -> Failure {
+    Failure::reported(code(error.kind()), Some(error.to_string()))
+}
+
+/// The name of an exit code, as docs/exit-codes.md has it.
+fn name(number: u8) -> &'static str {
+    match number {
+        CHECK_FAILED => "check-failed",
+        RUN_INVALID => "run-invalid",
+        COMMAND_FAILED => "command-failed",
+        FORBIDDEN => "forbidden",
+        _ => ErrorKind::ALL.into_iter().find(|kind| code(*kind) == number).map_or("internal", ErrorKind::code),
+    }
+}
 
 /// The exit code of a cause.
 pub(crate) const fn code(kind: ErrorKind) -> u8 {
@@ -42,6 +132,13 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn failed_has_the_documented_fields() {
+        let failed = Failed::new(2, "what is wrong".to_owned());
+        crate::transfer::tests::assert_documented("A failure before there is a report", &failed);
+        assert_eq!(to_json(&failed), r#"{"status":"failed","error":{"code":"usage","message":"what is wrong"}}"#);
+    }
+
+    #[test]
     fn code_is_the_one_that_is_documented() {
         let document = include_str!("../../../docs/exit-codes.md");
         let rows: Vec<(u8, &str)> = document
@@ -54,13 +151,9 @@ mod tests {
             .collect();
         let mut expected = vec![(COMPLETE, "")];
         expected.extend(ErrorKind::ALL.map(|kind| (code(kind), kind.code())));
-        expected.extend([
-            (CHECK_FAILED, "check-failed"),
-            (RUN_INVALID, "run-invalid"),
-            (COMMAND_FAILED, "command-failed"),
-            (FORBIDDEN, "forbidden"),
-        ]);
+        expected.extend([CHECK_FAILED, RUN_INVALID, COMMAND_FAILED, FORBIDDEN].map(|code| (code, name(code))));
         expected.sort_unstable();
+        assert!(expected.iter().all(|&(code, its_name)| code == COMPLETE || name(code) == its_name));
         assert_eq!(rows, expected);
         let help = crate::args::Cli::command().render_long_help().to_string();
         for (number, _) in rows {

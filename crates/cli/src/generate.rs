@@ -10,11 +10,10 @@ use inhaul_mover::MoveError;
 use crate::args::{Cli, Completions, Man};
 
 /// `inhaul completions`.
-pub(crate) fn completions(args: &Completions) -> Result<(), MoveError> {
+pub(crate) fn completions(args: &Completions) {
     let script = completion_script(args.shell);
     // A reader that has gone away is no error of ours.
     let _ = std::io::stdout().lock().write_all(&script);
-    Ok(())
 }
 
 fn completion_script(shell: Shell) -> Vec<u8> {

@@ -7,9 +7,10 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Request, read_fetch_list};
 
 use crate::args::{Fetch, Get};
+use crate::exit::Failure;
 use crate::transfer;
 
-pub(crate) fn run(args: &Get) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let options = GetOptions {
         fresh: args.no_resume,

@@ -244,6 +244,17 @@ impl Failure {
     }
 }
 
+impl From<Failure> for exit::Failure {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Failed(_) | Failure::NotValid(_) | Failure::Worse(_) => {
+                Self::reported(failure.code(), Some(failure.message()))
+            }
+            _ => Self::new(failure.code(), failure.message()),
+        }
+    }
+}
+
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
         Self::Usage(error.to_string())

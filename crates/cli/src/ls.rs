@@ -4,13 +4,14 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
-use inhaul_mover::{Hash, Listed, ListedKind, MoveError, Server, Source, printable};
+use inhaul_mover::{Hash, Listed, ListedKind, Server, Source, printable};
 use serde::Serialize;
 
 use crate::args::Ls;
+use crate::exit::Failure;
 use crate::transfer::to_json;
 
-pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
@@ -25,11 +26,12 @@ pub(crate) fn run(args: &Ls) -> Result<(), MoveError> {
     } else {
         inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| write(&item, None))
     };
-    if let Ok(()) = listed {
-        // A reader that has gone away is no error of ours.
-        let _ = written.and_then(|()| format.end(&mut out)).and_then(|()| out.flush());
-    }
-    listed
+    // A reader that has gone away is no error of ours.
+    let _ = match &listed {
+        Ok(()) => written.and_then(|()| format.end(&mut out)).and_then(|()| out.flush()),
+        Err(_) => written.and_then(|()| out.flush()),
+    };
+    Ok(listed?)
 }
 
 /// The source as it is written after `ls`: `inhaul://` may be left out.

@@ -8,6 +8,7 @@ mod copy;
 mod doctor;
 mod exit;
 mod filter;
+mod foreign;
 mod generate;
 mod get;
 mod lab;
@@ -22,8 +23,10 @@ mod serve;
 mod settings;
 mod summary;
 mod transfer;
+mod usage;
 mod verify;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,24 +34,28 @@ use std::sync::atomic::AtomicBool;
 use inhaul_mover::{MoveError, NetOptions, Stop};
 
 use crate::args::{Command, Control, Transport, Wire};
-use crate::settings::SettingsError;
+use crate::exit::Failure;
+use crate::settings::{Asked, SettingsError};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let cli = match settings::parse(&arguments, &settings::environment) {
-        Ok(cli) => cli,
-        Err(SettingsError::CommandLine(error)) => error.exit(),
-        Err(SettingsError::Setting(message)) => {
-            eprintln!("inhaul: {message}");
-            return ExitCode::from(exit::code(inhaul_mover::ErrorKind::Usage));
-        }
+    let Asked { cli, json } = match settings::parse(&arguments, &settings::environment) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(error, &arguments),
     };
     logs::start(cli.program.log, cli.program.verbose);
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for warning in settings::unknown_variables(variables) {
         log::warn!("{warning}");
     }
-    let result = match &cli.command {
+    match run(&cli.command) {
+        Ok(()) => ExitCode::from(exit::COMPLETE),
+        Err(failure) => failure.tell(json),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
         Command::Serve(args) => serve::run(args),
         Command::Get(args) => get::run(args),
         Command::Plan(args) => plan::run(args),
@@ -57,43 +64,40 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Manifest(args) => verify::manifest(args),
         Command::Ls(args) => ls::run(args),
-        Command::Doctor(args) => return doctor::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::Protocols(args) => protocols::run(args),
-        Command::Completions(args) => generate::completions(args),
-        Command::Man(args) => generate::man(args),
-        Command::Lab(command) => return lab(command),
-        Command::Link(command) => return link(command),
-    };
-    match result {
-        Ok(()) => ExitCode::from(exit::COMPLETE),
-        Err(error) => {
-            eprintln!("inhaul: {error}");
-            ExitCode::from(exit::code(error.kind()))
+        Command::Protocols(args) => {
+            protocols::run(args);
+            Ok(())
         }
+        Command::Completions(args) => {
+            generate::completions(args);
+            Ok(())
+        }
+        Command::Man(args) => Ok(generate::man(args)?),
+        Command::Lab(command) => Ok(lab::run(command)?),
+        Command::Link(command) => Ok(link::run(command)?),
     }
 }
 
-fn lab(command: &lab::Lab) -> ExitCode {
-    match lab::run(command) {
-        Ok(()) => ExitCode::from(exit::COMPLETE),
-        Err(failure) => {
-            eprintln!("inhaul: {}", failure.message());
-            ExitCode::from(failure.code())
-        }
-    }
-}
-
-fn link(command: &link::Link) -> ExitCode {
-    match link::run(command) {
-        Ok(()) => ExitCode::from(exit::COMPLETE),
-        Err(failure) => {
-            if let Some(message) = failure.message() {
-                eprintln!("inhaul: {message}");
+/// Says what is wrong with a command line or a setting, or shows the help that was asked for.
+fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    let failure = match error {
+        SettingsError::Setting(message) => Failure::usage(message),
+        SettingsError::CommandLine(error) => match error.kind() {
+            DisplayHelp | DisplayVersion => error.exit(),
+            DisplayHelpOnMissingArgumentOrSubcommand => {
+                eprint!("{error}");
+                Failure::usage(usage::explain(&error, arguments).message)
             }
-            ExitCode::from(failure.code())
-        }
-    }
+            _ => {
+                let usage::Explanation { message, hint } = usage::explain(&error, arguments);
+                Failure::usage(message).with_hint(hint)
+            }
+        },
+    };
+    failure.tell(settings::wants_json(arguments, &settings::environment))
 }
 
 /// A flag that Ctrl-C or SIGTERM sets; the second time the program ends at once.

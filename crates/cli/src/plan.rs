@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use inhaul_base::format_bytes;
-use inhaul_mover::{MoveError, Prediction};
+use inhaul_mover::Prediction;
 
 use crate::args::Plan;
+use crate::exit::{self, Failure};
 use crate::serve::announce;
 use crate::summary::{count_of_files, rate};
 use crate::transfer::to_json;
@@ -13,7 +14,7 @@ use crate::transfer::to_json;
 /// Limits that allow so many times what is predicted hold nothing back by a long way.
 const FAR: f64 = 100.0;
 
-pub(crate) fn run(args: &Plan) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let options = crate::get::options(&args.fetch)?;
     let (prediction, result) = inhaul_mover::predict(&options, &stop);
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &Plan) -> Result<(), MoveError> {
         }
         announce(sentences(&prediction).trim_end());
     }
-    result
+    result.map_err(exit::reported)
 }
 
 /// The prediction, for people.

@@ -1,6 +1,5 @@
 //! `inhaul protocols`: the registry, for people and programs.
 
-use inhaul_mover::MoveError;
 use inhaul_protocols::registry::PROTOCOLS;
 use serde::Serialize;
 
@@ -8,11 +7,11 @@ use crate::args::Protocols;
 use crate::serve::announce;
 use crate::transfer::to_json;
 
-pub(crate) fn run(args: &Protocols) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Protocols) {
     let listing = listing();
     if args.json {
         announce(&to_json(&listing));
-        return Ok(());
+        return;
     }
     for protocol in listing.protocols {
         announce(&format!("{}: {}", protocol.name, protocol.summary));
@@ -20,7 +19,6 @@ pub(crate) fn run(args: &Protocols) -> Result<(), MoveError> {
             announce(&format!("    {} ({}; default: {}): {}", p.name, p.unit, p.default, p.summary));
         }
     }
-    Ok(())
 }
 
 /// The registry as JSON.

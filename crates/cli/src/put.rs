@@ -7,6 +7,7 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, MoveError, PutOptions, Source};
 
 use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
+use crate::exit::Failure;
 use crate::filter::Patterns;
 use crate::transfer::{self, Output};
 
@@ -76,7 +77,7 @@ struct Files {
     dry_run: bool,
 }
 
-pub(crate) fn run(args: &Put) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let (paths, destination) = args.split_places().map_err(MoveError::Usage)?;
     let options = PutOptions {
@@ -98,6 +99,11 @@ impl Put {
     fn split_places(&self) -> Result<(Vec<PathBuf>, Source), String> {
         let (destination, paths) = self.places.split_last().ok_or("name what to put, and where to")?;
         let destination = destination.to_str().ok_or("the destination is no UTF-8")?;
+        if let Some(path) = paths.iter().filter_map(|path| path.to_str()).find(|path| path.starts_with("inhaul://")) {
+            return Err(format!(
+                "'{path}' is on a server: 'inhaul copy {path} {destination}' has the other one fetch it"
+            ));
+        }
         let hint = |error| format!("{error}; the last argument is the destination, inhaul://HOST[:PORT]/[PATH]");
         Ok((paths.to_vec(), destination.parse().map_err(|error: inhaul_mover::SourceError| hint(error.to_string()))?))
     }

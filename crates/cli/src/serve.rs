@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::Span;
-use inhaul_mover::{AcceptOptions, MoveError, ServeOptions, Server};
+use inhaul_mover::{AcceptOptions, ServeOptions, Server};
 
 use crate::args::{Serve, Transport};
+use crate::exit::Failure;
 
 /// What others may have this server fetch.
 #[derive(Clone, Debug, Args)]
@@ -35,7 +36,7 @@ impl Accept {
     }
 }
 
-pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let options = ServeOptions {
         directories: args.directories.clone(),
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), MoveError> {
         net: crate::net_options(&args.wire, &Transport::default()),
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
-    inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))
+    Ok(inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))?)
 }
 
 /// Where digests are remembered, by the XDG base directory specification; `None` when this user has no place for it.

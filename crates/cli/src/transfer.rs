@@ -9,6 +9,7 @@ use inhaul_mover::{ErrorKind, MoveError, Progress, Report, Update};
 use serde::Serialize;
 
 use crate::args::OUTPUT;
+use crate::exit::{self, Failure};
 use crate::progress::{Display, print_above};
 use crate::serve::announce;
 use crate::summary;
@@ -33,7 +34,7 @@ pub(crate) fn run(
     output: &Output,
     dry_run: bool,
     transfer: impl FnOnce(&mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>),
-) -> Result<(), MoveError> {
+) -> Result<(), Failure> {
     if !output.quiet {
         eprintln!("inhaul: the transfer is not encrypted yet");
     }
@@ -52,7 +53,7 @@ pub(crate) fn run(
         let kept = format_bytes(report.kept_bytes);
         eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
     }
-    result
+    result.map_err(exit::reported)
 }
 
 /// Passes on what happens: to a terminal, as lines of JSON, or not at all.

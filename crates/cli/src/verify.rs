@@ -7,10 +7,11 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{Algorithm, ManifestFormat, MoveError, ProblemKind, VerifyOptions};
 
 use crate::args::{ListFormat, Manifest, Of64Digits, Verify};
+use crate::exit::{self, Failure};
 use crate::serve::announce;
 use crate::transfer::to_json;
 
-pub(crate) fn run(args: &Verify) -> Result<(), MoveError> {
+pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let of_64_digits = match args.algorithm {
         Some(Of64Digits::Blake3) => Algorithm::Blake3,
@@ -32,10 +33,10 @@ pub(crate) fn run(args: &Verify) -> Result<(), MoveError> {
             eprintln!("inhaul: {} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files);
         }
     }
-    result
+    result.map_err(exit::reported)
 }
 
-pub(crate) fn manifest(args: &Manifest) -> Result<(), MoveError> {
+pub(crate) fn manifest(args: &Manifest) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let format = match args.format {
         ListFormat::Inhaul => ManifestFormat::Inhaul,
@@ -49,7 +50,7 @@ pub(crate) fn manifest(args: &Manifest) -> Result<(), MoveError> {
     match out.write_all(&list).and_then(|()| out.flush()) {
         // A reader that has seen enough is no error of ours.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(MoveError::System { what: "the list cannot be written to standard output", source: error })
+            Err(MoveError::System { what: "the list cannot be written to standard output", source: error }.into())
         }
         _ => Ok(()),
     }

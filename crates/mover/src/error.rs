@@ -8,7 +8,11 @@ use crate::source::{Server, Source};
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// A host's name does not resolve.
-    #[error("{server}: the name '{}' is not known ({detail}); check its spelling, or use the address", .server.host)]
+    #[error(
+        "no host is called '{}' ({}); check its spelling, or use its address",
+        .server.host,
+        .detail.trim_start_matches("failed to lookup address information: ")
+    )]
     UnknownHost {
         /// The server.
         server: Server,
@@ -35,7 +39,7 @@ pub enum MoveError {
         seconds: u64,
     },
     /// There is nothing at the source's path.
-    #[error("{server}: {detail}; check the path, which is relative to what the server offers")]
+    #[error("{server}: {detail}; 'inhaul ls {server}' lists what it offers")]
     PathNotFound {
         /// The server.
         server: Server,
@@ -43,7 +47,7 @@ pub enum MoveError {
         detail: String,
     },
     /// What is to be served does not exist.
-    #[error("{detail}: nothing can be served from there")]
+    #[error("{detail}")]
     NothingToServe {
         /// What is missing.
         detail: String,
@@ -91,7 +95,7 @@ pub enum MoveError {
         data_set: Box<Source>,
     },
     /// A server's data set became another one between two looks at it.
-    #[error("{server}: its files have changed just now; fetch again when nobody writes to them")]
+    #[error("{server}: its files changed meanwhile; fetch again when they no longer change")]
     SourceChanged {
         /// The server.
         server: Server,
@@ -161,13 +165,13 @@ pub enum MoveError {
         detail: String,
     },
     /// Files are not what a list of checksums says.
-    #[error("{count} files are not as they are listed: fetch them again from a good source")]
+    #[error("{count} files differ from the list; fetch them again from a good source")]
     NotAsListed {
         /// How many.
         count: usize,
     },
     /// A file is not the one that a list with sizes or checksums names.
-    #[error("{detail}: it is another version of the file, or damaged; ask who has made the list")]
+    #[error("{detail}: it is another version of the file, or damaged; ask the author of the list")]
     OtherVersion {
         /// How it differs.
         detail: String,
@@ -197,7 +201,7 @@ pub enum MoveError {
     #[error("{0}")]
     Usage(String),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address or port with --listen")]
+    #[error("cannot listen on {address}: {}; --listen chooses another", listen_failure(.source))]
     Listen {
         /// The address.
         address: String,
@@ -215,6 +219,16 @@ pub enum MoveError {
     /// A bug.
     #[error("{0}; this is a bug: please report it")]
     Internal(String),
+}
+
+/// Why an address cannot be listened on, in words.
+fn listen_failure(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there already".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this host does not have that address".to_owned(),
+        io::ErrorKind::PermissionDenied => "this user may not use that port".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// The causes that a script may want to tell apart. The command line gives each an exit code.

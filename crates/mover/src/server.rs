@@ -59,7 +59,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
 
 pub(crate) fn offered_error(error: OfferedError) -> MoveError {
     match error {
-        OfferedError::NotFound { .. } => MoveError::NothingToServe { detail: error.to_string() },
+        OfferedError::NotFound { .. } => MoveError::NothingToServe { detail: format!("{error}; check the path") },
         error => MoveError::Usage(error.to_string()),
     }
 }

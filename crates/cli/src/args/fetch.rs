@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, FetchListFormat, Source};
 
-use super::{ExistingArg, RATES, Transport, Wire};
+use super::{ExistingArg, RATES, Transport, Wire, source};
 use crate::filter::Patterns;
 
 /// What is fetched, and how.
@@ -80,15 +80,29 @@ impl Fetch {
             return Err("a source and a destination are needed".to_owned());
         };
         if destination.starts_with("inhaul://") {
-            return Err(format!("the last argument is the destination, a local path; '{destination}' is a source"));
+            return Err(no_destination(sources, destination));
         }
         match (self.list(), sources) {
             (None, []) => return Err(format!("'{destination}' is the destination: what is to be fetched comes first")),
             (Some(_), [source, ..]) => return Err(format!("the list names the sources: '{source}' is one too many")),
             _ => {}
         }
-        let sources = sources.iter().map(|text| text.parse::<Source>().map_err(|error| error.to_string()));
+        let sources = sources.iter().map(|text| source(text));
         Ok((sources.collect::<Result<_, _>>()?, PathBuf::from(destination)))
+    }
+}
+
+/// What is missing where a source stands in the destination's place.
+fn no_destination(sources: &[String], last: &str) -> String {
+    match sources {
+        [] => format!("the destination is missing: 'inhaul get {last} .' fetches into this directory"),
+        [path, ..] if !path.contains("://") => {
+            format!("'{last}' is on a server: 'inhaul put {path} {last}' brings files there")
+        }
+        _ => {
+            let how = "name a local path last, like '.', or have one server fetch from another by 'inhaul copy'";
+            format!("'{last}' stands in the destination's place: {how}")
+        }
     }
 }
 
@@ -113,7 +127,7 @@ mod tests {
     fn get_refuses_a_source_in_the_destination_s_place() {
         let cli = Cli::try_parse_from(["inhaul", "get", "inhaul://a/x", "inhaul://b/y"]).unwrap();
         let Command::Get(get) = cli.command else { panic!("not get") };
-        assert!(get.fetch.split_places().unwrap_err().contains("destination"));
+        assert!(get.fetch.split_places().unwrap_err().contains("'inhaul copy'"));
     }
 
     #[test]
@@ -122,7 +136,12 @@ mod tests {
             Command::Get(get) => get.fetch.split_places(),
             command => panic!("{command:?}"),
         };
-        assert!(places("inhaul get inhaul://a/x").is_err());
+        assert!(
+            places("inhaul get inhaul://a/x")
+                .unwrap_err()
+                .contains("destination is missing: 'inhaul get inhaul://a/x .'")
+        );
+        assert!(places("inhaul get f inhaul://a/").unwrap_err().contains("'inhaul put f inhaul://a/'"));
         assert!(places("inhaul get .").unwrap_err().contains("comes first"));
         assert_eq!(places("inhaul get --metalink m .").unwrap(), (Vec::new(), PathBuf::from(".")));
         assert!(places("inhaul get --input-file m inhaul://a/x .").unwrap_err().contains("one too many"));

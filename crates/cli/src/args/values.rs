@@ -1,8 +1,9 @@
 //! How values on the command line are read, where the error should say more than "invalid".
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
-use inhaul_mover::DEFAULT_PORT;
+use inhaul_mover::{DEFAULT_PORT, Source, SourceError};
 
 /// Every address of this host, IPv4 and IPv6, at the default port.
 pub(super) fn any_address() -> SocketAddr {
@@ -30,6 +31,28 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         return Err(format!("'{text}' names no port: write '{}'", SocketAddr::new(address, DEFAULT_PORT)));
     }
     Err(format!("'{text}' is not an address with a port: write '{}', or one like 10.0.0.1:4321", any_address()))
+}
+
+/// A data set on servers. Of what is none, the error says what it may have been meant for.
+pub(crate) fn source(text: &str) -> Result<Source, String> {
+    let looks = "a source is inhaul://HOST[:PORT]/PATH";
+    let error = match text.parse() {
+        Ok(source) => return Ok(source),
+        Err(SourceError::Scheme(_)) => format!("'{text}' is no source: {looks}"),
+        Err(error) => return Err(error.to_string()),
+    };
+    Err(match text.split_once(':') {
+        Some((_, rest)) if rest.starts_with("//") => format!("{error}; other protocols are not supported"),
+        // As scp and rsync write it.
+        Some((host, path)) if !host.contains('/') && !path.is_empty() => {
+            let host = host.rsplit('@').next().unwrap_or(host);
+            format!("{error}; write inhaul://{host}/{}", path.trim_start_matches('/'))
+        }
+        _ if Path::new(text).exists() => {
+            format!("'{text}' is a local file: {looks}, and 'inhaul put' brings local files to a server")
+        }
+        _ => error,
+    })
 }
 
 /// A time in seconds.
@@ -63,6 +86,21 @@ mod tests {
         ] {
             let error = listen_address(text).unwrap_err();
             assert!(error.contains(hint) && error.contains(&format!("'{text}'")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn source_says_what_one_looks_like() {
+        assert!(source("inhaul://a/x").is_ok());
+        for (text, hint) in [
+            ("no/such/path", "'no/such/path' is no source: a source is inhaul://HOST[:PORT]/PATH"),
+            ("/dev/null", "'/dev/null' is a local file: "),
+            ("me@dtn1:/data/x", "write inhaul://dtn1/data/x"),
+            ("dtn1:x", "write inhaul://dtn1/x"),
+            ("http://a/x", "other protocols are not supported"),
+            ("inhaul://a:0/x", "'0' is no port"),
+        ] {
+            assert!(source(text).unwrap_err().contains(hint), "{text}: {:?}", source(text));
         }
     }
 

@@ -197,6 +197,17 @@ impl Failure {
     }
 }
 
+impl From<Failure> for exit::Failure {
+    fn from(failure: Failure) -> Self {
+        let is_reported =
+            matches!(failure, Failure::Commands(_) | Failure::Command(_) | Failure::Invalid | Failure::Interrupted);
+        match failure.message() {
+            Some(message) if !is_reported => Self::new(failure.code(), message),
+            message => Self::reported(failure.code(), message),
+        }
+    }
+}
+
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
         Self::Usage(error.to_string())

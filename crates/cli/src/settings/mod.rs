@@ -14,12 +14,24 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
+use crate::usage;
 
 /// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
 const SIMILAR: f64 = 0.6;
 
+/// The flags, by their identifiers, that have a command print JSON.
+const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
+
 /// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to know.
 const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET"];
+
+/// What the program was asked to do.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) cli: Cli,
+    /// Whether standard output is to be JSON.
+    pub(crate) json: bool,
+}
 
 /// The command line, completed from environment and file.
 ///
@@ -28,10 +40,36 @@ const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_
 pub(crate) fn parse(
     arguments: &[OsString],
     environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Cli, SettingsError> {
+) -> Result<Asked, SettingsError> {
     let plain = Cli::command();
     let matches = complete(plain, arguments, environment)?;
-    Ok(Cli::from_arg_matches(&matches)?)
+    let leaf = leaf_matches(&matches);
+    let is_set = |id: &&str| leaf.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
+    let json = JSON_FLAGS.iter().any(is_set);
+    Ok(Asked { cli: Cli::from_arg_matches(&matches)?, json })
+}
+
+/// Whether a command line that makes no sense asks for JSON, as far as that can be told: by its words, else by the environment or
+/// the file.
+pub(crate) fn wants_json(arguments: &[OsString], environment: &dyn Fn(&str) -> Option<OsString>) -> bool {
+    let words = || arguments.iter().skip(1).take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let names = || words().filter(|word| !word.starts_with('-'));
+    if words().any(|word| matches!(word, "--json" | "--json-stream")) {
+        return true;
+    }
+    // The one command that has a short flag for it.
+    if names().next() == Some("bench") && words().any(|word| word.starts_with('-') && word.ends_with('J')) {
+        return true;
+    }
+    let plain = Cli::command();
+    let mut settings = from_environment(&plain, environment).unwrap_or_default();
+    settings.extend(file::read(&plain, None, environment).unwrap_or_default());
+    let is_of = |setting: &Setting| {
+        names().zip(&setting.command).filter(|(word, name)| word == name).count() == setting.command.len()
+    };
+    let is_json =
+        |setting: &Setting| JSON_FLAGS.contains(&setting.flag.replace('-', "_").as_str()) && setting.values == ["true"];
+    settings.iter().any(|setting| is_json(setting) && is_of(setting))
 }
 
 /// Why there is no command line to carry out.
@@ -224,10 +262,8 @@ fn check(top: &Command, setting: &Setting) -> Result<(), SettingsError> {
     if !is_about_a_value(error.kind()) {
         return Ok(());
     }
-    let text = error.to_string();
-    let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
-    let message = lines.collect::<Vec<_>>().join(" ");
-    Err(setting_error(format!("{}: {}", setting.origin, message.trim_start_matches("error: "))))
+    let message = usage::message(&error, &setting.command.join(" "), command);
+    Err(setting_error(format!("{}: {message}", setting.origin)))
 }
 
 /// Whether an error is about a value, and not about what a command line has besides or lacks.
@@ -346,7 +382,7 @@ fn with_argument(top: Command, names: &[String], id: &str, change: impl FnOnce(A
 }
 
 /// The one of `names` that was meant by `word`, if one is near.
-fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|name| (strsim::normalized_damerau_levenshtein(word, name), name))
         .filter(|(similarity, _)| *similarity > SIMILAR)
@@ -354,7 +390,7 @@ fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n
         .map(|(_, name)| name)
 }
 
-/// Where the file is that nobody has to name: XDG Base Directory Specification.
+/// Where the file is looked for when none is named: XDG Base Directory Specification.
 fn default_file(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 fn with(line: &str, variables: &[(&str, &str)]) -> Result<Cli, String> {
     let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
-    parse(&arguments, &|name| variables.get(name).map(OsString::from)).map_err(|error| match error {
+    let asked = parse(&arguments, &|name| variables.get(name).map(OsString::from));
+    asked.map(|asked| asked.cli).map_err(|error| match error {
         SettingsError::CommandLine(error) => error.to_string(),
         SettingsError::Setting(message) => message,
     })
@@ -77,8 +78,10 @@ fn file_is_refused_for_what_it_does_not_mean() {
         ("[lab.rnu]\n", "'inhaul lab' has no command 'rnu'; did you mean 'run'?"),
         ("[link.keeper]\n", "'inhaul link' has no command 'keeper'"),
         ("qwzx = 1", "'inhaul' has no flag 'qwzx'; see 'inhaul --help'"),
-        ("[get]\nrate = 'fast'", "line 2: invalid value 'fast'"),
-        ("[bench]\nmemory = 'warm'", "line 2: invalid value 'warm'"),
+        ("[get]\nrate = 'fast'", "line 2: --rate: 'fast' is not a rate"),
+        ("[bench]\nmemory = 'warm'", "line 2: --memory: 'warm' is none of hot, cold"),
+        ("[get]\nreceive-rate = '850'", "line 2: --receive-rate: '850' has no unit"),
+        ("[get]\nreceive-rate = 850", "line 2: --receive-rate: '850' has no unit"),
         ("[get]\njson = 'yes'", "'json' is true or false"),
         ("[get\n", "config.toml: "),
     ] {
@@ -160,6 +163,36 @@ fn every_flag_of_every_command_has_a_variable_and_a_key() {
             assert!(given || found >= Some(1), "{name}={text}");
         }
     }
+}
+
+#[test]
+fn rates_want_a_unit_in_variables_too() {
+    let error = with(GET, &[("INHAUL_GET_RECEIVE_RATE", "850")]).unwrap_err();
+    assert!(error.starts_with("variable INHAUL_GET_RECEIVE_RATE: --receive-rate: '850' has no unit"), "{error}");
+}
+
+#[test]
+fn json_is_asked_for_on_the_command_line_in_the_environment_or_in_the_file() {
+    let wants = |line: &str, variables: &[(&str, &str)]| {
+        let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+        wants_json(&arguments, &|name| variables.get(name).map(OsString::from))
+    };
+    for line in
+        ["inhaul get --nonsense --json", "inhaul get --json-stream a", "inhaul bench -P 0 -RJ", "inhaul lab rnu --json"]
+    {
+        assert!(wants(line, &[]), "{line}");
+    }
+    for line in ["inhaul get --nonsense", "inhaul get -- --json", "inhaul get -J"] {
+        assert!(!wants(line, &[]), "{line}");
+    }
+    assert!(wants("inhaul get --nonsense", &[("INHAUL_GET_JSON", "1")]));
+    assert!(!wants("inhaul put --nonsense", &[("INHAUL_GET_JSON", "1")]));
+    assert!(wants("inhaul lab run --nonsense", &[("INHAUL_LAB_RUN_JSON", "1")]));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    std::fs::write(&file, "[get]\njson-stream = true").unwrap();
+    assert!(wants("inhaul get --nonsense", &[("INHAUL_CONFIG", file.to_str().unwrap())]));
 }
 
 #[test]

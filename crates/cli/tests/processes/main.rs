@@ -21,4 +21,5 @@ mod resume;
 mod settings;
 mod transfers;
 mod trees;
+mod usage;
 mod verify;

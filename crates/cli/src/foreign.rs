@@ -1,0 +1,382 @@
+//! Options of other programs (rsync, rclone, aria2, curl, wget, scp, iperf3), answered with ours.
+
+/// Options that other programs have, and what to do instead in these commands.
+struct Answer {
+    commands: &'static [&'static str],
+    options: &'static [&'static str],
+    text: &'static str,
+}
+
+const TRANSFERS: &[&str] = &["get", "plan", "put", "copy"];
+const FETCHES: &[&str] = &["get", "plan", "copy"];
+const RECEIVES: &[&str] = &["get", "plan"];
+const REPORTS: &[&str] = &["get", "put", "copy"];
+
+/// What limits a rate elsewhere.
+const LIMITS: &[&str] = &[
+    "--bwlimit",
+    "--limit-rate",
+    "--max-overall-download-limit",
+    "--max-download-limit",
+    "--max-overall-upload-limit",
+    "--max-upload-limit",
+    "--bandwidth",
+    "--bitrate",
+    "--rate",
+    "-b",
+];
+
+/// The first that fits counts.
+const ANSWERS: &[Answer] = &[
+    // Rates.
+    Answer {
+        commands: RECEIVES,
+        options: LIMITS,
+        text: "--receive-rate 850M limits what this host takes in, --rate 850M limits each sender",
+    },
+    Answer { commands: &["put"], options: LIMITS, text: "--send-rate 850M limits what this host sends" },
+    Answer {
+        commands: &["put"],
+        options: &["--receive-rate"],
+        text: "--send-rate 850M limits what this host sends; the server receives",
+    },
+    Answer { commands: &["copy"], options: LIMITS, text: "--rate 850M limits each sender" },
+    Answer {
+        commands: &["serve"],
+        options: LIMITS,
+        text: "--send-rate 850M limits what this host sends to all receivers together",
+    },
+    Answer { commands: &["bench"], options: LIMITS, text: "--bitrate 850M (-b) limits each flow" },
+    Answer {
+        commands: &["doctor"],
+        options: LIMITS,
+        text: "--target-rate 10G names the rate that transfers should reach",
+    },
+    // What is carried.
+    Answer {
+        commands: TRANSFERS,
+        options: &["-r", "-R", "--recursive"],
+        text: "a directory comes with all that is in it; no option is needed",
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["-a", "--archive"],
+        text: "links, times and permissions are always kept; --owner and --xattrs keep more",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-a", "--archive"],
+        text: "links, times and permissions are always kept; --xattrs keeps extended attributes too",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &[
+            "-l",
+            "--links",
+            "-t",
+            "--times",
+            "-p",
+            "--perms",
+            "--preserve",
+            "-H",
+            "--hard-links",
+            "-S",
+            "--sparse",
+        ],
+        text: "links, times, permissions and holes are always kept",
+    },
+    Answer {
+        commands: RECEIVES,
+        options: &["-g", "--group", "--chown"],
+        text: "--owner (-o) keeps owner and group, by number",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-A", "--acls", "-U", "--atimes"],
+        text: "ACLs and access times are not carried",
+    },
+    Answer { commands: TRANSFERS, options: &["-L", "--copy-links"], text: "symbolic links are carried as links" },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-z", "--compress", "--compress-level", "--compressed"],
+        text: "data is sent as it is, without compression",
+    },
+    // What is there already.
+    Answer {
+        commands: TRANSFERS,
+        options: &[
+            "-u",
+            "--update",
+            "--ignore-existing",
+            "-I",
+            "--ignore-times",
+            "-N",
+            "--timestamping",
+            "--no-clobber",
+            "-f",
+            "--force",
+        ],
+        text: "'--existing update' replaces older files, '--existing keep' replaces none, '--existing replace' all that differ",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["--delete", "--del", "--delete-before", "--delete-during", "--delete-after", "--delete-excluded"],
+        text: "files at the destination are never deleted",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &[
+            "-c",
+            "-C",
+            "--continue",
+            "--continue-at",
+            "--partial",
+            "--partial-dir",
+            "--append",
+            "--append-verify",
+            "--inplace",
+            "--resume",
+        ],
+        text: "an interrupted transfer goes on when the same command is given again; no option is needed",
+    },
+    Answer {
+        commands: &["put"],
+        options: &["--checksum"],
+        text: "put compares existing files by size and time; --overwrite replaces those that differ",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-V", "--check-integrity", "--verify"],
+        text: "every byte is verified with BLAKE3; no option is needed",
+    },
+    // How it goes.
+    Answer {
+        commands: TRANSFERS,
+        options: &["-P"],
+        text: "progress is shown on a terminal and partial files are kept. For a port, write inhaul://HOST:5001/PATH",
+    },
+    Answer {
+        commands: REPORTS,
+        options: &["--progress", "--info", "--stats", "-#", "--progress-bar", "--show-progress", "--human-readable"],
+        text: "progress is shown on a terminal; --json-stream prints it for programs",
+    },
+    Answer { commands: REPORTS, options: &["-s", "--silent", "--no-verbose"], text: "--quiet (-q) shows errors only" },
+    Answer {
+        commands: FETCHES,
+        options: &[
+            "-x",
+            "--max-connection-per-server",
+            "-s",
+            "--split",
+            "-k",
+            "--min-split-size",
+            "-j",
+            "--max-concurrent-downloads",
+            "--transfers",
+            "--checkers",
+            "--multi-thread-streams",
+            "--streams",
+            "--parallel",
+        ],
+        text: "one flow fills the path, so no number of connections is needed. Name mirrors with commas: inhaul://HOST1,HOST2/PATH",
+    },
+    Answer {
+        commands: &["put"],
+        options: &["-x", "-j", "--transfers", "--checkers", "--streams", "--parallel"],
+        text: "one flow fills the path, so no number of connections is needed",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-e", "--rsh", "--ssh", "-i"],
+        text: "inhaul does not use ssh: 'inhaul serve' must run on the other host",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["--port"],
+        text: "write the port behind its host: inhaul://HOST:5001/PATH",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-4", "-6", "--ipv4", "--ipv6"],
+        text: "write the address itself: inhaul://10.0.0.1/PATH or inhaul://[::1]/PATH",
+    },
+    // From where and to where.
+    Answer {
+        commands: RECEIVES,
+        options: &[
+            "-O",
+            "--output",
+            "--output-document",
+            "--out",
+            "--remote-name",
+            "-d",
+            "--dir",
+            "--directory-prefix",
+            "--output-dir",
+        ],
+        text: "the destination is the last argument: inhaul get SOURCE DEST",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["--filter", "--include-from", "--files-from"],
+        text: "--exclude-from FILE reads patterns to exclude, and patterns to include after '!'",
+    },
+    // Servers.
+    Answer {
+        commands: &["serve"],
+        options: &["-p", "-P", "--port", "-b", "--bind", "--addr", "--address", "-H", "--host", "-l"],
+        text: "--listen '[::]:5001' names the address and the port",
+    },
+    Answer {
+        commands: &["serve"],
+        options: &["-d", "--dir", "--directory", "--root", "--path"],
+        text: "name the directories without an option: inhaul serve /data",
+    },
+    Answer {
+        commands: &["serve"],
+        options: &["-r", "--read-only", "-w", "--write", "--upload"],
+        text: "nothing can be written, unless --accept-puts DIR says where",
+    },
+    Answer {
+        commands: &["serve"],
+        options: &["--max-connections", "--max-clients", "--connections"],
+        text: "--max-sessions N limits the clients at once",
+    },
+    Answer {
+        commands: &["serve", "bench"],
+        options: &["-D", "--daemon", "-1", "--one-off"],
+        text: "it runs in the foreground until it gets a signal",
+    },
+    // iperf3.
+    Answer {
+        commands: &["bench"],
+        options: &["-c", "--client"],
+        text: "name the servers without an option: inhaul bench HOST",
+    },
+    Answer { commands: &["bench"], options: &["-s"], text: "--server waits for clients" },
+    Answer {
+        commands: &["bench"],
+        options: &["-p", "--port", "-B", "--bind"],
+        text: "a client names HOST:PORT, a server --listen '[::]:5001'",
+    },
+    Answer { commands: &["bench"], options: &["-i", "--interval"], text: "a line is printed each second" },
+    Answer { commands: &["bench"], options: &["-u", "--udp"], text: "data always goes over UDP" },
+    Answer {
+        commands: &["bench"],
+        options: &["-w", "--window", "-l", "--length", "-Z", "--zerocopy"],
+        text: "the sizes of buffers are set automatically",
+    },
+    Answer {
+        commands: &["bench"],
+        options: &["-C", "--congestion"],
+        text: "--transport NAME chooses the protocol; 'inhaul protocols' lists them",
+    },
+    Answer { commands: &["bench"], options: &["-M", "--set-mss"], text: "--mtu BYTES sets the largest packet" },
+    Answer { commands: &["bench"], options: &["-A", "--affinity"], text: "--cpu N pins the data thread" },
+    Answer {
+        commands: &["bench"],
+        options: &["-d", "--bidir", "--dualtest"],
+        text: "it measures one direction at a time; --reverse (-R) is the other one",
+    },
+    // What looks.
+    Answer {
+        commands: &["ls"],
+        options: &["-l", "--long", "-a", "--all", "-1"],
+        text: "size, time and name are always shown, of all files",
+    },
+    Answer { commands: &["ls"], options: &["-R"], text: "--recursive (-r) lists all that is in directories" },
+    Answer {
+        commands: &["verify"],
+        options: &["-c", "--check"],
+        text: "name the list after the directory: inhaul verify DIR LIST",
+    },
+];
+
+/// What an option of another program is called here, or why it is not needed, in the command of this name.
+pub(crate) fn answer(command: &str, option: &str) -> Option<&'static str> {
+    let fits = |answer: &&Answer| answer.commands.contains(&command) && answer.options.contains(&option);
+    ANSWERS.iter().find(fits).map(|answer| answer.text)
+}
+
+/// The command that does what one of this name does elsewhere.
+pub(crate) fn command(name: &str) -> Option<&'static str> {
+    const NAMES: &[(&str, &[&str])] = &[
+        ("get", &["fetch", "download", "pull", "receive", "recv", "sync", "rsync", "cp", "clone", "haul"]),
+        ("put", &["push", "upload", "send", "store"]),
+        ("copy", &["transfer", "relay"]),
+        ("serve", &["server", "daemon", "share", "offer", "host", "listen"]),
+        ("ls", &["list", "dir", "lsf", "tree"]),
+        ("verify", &["check", "cmp", "validate"]),
+        ("manifest", &["checksum", "checksums", "hash", "sum", "sha256sum", "b3sum"]),
+        ("bench", &["iperf", "iperf3", "speedtest", "perf", "measure", "benchmark", "test"]),
+        ("plan", &["predict", "estimate"]),
+        ("doctor", &["diagnose", "diag", "tune", "ping"]),
+        ("lab sim", &["sim", "simulate"]),
+        ("link run", &["emulate", "netem"]),
+        ("protocols", &["transports"]),
+    ];
+    NAMES.iter().find(|(_, others)| others.contains(&name)).map(|(ours, _)| *ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+
+    /// Whether the command has an option that is written so.
+    fn has(command: &clap::Command, option: &str) -> bool {
+        command.get_arguments().any(|arg| {
+            arg.get_long().is_some_and(|long| option == format!("--{long}"))
+                || arg.get_short().is_some_and(|short| option == format!("-{short}"))
+        })
+    }
+
+    #[test]
+    fn answers_name_options_and_commands_that_exist() {
+        let top = Cli::command();
+        for Answer { commands, text, .. } in ANSWERS {
+            for name in *commands {
+                let command = top.find_subcommand(name).unwrap_or_else(|| panic!("no command {name}"));
+                let words = text.split(|c: char| c.is_whitespace() || "'(),;:".contains(c));
+                for option in words.filter(|word| word.starts_with('-')) {
+                    assert!(has(command, option), "{name} has no {option}: {text}");
+                }
+            }
+            for (_, after) in text.match_indices("'inhaul ").map(|(at, _)| text.split_at(at + "'inhaul ".len())) {
+                let name = after.split(['\'', ' ']).next().unwrap();
+                assert!(top.find_subcommand(name).is_some(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn answers_are_for_options_that_a_command_lacks() {
+        let top = Cli::command();
+        for option in ANSWERS.iter().flat_map(|answer| answer.options) {
+            let of_option = ANSWERS.iter().filter(|answer| answer.options.contains(option));
+            let mut commands =
+                of_option.flat_map(|answer| answer.commands).map(|name| top.find_subcommand(name).unwrap());
+            assert!(commands.any(|command| !has(command, option)), "{option} is never asked for");
+        }
+    }
+
+    #[test]
+    fn answer_depends_on_the_command() {
+        assert!(answer("get", "--bwlimit").unwrap().contains("--receive-rate"));
+        assert!(answer("put", "--bwlimit").unwrap().contains("--send-rate"));
+        assert!(answer("get", "-r").unwrap().contains("no option is needed"));
+        assert!(answer("bench", "-c").unwrap().contains("inhaul bench HOST"));
+        assert_eq!((answer("get", "--nonsense"), answer("protocols", "-r")), (None, None));
+    }
+
+    #[test]
+    fn commands_of_others_are_none_of_ours() {
+        let top = Cli::command();
+        for (theirs, ours) in [("fetch", "get"), ("upload", "put"), ("iperf3", "bench"), ("sim", "lab sim")] {
+            assert_eq!(command(theirs), Some(ours));
+            assert!(top.find_subcommand(theirs).is_none());
+        }
+        assert_eq!(command("get"), None);
+    }
+}
