@@ -169,6 +169,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
     #[arg(help_heading = SERVER)]
     pub(crate) max_sessions: u16,
+    /// Most of them from one IPv4 address, or one /64 of IPv6 [default: a quarter of --max-sessions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
+    pub(crate) max_sessions_per_address: Option<u16>,
     /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     pub(crate) grace: u16,

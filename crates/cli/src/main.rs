@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use inhaul_mover::{MoveError, NetOptions, Stop};
+use inhaul_mover::{Ask, MoveError, NetOptions, Stop};
 
 use crate::args::{Command, Control, Transport, Wire};
 use crate::exit::Failure;
@@ -112,6 +112,14 @@ fn stop_on_signals() -> Result<Stop, MoveError> {
         signal_hook::flag::register(signal, flag).map_err(system)?;
     }
     Ok(stop)
+}
+
+/// A flag that a signal sets, rather than ends the program.
+fn ask_by_signal(signal: i32) -> Result<Ask, MoveError> {
+    let ask = Ask::default();
+    let system = |source| MoveError::System { what: "cannot handle signals", source };
+    signal_hook::flag::register(signal, ask.flag()).map_err(system)?;
+    Ok(ask)
 }
 
 /// What the options that every command shares come to.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use inhaul_base::Span;
 use inhaul_mover::{AcceptOptions, ServeOptions, Server};
+use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::args::{Serve, Transport};
 use crate::exit::Failure;
@@ -45,7 +46,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         cache: if args.no_cache { None } else { cache_directory() },
         accept: args.accept.options(),
         sessions_max: usize::from(args.max_sessions),
+        sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
         grace: Span::from_secs(u64::from(args.grace)),
+        reload: crate::ask_by_signal(SIGHUP)?,
+        status: crate::ask_by_signal(SIGUSR1)?,
         net: crate::net_options(&args.wire, &Transport::default()),
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");

@@ -29,6 +29,8 @@ struct FlowBodies {
     read: BTreeMap<u64, Vec<u8>>,
     /// Counts batches, to know which mapping has not been used for the longest time.
     turn: u64,
+    /// Bytes of bodies that were made ready to be sent, those that are sent again included.
+    sent_bytes: u64,
     /// Why the last body could not be had.
     failure: Option<String>,
 }
@@ -40,12 +42,24 @@ struct Mapping {
 
 impl FileBodies {
     pub(crate) fn insert(&mut self, flow: FlowId, data_set: Arc<DataSet>) {
-        let bodies = FlowBodies { data_set, mapped: BTreeMap::new(), read: BTreeMap::new(), turn: 0, failure: None };
+        let bodies = FlowBodies {
+            data_set,
+            mapped: BTreeMap::new(),
+            read: BTreeMap::new(),
+            turn: 0,
+            sent_bytes: 0,
+            failure: None,
+        };
         self.flows.insert(flow, bodies);
     }
 
     pub(crate) fn remove(&mut self, flow: FlowId) {
         self.flows.remove(&flow);
+    }
+
+    /// How many bytes of its data set a flow has been sent, those that were sent again included.
+    pub(crate) fn sent_bytes(&self, flow: FlowId) -> u64 {
+        self.flows.get(&flow).map_or(0, |bodies| bodies.sent_bytes)
     }
 }
 
@@ -118,6 +132,7 @@ impl Bodies for FileBodies {
         for transmit in batch.transmits() {
             let Some(flow) = self.flows.get_mut(&transmit.flow) else { continue };
             for datagram in transmit.datagrams.iter().filter(|datagram| !datagram.body.is_empty()) {
+                flow.sent_bytes += datagram.body.len();
                 flow.prepare(datagram.body);
             }
         }

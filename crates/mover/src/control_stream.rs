@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use crate::frame::{Frame, FrameError, MAX_FRAME};
+use crate::slots::Slot;
 
 /// Most bytes that wait to be written before the peer counts as stuck: a few of the largest frames.
 const MAX_OUTGOING: usize = 4 * MAX_FRAME;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
+/// Most bytes that a stream keeps for what is to come while nothing is under way.
+const SPARE_BYTES: usize = 4 * 1024;
 
 /// How long a stream is quiet before TCP asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(120);
@@ -55,6 +58,8 @@ pub struct ControlStream {
     /// What waits to go out; bytes before `written` are gone.
     outgoing: Vec<u8>,
     written: usize,
+    /// The place among a server's sessions that it takes.
+    slot: Option<Slot>,
 }
 
 impl ControlStream {
@@ -74,7 +79,12 @@ impl ControlStream {
             IpAddr::V6(_) => address,
         };
         let (peer, local) = (plain(tcp.peer_addr()?), plain(tcp.local_addr()?));
-        Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0 })
+        Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0, slot: None })
+    }
+
+    /// Holds a place among a server's sessions as long as the stream is open.
+    pub(crate) fn hold(&mut self, slot: Slot) {
+        self.slot = Some(slot);
     }
 
     /// The peer's address.
@@ -146,6 +156,9 @@ impl ControlStream {
         let Some((frame, used)) = Frame::parse(&self.incoming[self.taken..])? else {
             self.incoming.drain(..self.taken);
             self.taken = 0;
+            if self.incoming.is_empty() && self.incoming.capacity() > SPARE_BYTES {
+                self.incoming = Vec::new();
+            }
             return Ok(None);
         };
         self.taken += used;
@@ -205,6 +218,10 @@ impl ControlStream {
     fn trim_outgoing(&mut self) {
         self.outgoing.drain(..self.written);
         self.written = 0;
+        // Of a large frame nothing stays: a server has many streams, and most are quiet.
+        if self.outgoing.is_empty() && self.outgoing.capacity() > SPARE_BYTES {
+            self.outgoing = Vec::new();
+        }
     }
 }
 

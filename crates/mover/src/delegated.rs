@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inhaul_base::Bitrate;
-use inhaul_store::Inbox;
+use inhaul_store::{Inbox, printable};
 
 use crate::connect::Session;
 use crate::control_stream::{ControlStream, StreamError};
@@ -100,7 +100,9 @@ impl Delegations {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
         let options = self.options_of(&order, transport)?;
         let place = self.place()?;
-        log::info!("{}: has {} fetched to '{}'", stream.peer(), describe(&order.origin), order.destination);
+        let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
+        log::info!("{}: has {what} fetched", stream.peer());
+        let began = Instant::now();
         let ways = match order.origin {
             Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
             Origin::Servers { .. } => Ways::Dialled,
@@ -119,9 +121,10 @@ impl Delegations {
         let thread = net::spawn_helper("inhaul-delegated", run).map_err(internal)?;
         let told = relay(stream, &incoming, &place.stop);
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
+        let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
         match &result {
-            Ok(()) => log::info!("{}: {} bytes have come", stream.peer(), report.bytes),
-            Err(error) => log::warn!("{}: what it had fetched has failed: {error}", stream.peer()),
+            Ok(()) => log::info!("{}: {what}: {bytes} bytes in {seconds:.1} s, done", stream.peer()),
+            Err(error) => log::warn!("{}: {what}: {bytes} bytes in {seconds:.1} s, failed: {error}", stream.peer()),
         }
         told?;
         Ok(tell_report(stream, &report)?)
@@ -235,7 +238,7 @@ impl Drop for Place<'_> {
 fn describe(origin: &Origin) -> String {
     match origin {
         Origin::Client { sources } => format!("{sources} of its data sets"),
-        Origin::Servers { sources } => sources.join(" "),
+        Origin::Servers { sources } => printable(sources.join(" ").as_bytes()),
     }
 }
 

@@ -94,6 +94,14 @@ impl DigestService {
         is_started
     }
 
+    /// Whether a session is owed digests that are not ready yet.
+    pub(crate) fn is_hashing(&self, flow: FlowId) -> bool {
+        let state = self.shared.state();
+        state.sessions.get(&flow).is_some_and(|session| {
+            session.frames.is_empty() && (session.hasher.is_none() || !session.requests.is_empty())
+        })
+    }
+
     /// The sessions that have frames.
     pub(crate) fn ready(&self) -> Vec<FlowId> {
         self.shared.state().ready.iter().copied().collect()

@@ -5,15 +5,16 @@
 //! endpoint. What a transfer means is the [`Application`]'s business.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Reason, Role, TxBatch, drain};
-use inhaul_udp::{Clock, Interest, Poller, SendError, Waker};
+use inhaul_udp::{Clock, Interest, Poller, SendError, Socket, Waker};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
 use crate::frame::Frame;
+use crate::listener::{Accepted, Listener};
 use crate::port::{Outlet, Port};
 
 pub(crate) use crate::port::{Bodies, PortId, Sink};
@@ -145,7 +146,7 @@ pub(crate) struct Engine {
     clock: Clock,
     poller: Poller,
     waker: Waker,
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
     sides: Vec<Side>,
     ports: BTreeMap<PortId, Port>,
     flows: BTreeMap<FlowId, Flow>,
@@ -193,7 +194,7 @@ impl Engine {
     pub(crate) fn listen(&mut self, listener: TcpListener) -> Result<(), MoveError> {
         listener.set_nonblocking(true).map_err(MoveError::system("cannot listen"))?;
         self.poller.add(&listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))?;
-        self.listener = Some(listener);
+        self.listener = Some(Listener::new(listener));
         Ok(())
     }
 
@@ -210,6 +211,46 @@ impl Engine {
         added.map_err(MoveError::system("cannot wait for a socket"))?;
         self.ports.insert(id, port);
         Ok(id)
+    }
+
+    /// Gives each flow of the port `shared` a socket of its own, which `branch` makes for our address and the peer's, and gives
+    /// the port up: somebody else may read it from now on. Returns the flows that have no peer yet, or no socket.
+    pub(crate) fn branch_off(
+        &mut self,
+        shared: PortId,
+        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<Socket, MoveError>,
+    ) -> Vec<FlowId> {
+        let Some(number) = self.ports.get(&shared).map(|port| port.socket.local_address().port()) else {
+            return Vec::new();
+        };
+        let flows: Vec<FlowId> = self.flows.iter().filter(|(_, of)| of.port == shared).map(|(&flow, _)| flow).collect();
+        let mut left = Vec::new();
+        for flow in flows {
+            let of = &self.flows[&flow];
+            let local = SocketAddr::new(of.stream.local().ip(), number);
+            let Some(peer) = self.sides[of.side.0].endpoint.peer(flow) else {
+                left.push(flow);
+                continue;
+            };
+            match branch(local, peer).and_then(|socket| self.add_port(Port::new(socket, true))) {
+                Ok(own) => self.settle_at(flow, own),
+                Err(error) => {
+                    log::warn!("{peer}: its flow gets no socket of its own: {error}");
+                    left.push(flow);
+                }
+            }
+        }
+        // Dropping it closes it, and with that the poller forgets it.
+        self.ports.remove(&shared);
+        left
+    }
+
+    /// From now on a flow's datagrams come and go over the connected port `own`.
+    fn settle_at(&mut self, flow: FlowId, own: PortId) {
+        if let (Some(of), Some(port)) = (self.flows.get_mut(&flow), self.ports.get_mut(&own)) {
+            of.port = own;
+            port.flow = Some(flow);
+        }
     }
 
     /// A number that no flow and no port has.
@@ -310,6 +351,7 @@ impl Engine {
             self.settle(app)?;
             let Turn::Wait(latest) = turn else { return Ok(()) };
             self.write_streams()?;
+            self.resume_listening()?;
             let mut deadline = self.sides.iter().filter_map(|side| self.wake_time(side)).fold(latest, Time::min);
             if self.pulse.is_fast(self.now()) {
                 deadline = Time::ZERO;
@@ -369,8 +411,17 @@ impl Engine {
         if sent > 0 {
             self.pulse.count(now, sent);
         }
-        // A flow whose data cannot be sent has ended; a peer that cannot be reached just now may be in a moment.
+        self.end_failed(failures);
+    }
+
+    /// Ends flows whose data cannot be sent. A peer that cannot be reached just now may be in a moment; and what a receiver
+    /// sends carries no data, and may be lost.
+    fn end_failed(&mut self, failures: Vec<SendError>) {
         for error in failures {
+            let side = self.flows.get(&error.flow()).map(|of| of.side.0);
+            if side.is_some_and(|side| self.sides[side].role == Role::Receiver) {
+                continue;
+            }
             if !matches!(error, SendError::Network { .. }) {
                 self.ended.push_back((error.flow(), error.into()));
             }
@@ -437,18 +488,37 @@ impl Engine {
 
     fn accept(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
         for _ in 0..ACCEPTS_A_TURN {
-            let Some(Ok((tcp, _))) = self.listener.as_ref().map(TcpListener::accept) else { break };
-            // The listener's mode is not inherited everywhere.
-            if tcp.set_nonblocking(false).is_ok() {
-                app.on_accept(self, tcp)?;
+            let now = self.now();
+            let Some(listener) = &mut self.listener else { break };
+            match listener.accept(now) {
+                // The listener's mode is not inherited everywhere.
+                Accepted::Client(tcp) if tcp.set_nonblocking(false).is_ok() => app.on_accept(self, tcp)?,
+                Accepted::Client(_) | Accepted::SentAway => {}
+                Accepted::Nobody => break,
+                Accepted::Paused => {
+                    self.poller.remove(&*listener).map_err(MoveError::system("cannot stop listening"))?;
+                    break;
+                }
             }
         }
         Ok(())
     }
 
+    /// Waits for connections again after a pause.
+    fn resume_listening(&mut self) -> Result<(), MoveError> {
+        let now = self.now();
+        match &mut self.listener {
+            Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
+                listener.resume();
+                self.poller.add(&*listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn serve_port(&mut self, app: &mut dyn Application, id: PortId, ready: inhaul_udp::Event) -> Result<(), MoveError> {
         if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked) {
-            self.unblock(id)?;
+            self.unblock(id, app)?;
             for index in 0..self.sides.len() {
                 self.drain(index, self.clock.now(), app);
             }
@@ -504,13 +574,15 @@ impl Engine {
         Ok(())
     }
 
-    fn unblock(&mut self, id: PortId) -> Result<(), MoveError> {
+    fn unblock(&mut self, id: PortId, app: &mut dyn Application) -> Result<(), MoveError> {
         let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
         port.blocked = false;
         port.watched = false;
         let changed = self.poller.modify(&port.socket, PORTS + u64::from(id.0), Interest::Read);
         changed.map_err(MoveError::system("cannot wait for a socket"))?;
-        port.send_rest();
+        let mut failures = Vec::new();
+        port.send_rest(app.bodies(), &mut failures);
+        self.end_failed(failures);
         Ok(())
     }
 

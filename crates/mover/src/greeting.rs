@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_protocols::registry;
-use inhaul_store::{DataSet, Offered, OfferedError, ScanOptions};
+use inhaul_store::{DataSet, Offered, OfferedError, ScanOptions, printable};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::delegated::Delegations;
 use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::probe::ProbeDesk;
 use crate::serving::Fetcher;
+use crate::slots::Slot;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub(crate) struct Bencher {
 /// What a client wants, once it is known that it can have it.
 enum Wish {
     /// A data set.
-    Fetch(DataSet),
+    Fetch(DataSet, String),
     /// To bring one of the data sets that were ordered from it.
     Attach { delegations: Arc<Delegations>, token: u64, source: u16 },
     /// A bench.
@@ -80,14 +81,16 @@ pub(crate) fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingErr
 }
 
 /// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client that
-/// cannot have it is told why.
+/// cannot have it is told why. The session holds its `slot` as long as it is open.
 pub(crate) fn greet(
     tcp: TcpStream,
+    slot: Slot,
     service: &Service,
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
 ) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
+    stream.hold(slot);
     match converse(&mut stream, service, udp_port, desk) {
         Ok((transport, wish)) => Ok(wish.grant(stream, transport)),
         Err(error) => {
@@ -110,8 +113,8 @@ impl Wish {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
     fn grant(self, stream: ControlStream, transport: &'static str) -> Option<Arrival> {
         match self {
-            Self::Fetch(data_set) => {
-                Some(Arrival::Fetcher(Fetcher { stream, transport, data_set: Arc::new(data_set) }))
+            Self::Fetch(data_set, path) => {
+                Some(Arrival::Fetcher(Fetcher { stream, transport, data_set: Arc::new(data_set), path }))
             }
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
@@ -149,12 +152,15 @@ fn converse(
     let first = stream.receive(Instant::now() + STEP)?;
     let wish = match (first, role, service) {
         (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(offered, _)) => {
-            log::info!("{}: fetches {path} over {}", stream.peer(), transport.name);
-            Wish::Fetch(open(stream, offered, path.as_bytes(), ScanOptions { owner, attributes })?)
+            let shown = printable(path.as_bytes());
+            log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
+            Wish::Fetch(open(stream, offered, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(offered, _)) => {
-            log::info!("{}: lists {path}", stream.peer());
-            send_listing(stream, offered, path.as_bytes(), recursive)?;
+            let began = Instant::now();
+            let items = send_listing(stream, offered, path.as_bytes(), recursive)?;
+            let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
+            log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             Wish::Nothing
         }
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
@@ -236,16 +242,18 @@ fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), S
     Ok(())
 }
 
-/// Sends what there is at `path` while it is read.
+/// Sends what there is at `path` while it is read, and says how many items that were.
 fn send_listing(
     stream: &mut ControlStream,
     offered: &Offered,
     path: &[u8],
     recursive: bool,
-) -> Result<(), GreetingError> {
+) -> Result<u64, GreetingError> {
     let mut piece = Vec::new();
     let mut broken = None;
+    let mut items = 0;
     let listed = offered.list(path, recursive, &mut |item| {
+        items += 1;
         if piece.len() + item.encoded_len() > MAX_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
             broken = stream.send(&frame, Instant::now() + PIECE).err();
@@ -258,7 +266,7 @@ fn send_listing(
     }
     listed.map_err(|error| refused(code_of(&error), error.to_string()))?;
     stream.send(&Frame::Listing { last: true, bytes: piece }, Instant::now() + PIECE)?;
-    Ok(())
+    Ok(items)
 }
 
 /// Lets a client probe until it has seen enough.
@@ -283,13 +291,18 @@ fn code_of(error: &OfferedError) -> RefusalCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slots::Slots;
     use std::net::TcpListener;
 
     /// What the server answers to `frames`, and what it makes of the client.
     fn talk(service: Service, frames: &[Frame]) -> (Vec<Frame>, Result<Option<Arrival>, GreetingError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = std::thread::spawn(move || greet(listener.accept().unwrap().0, &service, 77, &Arc::default()));
+        let server = std::thread::spawn(move || {
+            let (tcp, from) = listener.accept().unwrap();
+            let slot = Slots::new(1, 1).take(from.ip()).unwrap();
+            greet(tcp, slot, &service, 77, &Arc::default())
+        });
         let mut client = ControlStream::new(tcp).unwrap();
         let soon = Instant::now() + STEP;
         for frame in frames {

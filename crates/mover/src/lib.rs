@@ -27,6 +27,7 @@ mod groups;
 mod haul;
 mod known;
 mod list;
+mod listener;
 mod manifest_file;
 mod naming;
 mod net;
@@ -37,11 +38,14 @@ mod port;
 mod predict;
 mod probe;
 mod put;
+mod reception;
 mod recheck;
 mod report;
 mod request;
+mod seldom;
 mod server;
 mod serving;
+mod slots;
 mod source;
 mod sync;
 mod verify;
@@ -58,7 +62,7 @@ pub use get::get;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use list::{list, list_checksums};
 pub use options::{
-    AcceptOptions, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, NetOptions, Progress,
+    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, NetOptions, Progress,
     PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update,
 };
 pub use order::{Order, OrderError, OrderRule, Origin, SOURCES_MAX};

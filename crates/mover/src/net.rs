@@ -154,12 +154,14 @@ pub(crate) fn spawn_helper<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(run).map_err(MoveError::system("cannot start a thread"))
 }
 
-/// Lets this process have as many files and connections open as the system allows it; many systems begin with 1024.
-pub(crate) fn allow_many_files() {
+/// Lets this process have as many files and connections open as the system allows it, many systems begin with 1024, and says
+/// how many that are.
+pub(crate) fn allow_many_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // With fewer, fewer are served; what fails then says so.
+    // With fewer, fewer are served.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// A number that nobody can guess.

@@ -44,8 +44,14 @@ pub struct ServeOptions {
     pub accept: Option<AcceptOptions>,
     /// Sessions that may be open, or in set-up, at once.
     pub sessions_max: usize,
+    /// How many of them may be of one IPv4 address, or of one /64 of IPv6; `None`: a quarter of all.
+    pub sessions_per_address_max: Option<usize>,
     /// How long those that are under way may go on once the server is told to stop.
     pub grace: Span,
+    /// Asks the server to open what it offers anew.
+    pub reload: Ask,
+    /// Asks the server to log the sessions that are under way.
+    pub status: Ask,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -231,6 +237,22 @@ impl Stop {
     /// Whether it is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A flag by which a user asks for something to be done once, while all goes on. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Ask(Arc<AtomicBool>);
+
+impl Ask {
+    /// The flag itself, for a signal handler to set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// Whether it has been asked for since the last look.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Port {
     pub(crate) receiver: Receiver,
     /// Sends the batches of a sender.
     transmitter: Transmitter,
-    /// Sends the few small datagrams of a receiver. Apart, because a transmitter keeps its place in one batch.
+    /// Sends what waits in `outgoing`. Apart, because a transmitter keeps its place in one batch.
     side_transmitter: Transmitter,
     /// The one flow whose datagrams come in here, on a connected socket.
     pub(crate) flow: Option<FlowId>,
@@ -32,7 +32,7 @@ pub(crate) struct Port {
     pub(crate) blocked: bool,
     /// The poller tells when it takes more.
     pub(crate) watched: bool,
-    /// What a receiver has to send.
+    /// What is to leave over this socket, out of batches that are for several.
     outgoing: TxBatch,
 }
 
@@ -91,16 +91,16 @@ impl Port {
         self.connected
     }
 
-    /// Sends what a receiver had left when the network took no more.
-    pub(crate) fn send_rest(&mut self) {
-        // The datagrams of a receiver carry no data and may be lost.
+    /// Sends what was left when the network took no more.
+    pub(crate) fn send_rest(&mut self, bodies: &dyn Bodies, failures: &mut Vec<SendError>) {
         while !self.outgoing.is_empty() {
-            match self.side_transmitter.transmit(&self.socket, &mut self.outgoing, &NoBodies) {
-                Ok(true) | Err(_) => {}
+            match self.side_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
+                Ok(true) => {}
                 Ok(false) => {
                     self.blocked = true;
                     return;
                 }
+                Err(error) => failures.push(error),
             }
         }
     }
@@ -127,20 +127,46 @@ impl Host for Outlet<'_> {
     fn transmit(&mut self, _now: Time, batch: &mut TxBatch) -> bool {
         self.sent += batch.len();
         match self.role {
-            Role::Sender => self.transmit_over_one(batch),
-            Role::Receiver => self.transmit_by_route(batch),
+            Role::Sender => self.transmit_bodies(batch),
+            Role::Receiver => {
+                self.spread(batch);
+                true
+            }
         }
     }
 }
 
 impl Outlet<'_> {
-    /// Everything leaves by the one socket: a sender's way.
-    fn transmit_over_one(&mut self, batch: &mut TxBatch) -> bool {
+    /// A sender's way: all flows share a socket, until a server gives it up for its successor; then each has its own.
+    fn transmit_bodies(&mut self, batch: &mut TxBatch) -> bool {
+        let route = self.route;
+        let routes = || batch.transmits().filter_map(|transmit| route(transmit.flow));
+        let waits = |id: PortId| self.ports.get(&id).is_some_and(|port| port.blocked && !port.outgoing.is_empty());
+        if routes().any(waits) {
+            return false;
+        }
+        let first = routes().next();
+        let is_one = routes().all(|id| Some(id) == first);
         if !*self.prepared {
             self.bodies.prepare(batch);
             *self.prepared = true;
         }
-        let Some(port) = self.ports.values_mut().next() else { return true };
+        if is_one {
+            // What is left of flows that have ended leaves with the others.
+            return self.transmit_over(first.or_else(|| self.ports.keys().next().copied()), batch);
+        }
+        *self.prepared = false;
+        self.spread(batch);
+        true
+    }
+
+    /// Everything leaves by one socket.
+    fn transmit_over(&mut self, id: Option<PortId>, batch: &mut TxBatch) -> bool {
+        let Some(port) = id.and_then(|id| self.ports.get_mut(&id)) else {
+            *self.prepared = false;
+            batch.clear();
+            return true;
+        };
         loop {
             match port.transmitter.transmit(&port.socket, batch, &*self.bodies) {
                 Ok(true) => {
@@ -156,8 +182,8 @@ impl Outlet<'_> {
         }
     }
 
-    /// Each flow's datagrams leave by its own socket: a receiver's way. They are few and small.
-    fn transmit_by_route(&mut self, batch: &mut TxBatch) -> bool {
+    /// Each flow's datagrams leave by its own socket.
+    fn spread(&mut self, batch: &mut TxBatch) {
         for transmit in batch.transmits() {
             let Some(port) = (self.route)(transmit.flow).and_then(|id| self.ports.get_mut(&id)) else { continue };
             for datagram in transmit.datagrams.iter().take(port.outgoing.room()) {
@@ -166,9 +192,8 @@ impl Outlet<'_> {
         }
         batch.clear();
         for port in self.ports.values_mut().filter(|port| !port.blocked) {
-            port.send_rest();
+            port.send_rest(&*self.bodies, self.failures);
         }
-        true
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use inhaul_base::Span;
 use inhaul_protocols::registry;
-use inhaul_store::Offered;
+use inhaul_store::{Offered, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
@@ -134,7 +134,8 @@ fn attach_all(
             session.send(&Frame::Attach { token, source })?;
             let opened = be_opened(&mut session.stream, &offered);
             let data_set = Arc::new(opened.map_err(|error| not_opened(server, error))?);
-            Ok(Fetcher { stream: session.stream, transport, data_set })
+            let path = printable(data_set.manifest().name());
+            Ok(Fetcher { stream: session.stream, transport, data_set, path })
         }) as Job
     };
     at_once((0..).zip(offered).map(attach).collect(), stop)?.into_iter().collect()
@@ -187,14 +188,13 @@ impl Application for Sender {
         Ok(())
     }
 
-    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
-        log::debug!("flow {} ended early: {cause}", flow.0);
-        self.serving.forget(flow);
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        self.serving.on_end(engine, flow, cause);
         Ok(())
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
-        self.serving.pass_digests(engine);
+        self.serving.tend(engine);
         let is_over = self.stop.is_set() || engine.streams() == 0;
         Ok(if is_over { Turn::Done } else { Turn::Wait(later(engine)) })
     }

@@ -1,31 +1,41 @@
 //! `serve`: offers directories to any number of receivers, over one TCP and one UDP port.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use inhaul_base::{Span, Time};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
-use crate::control_stream::ControlStream;
 use crate::delegated::Delegations;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, RefusalCode};
-use crate::greeting::{Arrival, GreetingError, Service, greet};
+use crate::frame::Frame;
+use crate::greeting::{Arrival, Service};
 use crate::net;
-use crate::options::{NetOptions, ServeOptions, Stop};
+use crate::options::{Ask, NetOptions, ServeOptions, Stop};
 use crate::probe::{Echoing, ProbeDesk};
+use crate::reception::Reception;
 use crate::serving::Serving;
+use crate::slots::Slots;
 
 /// Sessions that may be open or in set-up at once, where nobody has said how many.
 pub(crate) const SESSIONS_MAX: usize = 1024;
+/// The part of all sessions that one address may have, where nobody has said how many.
+const ADDRESS_PART: usize = 4;
+/// Descriptors that a server needs beside those of its sessions: its own sockets, directories and caches.
+const DESCRIPTORS_OWN: u64 = 32;
+/// Descriptors of a session: its connection, and a file that it reads or a socket of its own.
+const DESCRIPTORS_OF_SESSION: u64 = 2;
 /// How long what clients have ordered may take to put away what can be gone on from.
 const FAREWELL: Span = Span::from_secs(5);
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
+/// How long a server that is about to give the port up may take for it.
+const PREDECESSOR: Duration = Duration::from_secs(1);
 
 /// Offers `options.directories`, and takes in what `options.accept` says, until `stop` is set; calls `ready` with the address
 /// once it listens.
@@ -37,7 +47,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let desk: Arc<ProbeDesk> = Arc::default();
     let delegations = options.accept.as_ref().map(|accept| Delegations::new(accept, &options.net, Arc::clone(&desk)));
     let delegations = delegations.transpose()?.map(Arc::new);
-    net::allow_many_files();
+    let slots = slots(options, net::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
@@ -45,10 +55,13 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let service = Service::Files(Arc::new(offered), delegations.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
-        reception: Reception::new(service, address.port(), desk, options.sessions_max),
+        reception: Reception::new(service, address.port(), desk, slots),
+        directories: options.directories.clone(),
         delegations,
         serving,
         stop: stop.clone(),
+        reload: options.reload.clone(),
+        status: options.status.clone(),
         grace: options.grace,
         stopping: Stopping::No,
     };
@@ -62,6 +75,21 @@ pub(crate) fn offered_error(error: OfferedError) -> MoveError {
         OfferedError::NotFound { .. } => MoveError::NothingToServe { detail: format!("{error}; check the path") },
         error => MoveError::Usage(error.to_string()),
     }
+}
+
+/// The places for sessions, of which there are no more than `descriptors` are enough for.
+fn slots(options: &ServeOptions, descriptors: u64) -> Arc<Slots> {
+    let enough_for = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_OF_SESSION;
+    let enough_for = usize::try_from(enough_for).unwrap_or(usize::MAX).max(1);
+    let sessions_max = options.sessions_max.min(enough_for);
+    if sessions_max < options.sessions_max {
+        log::warn!(
+            "{sessions_max} sessions at once rather than {}: this process may have {descriptors} files open (ulimit -n)",
+            options.sessions_max
+        );
+    }
+    let per_address = options.sessions_per_address_max.unwrap_or(sessions_max.div_ceil(ADDRESS_PART));
+    Slots::new(sessions_max, per_address)
 }
 
 /// A TCP and a UDP socket on the same address and port.
@@ -78,7 +106,7 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
     let mut tries = if address.port() == 0 { TRIES } else { 1 };
     loop {
         tries -= 1;
-        let tcp = TcpListener::bind(address);
+        let tcp = bind_tcp(address);
         let failed = |source| MoveError::Listen { address: address.to_string(), source };
         let tcp = match tcp {
             // A system without IPv6: everything that it has is IPv4.
@@ -90,7 +118,8 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
         // The library asks for no more than 128 who may wait to be taken in; the system may still allow fewer.
         rustix::net::listen(&tcp, SESSIONS_MAX as i32).map_err(|errno| failed(errno.into()))?;
         let bound = tcp.local_addr().map_err(failed)?;
-        // Puts have sockets of their own on this port.
+        // Flows have sockets of their own on this port: those of puts, and those of a predecessor that comes to its end. Two
+        // servers cannot share it by mistake: only one can have the TCP port.
         match net::bind_shared(options, bound) {
             Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
             Err(error) if tries == 0 => return Err(error),
@@ -99,78 +128,28 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
     }
 }
 
-/// Where clients arrive: each is greeted on a thread of its own, and then handed to the data thread.
-pub(crate) struct Reception {
-    service: Service,
-    udp_port: u16,
-    /// Where clients are admitted that only try the path.
-    desk: Arc<ProbeDesk>,
-    greeted: Sender<Result<Option<Arrival>, GreetingError>>,
-    arrivals: Receiver<Result<Option<Arrival>, GreetingError>>,
-    in_set_up: usize,
-    sessions_max: usize,
-}
-
-impl Reception {
-    pub(crate) fn new(service: Service, udp_port: u16, desk: Arc<ProbeDesk>, sessions_max: usize) -> Self {
-        let (greeted, arrivals) = channel();
-        Self { service, udp_port, desk, greeted, arrivals, in_set_up: 0, sessions_max }
-    }
-
-    /// Greets a client, unless there are too many: then it is told so, and the connection is closed.
-    pub(crate) fn greet(&mut self, engine: &Engine, tcp: TcpStream) {
-        if engine.streams() + self.in_set_up >= self.sessions_max {
-            log::warn!("{} sessions are open: another client is turned away", self.sessions_max);
-            turn_away(tcp, self.sessions_max);
-            return;
-        }
-        let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
-        let (greeted, waker) = (self.greeted.clone(), engine.waker());
-        let run = move || {
-            // The data thread may have ended meanwhile.
-            let _ = greeted.send(greet(tcp, &service, udp_port, &desk));
-            waker.wake();
-        };
-        if net::spawn_helper("inhaul-greeting", run).is_ok() {
-            self.in_set_up += 1;
-        }
-    }
-
-    /// How many clients are being greeted, or have what they came for without the data thread.
-    fn in_set_up(&self) -> usize {
-        self.in_set_up
-    }
-
-    /// The next client that is ready for data. Those that were refused have been told.
-    pub(crate) fn next(&mut self) -> Option<Arrival> {
-        while let Ok(result) = self.arrivals.try_recv() {
-            self.in_set_up -= 1;
-            if let Ok(Some(arrival)) = result {
-                return Some(arrival);
+/// Takes a TCP port; from a server that has just been told to stop, as soon as that gives it up.
+fn bind_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let deadline = Instant::now() + PREDECESSOR;
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
             }
+            bound => return bound,
         }
-        None
     }
-}
-
-/// Tells a client that there is no room. A word that fits into the connection's buffer, or none: nobody waits here.
-fn turn_away(tcp: TcpStream, sessions_max: usize) {
-    let text =
-        format!("it has {sessions_max} sessions open, and no more may be (serve --max-sessions): try again later");
-    let refusal = Frame::Refused { code: RefusalCode::Busy, text };
-    let Ok(mut stream) = ControlStream::new(tcp).and_then(|mut stream| stream.set_polled().map(|()| stream)) else {
-        return;
-    };
-    // A client that is gone already needs no word.
-    let _ = stream.queue(&refusal).and_then(|()| stream.flush());
 }
 
 /// What a server of files does beside the engine's work.
 struct FileServer {
     reception: Reception,
     serving: Serving,
+    directories: Vec<PathBuf>,
     delegations: Option<Arc<Delegations>>,
     stop: Stop,
+    reload: Ask,
+    status: Ask,
     grace: Span,
     stopping: Stopping,
     sink: Echoing,
@@ -187,11 +166,6 @@ enum Stopping {
 }
 
 impl FileServer {
-    /// How many sessions there are.
-    fn sessions(&self, engine: &Engine) -> usize {
-        engine.streams() + self.reception.in_set_up()
-    }
-
     fn is_delegating(&self) -> bool {
         self.delegations.as_ref().is_some_and(|delegations| !delegations.is_idle())
     }
@@ -199,11 +173,14 @@ impl FileServer {
     /// Takes the next step towards the end, when it is time for it; true at the end.
     fn come_to_an_end(&mut self, engine: &mut Engine) -> bool {
         let now = engine.now();
-        let sessions = self.sessions(engine);
         match self.stopping {
             Stopping::No if self.stop.is_set() => {
+                // In this order: a successor can have the port as soon as nobody listens there, and all datagrams that come
+                // to it from then on are the successor's, but those of flows that have sockets of their own.
+                self.serving.give_port_up(engine);
                 engine.stop_listening();
                 self.stopping = Stopping::Grace(now + self.grace);
+                let sessions = self.reception.sessions();
                 if sessions > 0 {
                     let seconds = self.grace.as_secs_f64();
                     log::warn!(
@@ -218,8 +195,25 @@ impl FileServer {
                 !self.is_delegating()
             }
             Stopping::No => false,
-            Stopping::Grace(_) => sessions == 0,
+            Stopping::Grace(_) => self.reception.sessions() == 0,
             Stopping::Farewell(until) => now >= until || !self.is_delegating(),
+        }
+    }
+
+    /// Does what the user has asked for by a signal.
+    fn obey(&mut self, engine: &Engine) {
+        if self.reload.take() {
+            match Offered::new(&self.directories) {
+                Ok(offered) => {
+                    self.reception.offer(Service::Files(Arc::new(offered), self.delegations.clone()));
+                    log::info!("what is offered has been opened anew");
+                }
+                Err(error) => log::warn!("what was offered before still is: {error}"),
+            }
+        }
+        if self.status.take() {
+            log::info!("{} sessions are open or in set-up", self.reception.sessions());
+            self.serving.log_sessions(engine);
         }
     }
 }
@@ -243,9 +237,8 @@ impl Application for FileServer {
         Ok(())
     }
 
-    fn on_end(&mut self, _engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
-        log::info!("flow {} ended early: {cause}", flow.0);
-        self.serving.forget(flow);
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        self.serving.on_end(engine, flow, cause);
         Ok(())
     }
 
@@ -262,7 +255,8 @@ impl Application for FileServer {
         if self.come_to_an_end(engine) {
             return Ok(Turn::Done);
         }
-        self.serving.pass_digests(engine);
+        self.obey(engine);
+        self.serving.tend(engine);
         Ok(Turn::Wait(later(engine)))
     }
 }

@@ -1,20 +1,21 @@
 //! Sessions of those who fetch from here: their flows, their data sets and their digests, over one socket.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use inhaul_base::Bitrate;
+use inhaul_base::{Bitrate, Span, Time};
 use inhaul_store::DataSet;
 use inhaul_store::digest_cache::DigestCache;
-use inhaul_transport::{Command, Event, FlowId, OfferFlow, Role};
+use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
 use crate::bodies::FileBodies;
 use crate::control_stream::ControlStream;
 use crate::digest_service::DigestService;
 use crate::endpoints::Endpoints;
-use crate::engine::{Engine, PortId};
+use crate::engine::{EndCause, Engine, PortId};
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupRun, RefusalCode};
 use crate::net;
@@ -26,6 +27,11 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 /// Digests wait while so many bytes of a control stream wait: requests for data must not queue behind them.
 const DIGEST_BACKLOG: usize = 64 * 1024;
 
+/// A session whose client says nothing, and which no protocol watches over, is ended after so long.
+const IDLE_MAX: Span = Span::from_secs(30);
+/// How often it is looked for such sessions.
+const IDLE_LOOK: Span = Span::from_secs(1);
+
 /// A session that is set up: somebody has come for this.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
@@ -33,16 +39,42 @@ pub(crate) struct Fetcher {
     /// The protocol that is to carry the data, by its name in the registry.
     pub(crate) transport: &'static str,
     pub(crate) data_set: Arc<DataSet>,
+    /// What the client has asked for, for people.
+    pub(crate) path: String,
+}
+
+/// A session of somebody who fetches.
+struct Session {
+    client: SocketAddr,
+    path: String,
+    data_set: Arc<DataSet>,
+    began: Time,
+    /// When its client last said, or took, anything that is not the protocol's.
+    heard: Time,
+    watch: Watch,
+}
+
+/// Who notices that a session's client has gone silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// The protocol would, once its path is open; until then it has only been offered the flow.
+    Offered,
+    /// The protocol does.
+    Protocol,
+    /// Nobody but the server: the data set has no bytes, or the protocol has ended its part.
+    Server,
 }
 
 /// All sessions of those who fetch.
 pub(crate) struct Serving {
     endpoints: Endpoints,
-    port: PortId,
+    /// The socket that all flows share, until it is given up.
+    port: Option<PortId>,
     net: NetOptions,
     pub(crate) bodies: FileBodies,
-    data_sets: BTreeMap<FlowId, Arc<DataSet>>,
+    sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
+    idle_look: Time,
 }
 
 impl Serving {
@@ -56,29 +88,38 @@ impl Serving {
     ) -> Result<Self, MoveError> {
         Ok(Self {
             endpoints: Endpoints::new(&socket, send_rate, None),
-            port: engine.add_port(Port::new(socket, false))?,
+            port: Some(engine.add_port(Port::new(socket, false))?),
             net: net.clone(),
             bodies: FileBodies::default(),
-            data_sets: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
+            idle_look: Time::ZERO,
         })
     }
 
     /// Begins a session.
     pub(crate) fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) -> Result<(), MoveError> {
-        let Fetcher { stream, transport, data_set } = fetcher;
+        let Fetcher { stream, transport, data_set, path } = fetcher;
+        let Some(port) = self.port else {
+            // Its datagrams would come to the successor. It can try again there: see `give_port_up`.
+            log::info!("{}: {path}: no session any more: the server comes to its end", stream.peer());
+            return Ok(());
+        };
         let flow = engine.new_flow();
         let mtu = net::mtu_from(&self.net, stream.local().ip());
-        let only_from = Some(stream.peer().ip());
+        let client = stream.peer();
         let size = data_set.manifest().size();
-        log::debug!("flow {} goes to {}: {size} bytes, MTU {mtu}", flow.0, stream.peer());
+        log::debug!("{client}: {path}: {size} bytes, MTU {mtu}");
         self.bodies.insert(flow, Arc::clone(&data_set));
-        self.data_sets.insert(flow, data_set);
+        let now = engine.now();
+        let watch = if size > 0 { Watch::Offered } else { Watch::Server };
+        self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
         let side = self.endpoints.of(engine, Role::Sender, transport)?;
-        engine.add_flow(flow, side, self.port, stream)?;
+        engine.add_flow(flow, side, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
+            let only_from = Some(client.ip());
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
             engine.command(side, Command::Offer(offer));
         }
@@ -87,49 +128,130 @@ impl Serving {
 
     /// An endpoint has said something.
     pub(crate) fn on_event(&mut self, engine: &mut Engine, event: &Event) {
-        if let Event::Failed { flow, error } = event {
-            self.part(engine, *flow, &Frame::malformed(error));
+        let now = engine.now();
+        match event {
+            Event::Opened { flow } => self.set_watch(*flow, Watch::Protocol, now),
+            Event::Closed { flow } => self.set_watch(*flow, Watch::Server, now),
+            Event::Failed { flow, error } => match self.sessions.get_mut(flow) {
+                // Its client may have come for digests only.
+                Some(session) if session.watch == Watch::Offered && matches!(error, FlowError::Silent { .. }) => {
+                    session.watch = Watch::Server;
+                }
+                _ => self.part(engine, *flow, &Frame::malformed(error), &error.to_string()),
+            },
+            Event::Complete { .. } | Event::Starved { .. } | Event::Control { .. } => {}
+        }
+    }
+
+    fn set_watch(&mut self, flow: FlowId, watch: Watch, now: Time) {
+        if let Some(session) = self.sessions.get_mut(&flow) {
+            session.watch = watch;
+            session.heard = now;
         }
     }
 
     /// A session's frame came in.
     pub(crate) fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) {
+        if let Some(session) = self.sessions.get_mut(&flow) {
+            session.heard = engine.now();
+        }
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
-            Frame::Finish => self.part(engine, flow, &Frame::Bye),
-            _ => self.part(engine, flow, &Frame::out_of_place()),
+            Frame::Finish => self.part(engine, flow, &Frame::Bye, "done"),
+            _ => self.part(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
         }
     }
 
+    /// A session has ended by itself.
+    pub(crate) fn on_end(&mut self, engine: &Engine, flow: FlowId, cause: &EndCause) {
+        self.forget(engine, flow, &format!("ended early: {cause}"));
+    }
+
     /// Ends a session, with a word to the client.
-    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
+    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame, outcome: &str) {
         engine.dismiss(flow, farewell);
-        self.forget(flow);
+        self.forget(engine, flow, outcome);
     }
 
     /// A session is over.
-    pub(crate) fn forget(&mut self, flow: FlowId) {
-        log::debug!("flow {} is over", flow.0);
+    fn forget(&mut self, engine: &Engine, flow: FlowId, outcome: &str) {
+        if let Some(session) = self.sessions.remove(&flow) {
+            log::info!("{}, {outcome}", self.describe(engine, flow, &session));
+        }
         self.bodies.remove(flow);
-        self.data_sets.remove(&flow);
         self.digests.forget(flow);
     }
 
+    /// Who has fetched what by now.
+    fn describe(&self, engine: &Engine, flow: FlowId, session: &Session) -> String {
+        let Session { client, path, began, .. } = session;
+        let (bytes, seconds) = (self.bodies.sent_bytes(flow), engine.now().since(*began).as_secs_f64());
+        format!("{client}: {path}: sent {bytes} bytes in {seconds:.1} s")
+    }
+
+    /// Logs who is fetching what.
+    pub(crate) fn log_sessions(&self, engine: &Engine) {
+        for (&flow, session) in &self.sessions {
+            log::info!("{} so far", self.describe(engine, flow, session));
+        }
+    }
+
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
-        let Some(data_set) = self.data_sets.get(&flow) else { return };
-        if !self.digests.request(flow, data_set, runs) {
+        let Some(session) = self.sessions.get(&flow) else { return };
+        if !self.digests.request(flow, &session.data_set, runs) {
             let text = "too many digests were asked for at once".to_owned();
-            self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text });
+            let refusal = Frame::Refused { code: RefusalCode::Busy, text: text.clone() };
+            self.part(engine, flow, &refusal, &text);
+        }
+    }
+
+    /// What is to be done each turn: digests that are ready, clients that are silent.
+    pub(crate) fn tend(&mut self, engine: &mut Engine) {
+        self.pass_digests(engine);
+        let now = engine.now();
+        if now >= self.idle_look {
+            self.idle_look = now + IDLE_LOOK;
+            self.end_idle(engine, now);
         }
     }
 
     /// Passes on digests that are ready, as far as the clients take them.
-    pub(crate) fn pass_digests(&mut self, engine: &mut Engine) {
+    fn pass_digests(&mut self, engine: &mut Engine) {
+        let now = engine.now();
         for flow in self.digests.ready() {
             while engine.backlog(flow) < DIGEST_BACKLOG
                 && let Some(frame) = self.digests.next_frame(flow)
             {
                 engine.send(flow, &frame);
+                if let Some(session) = self.sessions.get_mut(&flow) {
+                    session.heard = now;
+                }
+            }
+        }
+    }
+
+    /// Ends the sessions whose clients hold a place and do nothing with it.
+    fn end_idle(&mut self, engine: &mut Engine, now: Time) {
+        let is_idle = |(flow, session): &(&FlowId, &Session)| {
+            session.watch == Watch::Server && now.since(session.heard) >= IDLE_MAX && !self.digests.is_hashing(**flow)
+        };
+        let idle: Vec<FlowId> = self.sessions.iter().filter(is_idle).map(|(&flow, _)| flow).collect();
+        for flow in idle {
+            let text = format!("nothing was heard for {:.0} s", IDLE_MAX.as_secs_f64());
+            self.part(engine, flow, &Frame::malformed(&text), &text);
+        }
+    }
+
+    /// Leaves the port to a successor: flows that are under way get sockets of their own, whose datagrams the kernel keeps apart
+    /// from all others that come to the port. Where none is under way yet, the session is ended: its client can connect to the
+    /// successor.
+    pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
+        let Some(port) = self.port.take() else { return };
+        let net = self.net.clone();
+        for flow in engine.branch_off(port, &|local, peer| net::branch(&net, local, peer)) {
+            if self.sessions.get(&flow).is_some_and(|session| session.watch != Watch::Server) {
+                engine.close(flow);
+                self.forget(engine, flow, "no data had flown when the server was told to stop");
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The state machine's face.
 
+use std::net::SocketAddr;
+
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 
 use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
@@ -105,6 +107,11 @@ pub trait Endpoint {
 
     /// What the flow's next datagrams should look like, when the protocol can tell.
     fn expected(&self, _flow: FlowId) -> Option<Expected> {
+        None
+    }
+
+    /// Where the flow's datagrams go, once its path is open.
+    fn peer(&self, _flow: FlowId) -> Option<SocketAddr> {
         None
     }
 

@@ -17,7 +17,9 @@ use crate::greeting::{Arrival, Bencher, Service};
 use crate::net;
 use crate::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::port::Port;
-use crate::server::{ListeningPair, Reception, SESSIONS_MAX, later, listen};
+use crate::reception::Reception;
+use crate::server::{ListeningPair, SESSIONS_MAX, later, listen};
+use crate::slots::Slots;
 
 /// How often a client that pushes is told how it goes.
 const STATS_INTERVAL: Span = Span::from_millis(200);
@@ -37,7 +39,13 @@ pub fn bench_server(
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
-        reception: Reception::new(Service::Bench, address.port(), Arc::default(), SESSIONS_MAX),
+        // Whoever measures has as many flows as they like, mostly from one host.
+        reception: Reception::new(
+            Service::Bench,
+            address.port(),
+            Arc::default(),
+            Slots::new(SESSIONS_MAX, SESSIONS_MAX),
+        ),
         endpoints,
         port,
         net: options.net.clone(),

@@ -22,7 +22,10 @@ impl Running {
             cache: None,
             accept: None,
             sessions_max: 16,
+            sessions_per_address_max: None,
             grace: inhaul_base::Span::ZERO,
+            reload: crate::Ask::default(),
+            status: crate::Ask::default(),
             net: NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: vec![] },
         };
         let thread = {

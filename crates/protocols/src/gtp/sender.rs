@@ -570,6 +570,10 @@ impl Endpoint for GtpSender {
         next.into_iter().chain(self.share_due.map(|due| (due, Reason::Control))).min()
     }
 
+    fn peer(&self, flow: FlowId) -> Option<SocketAddr> {
+        self.flows.get(&flow).filter(|flow| flow.opened)?.peer
+    }
+
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
         self.flows.get(&flow).map(|f| FlowStats {
             placed_bytes: f.sent_bytes,

@@ -220,6 +220,10 @@ impl Endpoint for TcpSender {
         self.flows.values().map(SendFlow::due).min()
     }
 
+    fn peer(&self, flow: FlowId) -> Option<SocketAddr> {
+        self.flows.get(&flow)?.path().map(|(peer, _)| peer)
+    }
+
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
         self.flows.get(&flow).map(SendFlow::stats)
     }

@@ -1,0 +1,35 @@
+//! What lists of files take in memory, about: reckoned before it is taken, for whoever makes one or reads one.
+//!
+//! An allocation counts for 16 bytes more than it holds, and a path for 32 more yet: its places in the sorted lists by which a
+//! manifest is checked.
+
+use inhaul_base::ByteRange;
+
+use super::{Attribute, Directory, Entry, HardLink, Symlink};
+
+/// What an allocation takes beside what it holds.
+const ALLOCATION_BYTES: usize = 16;
+
+/// A path of so many bytes, beside the item that it stands in.
+pub(crate) const fn of_path(len: usize) -> usize {
+    len + ALLOCATION_BYTES + 2 * size_of::<&[u8]>()
+}
+
+/// A file beside its path, its holes and its attributes: with its place in the byte space.
+pub(crate) const OF_FILE: usize = size_of::<Entry>() + size_of::<u64>();
+/// A directory beside its path.
+pub(crate) const OF_DIRECTORY: usize = size_of::<Directory>();
+/// A symbolic link beside its path and target.
+pub(crate) const OF_SYMLINK: usize = size_of::<Symlink>() + ALLOCATION_BYTES;
+/// A hard link beside its two paths.
+pub(crate) const OF_HARD_LINK: usize = size_of::<HardLink>() + ALLOCATION_BYTES;
+/// An attribute beside its name and value.
+pub(crate) const OF_ATTRIBUTE: usize = size_of::<Attribute>() + 2 * ALLOCATION_BYTES;
+/// A hole.
+pub(crate) const OF_HOLE: usize = size_of::<ByteRange>();
+
+/// The holes and attributes of a file.
+pub(crate) fn of_details(holes: usize, attributes: &[Attribute]) -> usize {
+    let attribute = |attribute: &Attribute| OF_ATTRIBUTE + attribute.name.len() + attribute.value.len();
+    holes * OF_HOLE + attributes.iter().map(attribute).sum::<usize>()
+}
