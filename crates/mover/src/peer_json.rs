@@ -42,7 +42,7 @@ mod tests {
         let error = ErrorReport { code: evil.to_owned(), message: evil.to_owned() };
         let report = Report { warnings: vec![evil.to_owned()], error: Some(error), ..Report::default() };
         let read: Report = parse(&serde_json::to_vec(&report).unwrap()).unwrap();
-        assert_eq!(read.warnings, [safe.clone()]);
+        assert_eq!(read.warnings, std::slice::from_ref(&safe));
         assert_eq!(read.error, Some(ErrorReport { code: safe.clone(), message: safe }));
     }
 
