@@ -171,37 +171,55 @@ impl Side {
 
     /// Sends a manifest.
     pub fn data_set(&self, session: &mut Session, manifest: &[u8]) {
-        let pieces = manifest.chunks(1 << 19).count().max(1);
-        for (index, piece) in manifest.chunks(1 << 19).chain(manifest.is_empty().then_some(manifest)).enumerate() {
-            let _ = session.send(&Frame::DataSet { last: index + 1 == pieces, bytes: piece.to_vec() });
-        }
+        send_manifest(session, manifest);
     }
 
     /// Sends the manifest and serves what is asked for until the client finishes or leaves.
     pub fn serve(&self, session: &mut Session, offer: &Offer) {
-        self.data_set(session, &offer.manifest);
-        let mut flow = Flow::default();
-        while !self.stopped() {
-            let patience = if flow.blocks.is_empty() { Duration::from_millis(5) } else { Duration::ZERO };
-            match session.receive(patience) {
-                Heard::Frame(Frame::Protocol { message }) => flow.control(session, &message, offer.bytes.len() as u64),
-                Heard::Frame(Frame::DigestsOf { runs }) => {
-                    for group in runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count)) {
-                        let Some(value) = (offer.digest)(group) else { break };
-                        let _ = session.send(&Frame::Digests { first_group: group, values: vec![value] });
-                    }
+        send_manifest(session, &offer.manifest);
+        serve(session, &self.udp, offer, &self.sent, || self.stopped());
+    }
+}
+
+/// Sends a manifest in pieces.
+fn send_manifest(session: &mut Session, manifest: &[u8]) {
+    let pieces = manifest.chunks(1 << 19).count().max(1);
+    for (index, piece) in manifest.chunks(1 << 19).chain(manifest.is_empty().then_some(manifest)).enumerate() {
+        let _ = session.send(&Frame::DataSet { last: index + 1 == pieces, bytes: piece.to_vec() });
+    }
+}
+
+impl Offer {
+    /// Brings it to a server over an attached session of a put, until the server has finished or is gone, or it is stopped.
+    pub(crate) fn bring(&self, session: &mut Session, udp: &UdpSocket, stopped: impl Fn() -> bool) {
+        send_manifest(session, &self.manifest);
+        serve(session, udp, self, &AtomicU64::new(0), stopped);
+    }
+}
+
+/// Serves what is asked for on a session; `sent` counts the bytes of data.
+fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64, stopped: impl Fn() -> bool) {
+    udp.set_nonblocking(true).unwrap();
+    let mut flow = Flow::default();
+    while !stopped() {
+        let patience = if flow.blocks.is_empty() { Duration::from_millis(5) } else { Duration::ZERO };
+        match session.receive(patience) {
+            Heard::Frame(Frame::Protocol { message }) => flow.control(session, &message, offer.bytes.len() as u64),
+            Heard::Frame(Frame::DigestsOf { runs }) => {
+                for group in runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count)) {
+                    let Some(value) = (offer.digest)(group) else { break };
+                    let _ = session.send(&Frame::Digests { first_group: group, values: vec![value] });
                 }
-                Heard::Frame(Frame::Finish) => {
-                    let _ = session.send(&Frame::Bye);
-                    return;
-                }
-                Heard::Frame(_) | Heard::Silence => {}
-                Heard::End | Heard::Garbled(_) => return,
             }
-            flow.probes(&self.udp);
-            let sent = flow.data(&self.udp, offer);
-            self.sent.fetch_add(sent, Ordering::Relaxed);
+            Heard::Frame(Frame::Finish) => {
+                let _ = session.send(&Frame::Bye);
+                return;
+            }
+            Heard::Frame(_) | Heard::Silence => {}
+            Heard::End | Heard::Garbled(_) => return,
         }
+        flow.probes(udp);
+        sent.fetch_add(flow.data(udp, offer), Ordering::Relaxed);
     }
 }
 

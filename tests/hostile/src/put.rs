@@ -1,11 +1,13 @@
 //! A put by hand: an order, and the data sets that a client brings.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inhaul_mover::frame::{Frame, SessionRole};
 use serde_json::{Value, json};
 
+use crate::hostile_server::Offer;
 use crate::session::{Heard, Session};
 
 /// A put that a server has agreed to.
@@ -77,24 +79,25 @@ impl RawPut {
         }
     }
 
-    /// Brings a manifest, and gives what the server then says of it, up to the end of the order's session.
-    pub fn bring(&mut self, manifest: &[u8], within: Duration) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        match self.attach(0) {
-            Ok(mut session) => {
-                let _ = session.send(&Frame::DataSet { last: true, bytes: manifest.to_vec() });
-                loop {
-                    let next = self.order.receive(within);
-                    let is_last =
-                        !matches!(next, Heard::Frame(Frame::Update { .. } | Frame::Report { last: false, .. }));
-                    heard.push(next);
-                    if is_last {
-                        break;
-                    }
+    /// Brings a data set, and gives what the server then says of the put, until it has said nothing more for `within`.
+    pub fn bring(mut self, offer: &Offer, within: Duration) -> Vec<Heard> {
+        let mut session = match self.attach(0) {
+            Ok(session) => session,
+            Err(instead) => return vec![instead],
+        };
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| offer.bring(&mut session, &self.udp, || over.load(Ordering::Relaxed)));
+            let mut heard = Vec::new();
+            loop {
+                let next = self.order.receive(within);
+                let goes_on = matches!(next, Heard::Frame(Frame::Update { .. } | Frame::Report { last: false, .. }));
+                heard.push(next);
+                if !goes_on {
+                    over.store(true, Ordering::Relaxed);
+                    return heard;
                 }
             }
-            Err(instead) => heard.push(instead),
-        }
-        heard
+        })
     }
 }
