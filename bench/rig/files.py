@@ -104,7 +104,7 @@ class InhaulFiles:
     def fetch(self, destination):
         """The command that hauls the file into `destination`."""
         mirrors = ",".join(f"127.0.0.1:{port}" for port in PORTS)
-        return [self.binary, "get", "--quiet", f"inhaul://{mirrors}/file.bin", destination]
+        return [self.binary, "get", "--quiet", f"inhaul://{mirrors}/file.bin", f"{destination}/"]
 
 
 def measure(contestant, folder):

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use inhaul_base::Bitrate;
-use inhaul_mover::{CopyOptions, Source};
+use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
 
 use crate::args::{FILES, RATES, Selection, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
@@ -29,7 +29,7 @@ pub(crate) struct Copy {
     #[arg(
         help = "What to copy, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, where to, as inhaul://HOST[:PORT]/[PATH]"
     )]
-    places: Vec<Source>,
+    places: Vec<String>,
     /// Limit of each sender, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     rate: Option<Bitrate>,
@@ -50,16 +50,14 @@ pub(crate) struct Copy {
 
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
-    let Some((destination, sources)) = args.places.split_last() else {
-        return Err(Failure::usage("name what to copy, and where to"));
-    };
+    let (sources, destination) = args.split_places()?;
     if args.selection.owner {
         let text = "--owner is for 'inhaul get': files that others bring belong to the server's user";
         return Err(Failure::usage(text));
     }
     let options = CopyOptions {
-        sources: sources.to_vec(),
-        destination: destination.clone(),
+        sources,
+        destination,
         rules: args.selection.patterns.rules()?,
         existing: args.selection.existing(),
         checksum: args.selection.checksum,
@@ -70,4 +68,15 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         net: crate::net_options(&Wire::default(), &Transport::named(&args.transport)),
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))
+}
+
+impl Copy {
+    fn split_places(&self) -> Result<(Vec<Source>, Destination), Failure> {
+        let usage = |error: SourceError| Failure::usage(error.to_string());
+        let Some((destination, sources)) = self.places.split_last() else {
+            return Err(Failure::usage("name what to copy, and where to"));
+        };
+        let sources = sources.iter().map(|source| source.parse()).collect::<Result<_, _>>().map_err(usage)?;
+        Ok((sources, destination.parse().map_err(usage)?))
+    }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
-use inhaul_mover::{Existing, MoveError, PutOptions, Source};
+use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
 
 use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
@@ -15,8 +15,9 @@ pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
 DEST is inhaul://HOST[:PORT]/PATH, beneath the directory into which the server accepts
-puts ('inhaul serve --accept-puts DIR' there). It follows the rules of cp: if PATH is a
-directory there, files land in it under their own names; otherwise PATH is the new name.
+puts ('inhaul serve --accept-puts DIR' there). With a slash at its end it is a directory,
+made if it is missing: each local PATH lands in it under its own name. inhaul://HOST/ is
+that directory itself. Without the slash, DEST is what the one local PATH becomes.
 
 This host connects and sends. The server receives, verifies and sets the rates. After an
 interruption of any kind, give the same command again: it goes on from what is verified
@@ -25,6 +26,8 @@ already. Transfers are not encrypted yet.
 Examples:
   A directory, under its own name:
     inhaul put results inhaul://dtn1/
+  A directory, under another name:
+    inhaul put results inhaul://dtn1/run7
   Two files into a directory; files there that differ are replaced:
     inhaul put a.h5 b.h5 inhaul://dtn1/run7/ --overwrite
   Leave part of this host's link to other traffic:
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
 }
 
 impl Put {
-    fn split_places(&self) -> Result<(Vec<PathBuf>, Source), String> {
+    fn split_places(&self) -> Result<(Vec<PathBuf>, Destination), String> {
         let (destination, paths) = self.places.split_last().ok_or("name what to put, and where to")?;
         let destination = destination.to_str().ok_or("the destination is no UTF-8")?;
         if let Some(path) = paths.iter().filter_map(|path| path.to_str()).find(|path| path.starts_with("inhaul://")) {

@@ -44,7 +44,7 @@ pub(crate) fn run(
     let has_come = result.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Partial);
     if output.json || output.json_stream {
         announce(&to_json(&report));
-    } else if dry_run && has_come {
+    } else if dry_run && (has_come || !report.files.is_empty()) {
         announce(summary::of_plan(&report).trim_end());
     } else if !output.quiet && has_come {
         eprint!("{}", summary::of_transfer(&report));

@@ -4,6 +4,7 @@
 use inhaul_base::Bitrate;
 
 use crate::connect::Session;
+use crate::destination;
 use crate::error::MoveError;
 use crate::follow::follow;
 use crate::frame::SessionRole;
@@ -11,6 +12,7 @@ use crate::net;
 use crate::options::{CopyOptions, Stop, Update};
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::report::Report;
+use crate::request::Request;
 
 /// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
 /// meanwhile, on the calling thread: of what that server sees. The report is its own.
@@ -26,12 +28,12 @@ pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) ->
 
 fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
     net::check(&options.net, None)?;
-    let [server] = &options.destination.mirrors[..] else {
-        return Err(MoveError::Usage("a copy goes to one server: name one host".to_owned()));
-    };
+    let server = &options.destination.server;
     if !(1..=SOURCES_MAX).contains(&options.sources.len()) {
         return Err(MoveError::Usage(format!("from 1 to {SOURCES_MAX} sources can be copied at once")));
     }
+    let requests: Vec<Request> = options.sources.iter().cloned().map(Request::from).collect();
+    destination::place(&requests, options.destination.path.as_ref())?;
     let order = Order {
         origin: Origin::Servers { sources: options.sources.iter().map(ToString::to_string).collect() },
         destination: options.destination.path.clone(),

@@ -270,13 +270,13 @@ fn gather(items: Vec<Item>) -> Vec<Request> {
         }
         let below = |rest: &str| rest[shared.len()..].trim_start_matches('/').as_bytes().to_vec();
         let listed = items.drain(..).map(|(rest, item)| (below(&rest), item.known)).collect();
-        requests.push(Request { mirrors, place: Some(place), part: Part::Listed(listed) });
+        requests.push(Request { mirrors, place: Some(place.into_bytes()), part: Part::Listed(listed) });
     }
     requests
 }
 
 fn alone(item: Item) -> Request {
-    Request { mirrors: item.mirrors, place: Some(item.path), part: Part::Whole(item.known) }
+    Request { mirrors: item.mirrors, place: Some(item.path.into_bytes()), part: Part::Whole(item.known) }
 }
 
 /// Where an item lies, and its path below, which is as long as all mirrors and the destination share it.
@@ -362,14 +362,14 @@ mod tests {
         items.push(item("other", &["inhaul://a/elsewhere/name"]));
         let requests = gather(items);
         assert_eq!(requests.len(), 2);
-        assert_eq!(requests[0].place.as_deref(), Some("other"));
+        assert_eq!(requests[0].place.as_deref(), Some(&b"other"[..]));
         assert_eq!(requests[0].part, Part::Whole(Known::default()));
         let together = &requests[1];
         assert_eq!(
             together.mirrors.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["inhaul://a:4321/run7/sub", "inhaul://b:5/copy/sub"]
         );
-        assert_eq!(together.place.as_deref(), Some("sub"));
+        assert_eq!(together.place.as_deref(), Some(&b"sub"[..]));
         let Part::Listed(listed) = &together.part else { panic!("{together:?}") };
         assert_eq!(listed.len(), TOGETHER_MIN);
         assert!(listed.contains_key(&b"f0"[..]), "{listed:?}");

@@ -6,19 +6,21 @@ mod failures;
 mod made;
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-use inhaul_store::journal::Change;
+use inhaul_store::journal::{Change, Damage};
 use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
 use inhaul_transport::Role;
 use inhaul_udp::Socket;
 
 pub(crate) use self::failures::{Failures, Outcome};
-use self::made::Made;
+pub(crate) use self::made::Made;
 use crate::compare;
 use crate::connect::{Session, at_once};
+use crate::destination;
 use crate::engine::{Engine, PortId, SideId};
 use crate::error::MoveError;
 use crate::frame::SessionRole;
@@ -95,7 +97,6 @@ fn haul(
     hear: &mut dyn FnMut(Update),
     report: &mut Report,
 ) -> Result<(), MoveError> {
-    let count = found.len();
     let mut failures = Failures::default();
     let found = failures.keep(found)?;
     for warning in found.iter().flat_map(Found::warnings) {
@@ -103,7 +104,7 @@ fn haul(
         report.warnings.push(warning);
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
-    let _made = Made::prepare(options, &found, count)?;
+    let _made = Made::prepare(options, &found)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), plan(options, data_set, stop)));
     let planned = failures.keep(planned.collect())?;
     for (_, plan) in &planned {
@@ -114,12 +115,15 @@ fn haul(
         report.status = Status::Planned;
         report.bytes = plans().map(Plan::bytes).fold(0, u64::saturating_add);
         report.files = plans().flat_map(|plan| files_of(plan, &BTreeMap::new())).collect();
+        failures.keep(rehearse(options, planned))?;
         return failures.result();
     }
 
     let (objects, joinings) = land_all(options, planned, &mut failures)?;
     for object in &objects {
-        if let Some(warning) = describe_changes(&object.source, &object.landing.resumed().changes) {
+        let resumed = object.landing.resumed();
+        let damage = resumed.damage.map(|damage| describe_damage(&object.landing, damage));
+        for warning in describe_changes(&object.source, &resumed.changes).into_iter().chain(damage) {
             hear(Update::Warning(warning.clone()));
             report.warnings.push(warning);
         }
@@ -141,14 +145,41 @@ fn haul(
 pub(crate) fn plan(options: &GetOptions, data_set: Found, stop: &Stop) -> Result<(Found, Plan), MoveError> {
     let manifest = Arc::clone(&data_set.manifest);
     let filter = data_set.request.filter(&options.filter);
+    let site = data_set.request.site(&options.destination);
     let mut plan = match &options.inbox {
-        Some(inbox) => Plan::in_inbox(inbox, &options.destination, manifest, &filter, options.existing)?,
-        None => Plan::new(&data_set.request.site(&options.destination), manifest, &filter, options.existing)?,
+        Some(inbox) => Plan::in_inbox(inbox, &site, manifest, &filter, options.existing)?,
+        None => Plan::new(&site, manifest, &filter, options.existing)?,
     };
     if options.checksum {
         compare::by_bytes(&mut plan, &data_set, options, stop)?;
     }
     Ok((data_set, plan))
+}
+
+/// Checks all that is checked before the first byte is fetched, of each data set.
+pub(crate) fn rehearse(options: &GetOptions, planned: Vec<(Found, Plan)>) -> Vec<Outcome<(Found, Plan)>> {
+    let total_bytes = total_bytes(&planned);
+    let rehearse = |(data_set, mut plan): (Found, Plan)| {
+        let landing_options = landing_options(options, total_bytes, &plan);
+        let rehearsed = Landing::rehearse(&mut plan, landing_options);
+        (data_set.request.source(), rehearsed.map(|()| (data_set, plan)).map_err(MoveError::from))
+    };
+    planned.into_iter().map(rehearse).collect()
+}
+
+fn total_bytes(planned: &[(Found, Plan)]) -> u64 {
+    planned.iter().map(|(_, plan)| plan.bytes()).fold(0, u64::saturating_add)
+}
+
+/// How a data set is to land, of several that have `total_bytes` together.
+fn landing_options(options: &GetOptions, total_bytes: u64, plan: &Plan) -> LandingOptions {
+    LandingOptions {
+        existing: options.existing,
+        owner: options.owner,
+        attributes: options.attributes,
+        fresh: options.fresh,
+        other_bytes: total_bytes.saturating_sub(plan.bytes()),
+    }
 }
 
 /// Prepares the destination for all data sets.
@@ -157,15 +188,9 @@ fn land_all(
     planned: Vec<(Found, Plan)>,
     failures: &mut Failures,
 ) -> Result<(Vec<Object>, Vec<Joining>), MoveError> {
-    let total_bytes: u64 = planned.iter().map(|(_, plan)| plan.bytes()).fold(0, u64::saturating_add);
+    let total_bytes = total_bytes(&planned);
     let land = |(data_set, plan): (Found, Plan)| {
-        let landing_options = LandingOptions {
-            existing: options.existing,
-            owner: options.owner,
-            attributes: options.attributes,
-            fresh: options.fresh,
-            other_bytes: total_bytes.saturating_sub(plan.bytes()),
-        };
+        let landing_options = landing_options(options, total_bytes, &plan);
         let landed = Landing::carry_out(plan, landing_options).map_err(MoveError::from);
         (data_set.request.source(), landed.map(|landing| (data_set, landing)))
     };
@@ -228,6 +253,13 @@ fn describe_changes(source: &Source, changes: &[Change]) -> Option<String> {
     };
     let changed = "has changed since its transfer began, what is still good of it is kept:";
     (!named.is_empty()).then(|| format!("{source} {changed} {}{more}", named.join(", ")))
+}
+
+fn describe_damage(landing: &Landing, Damage { bytes, sound_bytes }: Damage) -> String {
+    let target = printable(landing.target().as_os_str().as_bytes());
+    format!(
+        "the journal of '{target}' is damaged: {sound_bytes} of its {bytes} bytes could be read, and what it does not say is fetched again"
+    )
 }
 
 /// Gives each flow its socket, and makes the endpoint for all of them.
@@ -351,8 +383,9 @@ type Candidate = (Session, Manifest);
 /// Connects to every mirror of every data set at once, and asks each for its data set.
 pub(crate) fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Candidate, MoveError> + Send>;
+    let requests = destination::place(&options.requests, &options.destination)?;
     let mut jobs: Vec<Job> = Vec::new();
-    for request in options.requests.iter().cloned().map(Arc::new) {
+    for request in requests.iter().cloned().map(Arc::new) {
         for Location { server, path } in request.mirrors.clone() {
             let (request, transport) = (Arc::clone(&request), options.net.transport.clone());
             let (owner, attributes) = (options.owner, options.attributes);
@@ -369,19 +402,23 @@ pub(crate) fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Outcome<
         let servers = request.mirrors.iter().map(|mirror| mirror.server.clone());
         (request.source(), Found::agree(request, servers.zip(results.by_ref()).collect()))
     };
-    Ok(options.requests.iter().map(of_request).collect())
+    Ok(requests.iter().map(of_request).collect())
 }
 
 /// Asks each sender that has come by itself for the data set that it brings.
 fn find_attached(options: &GetOptions, sessions: Vec<Session>, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
     type Job = Box<dyn FnOnce() -> Outcome<Found> + Send>;
+    destination::check(&options.destination, sessions.len())?;
     let attributes = options.attributes;
+    let is_directory = destination::is_directory(&options.destination);
     let open = |mut session: Session| {
         Box::new(move || {
             let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
             let found = session.open("", false, attributes).map(|manifest| {
                 source.path = printable(manifest.name());
-                Found::of_one(Request::from(source.clone()), session, manifest)
+                // Those who bring something say what it is called.
+                let place = is_directory.then(|| manifest.name().to_vec());
+                Found::of_one(Request { place, ..source.clone().into() }, session, manifest)
             });
             (source, found)
         }) as Job

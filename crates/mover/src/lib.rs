@@ -12,6 +12,7 @@ mod connect;
 pub mod control_stream;
 mod copy;
 mod delegated;
+mod destination;
 mod digest_plan;
 mod digest_service;
 mod doctor;
@@ -79,4 +80,4 @@ pub use inhaul_store::checksums::Algorithm;
 pub use inhaul_store::digest::Hash;
 // What listings are made of.
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
-pub use source::{DEFAULT_PORT, Server, Source, SourceError};
+pub use source::{DEFAULT_PORT, Destination, Server, Source, SourceError};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::frame::Memory;
 use crate::report::SourceStatus;
 use crate::request::Request;
-use crate::source::{Server, Source};
+use crate::source::{Destination, Server, Source};
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub struct AcceptOptions {
 pub struct PutOptions {
     /// The files and directories.
     pub paths: Vec<PathBuf>,
-    /// The server, and the path there; no mirrors.
-    pub destination: Source,
+    /// The server, and the path there.
+    pub destination: Destination,
     /// What of the data sets is wanted.
     pub rules: Vec<Rule>,
     /// What becomes of files that exist there and differ.
@@ -97,7 +97,7 @@ pub struct PutOptions {
 pub struct GetOptions {
     /// The data sets, each with its mirrors.
     pub requests: Vec<Request>,
-    /// A file or a directory; a directory when there are several data sets, or places beneath it are given.
+    /// What the one data set becomes; or, if it ends in `/`, the directory that all land in.
     pub destination: PathBuf,
     /// The directory beneath which `destination` is, when somebody else has named it.
     pub inbox: Option<Arc<Inbox>>,
@@ -130,8 +130,8 @@ pub struct GetOptions {
 pub struct CopyOptions {
     /// The data sets, each with its mirrors, as the server that fetches them knows them.
     pub sources: Vec<Source>,
-    /// The server that fetches, and the path there; no mirrors.
-    pub destination: Source,
+    /// The server that fetches, and the path there.
+    pub destination: Destination,
     /// What of the data sets is wanted.
     pub rules: Vec<Rule>,
     /// What becomes of files that exist there and differ.

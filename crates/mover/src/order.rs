@@ -14,7 +14,8 @@ pub const SOURCES_MAX: usize = 64;
 pub struct Order {
     /// Where the data is.
     pub origin: Origin,
-    /// A path beneath the directory that the server takes data sets into, by the rules of `cp`.
+    /// A path beneath the directory that the server takes data sets into: what the one data set becomes, or, if it is empty or
+    /// ends in `/`, the directory that all land in.
     pub destination: String,
     /// What of the data sets is wanted.
     pub rules: Vec<OrderRule>,

@@ -83,14 +83,14 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     let mut failures = Failures::default();
     let found = failures.keep(get::find_all(options, stop)?)?;
     prediction.warnings.extend(found.iter().flat_map(Found::warnings));
+    let _made = get::Made::prepare(options, &found)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), get::plan(options, data_set, stop)));
     let planned = failures.keep(planned.collect())?;
     for (_, plan) in &planned {
         failures.note_unreadable(plan);
-        if let Some((obstacle, _)) = plan.obstacles() {
-            return Err(obstacle.into());
-        }
     }
+    let rehearsed = get::rehearse(options, planned).into_iter().map(|(_, outcome)| outcome);
+    let planned = rehearsed.collect::<Result<Vec<_>, _>>()?;
     prediction.warnings.extend(failures.into_texts());
     let looked = began.elapsed();
     let plans = || planned.iter().map(|(_, plan)| plan);

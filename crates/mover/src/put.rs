@@ -10,6 +10,7 @@ use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
 use crate::connect::{Session, at_once};
+use crate::destination;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
 use crate::follow::follow;
@@ -67,9 +68,8 @@ impl Put {
 /// Orders the transfer, and brings it to where data can flow.
 fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
     net::check(&options.net, None)?;
-    let [server] = &options.destination.mirrors[..] else {
-        return Err(MoveError::Usage("a put goes to one server: name one host".to_owned()));
-    };
+    destination::check(options.destination.path.as_ref(), options.paths.len())?;
+    let server = &options.destination.server;
     let offered: Vec<Arc<Offered>> = options
         .paths
         .iter()

@@ -31,8 +31,9 @@ impl fmt::Display for Location {
 pub struct Request {
     /// Where it is: at least one place, each server once. The first one's digests count.
     pub mirrors: Vec<Location>,
-    /// Its path beneath the destination, empty for what goes straight into it; `None`: by the rules of `cp`.
-    pub place: Option<String>,
+    /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it becomes
+    /// the destination, or, if that ends in `/`, lands in it under the last component of its path.
+    pub place: Option<Vec<u8>>,
     /// What of it is wanted.
     pub part: Part,
 }
@@ -75,8 +76,8 @@ impl Request {
     /// Where it lands.
     pub(crate) fn site(&self, destination: &Path) -> Site {
         match &self.place {
-            None => Site::Named(destination.to_owned()),
-            Some(path) => Site::Beneath { root: destination.to_owned(), path: path.clone().into_bytes() },
+            None => Site::As(destination.to_owned()),
+            Some(path) => Site::Beneath { root: destination.to_owned(), path: path.clone() },
         }
     }
 
@@ -149,7 +150,7 @@ mod tests {
         let known = |size: &u64| Known { size: Some(*size), sums: vec![(Algorithm::Sha256, vec![*size as u8; 32])] };
         let part = Part::Listed(files.iter().map(|(path, size)| (path.as_bytes().to_vec(), known(size))).collect());
         let source: Source = "inhaul://a,b/set".parse().unwrap();
-        Request { part, place: Some(String::new()), ..source.into() }
+        Request { part, place: Some(Vec::new()), ..source.into() }
     }
 
     #[test]

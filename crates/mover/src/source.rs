@@ -24,6 +24,16 @@ pub struct Source {
     pub path: String,
 }
 
+/// Where data is brought: a server, and a path beneath the directory that it takes data into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The server.
+    pub server: Server,
+    /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land in;
+    /// otherwise what the one data set becomes.
+    pub path: String,
+}
+
 /// Why a source or a server could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
@@ -39,6 +49,9 @@ pub enum SourceError {
     /// A `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
     #[error("'{0}' is no path: write % as %25, and other characters as they are")]
     Path(String),
+    /// A destination has several servers.
+    #[error("data is brought to one server: name one host")]
+    SeveralServers,
     /// A mirror is named twice.
     #[error("{0} is named twice")]
     Repeated(Server),
@@ -48,8 +61,7 @@ impl FromStr for Source {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
-        let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
-        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (hosts, path) = split(text)?;
         let mut mirrors = Vec::new();
         for host in hosts.split(',') {
             let server: Server = host.parse()?;
@@ -61,6 +73,24 @@ impl FromStr for Source {
         // Slashes are trimmed after decoding: '%2F' is one too.
         Ok(Self { mirrors, path: decode_path(path)?.trim_matches('/').to_owned() })
     }
+}
+
+impl FromStr for Destination {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let (hosts, path) = split(text)?;
+        if hosts.contains(',') {
+            return Err(SourceError::SeveralServers);
+        }
+        Ok(Self { server: hosts.parse()?, path: decode_path(path)?.trim_start_matches('/').to_owned() })
+    }
+}
+
+/// The hosts and the path of a URL of ours.
+fn split(text: &str) -> Result<(&str, &str), SourceError> {
+    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
+    Ok(rest.split_once('/').unwrap_or((rest, "")))
 }
 
 impl FromStr for Server {
@@ -190,6 +220,21 @@ mod tests {
         ] {
             assert_eq!(source.parse::<Source>(), Err(error), "{source}");
         }
+    }
+
+    #[test]
+    fn destination_keeps_the_slash_at_its_end() {
+        for (text, path) in [
+            ("inhaul://a", ""),
+            ("inhaul://a/", ""),
+            ("inhaul://a//x", "x"),
+            ("inhaul://a/d/", "d/"),
+            ("inhaul://a/%64%2F", "d/"),
+        ] {
+            assert_eq!(text.parse(), Ok(Destination { server: server("a", 4321), path: path.to_owned() }), "{text}");
+        }
+        assert_eq!("inhaul://a,b/x".parse::<Destination>(), Err(SourceError::SeveralServers));
+        assert!(matches!("/x".parse::<Destination>(), Err(SourceError::Scheme(_))));
     }
 
     #[test]

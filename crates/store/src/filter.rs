@@ -80,6 +80,13 @@ impl Filter {
         Self { only: Some(Arc::new(paths.into_iter().collect())), ..self }
     }
 
+    /// The path among those that were asked for by name that `path` lies beneath; of all that is asked for, the empty one.
+    pub(crate) fn asked_above<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let Some(only) = &self.only else { return Some(b"") };
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        above.into_iter().find(|above| only.contains(*above))
+    }
+
     /// Whether `path`, or a directory that it lies in, is among what may be wanted at all.
     fn may_want(&self, path: &[u8]) -> bool {
         let Some(only) = &self.only else { return true };

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::Kind;
 use crate::beneath::{Beneath, Links};
-use crate::landing::{Destination, LandingError};
-use crate::{Kind, Manifest};
+use crate::landing::{Destination, LandingError, Site};
 
 /// A directory held open, beneath which those who are not its user name destinations. Whatever path they name, and whatever
 /// is renamed or linked there meanwhile, nothing lands outside: symbolic links are followed as long as they stay inside.
@@ -60,20 +60,24 @@ impl Inbox {
         }
     }
 
-    /// By the rules of `cp`: into `dest` if that is a directory, otherwise beside it, under its name.
-    pub(crate) fn find(&self, dest: &Path, manifest: &Manifest) -> Result<Destination, LandingError> {
-        let relative = relative(dest)?;
-        if self.is_directory(dest, &relative)? {
-            let open = self.open.open_directory(&relative, Links::FollowInside);
-            let open = open.map_err(|errno| failed("open", dest, errno))?;
-            return Ok(Destination::in_directory(shown(dest), open, manifest.name()));
+    /// Where a data set of `kind` lands whose site is relative to this directory.
+    pub(crate) fn find(&self, site: &Site, kind: Kind) -> Result<Destination, LandingError> {
+        match site {
+            Site::As(dest) => {
+                let relative = relative(dest)?;
+                if kind == Kind::File && self.is_directory(dest, &relative)? {
+                    return Err(LandingError::NeedsSlash { path: shown(dest) });
+                }
+                let (parent, name) = self.parent_of(dest, &relative)?;
+                let directory = shown(dest).parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+                Ok(Destination::named_in(directory, parent, name))
+            }
+            Site::Beneath { root, path } => {
+                let open = self.open.open_directory(&relative(root)?, Links::FollowInside);
+                let open = open.map_err(|errno| failed("open", root, errno))?;
+                Destination::itself(shown(root), open).beneath(path, kind)
+            }
         }
-        if manifest.kind() == Kind::File && dest.as_os_str().as_bytes().ends_with(b"/") {
-            return Err(LandingError::NoDirectory { path: shown(dest) });
-        }
-        let (parent, name) = self.parent_of(dest, &relative)?;
-        let directory = shown(dest).parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
-        Ok(Destination::in_directory(directory, parent, name))
     }
 
     fn is_directory(&self, path: &Path, relative: &[u8]) -> Result<bool, LandingError> {
@@ -113,6 +117,7 @@ fn shown(path: &Path) -> PathBuf {
 fn failed(action: &'static str, path: &Path, errno: Errno) -> LandingError {
     match errno {
         Errno::XDEV => LandingError::Outside { path: shown(path) },
+        Errno::NOENT => LandingError::NoDirectory { path: shown(path) },
         Errno::NOTDIR => LandingError::NotADirectory { path: shown(path) },
         errno => LandingError::from_errno(action, shown(path), errno),
     }
@@ -121,7 +126,7 @@ fn failed(action: &'static str, path: &Path, errno: Errno) -> LandingError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Contents, Entry, Existing, Filter, Metadata, Plan};
+    use crate::{Contents, Entry, Existing, Filter, Manifest, Metadata, Plan};
     use std::os::unix::fs::symlink;
     use std::sync::Arc;
 
@@ -132,7 +137,11 @@ mod tests {
     }
 
     fn plan(inbox: &Inbox, dest: &str) -> Result<Plan, LandingError> {
-        Plan::in_inbox(inbox, Path::new(dest), file(), &Filter::default(), Existing::Refuse)
+        let site = match dest.strip_suffix('/') {
+            Some(root) => Site::Beneath { root: root.into(), path: b"f".to_vec() },
+            None => Site::As(dest.into()),
+        };
+        Plan::in_inbox(inbox, &site, file(), &Filter::default(), Existing::Refuse)
     }
 
     /// An inbox with a directory `d`, beside a directory that is none of its business.
@@ -145,15 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn find_follows_the_rules_of_cp_and_shows_paths_as_they_were_named() {
+    fn find_goes_by_the_site_and_shows_paths_as_they_were_named() {
         let (_dir, inbox) = places();
-        for (dest, target) in
-            [("", "/f"), ("/", "/f"), ("d", "/d/f"), ("d/", "/d/f"), ("d/./g", "/d/./g"), ("/g", "/g")]
-        {
+        for (dest, target) in [("/", "/f"), ("d/", "/d/f"), ("d/./g", "/d/./g"), ("/g", "/g"), ("/d/", "/d/f")] {
             assert_eq!(plan(&inbox, dest).unwrap().target(), Path::new(target), "{dest}");
         }
         for dest in ["g/", "none/f"] {
             assert!(matches!(plan(&inbox, dest), Err(LandingError::NoDirectory { .. })), "{dest}");
+        }
+        for dest in ["d", ""] {
+            assert!(matches!(plan(&inbox, dest), Err(LandingError::NeedsSlash { .. })), "{dest}");
         }
     }
 
@@ -163,12 +173,12 @@ mod tests {
         symlink("../out", dir.path().join("in/away")).unwrap();
         symlink("/", dir.path().join("in/root")).unwrap();
         symlink("d", dir.path().join("in/inside")).unwrap();
-        for dest in ["..", "../out", "d/../../out", "away", "away/g", "root/tmp", "/../out/g"] {
+        for dest in ["..", "../out", "../out/", "d/../../out", "away/", "away/g", "root/tmp", "/../out/g"] {
             let error = plan(&inbox, dest).unwrap_err();
             assert!(matches!(error, LandingError::Outside { .. }), "{dest}: {error}");
-            assert!(inbox.make_directory(Path::new(dest)).is_err() || dest == "away", "{dest}");
+            assert!(inbox.make_directory(Path::new(dest)).is_err() || dest == "away/", "{dest}");
         }
-        assert_eq!(plan(&inbox, "inside").unwrap().target(), Path::new("/inside/f"));
+        assert_eq!(plan(&inbox, "inside/").unwrap().target(), Path::new("/inside/f"));
         assert!(std::fs::read_dir(dir.path().join("out")).unwrap().next().is_none());
     }
 

@@ -28,7 +28,7 @@ use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
 use crate::{Kind, Manifest};
 
 pub use changes::Change;
-pub(crate) use file::{Journal, OpenError};
+pub(crate) use file::{Journal, OpenError, Opened};
 
 const MAGIC: &[u8; 3] = b"IHJ";
 const VERSION: u8 = 1;
@@ -69,6 +69,11 @@ pub enum Record {
 }
 
 impl Record {
+    /// Whether there is something to go on from once it is there.
+    fn is_of_use(&self) -> bool {
+        matches!(self, Self::Verified { .. } | Self::Named { .. })
+    }
+
     /// Appends the record as it stands at `offset` of a journal.
     fn write(&self, offset: u64, out: &mut Vec<u8>) {
         let at = |out: &Vec<u8>, from: usize| offset + (out.len() - from) as u64;
@@ -125,10 +130,26 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// The bytes are no journal of this version.
+/// The bytes are no journal: they are somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no journal of this release")]
+#[error("this is no journal")]
 pub struct NotAJournal;
+
+/// What of a journal could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// How many of them could be read.
+    pub sound_bytes: u64,
+}
+
+impl Damage {
+    fn of(bytes: u64, replay: &Replay) -> Option<Self> {
+        let sound_bytes = replay.sound_bytes;
+        (sound_bytes < bytes || sound_bytes < HEADER_BYTES).then_some(Self { bytes, sound_bytes })
+    }
+}
 
 /// What a journal says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,19 +172,26 @@ impl Replay {
     /// Reads a journal up to its end or the first record that is not sound. The bytes may be anything: memory stays in
     /// proportion to their length, and every index is one of the manifest's.
     ///
+    /// A journal that was torn before its first record, or that another release wrote, says nothing.
+    ///
     /// # Errors
-    /// When the bytes are something else than a journal, or one of another version. A journal that was torn before its
-    /// first record is an empty one.
+    /// When the bytes are something else than a journal, however damaged.
     pub fn read(bytes: &[u8]) -> Result<Self, NotAJournal> {
         let header = [MAGIC.as_slice(), &[VERSION]].concat();
         let mut replay = Self::default();
-        if bytes.len() < header.len() || bytes.iter().all(|&byte| byte == 0) {
-            // Cut short, or of a length that reached the disk before its bytes did.
-            let is_torn = header.starts_with(bytes) || bytes.iter().all(|&byte| byte == 0);
-            return if is_torn { Ok(replay) } else { Err(NotAJournal) };
+        // Cut short, or of a length that reached the disk before its bytes did.
+        let is_torn = bytes.len() < header.len() && header.starts_with(bytes);
+        if is_torn || bytes.iter().all(|&byte| byte == 0) {
+            return Ok(replay);
         }
-        if !bytes.starts_with(&header) {
+        let is_good = bytes.iter().zip(&header).map(|(found, good)| found == good);
+        // One bad byte is damage, unless it is the version.
+        let is_ours = is_good.filter(|good| *good).count() + 1 >= header.len();
+        if !is_ours && sound_record(bytes, header.len()).is_none() {
             return Err(NotAJournal);
+        }
+        if bytes.starts_with(MAGIC) && bytes[MAGIC.len()] != VERSION {
+            return Ok(replay);
         }
         replay.sound_bytes = HEADER_BYTES;
         let mut pieces = Vec::new();

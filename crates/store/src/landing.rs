@@ -25,7 +25,7 @@ use self::write::Gather;
 use crate::beneath::{Beneath, Links};
 use crate::digest::{GROUP_BYTES, group_range};
 use crate::filter::Filter;
-use crate::journal::{Journal, Record, Replay};
+use crate::journal::{Change, Journal, Opened, Record, Replay};
 use crate::open_files::OpenFiles;
 use crate::plan::{Existing, Plan};
 use crate::{Kind, Manifest};
@@ -131,39 +131,42 @@ enum FileState {
 }
 
 impl Landing {
-    /// Prepares `dest` for all of the data set, by the rules of `cp`: if `dest` is a directory the data set lands in it
-    /// under its own name, otherwise `dest` is its new name and must lie in a directory. A directory that exists already
-    /// under that name is added to. Makes all directories; files are made when their first byte comes.
+    /// Prepares for all of the data set to land in `directory` under its own name, as [`carry_out`](Landing::carry_out)
+    /// does.
     ///
     /// # Errors
-    /// When the place does not exist or cannot be written, has too little space, or has a file already that differs from
-    /// the one that the data set would bring. Nothing is left behind then.
-    pub fn create(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
-        let site = Site::Named(dest.to_owned());
+    /// As [`Plan::new`] and [`carry_out`](Landing::carry_out).
+    pub fn create(directory: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Self, LandingError> {
+        let site = Site::Beneath { root: directory.to_owned(), path: manifest.name().to_vec() };
         Self::carry_out(Plan::new(&site, manifest, &Filter::default(), options.existing)?, options)
     }
 
-    /// Prepares for what `plan` says, as [`create`](Landing::create) does. Files that an earlier transfer has named are
-    /// gone on with, whatever the plan made of them.
+    /// Checks all that [`carry_out`](Landing::carry_out) checks before it writes anything, and writes nothing.
     ///
     /// # Errors
-    /// As [`create`](Landing::create), with what stands in the plan's way.
+    /// As [`carry_out`](Landing::carry_out).
+    pub fn rehearse(plan: &mut Plan, options: LandingOptions) -> Result<(), LandingError> {
+        let (opened, replay) = resume::look_at_journal(&plan.destination)?;
+        take_stock(plan, &opened, replay, options)?;
+        let place = plan.destination.nearest()?;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(place.fd(), ".", access, AtFlags::empty())
+            .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
+    }
+
+    /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an earlier
+    /// transfer has named are gone on with, whatever the plan made of them.
+    ///
+    /// # Errors
+    /// When the place cannot be written, has too little space, or has something that stands in the plan's way
+    /// ([`Plan::obstacles`]). Nothing is left behind then.
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
-        let (mut journal, replay) = resume::open_journal(&plan.destination)?;
+        let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
-        let (replay, changes) = if options.fresh {
+        let (replay, changes) = take_stock(&mut plan, &opened, replay, options)?;
+        if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
-            (Replay::default(), Vec::new())
-        } else {
-            replay.adopt((*plan.manifest).clone())
-        };
-        replay.named.iter().for_each(|(&file, &size)| plan.go_on_with(file, size));
-        if let Some((obstacle, _)) = plan.obstacles() {
-            return Err(obstacle);
         }
-        let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, &plan));
-        plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
-        plan.check_file_sizes()?;
         let (base, made_now) = match plan.manifest.kind() {
             Kind::File => (plan.destination.reopen()?, false),
             Kind::Directory => plan.destination.make_directory()?,
@@ -176,6 +179,7 @@ impl Landing {
             kept_bytes: 0,
             end: End::Open,
         };
+        journal.begin(&replay);
         // From here on a failure drops the landing, which removes what was made and cannot be gone on from.
         let mut landing = Self {
             plan,
@@ -186,12 +190,13 @@ impl Landing {
             made_earlier: BTreeSet::new(),
             owns_partials: false,
             crosses_devices: false,
-            resumed: Resumed { groups: Vec::new(), changes },
+            resumed: Resumed { groups: Vec::new(), changes, damage: opened.damage },
             journal: Mutex::new(journal),
             state: Mutex::new(state),
             made_one: Condvar::new(),
             notes: Mutex::default(),
         };
+        landing.owns_partials = opened.was_there;
         landing.take_up(before.as_ref(), replay)?;
         if made_now {
             landing.record(&[Record::Made { directory: None }])?;
@@ -307,7 +312,8 @@ impl Landing {
     }
 
     /// Removes the partial files, the journal, and the directories that were made here as far as they are empty. Files
-    /// that were finished stay. Nothing can be written afterwards; calling it again, or after
+    /// that were finished stay; where they do, in a directory, so does a journal that says whose it is and nothing else,
+    /// and another landing may add to it. Nothing can be written afterwards; calling it again, or after
     /// [`finish`](Landing::finish), does nothing.
     pub fn abort(&self) {
         let mut state = self.lock();
@@ -317,7 +323,6 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        self.journal().retire();
         // What cannot be removed stays: there is nobody left to tell, and nothing better to do.
         let is_partial = |file| match file {
             FileState::Partial | FileState::Sealed => true,
@@ -331,6 +336,11 @@ impl Landing {
         }
         if self.made_target {
             self.plan.destination.remove_directory();
+        }
+        let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
+        let stays = self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
+        if !stays || self.begin_anew().is_err() {
+            self.journal().retire();
         }
     }
 
@@ -475,6 +485,29 @@ impl Landing {
             _ => LandingError::from_errno(action, path, errno),
         }
     }
+}
+
+/// Takes what an earlier transfer has left into account, and checks that the plan can be carried out. What is left of the
+/// journal, and what has changed since.
+fn take_stock(
+    plan: &mut Plan,
+    opened: &Opened,
+    replay: Replay,
+    options: LandingOptions,
+) -> Result<(Replay, Vec<Change>), LandingError> {
+    let (replay, changes) =
+        if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
+    replay.named.iter().for_each(|(&file, &size)| plan.go_on_with(file, size));
+    if opened.was_there {
+        plan.go_on();
+    }
+    if let Some((obstacle, _)) = plan.obstacles() {
+        return Err(obstacle);
+    }
+    let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, plan));
+    plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
+    plan.check_file_sizes()?;
+    Ok((replay, changes))
 }
 
 impl Drop for Landing {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use inhaul_base::{ByteRange, RangeSet};
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{Dir, FileType, Stat};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Links};
@@ -43,7 +43,7 @@ pub enum Fate {
     LeftOut,
     /// What is there differs, and may not be replaced.
     Refused,
-    /// A directory is there, and never replaced.
+    /// A directory, a device, a pipe or a socket is there, and never replaced.
     Blocked,
 }
 
@@ -71,6 +71,15 @@ pub struct Plan {
     unreadable: Skipped,
     /// Files that land under another of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
+    /// A directory that was there and would be added to, although nobody has said that it may be.
+    crowded: Option<Crowded>,
+}
+
+/// A directory that has something in it, and how many names it would get.
+#[derive(Debug)]
+struct Crowded {
+    path: PathBuf,
+    additions: u64,
 }
 
 impl Plan {
@@ -84,21 +93,21 @@ impl Plan {
         filter: &Filter,
         existing: Existing,
     ) -> Result<Self, LandingError> {
-        Self::of(Destination::find(site, &manifest)?, manifest, filter, existing)
+        Self::of(Destination::find(site, manifest.kind())?, manifest, filter, existing)
     }
 
-    /// The same at `dest` beneath `inbox`, wherever links and names would lead.
+    /// The same at a site beneath `inbox`, wherever links and names would lead.
     ///
     /// # Errors
-    /// As [`new`](Plan::new), and when `dest` leads outside.
+    /// As [`new`](Plan::new), and when the site lies outside.
     pub fn in_inbox(
         inbox: &Inbox,
-        dest: &Path,
+        site: &Site,
         manifest: Arc<Manifest>,
         filter: &Filter,
         existing: Existing,
     ) -> Result<Self, LandingError> {
-        Self::of(inbox.find(dest, &manifest)?, manifest, filter, existing)
+        Self::of(inbox.find(site, manifest.kind())?, manifest, filter, existing)
     }
 
     fn of(
@@ -125,19 +134,34 @@ impl Plan {
             }
         }
         let (symlinks, hard_links) = (fates(&symlinks), fates(&hard_links));
-        let mut plan =
-            Self { manifest, destination, existing, base, files, symlinks, hard_links, directories, unreadable, homes };
-        plan.look()?;
+        let crowded = None;
+        let mut plan = Self {
+            manifest,
+            destination,
+            existing,
+            base,
+            files,
+            symlinks,
+            hard_links,
+            directories,
+            unreadable,
+            homes,
+            crowded,
+        };
+        plan.look(filter)?;
         Ok(plan)
     }
 
     /// Looks at what is there already.
-    fn look(&mut self) -> Result<(), LandingError> {
+    fn look(&mut self, filter: &Filter) -> Result<(), LandingError> {
         let Some(base) = self.base.take() else { return Ok(()) };
         let manifest = Arc::clone(&self.manifest);
+        let mut missing = Vec::new();
         for (directory, _) in manifest.directories().iter().zip(&self.directories).filter(|(_, wanted)| **wanted) {
-            if self.stat(&base, &directory.path)?.is_some_and(|stat| !is(&stat, FileType::Directory)) {
-                return Err(LandingError::NotADirectory { path: self.shown(&directory.path) });
+            match self.stat(&base, &directory.path)? {
+                Some(stat) if is(&stat, FileType::Directory) => {}
+                Some(_) => return Err(LandingError::NotADirectory { path: self.shown(&directory.path) }),
+                None => missing.push(directory.path.as_slice()),
             }
         }
         for (index, entry) in manifest.entries().iter().enumerate() {
@@ -165,14 +189,45 @@ impl Plan {
                 self.hard_links[index] = self.fate_of_name(&base, &stat, file)?;
             }
         }
+        if manifest.kind() == Kind::Directory && self.existing == Existing::Refuse {
+            self.crowded = self.crowded(&base, &missing, filter)?;
+        }
         self.base = Some(base);
         Ok(())
+    }
+
+    /// The first directory of those asked for that has something in it and would get something new, by a source's choice of
+    /// names: its user has not said that it may be added to. `missing` are the directories that would be made.
+    fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Option<Crowded>, LandingError> {
+        let manifest = &self.manifest;
+        let files =
+            (0..self.files.len()).filter(|&index| self.files[index] == Fate::Fetch).map(|index| self.path(index));
+        let symlinks = manifest.symlinks().iter().map(|link| link.path.as_slice()).zip(&self.symlinks);
+        let hard_links = manifest.hard_links().iter().map(|link| link.path.as_slice()).zip(&self.hard_links);
+        let links = symlinks.chain(hard_links).filter(|(_, fate)| **fate == Fate::Fetch).map(|(path, _)| path);
+        let mut additions: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for above in files.chain(links).chain(missing.iter().copied()).filter_map(|path| filter.asked_above(path)) {
+            *additions.entry(above).or_default() += 1;
+        }
+        for (above, additions) in additions {
+            if has_entries(base, above)
+                .map_err(|errno| LandingError::from_errno("look into", self.shown(above), errno))?
+            {
+                return Ok(Some(Crowded { path: self.shown(above), additions }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is there was begun by an earlier transfer, which may be gone on with.
+    pub(crate) fn go_on(&mut self) {
+        self.crowded = None;
     }
 
     /// What becomes of something that would take the place of what `stat` tells of.
     fn fate(&self, stat: &Stat, new: Timestamp, same: bool) -> Fate {
         match self.existing {
-            _ if is(stat, FileType::Directory) => Fate::Blocked,
+            _ if !is(stat, FileType::RegularFile) && !is(stat, FileType::Symlink) => Fate::Blocked,
             _ if same => Fate::Keep,
             Existing::Refuse => Fate::Refused,
             Existing::Replace => Fate::Replace,
@@ -308,13 +363,28 @@ impl Plan {
         let hard_links = self.manifest.hard_links().iter().map(|link| link.path.as_slice()).zip(&self.hard_links);
         let mut bad =
             files.chain(symlinks).chain(hard_links).filter(|(_, fate)| matches!(fate, Fate::Refused | Fate::Blocked));
-        let (path, fate) = bad.next()?;
-        let path = self.shown(path);
+        let Some((path, fate)) = bad.next() else {
+            return self.crowded.as_ref().map(|crowded| (self.would_add(crowded), 1));
+        };
         let others = bad.count();
         Some(match fate {
-            Fate::Blocked => (LandingError::IsADirectory { path }, others + 1),
-            _ => (LandingError::Exists { path, others }, others + 1),
+            Fate::Blocked => (self.blocked(path), others + 1),
+            _ => (LandingError::Exists { path: self.shown(path), others }, others + 1),
         })
+    }
+
+    fn would_add(&self, crowded: &Crowded) -> LandingError {
+        let Crowded { path, additions } = crowded;
+        let is_named = self.destination.is_named() && *path == self.target();
+        LandingError::WouldAdd { path: path.clone(), additions: *additions, is_named }
+    }
+
+    /// What is at `path` is never replaced.
+    fn blocked(&self, path: &[u8]) -> LandingError {
+        let stat = self.base.as_ref().and_then(|base| base.stat(path, Links::Refuse).ok());
+        let is_special = stat.is_some_and(|stat| !is(&stat, FileType::Directory));
+        let path = self.shown(path);
+        if is_special { LandingError::Special { path } } else { LandingError::IsADirectory { path } }
     }
 
     /// Path of file `index` relative to the base.
@@ -329,6 +399,21 @@ impl Plan {
     pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
         self.destination.shown(self.manifest.kind(), path)
     }
+}
+
+/// Whether something is in the directory at `path`; nothing is in one that is not there.
+fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
+    let directory = match base.open_directory(path, Links::Refuse) {
+        Ok(directory) => directory,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        Err(errno) => return Err(errno),
+    };
+    for entry in Dir::read_from(directory.fd())? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is(stat: &Stat, kind: FileType) -> bool {

@@ -114,7 +114,7 @@ fn fetch_list(format: FetchListFormat, data: &[u8]) -> bool {
     let mut places = Vec::new();
     for request in &requests {
         assert!(!request.mirrors.is_empty());
-        let place = request.place.as_deref().unwrap_or("..");
+        let place = str::from_utf8(request.place.as_deref().unwrap_or(b"..")).unwrap_or("..");
         assert!(stays(place) || place.is_empty() && matches!(request.part, Part::Listed(_)), "{request:?}");
         if let Part::Listed(files) = &request.part {
             let is_path = |path: &Vec<u8>| str::from_utf8(path).is_ok_and(stays);

@@ -20,6 +20,11 @@ impl Scratch {
         self.0.path()
     }
 
+    /// The directory as a destination for data sets to land in, with a slash at its end.
+    pub fn inside(&self) -> PathBuf {
+        self.path().join("")
+    }
+
     /// Puts a file there, with the directories that lead to it.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path().join(name);
@@ -55,6 +60,11 @@ impl SmallDisk {
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// The directory as a destination for data sets to land in, with a slash at its end.
+    pub fn inside(&self) -> PathBuf {
+        self.path().join("")
     }
 
     /// Makes it read-only.

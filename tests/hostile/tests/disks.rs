@@ -21,7 +21,7 @@ fn a_disk_that_fills_up_and_is_given_room() {
     let (from, bytes) = (Scratch::new(), noise(SIZE, 41));
     from.file("f", &bytes);
     let server = Server::offer(from.path());
-    let get = inhaul(["get", "-q", "--rate", "50M", &server.source("/f")]).arg(disk.path());
+    let get = inhaul(["get", "-q", "--rate", "50M", &server.source("/f")]).arg(disk.inside());
     let running = get.start();
     wait_for_data(&disk.path().join("f.partial"));
     disk.fill();
@@ -45,7 +45,7 @@ fn a_disk_that_turns_read_only() {
     let from = Scratch::new();
     from.file("f", &noise(SIZE, 42));
     let server = Server::offer(from.path());
-    let running = inhaul(["get", "-q", "--rate", "20M", &server.source("/f")]).arg(disk.path()).start();
+    let running = inhaul(["get", "-q", "--rate", "20M", &server.source("/f")]).arg(disk.inside()).start();
     wait_for_data(&disk.path().join("f.partial"));
     // A file that is open for writing holds the file system back from it: by force, as after a fault of the device.
     let forced = std::process::Command::new("mount").args(["-o", "remount,ro"]).arg(disk.path()).output().unwrap();
@@ -65,7 +65,7 @@ fn a_destination_that_is_removed() {
     from.file("f", &noise(SIZE, 43));
     let server = Server::offer(from.path());
     let into = to.directory("into");
-    let running = inhaul(["get", "-q", "--rate", "50M", &server.source("/f")]).arg(&into).start();
+    let running = inhaul(["get", "-q", "--rate", "50M", &server.source("/f")]).arg(into.join("")).start();
     wait_for_data(&into.join("f.partial"));
     std::fs::remove_dir_all(&into).unwrap();
     let outcome = running.finish(PATIENCE);
@@ -85,7 +85,7 @@ fn a_full_inbox() {
     wait_for_data(&disk.path().join("f.partial"));
     disk.fill();
     let put = running.finish(PATIENCE);
-    let get = server.get("/small", to.path(), PATIENCE);
+    let get = server.get("/small", &to.inside(), PATIENCE);
     figures(
         "the disk of an inbox fills up during a put",
         &format!("put: {}; a get then: {}", put.summary(), get.summary()),
@@ -100,7 +100,7 @@ fn few_descriptors() {
     let files: Vec<Vec<u8>> = (0..600).map(|index| noise(3000, index)).collect();
     files.iter().enumerate().for_each(|(index, bytes)| drop(from.file(&format!("t/{index}"), bytes)));
     let server = Server::offer(from.path());
-    let outcome = inhaul(["get", "-q", &server.source("/t")]).arg(to.path()).limit("-n 48").finish(PATIENCE);
+    let outcome = inhaul(["get", "-q", &server.source("/t")]).arg(to.inside()).limit("-n 48").finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();
     figures("600 files with 48 descriptors", &format!("{}, {seconds:.1} s", outcome.summary()));
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());

@@ -18,7 +18,7 @@ fn a_relay_between_honest_sides_changes_nothing() {
     let server = Server::offer(from.path());
     let relay = Relay::honest(server.address);
     relay.delay(Duration::from_millis(5));
-    let outcome = inhaul(["get", "-q", &relay.source("/f")]).arg(to.path()).finish(PATIENCE);
+    let outcome = inhaul(["get", "-q", &relay.source("/f")]).arg(to.inside()).finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
     assert!(std::fs::read(to.path().join("f")).unwrap() == bytes);
     assert!(relay.passed() > 400, "{} datagrams", relay.passed());
@@ -54,7 +54,7 @@ fn a_hand_made_client_is_served() {
 fn a_server_by_a_script_is_fetched_from() {
     let (to, bytes) = (Scratch::new(), noise(3_000_000, 3));
     let server = HostileServer::offer(Offer::file("f", bytes.clone()));
-    let outcome = inhaul(["get", "-q", &server.source("/f")]).arg(to.path()).finish(PATIENCE);
+    let outcome = inhaul(["get", "-q", &server.source("/f")]).arg(to.inside()).finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
     assert!(std::fs::read(to.path().join("f")).unwrap() == bytes);
     assert!(server.sent() >= 3_000_000 && server.sessions() >= 1);
@@ -66,7 +66,7 @@ fn hosts_in_namespaces_reach_each_other_through_a_router() {
     let (from, to) = (Scratch::new(), Scratch::new());
     from.file("f", &noise(1 << 20, 4));
     let server = inhaul(["serve", "--listen", "10.7.1.1:0", "--grace", "0"]).arg(from.path()).by(a.prefix()).serve();
-    let get = inhaul(["get", "-q", &server.source("/f")]).arg(to.path()).by(b.prefix());
+    let get = inhaul(["get", "-q", &server.source("/f")]).arg(to.inside()).by(b.prefix());
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
     let address = server.address;

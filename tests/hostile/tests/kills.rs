@@ -54,7 +54,7 @@ fn killed_receiver() {
     let server = Server::offer(from.path());
     let rounds = rounds(6);
     let (mut complete, mut to) = (0, Scratch::new());
-    let get = |to: &Scratch| inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.path());
+    let get = |to: &Scratch| inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside());
     for _ in 0..rounds {
         let mut running = get(&to).start();
         wait_up_to(&mut random, 700);
@@ -83,7 +83,7 @@ fn killed_receiver_of_many_files() {
     files.iter().for_each(|(name, bytes)| drop(from.file(&format!("t/{name}"), bytes)));
     let server = Server::offer(from.path());
     let to = Scratch::new();
-    let get = inhaul(["get", "-q", "--rate", "100M", &server.source("/t")]).arg(to.path());
+    let get = inhaul(["get", "-q", "--rate", "100M", &server.source("/t")]).arg(to.inside());
     let rounds = rounds(4);
     let mut named = Vec::new();
     for _ in 0..rounds {
@@ -117,7 +117,7 @@ fn killed_sender() {
     let mut commands = 0;
     for _ in 0..rounds {
         let to = Scratch::new();
-        let get = inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.path());
+        let get = inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.inside());
         let running = get.start();
         wait_up_to(&mut random, 700);
         server.running.kill();
@@ -166,7 +166,7 @@ fn stopped(attempt: &str, stop: Duration, victim: impl FnOnce(&Running, &Server)
     let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(SIZE, 34));
     from.file("f", &bytes);
     let server = Server::offer(from.path());
-    let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.path()).start();
+    let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside()).start();
     let partial = to.path().join("f.partial");
     assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
     let victim = rustix::process::Pid::from_raw(victim(&get, &server) as i32).unwrap();

@@ -27,7 +27,7 @@ fn one_client_after_another() {
     let fetch_all = || {
         for path in ["/big", "/small", "/empty", "/tree"] {
             let to = Scratch::new();
-            let outcome = server.get(path, to.path(), PATIENCE);
+            let outcome = server.get(path, &to.inside(), PATIENCE);
             assert_eq!(outcome.code, Some(0), "{path}: {}", outcome.summary());
         }
     };

@@ -34,7 +34,7 @@ fn comes_through(attempt: &str, damage: Damage) {
     // What a damage keeps back, for later.
     let mut kept = Vec::new();
     let relay = Relay::start(server.address, move |way, datagram| damage(&mut random, way, datagram, &mut kept));
-    let get = inhaul(["get", "-q", "--mtu", "1500", "--rate", "300M", &relay.source("/f")]).arg(to.path());
+    let get = inhaul(["get", "-q", "--mtu", "1500", "--rate", "300M", &relay.source("/f")]).arg(to.inside());
     let outcome = get.finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();
     let rate = SIZE as f64 * 8e-6 / seconds;
@@ -162,7 +162,7 @@ fn a_changed_port_behind_a_nat() {
     from.file("f", &bytes);
     let server = Server::offer(from.path());
     let relay = Relay::honest(server.address);
-    let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.path()).start();
+    let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
     assert!(inhaul_hostile_tests::wait_for(PATIENCE, || relay.passed() > 300), "no data");
     relay.rebind();
     let outcome = get.finish(PATIENCE);
@@ -177,7 +177,7 @@ fn datagrams_blocked_for_three_seconds() {
     from.file("f", &bytes);
     let server = Server::offer(from.path());
     let relay = Relay::honest(server.address);
-    let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.path()).start();
+    let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
     assert!(inhaul_hostile_tests::wait_for(PATIENCE, || relay.passed() > 300), "no data");
     relay.block_udp(true);
     std::thread::sleep(Duration::from_secs(3));
@@ -246,7 +246,7 @@ fn flipped_bits_of_tcp() {
                 passed += bytes.len() as u64;
             },
         );
-        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.path());
+        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside());
         let outcome = get.finish(Duration::from_secs(75));
         slowest = slowest.max(outcome.took);
         let is_clear = outcome.code == Some(0) || outcome.code.is_some_and(|code| CLEAR_ENDS.contains(&code));

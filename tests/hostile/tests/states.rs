@@ -125,7 +125,7 @@ fn server() -> (Server, Scratch, Scratch) {
 /// Afterwards a server is there, serves, and has given back what it had for those who are gone.
 fn is_unharmed(attempt: &str, what: &str, server: &Server, descriptors_before: usize) {
     let to = Scratch::new();
-    let get = server.get("/f", to.path(), PATIENCE);
+    let get = server.get("/f", &to.inside(), PATIENCE);
     let returned = wait_for(PATIENCE, || server.readings().descriptors <= descriptors_before + 2);
     let readings = server.readings();
     let (mebibytes, descriptors, cpu) = (readings.memory >> 20, readings.descriptors, readings.cpu.as_secs_f64());
@@ -235,7 +235,8 @@ fn frames_in_any_order_to_a_client() {
             }
         });
         let (to, source) = (Scratch::new(), hostile.source("/f"));
-        let destination = to.path().to_str().unwrap();
+        let destination = to.inside();
+        let destination = destination.to_str().unwrap();
         let command = match round % 4 {
             0 => inhaul(["get", "-q", &source, destination]),
             1 => inhaul(["ls", &source]),

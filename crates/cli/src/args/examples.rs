@@ -46,6 +46,10 @@ A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offer
 More hosts after commas are mirrors of the same data set. In PATH, write % as %25.
 RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
 
+A DEST with a slash at its end (or '.' or '..') is a directory, made if it is missing:
+each SOURCE lands in it under the last name of its PATH. Without the slash, DEST is
+what the one SOURCE becomes. It does not matter what is there already.
+
 A file appears under its name when every byte of it is verified. After an
 interruption of any kind, give the same command again: it goes on from what is
 verified already. Transfers are not encrypted yet.
@@ -53,12 +57,14 @@ verified already. Transfers are not encrypted yet.
 Examples:
   One file, into this directory:
     inhaul get inhaul://dtn1/run7/events.h5 .
-  One data set on three mirrors, all used at once:
-    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch
+  One data set on three mirrors, all used at once, to /scratch/run7:
+    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/
+  The same, to /scratch/first:
+    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/first
   Two data sets at once, each sender with its fair share:
-    inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch
+    inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
   The files that a Metalink names, from all their mirrors, by its checksums:
-    inhaul get --metalink run7.meta4 /scratch
+    inhaul get --metalink run7.meta4 /scratch/
   Leave part of a 1 Gbit/s link to other traffic:
     inhaul get inhaul://dtn1/run7 . --receive-rate 850M";
 
@@ -74,7 +80,7 @@ how each limit is found.
 
 Examples:
   How long a data set would take from two mirrors, and why:
-    inhaul plan inhaul://dtn1,dtn2/run7 /scratch";
+    inhaul plan inhaul://dtn1,dtn2/run7 /scratch/";
 
 pub(super) const VERIFY: &str = "\
 Each file that is bad, missing or extra is named, one on a line. Extra files are

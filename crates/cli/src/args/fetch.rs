@@ -14,7 +14,7 @@ use crate::filter::Patterns;
 pub(crate) struct Fetch {
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
     #[arg(
-        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the local file or directory to fetch it to"
+        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, where to: DIR/ to land in, or a new name"
     )]
     pub(crate) places: Vec<String>,
     /// Fetch the files that a Metalink 4 names (RFC 5854), instead of SOURCEs; '-' reads standard input

@@ -189,6 +189,11 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// The directory as a destination for data sets to land in.
+pub(crate) fn into(directory: &Path) -> String {
+    format!("{}/", directory.to_str().unwrap())
+}
+
 /// Bytes that no two places of a file share, and that differ by `seed`.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

@@ -11,25 +11,22 @@ use crate::options::GetOptions;
 
 /// The directories that were made for a transfer; removed again, as far as they are empty, when it has ended: it may have brought
 /// nothing.
-pub(super) struct Made<'a> {
+pub(crate) struct Made<'a> {
     options: &'a GetOptions,
     /// Parents first.
     directories: Vec<PathBuf>,
 }
 
 impl<'a> Made<'a> {
-    /// Makes the directories that are missing for what was `found` of `count` data sets.
-    pub(super) fn prepare(options: &'a GetOptions, found: &[Found], count: usize) -> Result<Self, MoveError> {
+    /// Makes the directories that are missing for what was `found`.
+    pub(crate) fn prepare(options: &'a GetOptions, found: &[Found]) -> Result<Self, MoveError> {
+        let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
         let mut names = BTreeSet::new();
-        for name in found.iter().filter(|data_set| data_set.request.place.is_none()).map(|found| found.manifest.name())
-        {
-            if !names.insert(name) {
-                return Err(MoveError::NameClash { path: printable(name) });
-            }
+        if let Some(twice) = places().find(|place| !names.insert(*place)) {
+            return Err(MoveError::NameClash { path: printable(twice) });
         }
         let mut made = Self { options, directories: Vec::new() };
-        let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
-        if count < 2 && places().next().is_none() {
+        if names.is_empty() {
             return Ok(made);
         }
         let path = &options.destination;
@@ -40,8 +37,9 @@ impl<'a> Made<'a> {
         if is_new {
             made.directories.push(path.clone());
         }
-        for place in places() {
-            made.directories.extend(make_parents(path, place.as_bytes())?);
+        // Those who bring things into an inbox name no places that lie deeper.
+        for place in places().filter(|_| options.inbox.is_none()) {
+            made.directories.extend(make_parents(path, place)?);
         }
         Ok(made)
     }

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{HEADER_BYTES, Record, Replay, encode};
+use super::{Damage, HEADER_BYTES, Record, Replay, encode};
 use crate::beneath::{Beneath, Links};
 
 /// Largest journal that is read or written: some 17 TB of verified groups, or as many files.
@@ -35,7 +35,16 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// A journal that nobody else writes to. When it is dropped and has no group worth going on from, it is removed.
+/// What was found of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Whether there was one.
+    pub(crate) was_there: bool,
+    /// What of it could not be read.
+    pub(crate) damage: Option<Damage>,
+}
+
+/// A journal that nobody else writes to. When it is dropped and has nothing worth going on from, it is removed.
 #[derive(Debug)]
 pub(crate) struct Journal {
     directory: Beneath,
@@ -51,20 +60,43 @@ impl Journal {
     /// off.
     ///
     /// The lock is the kernel's, so it ends with its process. File systems that have none go without.
-    pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Replay), OpenError> {
-        let mut file = locked(&directory, &name)?;
-        let size = file.metadata()?.len();
-        let mut bytes = Vec::new();
-        (&mut file).take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes)?;
-        let replay = Replay::read(&bytes).map_err(|_| OpenError::NotAJournal)?;
-        let mut journal =
-            Self { directory, name, file, len: replay.sound_bytes, is_of_use: !replay.verified.is_empty() };
+    pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Opened, Replay), OpenError> {
+        let (mut file, was_there) = locked(&directory, &name)?;
+        let (size, replay) = read(&mut file)?;
+        let mut journal = Self { directory, name, file, len: replay.sound_bytes, is_of_use: was_there };
+        let damage = if was_there { Damage::of(size, &replay) } else { None };
         if journal.len < HEADER_BYTES {
             journal.clear()?;
-        } else if size > journal.len {
+            journal.is_of_use = was_there;
+        } else if damage.is_some() {
             rustix::fs::ftruncate(&journal.file, journal.len)?;
+            rustix::io::pwrite(&journal.file, &encode(&[]), 0)?;
         }
-        Ok((journal, replay))
+        Ok((journal, Opened { was_there, damage }, replay))
+    }
+
+    /// What the journal called `name` in `directory` says, if there is one. Nothing is made or changed.
+    pub(crate) fn look(directory: &Beneath, name: &[u8]) -> Result<(Opened, Replay), OpenError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut file = match directory.open(name, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(Default::default()),
+            Err(errno) => return Err(not_opened(errno)),
+        };
+        check(&file)?;
+        lock(&file, FlockOperation::NonBlockingLockShared)?;
+        let (size, replay) = read(&mut file)?;
+        Ok((Opened { was_there: true, damage: Damage::of(size, &replay) }, replay))
+    }
+
+    /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from now on.
+    pub(crate) fn begin(&mut self, replay: &Replay) {
+        self.is_of_use = !replay.verified.is_empty() || !replay.named.is_empty();
+    }
+
+    /// It stays, whatever it says.
+    pub(crate) fn keep(&mut self) {
+        self.is_of_use = true;
     }
 
     /// Forgets everything.
@@ -86,7 +118,7 @@ impl Journal {
             return Ok(false);
         }
         match self.put(&bytes) {
-            Ok(()) => self.is_of_use |= records.iter().any(|record| matches!(record, Record::Verified { .. })),
+            Ok(()) => self.is_of_use |= records.iter().any(|record| record.is_of_use()),
             Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(false),
             Err(errno) => return Err(errno),
         }
@@ -138,26 +170,64 @@ impl Drop for Journal {
     }
 }
 
-/// The file, ours alone.
-fn locked(directory: &Beneath, name: &[u8]) -> Result<File, OpenError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+/// Reads what the journal says, and how long it is.
+fn read(file: &mut File) -> Result<(u64, Replay), OpenError> {
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok((size, Replay::read(&bytes).map_err(|_| OpenError::NotAJournal)?))
+}
+
+/// The file, ours alone, and whether it was there before.
+fn locked(directory: &Beneath, name: &[u8]) -> Result<(File, bool), OpenError> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::from_raw_mode(0o600);
     loop {
-        let file =
-            directory.open(name, flags, Mode::from_raw_mode(0o600), Links::Refuse).map_err(|errno| match errno {
-                Errno::ISDIR | Errno::LOOP | Errno::NXIO => OpenError::NotAJournal,
-                errno => OpenError::System(errno),
-            })?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => {}
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
-            Err(errno) => return Err(errno.into()),
-        }
+        let (file, was_there) = match directory.open(name, flags, Mode::empty(), Links::Refuse) {
+            Ok(file) => (File::from(file), true),
+            Err(Errno::NOENT) => {
+                match directory.open(name, flags | OFlags::CREATE | OFlags::EXCL, mode, Links::Refuse) {
+                    Ok(file) => (File::from(file), false),
+                    // Somebody was faster.
+                    Err(Errno::EXIST) => continue,
+                    Err(errno) => return Err(not_opened(errno)),
+                }
+            }
+            Err(errno) => return Err(not_opened(errno)),
+        };
+        check(&file)?;
+        lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // Whoever had the lock before may have removed the file when it was done.
         let ours = rustix::fs::fstat(&file)?;
         match rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) => return Ok(File::from(file)),
+            Ok(there) if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) => return Ok((file, was_there)),
             Ok(_) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
+    }
+}
+
+fn not_opened(errno: Errno) -> OpenError {
+    match errno {
+        Errno::ISDIR | Errno::LOOP | Errno::NXIO => OpenError::NotAJournal,
+        errno => OpenError::System(errno),
+    }
+}
+
+/// A journal is a regular file that has no other name, and its reader's own. The superuser is somebody else on some network
+/// file systems.
+fn check(file: &File) -> Result<(), OpenError> {
+    let stat = rustix::fs::fstat(file)?;
+    let user = rustix::process::geteuid();
+    let is_ours = stat.st_uid == user.as_raw() || user.is_root();
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink <= 1;
+    if is_file && is_ours { Ok(()) } else { Err(OpenError::NotAJournal) }
+}
+
+fn lock(file: &File, operation: FlockOperation) -> Result<(), OpenError> {
+    match rustix::fs::flock(file, operation) {
+        Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked),
+        Err(errno) => Err(errno.into()),
     }
 }

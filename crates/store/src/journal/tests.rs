@@ -56,9 +56,10 @@ fn read_takes_torn_headers_for_empty_and_refuses_other_files() {
     for torn in [&b""[..], b"IH", &[0; 4096]] {
         assert_eq!(Replay::read(torn), Ok(Replay::default()), "{torn:?}");
     }
-    for other in [&b"#!"[..], b"IHJ\x02", b"some file of the user's"] {
+    for other in [&b"#!"[..], b"IH\n", b"IH!\x02", b"some file of the user's", &[0xff; 100]] {
         assert_eq!(Replay::read(other), Err(NotAJournal), "{other:?}");
     }
+    assert_eq!(Replay::read(b"IHJ\x02 whatever comes next"), Ok(Replay::default()));
 }
 
 #[test]
@@ -125,5 +126,14 @@ proptest! {
         let at = HEADER_BYTES as usize + at.index(bytes.len() - HEADER_BYTES as usize);
         bytes[at] ^= 1 << bit;
         prop_assert!(Replay::read(&bytes).unwrap().sound_bytes <= at as u64);
+    }
+
+    #[test]
+    fn a_damaged_header_costs_nothing_but_another_version_all(at in 0..HEADER_BYTES as usize, byte in any::<u8>()) {
+        let mut bytes = encode(&records());
+        let whole = Replay::read(&bytes).unwrap();
+        let is_version = at == MAGIC.len() && byte != VERSION;
+        bytes[at] = byte;
+        prop_assert_eq!(Replay::read(&bytes).unwrap(), if is_version { Replay::default() } else { whole });
     }
 }

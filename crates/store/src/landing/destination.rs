@@ -8,16 +8,16 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::LandingError;
+use crate::Kind;
 use crate::beneath::{Beneath, Links, split};
 use crate::manifest::check_component;
-use crate::{Kind, Manifest};
 
 /// Where a data set is to land.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// By the rules of `cp`: into that directory, under the data set's own name; or, where there is none, under this name.
-    Named(PathBuf),
-    /// Under a name that somebody else has chosen, who may mean harm: nothing on the way there may be a symbolic link.
+    /// This is what it becomes: its user has named the file or directory, and links in the path are followed.
+    As(PathBuf),
+    /// It lands beneath a directory: no part of the path there may be a symbolic link.
     Beneath {
         /// A directory that the user has named.
         root: PathBuf,
@@ -36,56 +36,80 @@ pub(crate) struct Destination {
     directory: PathBuf,
     open: Beneath,
     name: Vec<u8>,
+    /// Whether its user has named it as what the data set becomes.
+    is_named: bool,
 }
 
 impl Destination {
-    pub(crate) fn find(site: &Site, manifest: &Manifest) -> Result<Self, LandingError> {
+    pub(crate) fn find(site: &Site, kind: Kind) -> Result<Self, LandingError> {
         match site {
-            Site::Named(dest) => Self::named(dest, manifest),
-            Site::Beneath { root, path } => Self::beneath(root, path, manifest.kind()),
+            Site::As(dest) => Self::named(dest, kind),
+            Site::Beneath { root, path } => {
+                check_path(root, path)?;
+                Self::open(root, ITSELF)?.beneath(path, kind)
+            }
         }
     }
 
-    fn beneath(root: &Path, path: &[u8], kind: Kind) -> Result<Self, LandingError> {
-        check_path(root, path)?;
-        let top = Self::open(root, ITSELF)?;
+    /// The target at `path` beneath this directory, which is named as itself.
+    pub(crate) fn beneath(self, path: &[u8], kind: Kind) -> Result<Self, LandingError> {
+        check_path(&self.directory, path)?;
         if path.is_empty() {
-            let no_name = || LandingError::NoDirectory { path: root.to_owned() };
-            return if kind == Kind::Directory { Ok(top) } else { Err(no_name()) };
+            let no_name = || LandingError::NoDirectory { path: self.directory.clone() };
+            return if kind == Kind::Directory { Ok(self) } else { Err(no_name()) };
         }
         let (parent, name) = split(path);
-        let directory = if parent.is_empty() { root.to_owned() } else { root.join(OsStr::from_bytes(parent)) };
-        match top.open.open_directory(parent, Links::Refuse) {
-            Ok(open) => Ok(Self { directory, open, name: name.to_vec() }),
+        let directory = match parent {
+            b"" => self.directory,
+            parent => self.directory.join(OsStr::from_bytes(parent)),
+        };
+        match self.open.open_directory(parent, Links::Refuse) {
+            Ok(open) => Ok(Self { directory, open, name: name.to_vec(), is_named: false }),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path: directory }),
             Err(Errno::NOTDIR | Errno::LOOP) => Err(LandingError::NotADirectory { path: directory }),
             Err(errno) => Err(LandingError::from_errno("open", directory, errno)),
         }
     }
 
-    fn named(dest: &Path, manifest: &Manifest) -> Result<Self, LandingError> {
+    fn named(dest: &Path, kind: Kind) -> Result<Self, LandingError> {
         if dest.is_dir() {
-            return Self::open(dest, manifest.name());
+            if kind == Kind::File {
+                return Err(LandingError::NeedsSlash { path: dest.to_owned() });
+            }
+            if dest.is_symlink()
+                && let Ok(led_to) = dest.canonicalize()
+            {
+                return Self::named(&led_to, kind);
+            }
         }
-        let ends_in_slash = dest.as_os_str().as_bytes().ends_with(b"/");
         match (dest.parent(), dest.file_name()) {
-            (Some(parent), Some(name)) if manifest.kind() == Kind::Directory || !ends_in_slash => {
+            (Some(parent), Some(name)) => {
                 let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                Self::open(parent, name.as_bytes())
+                Ok(Self { is_named: true, ..Self::open(parent, name.as_bytes())? })
             }
             _ => Err(LandingError::NoDirectory { path: dest.to_owned() }),
         }
     }
 
-    /// The name `name` in the directory `open`, which people know as `directory`.
-    pub(crate) fn in_directory(directory: PathBuf, open: Beneath, name: &[u8]) -> Self {
-        Self { directory, open, name: name.to_vec() }
+    /// The directory `open`, which people know as `directory`, itself.
+    pub(crate) fn itself(directory: PathBuf, open: Beneath) -> Self {
+        Self { directory, open, name: ITSELF.to_vec(), is_named: false }
+    }
+
+    /// The name `name` in the directory `open`, for what its user has named so.
+    pub(crate) fn named_in(directory: PathBuf, open: Beneath, name: &[u8]) -> Self {
+        Self { directory, open, name: name.to_vec(), is_named: true }
+    }
+
+    /// Whether its user has named it as what the data set becomes, rather than as a directory to land in.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
     }
 
     fn open(directory: &Path, name: &[u8]) -> Result<Self, LandingError> {
         let path = directory.to_owned();
         match Beneath::at(directory) {
-            Ok(open) => Ok(Self::in_directory(path, open, name)),
+            Ok(open) => Ok(Self { directory: path, open, name: name.to_vec(), is_named: false }),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path }),
             Err(Errno::NOTDIR) => Err(LandingError::NotADirectory { path }),
             Err(errno) => Err(LandingError::from_errno("open", path, errno)),
@@ -104,7 +128,8 @@ impl Destination {
 
     /// How much a user may still write there, in bytes; `None` if the file system cannot say.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        let stat = rustix::fs::fstatvfs(self.open.fd()).ok()?;
+        // What is there already may be the way to another file system.
+        let stat = rustix::fs::fstatvfs(self.nearest().ok()?.fd()).ok()?;
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -134,6 +159,11 @@ impl Destination {
         self.open
             .open_directory(b"", Links::Refuse)
             .map_err(|errno| LandingError::from_errno("open", self.directory.clone(), errno))
+    }
+
+    /// The target if it is a directory, or else the directory that it lies in.
+    pub(crate) fn nearest(&self) -> Result<Beneath, LandingError> {
+        self.open_target().ok().flatten().map_or_else(|| self.reopen(), Ok)
     }
 
     /// Opens the target directory, if there is one.
@@ -215,7 +245,7 @@ fn check_path(root: &Path, path: &[u8]) -> Result<(), LandingError> {
 mod tests {
     use super::*;
     use crate::filter::Filter;
-    use crate::{Contents, Entry, Existing, Landing, LandingOptions, Plan};
+    use crate::{Contents, Entry, Existing, Landing, LandingOptions, Manifest, Plan};
     use std::sync::Arc;
 
     fn manifest(kind: Kind) -> Arc<Manifest> {
@@ -226,8 +256,8 @@ mod tests {
 
     fn land(root: &Path, path: &[u8], kind: Kind) -> Result<Landing, LandingError> {
         let site = Site::Beneath { root: root.to_owned(), path: path.to_vec() };
-        let plan = Plan::new(&site, manifest(kind), &Filter::default(), Existing::Refuse)?;
-        Landing::carry_out(plan, LandingOptions::default())
+        let plan = Plan::new(&site, manifest(kind), &Filter::default(), Existing::Keep)?;
+        Landing::carry_out(plan, LandingOptions { existing: Existing::Keep, ..LandingOptions::default() })
     }
 
     #[test]

@@ -65,6 +65,31 @@ pub enum LandingError {
         /// What is there.
         path: PathBuf,
     },
+    /// A data set of one file is to become what is a directory.
+    #[error("'{0}' is a directory: say '{0}/' to put the file into it", show(path))]
+    NeedsSlash {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory that was there, and that no transfer has begun, would be added to.
+    #[error(
+        "'{0}' exists already, and {1} would be added to it: {2}--existing update, keep or replace adds to it",
+        show(path), count_of(*additions), if *is_named { format!("say '{}/' to put the data set into it under its own name; ", show(path)) } else { String::new() }
+    )]
+    WouldAdd {
+        /// The directory.
+        path: PathBuf,
+        /// Files, directories and links that it would get.
+        additions: u64,
+        /// Whether it was named as what the data set becomes.
+        is_named: bool,
+    },
+    /// A device, a pipe or a socket is where something should land.
+    #[error("'{}' is neither a file nor a link, and never replaced: choose another destination", show(path))]
+    Special {
+        /// What is there.
+        path: PathBuf,
+    },
     /// A file is to get the name that a directory has.
     #[error("'{}' is a directory where a file should land: remove it, or choose another destination", show(path))]
     IsADirectory {
@@ -144,6 +169,10 @@ impl LandingError {
             _ => Self::Io { action, path, source: errno.into() },
         }
     }
+}
+
+fn count_of(additions: u64) -> String {
+    if additions == 1 { "1 new name".to_owned() } else { format!("{additions} new names") }
 }
 
 fn and_others(count: usize) -> String {

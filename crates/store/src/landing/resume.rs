@@ -16,7 +16,7 @@ use super::destination::Destination;
 use super::{End, FileState, Landing, LandingError, partial};
 use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
-use crate::journal::{Change, Journal, OpenError, Record, Replay};
+use crate::journal::{Change, Damage, Journal, OpenError, Opened, Record, Replay};
 use crate::plan::Plan;
 use crate::sparse::{make_hole, stored_within};
 use crate::{Kind, Manifest};
@@ -28,6 +28,8 @@ pub struct Resumed {
     pub groups: Vec<HeldGroup>,
     /// What has changed in the data set since.
     pub changes: Vec<Change>,
+    /// What of the journal could not be read.
+    pub damage: Option<Damage>,
 }
 
 /// A group that an earlier transfer has verified.
@@ -42,14 +44,24 @@ pub struct HeldGroup {
 }
 
 /// Opens the journal of what is to land at `destination`, or makes one.
-pub(super) fn open_journal(destination: &Destination) -> Result<(Journal, Replay), LandingError> {
+pub(super) fn open_journal(destination: &Destination) -> Result<(Journal, Opened, Replay), LandingError> {
     let name = partial::journal_name(destination.name());
+    Journal::open(destination.reopen()?, name).map_err(|error| journal_error(destination, error))
+}
+
+/// What the journal of what is to land at `destination` says, if there is one.
+pub(super) fn look_at_journal(destination: &Destination) -> Result<(Opened, Replay), LandingError> {
+    let name = partial::journal_name(destination.name());
+    Journal::look(&destination.reopen()?, &name).map_err(|error| journal_error(destination, error))
+}
+
+fn journal_error(destination: &Destination, error: OpenError) -> LandingError {
     let path = journal_path(destination);
-    Journal::open(destination.reopen()?, name).map_err(|error| match error {
+    match error {
         OpenError::Locked => LandingError::Busy { path: destination.target() },
         OpenError::NotAJournal => LandingError::NotAJournal { path },
         OpenError::System(errno) => LandingError::from_errno("open", path, errno),
-    })
+    }
 }
 
 /// The journal, for people.
@@ -68,7 +80,6 @@ pub(super) fn held_bytes(replay: &Replay, plan: &Plan) -> u64 {
 impl Landing {
     /// Goes on from what the journal says, which was of the data set `before`.
     pub(super) fn take_up(&mut self, before: Option<&Manifest>, replay: Replay) -> Result<(), LandingError> {
-        self.owns_partials = before.is_some();
         if let Some(before) = before.filter(|before| *before != &*self.plan.manifest) {
             self.remove_stale(before);
         }
@@ -208,6 +219,19 @@ impl Landing {
         let partial = self.partial_path(index);
         let (parent, name) = self.base.parent_of(self.path(index))?;
         rustix::fs::renameat(parent.fd(), name, parent.fd(), split(&partial).1)
+    }
+
+    /// Leaves a journal that says only whose the directories are.
+    pub(super) fn begin_anew(&self) -> Result<(), LandingError> {
+        self.journal()
+            .clear()
+            .map_err(|errno| LandingError::from_errno("write", journal_path(&self.plan.destination), errno))?;
+        let mut records = vec![Record::Manifest(Arc::clone(&self.plan.manifest))];
+        records.extend(self.made_target.then_some(Record::Made { directory: None }));
+        records.extend(self.made.iter().map(|&index| Record::Made { directory: Some(index) }));
+        self.record(&records)?;
+        self.journal().keep();
+        Ok(())
     }
 
     /// What an earlier transfer has left to go on from.

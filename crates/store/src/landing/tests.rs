@@ -44,6 +44,11 @@ fn write(landing: &Landing, offset: u64, bytes: &[u8]) -> Result<(), LandingErro
     landing.write(offset, &[IoSlice::new(bytes)])
 }
 
+fn land_as(dest: &Path, manifest: Arc<Manifest>, options: LandingOptions) -> Result<Landing, LandingError> {
+    let plan = Plan::new(&Site::As(dest.to_owned()), manifest, &Filter::default(), options.existing)?;
+    Landing::carry_out(plan, options)
+}
+
 fn finish(landing: &Landing) {
     (0..landing.manifest().entries().len()).for_each(|index| landing.finish_file(index).unwrap());
     landing.finish().unwrap();
@@ -74,25 +79,30 @@ fn landing_can_be_shared_between_threads() {
 }
 
 #[test]
-fn create_follows_the_rules_of_cp() {
+fn a_site_is_what_the_data_set_becomes() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("into")).unwrap();
-    let target = |dest: &Path, manifest| Landing::create(dest, manifest, REFUSE).map(|landing| landing.target());
-    assert_eq!(target(&path("into"), single("f", 1)).unwrap(), path("into/f"));
-    assert_eq!(target(&path("new"), single("f", 1)).unwrap(), path("new"));
-    assert_eq!(target(&path("into"), tree(&[], &[])).unwrap(), path("into/set"));
-    assert_eq!(target(&path("new/"), tree(&[], &[])).unwrap(), path("new"));
-    for dest in ["gone/new", "new/"] {
-        let error = target(&path(dest), single("f", 1)).unwrap_err();
-        assert!(matches!(error, LandingError::NoDirectory { .. }), "{dest}: {error}");
-    }
+    let target = |dest: &str, manifest| land_as(&path(dest), manifest, REFUSE).map(|landing| landing.target());
+    assert_eq!(target("new", single("f", 1)).unwrap(), path("new"));
+    assert_eq!(target("new", tree(&[], &[])).unwrap(), path("new"));
+    assert_eq!(target("into", tree(&[], &[])).unwrap(), path("into"));
+    let error = target("into", single("f", 1)).unwrap_err();
+    assert!(error.to_string().contains("/into' is a directory: say '"), "{error}");
+    assert!(matches!(error, LandingError::NeedsSlash { .. }), "{error}");
+    let error = target("gone/new", single("f", 1)).unwrap_err();
+    assert!(matches!(error, LandingError::NoDirectory { .. }), "{error}");
     fs::write(path("file"), b"").unwrap();
     for dest in ["file", "file/new"] {
-        let error = target(&path(dest), tree(&[], &[])).unwrap_err();
+        let error = target(dest, tree(&[], &[])).unwrap_err();
         assert!(matches!(error, LandingError::NotADirectory { .. }), "{dest}: {error}");
     }
-    assert_eq!(listing(dir.path()), ["file", "into/"]);
+    // A link that its user has named is followed, and then what it leads to is what the data set becomes.
+    symlink("into", path("way")).unwrap();
+    let led_to = path("into").canonicalize().unwrap();
+    assert_eq!(target("way", tree(&[], &[])).unwrap(), led_to);
+    assert!(matches!(target("way", single("f", 1)), Err(LandingError::NeedsSlash { .. })));
+    assert_eq!(listing(dir.path()), ["file", "into/", "way"]);
 }
 
 #[test]
@@ -334,7 +344,13 @@ fn a_sealed_file_takes_nothing_more_and_waits_for_its_name() {
     landing.finish_files(&[0, 2]).unwrap();
     assert_eq!(listing(&dir.path().join("set")), ["a", "b.partial", "c"]);
     drop(landing);
-    assert_eq!(listing(&dir.path().join("set")), ["a", "c"]);
+    // Something has landed, so it can be gone on with.
+    assert_eq!(listing(dir.path()), ["set.inhaul", "set/", "set/a", "set/b.partial", "set/c"]);
+    let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"b", 1), (b"c", 1)], &[]), REFUSE).unwrap();
+    write(&landing, 0, b"abc").unwrap();
+    finish(&landing);
+    drop(landing);
+    assert_eq!(listing(dir.path()), ["set/", "set/a", "set/b", "set/c"]);
 }
 
 #[test]
@@ -376,8 +392,13 @@ fn abort_leaves_nothing_but_finished_files() {
         ["set.inhaul", "set/", "set/a.partial", "set/d/", "set/d/b", "set/e/", "set/e/c.partial", "set/e/f/"]
     );
     landing.abort();
-    assert_eq!(listing(dir.path()), ["set/", "set/d/", "set/d/b"]);
     assert!(matches!(write(&landing, 0, b"a"), Err(LandingError::Closed)));
+    drop(landing);
+    // The journal says whose the directory is.
+    assert_eq!(listing(dir.path()), ["set.inhaul", "set/", "set/d/", "set/d/b"]);
+    let landing = Landing::create(dir.path(), manifest, REFUSE).unwrap();
+    write(&landing, 0, b"abc").unwrap_or_else(|error| assert!(matches!(error, LandingError::Finished(1))));
+    assert!(landing.lands(0) && !landing.lands(1) && landing.lands(2));
 }
 
 #[test]
@@ -389,10 +410,88 @@ fn drop_leaves_nothing_behind_and_what_was_there() {
     drop(landing);
     assert_eq!(listing(dir.path()), [""; 0]);
     fs::create_dir_all(dir.path().join("set/d")).unwrap();
-    let landing = Landing::create(dir.path(), manifest, REFUSE).unwrap();
+    let options = LandingOptions { existing: Existing::Keep, ..REFUSE };
+    let landing = Landing::create(dir.path(), manifest, options).unwrap();
     write(&landing, 0, b"b").unwrap();
     drop(landing);
     assert_eq!(listing(dir.path()), ["set/", "set/d/"]);
+}
+
+#[test]
+fn a_directory_that_was_there_is_added_to_only_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    fs::create_dir_all(home.join(".ssh")).unwrap();
+    fs::write(home.join(".ssh/id"), b"mine").unwrap();
+    let manifest = tree(&[(b".ssh/authorized_keys", 3), (b".profile", 3)], &[".ssh", "empty"]);
+    let error = land_as(&home, Arc::clone(&manifest), REFUSE).unwrap_err();
+    let LandingError::WouldAdd { path, additions: 3, is_named: true } = &error else { panic!("{error}") };
+    assert_eq!(*path, home);
+    assert!(error.to_string().contains("3 new names would be added to it: say '"), "{error}");
+    assert_eq!(listing(dir.path()), ["home/", "home/.ssh/", "home/.ssh/id"]);
+    for existing in [Existing::Keep, Existing::Update, Existing::Replace] {
+        drop(land_as(&home, Arc::clone(&manifest), LandingOptions { existing, ..REFUSE }).unwrap());
+    }
+    // Beneath it, under a name of its own, there is nothing to be added to; and an empty directory is nobody's.
+    let below = Landing::create(&home, Arc::clone(&manifest), REFUSE).unwrap();
+    assert_eq!(below.target(), home.join("set"));
+    fs::create_dir(dir.path().join("new")).unwrap();
+    drop(land_as(&dir.path().join("new"), manifest, REFUSE).unwrap());
+    // What adds nothing is done already.
+    drop(land_as(&home, tree(&[], &[".ssh"]), REFUSE).unwrap());
+}
+
+#[test]
+fn what_has_begun_is_gone_on_with_and_what_is_done_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = || tree(&[(b"a", 1), (b"d/b", 1), (b"nil", 0)], &["d", "empty"]);
+    let place = dir.path().join("new");
+    // Interrupted when nothing but an empty file has its name.
+    let landing = land_as(&place, manifest(), REFUSE).unwrap();
+    landing.finish_file(2).unwrap();
+    drop(landing);
+    assert_eq!(listing(dir.path()), ["new.inhaul", "new/", "new/d/", "new/empty/", "new/nil"]);
+    let landing = land_as(&place, manifest(), REFUSE).unwrap();
+    write(&landing, 0, b"ab").unwrap();
+    finish(&landing);
+    drop(landing);
+    let done = listing(dir.path());
+    assert_eq!(done, ["new/", "new/a", "new/d/", "new/d/b", "new/empty/", "new/nil"]);
+    for _ in 0..2 {
+        let landing = land_as(&place, manifest(), REFUSE).unwrap();
+        assert!((0..3).all(|index| !landing.lands(index)));
+        landing.finish().unwrap();
+        drop(landing);
+        assert_eq!(listing(dir.path()), done);
+    }
+    // Even an empty directory more is something new.
+    fs::remove_dir(place.join("empty")).unwrap();
+    let error = land_as(&place, manifest(), REFUSE).unwrap_err();
+    assert!(matches!(error, LandingError::WouldAdd { additions: 1, .. }), "{error}");
+}
+
+#[test]
+fn rehearse_finds_what_carry_out_would_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("new");
+    let rehearse = |manifest: &Arc<Manifest>| {
+        let plan = Plan::new(&Site::As(place.clone()), Arc::clone(manifest), &Filter::default(), Existing::Refuse);
+        plan.and_then(|mut plan| Landing::rehearse(&mut plan, REFUSE))
+    };
+    let manifest = tree(&[(b"a", 1), (b"b", 1)], &[]);
+    rehearse(&manifest).unwrap();
+    assert!(matches!(rehearse(&tree(&[(b"a", 1 << 60)], &[])), Err(LandingError::NoSpace { .. })));
+    assert_eq!(listing(dir.path()), [""; 0]);
+    let landing = land_as(&place, Arc::clone(&manifest), REFUSE).unwrap();
+    write(&landing, 0, b"a").unwrap();
+    assert!(matches!(rehearse(&manifest), Err(LandingError::Busy { .. })));
+    landing.finish_file(0).unwrap();
+    drop(landing);
+    rehearse(&manifest).unwrap();
+    fs::write(dir.path().join("new.inhaul"), b"theirs").unwrap();
+    assert!(matches!(rehearse(&manifest), Err(LandingError::NotAJournal { .. })));
+    fs::remove_file(dir.path().join("new.inhaul")).unwrap();
+    assert!(matches!(rehearse(&manifest), Err(LandingError::WouldAdd { .. })));
 }
 
 /// A directory `set` whose `d` leads to `outside`, which has a file.

@@ -25,7 +25,7 @@ fn manifest() -> Arc<Manifest> {
 }
 
 fn plan(dir: &TempDir, rules: &[Rule], existing: Existing) -> Plan {
-    Plan::new(&Site::Named(dir.path().to_owned()), manifest(), &Filter::new(rules).unwrap(), existing).unwrap()
+    Plan::new(&Site::As(dir.path().join("set")), manifest(), &Filter::new(rules).unwrap(), existing).unwrap()
 }
 
 fn land(plan: Plan) {
@@ -95,6 +95,46 @@ fn a_directory_is_never_replaced() {
 }
 
 #[test]
+fn only_files_and_links_are_ever_replaced() {
+    for make in [
+        |path: &Path| rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap(),
+        |path: &Path| drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("set")).unwrap();
+        make(&dir.path().join("set/b"));
+        let (error, _) = plan(&dir, &[], Existing::Replace).obstacles().unwrap();
+        assert!(matches!(error, LandingError::Special { .. }), "{error}");
+    }
+}
+
+#[test]
+fn of_what_is_asked_for_by_name_only_directories_may_not_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    let metadata = Metadata { mode: 0o755, modified: THEN, ..Metadata::default() };
+    let file = |path: &str| Entry { path: path.into(), size: 0, metadata: metadata.clone(), holes: Vec::new() };
+    let contents = Contents {
+        files: vec![file("d/e/x"), file("f")],
+        directories: ["d", "d/e"].map(|path| crate::Directory { path: path.into(), metadata: metadata.clone() }).into(),
+        ..Contents::default()
+    };
+    let manifest = Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap());
+    let obstacles = |names: &[&str]| {
+        let filter = Filter::default().only(names.iter().map(|name| name.as_bytes().to_vec()));
+        let site = Site::Beneath { root: dir.path().to_owned(), path: Vec::new() };
+        Plan::new(&site, Arc::clone(&manifest), &filter, Existing::Refuse).unwrap().obstacles().map(|(error, _)| error)
+    };
+    fs::write(dir.path().join("mine"), b"").unwrap();
+    assert!(obstacles(&["f", "d/e", "d/e/x"]).is_none());
+    fs::create_dir_all(dir.path().join("d/e")).unwrap();
+    assert!(obstacles(&["f", "d/e"]).is_none());
+    fs::write(dir.path().join("d/e/mine"), b"").unwrap();
+    assert!(obstacles(&["f", "d/e/x"]).is_none());
+    let error = obstacles(&["f", "d/e"]).unwrap();
+    assert!(matches!(error, LandingError::WouldAdd { additions: 1, is_named: false, .. }), "{error}");
+}
+
+#[test]
 fn a_file_lands_under_the_one_of_its_names_that_is_wanted() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(&dir, &[Rule::Include("/z".to_owned())], Existing::Refuse);
@@ -110,7 +150,7 @@ fn names_that_came_apart_are_joined() {
     let dir = landed();
     let z = dir.path().join("set/z");
     fs::remove_file(&z).unwrap();
-    land(plan(&dir, &[], Existing::Refuse));
+    land(plan(&dir, &[], Existing::Keep));
     assert_eq!(number(&dir, "a"), number(&dir, "z"));
     // A copy with the same size and time.
     fs::remove_file(&z).unwrap();

@@ -1,0 +1,110 @@
+//! Where data sets land. It depends on the command line alone: not on what is there already, so that the same command means
+//! the same when it is given again, and not on what a server calls its data.
+//!
+//! A destination that ends in `/`, or is `.` or `..`, is a directory: each data set lands in it under the last component of
+//! the path that was asked for. Any other destination is what the one data set becomes.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use inhaul_store::printable;
+
+use crate::error::MoveError;
+use crate::request::Request;
+
+/// Whether a destination is a directory for data sets to land in, rather than what one becomes.
+pub(crate) fn is_directory(destination: &Path) -> bool {
+    let last = destination.as_os_str().as_bytes().rsplit(|&byte| byte == b'/').next();
+    matches!(last, None | Some(b"" | b"." | b".."))
+}
+
+/// Checks that so many data sets have a place at `destination`.
+pub(crate) fn check(destination: &Path, count: usize) -> Result<(), MoveError> {
+    if count > 1 && !is_directory(destination) { Err(needs_slash(destination, "several sources")) } else { Ok(()) }
+}
+
+/// The requests, each with its place beneath `destination`, unless there is one that becomes it.
+pub(crate) fn place(requests: &[Request], destination: &Path) -> Result<Vec<Request>, MoveError> {
+    check(destination, requests.len())?;
+    if !is_directory(destination) {
+        // A list names the places of its files itself, if it is one file only.
+        let has_place = requests.iter().any(|request| request.place.is_some());
+        return if has_place { Err(needs_slash(destination, "a list")) } else { Ok(requests.to_vec()) };
+    }
+    requests.iter().cloned().map(|request| with_name(request, destination)).collect()
+}
+
+fn with_name(mut request: Request, destination: &Path) -> Result<Request, MoveError> {
+    if request.place.is_none() {
+        let path = request.mirrors.first().map(|mirror| mirror.path.as_str()).unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if matches!(name, "" | "." | "..") {
+            return Err(MoveError::Usage(format!(
+                "{} has no name of its own: say what it becomes, as in '{}NAME'",
+                request.source(),
+                shown(destination)
+            )));
+        }
+        request.place = Some(name.as_bytes().to_vec());
+    }
+    Ok(request)
+}
+
+fn needs_slash(destination: &Path, what: &str) -> MoveError {
+    MoveError::Usage(format!("{what} needs a directory to land in: say '{}'", shown(destination)))
+}
+
+/// The destination as a directory, for people.
+fn shown(destination: &Path) -> String {
+    let text = printable(destination.as_os_str().as_bytes());
+    if text.ends_with('/') { text } else { text + "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+
+    fn request(source: &str) -> Request {
+        source.parse::<Source>().unwrap().into()
+    }
+
+    #[test]
+    fn is_directory_goes_by_the_end() {
+        for (destination, is) in
+            [("d/", true), ("/", true), (".", true), ("..", true), ("d/.", true), ("d/..", true), ("", true)]
+                .into_iter()
+                .chain([("d", false), ("/d", false), ("d/e", false), ("d/.e", false), ("...", false)])
+        {
+            assert_eq!(is_directory(Path::new(destination)), is, "{destination}");
+        }
+    }
+
+    #[test]
+    fn place_is_the_last_component_that_was_asked_for() {
+        let of = |source: &str, destination: &str| {
+            let placed = place(&[request(source)], Path::new(destination)).map_err(|error| error.to_string())?;
+            Ok::<_, String>(placed[0].place.clone().map(|place| String::from_utf8(place).unwrap()))
+        };
+        assert_eq!(of("inhaul://a/x/run7", "d/").unwrap().as_deref(), Some("run7"));
+        assert_eq!(of("inhaul://a/x/run7/", ".").unwrap().as_deref(), Some("run7"));
+        assert_eq!(of("inhaul://a/x/100%25 b", "d/").unwrap().as_deref(), Some("100% b"));
+        assert_eq!(of("inhaul://a/run7", "d").unwrap(), None);
+        assert_eq!(of("inhaul://a/", "d").unwrap(), None);
+        for source in ["inhaul://a/", "inhaul://a", "inhaul://a/x/..", "inhaul://a/%2e"] {
+            let error = of(source, "d/").unwrap_err();
+            assert!(error.contains("say what it becomes, as in 'd/NAME'"), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn place_of_several_and_of_lists_needs_a_directory() {
+        let several = [request("inhaul://a/x"), request("inhaul://a/y")];
+        let error = place(&several, Path::new("d")).unwrap_err();
+        assert!(matches!(&error, MoveError::Usage(text) if text.ends_with("say 'd/'")), "{error}");
+        assert_eq!(place(&several, Path::new("d/")).unwrap().len(), 2);
+        let listed = Request { place: Some(b"sub/f".to_vec()), ..request("inhaul://a/x") };
+        assert!(place(std::slice::from_ref(&listed), Path::new("d")).is_err());
+        assert_eq!(place(std::slice::from_ref(&listed), Path::new("d/")).unwrap(), [listed]);
+    }
+}
