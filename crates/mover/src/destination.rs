@@ -20,7 +20,7 @@ pub(crate) fn is_directory(destination: &Path) -> bool {
 
 /// Checks that so many data sets have a place at `destination`.
 pub(crate) fn check(destination: &Path, count: usize) -> Result<(), MoveError> {
-    if count > 1 && !is_directory(destination) { Err(needs_slash(destination, "several sources")) } else { Ok(()) }
+    if count > 1 && !is_directory(destination) { Err(needs_slash(destination, "several sources need")) } else { Ok(()) }
 }
 
 /// The requests, each with its place beneath `destination`, unless there is one that becomes it.
@@ -29,7 +29,7 @@ pub(crate) fn place(requests: &[Request], destination: &Path) -> Result<Vec<Requ
     if !is_directory(destination) {
         // A list names the places of its files itself, if it is one file only.
         let has_place = requests.iter().any(|request| request.place.is_some());
-        return if has_place { Err(needs_slash(destination, "a list")) } else { Ok(requests.to_vec()) };
+        return if has_place { Err(needs_slash(destination, "a list needs")) } else { Ok(requests.to_vec()) };
     }
     requests.iter().cloned().map(|request| with_name(request, destination)).collect()
 }
@@ -51,7 +51,7 @@ fn with_name(mut request: Request, destination: &Path) -> Result<Request, MoveEr
 }
 
 fn needs_slash(destination: &Path, what: &str) -> MoveError {
-    MoveError::Usage(format!("{what} needs a directory to land in: say '{}'", shown(destination)))
+    MoveError::Usage(format!("{what} a directory to land in: say '{}'", shown(destination)))
 }
 
 /// The destination as a directory, for people.

@@ -190,7 +190,7 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// The directory as a destination for data sets to land in.
-pub(crate) fn into(directory: &Path) -> String {
+pub(crate) fn within(directory: &Path) -> String {
     format!("{}/", directory.to_str().unwrap())
 }
 

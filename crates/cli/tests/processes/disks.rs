@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Outcome, Server, into, noise, run, start, tree, wait_until};
+use crate::common::{Outcome, Server, noise, run, start, tree, wait_until, within};
 
 /// Bytes of the file that is offered.
 const SIZE: usize = 12_000_000;
@@ -68,7 +68,7 @@ fn names(dir: &Path) -> Vec<String> {
 fn disk_that_is_too_small_is_8_before_anything_is_written() {
     let (Some(disk), (_from, _server, source)) = (SmallDisk::mount(), offered()) else { return };
     std::fs::write(disk.path().join("other"), vec![1; 8_000_000]).unwrap();
-    let outcome = run(&["get", &source, &into(&disk.path())]);
+    let outcome = run(&["get", &source, &within(&disk.path())]);
     assert_said(&outcome, 8, "12.0 MB needed, 8.8 MB free; make room");
     assert_eq!(names(&disk.path()), ["other"]);
 }
@@ -80,7 +80,7 @@ fn disk_too_small_for_two_data_sets_together_is_8_before_anything_is_written() {
     std::fs::write(other.path().join("g"), noise(SIZE, 2)).unwrap();
     let server = Server::offer(other.path());
     let two = format!("inhaul://{}/g", server.address);
-    let outcome = run(&["get", &one, &two, &into(&disk.path())]);
+    let outcome = run(&["get", &one, &two, &within(&disk.path())]);
     assert_said(&outcome, 8, "24.0 MB needed");
     assert_eq!(names(&disk.path()), [""; 0]);
 }
@@ -89,7 +89,7 @@ fn disk_too_small_for_two_data_sets_together_is_8_before_anything_is_written() {
 fn disk_that_fills_up_meanwhile_is_8() {
     let (Some(disk), (_from, _server, source)) = (SmallDisk::mount(), offered()) else { return };
     // It would take ten seconds.
-    let client = start(&["get", &source, &into(&disk.path()), "--receive-rate", "10M"]);
+    let client = start(&["get", &source, &within(&disk.path()), "--receive-rate", "10M"]);
     wait_until("the transfer", || disk.path().join("f.partial").exists());
     disk.fill();
     assert_said(&client.finish(), 8, "make room, or choose another destination");
@@ -100,7 +100,7 @@ fn disk_that_fills_up_meanwhile_is_8() {
 fn disk_that_is_read_only_is_9() {
     let (Some(disk), (_from, _server, source)) = (SmallDisk::mount(), offered()) else { return };
     assert!(mount(&["-o", "remount,ro"], &disk.path()));
-    let outcome = run(&["get", &source, &into(&disk.path())]);
+    let outcome = run(&["get", &source, &within(&disk.path())]);
     assert_said(&outcome, 9, "choose a destination that you may write to");
     assert_eq!(names(&disk.path()), [""; 0]);
 }

@@ -4,7 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Outcome, Server, Signal, into, noise, run, start, tree, wait_until};
+use crate::common::{Outcome, Server, Signal, noise, run, start, tree, wait_until, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -31,7 +31,7 @@ fn assert_failed(outcome: &Outcome, code: i32, words: &str, to: &Path) {
 #[test]
 fn unknown_host_is_4() {
     let to = tempfile::tempdir().unwrap();
-    let outcome = run(&["get", "inhaul://no-such-host.invalid/f", &into(to.path()), "--json"]);
+    let outcome = run(&["get", "inhaul://no-such-host.invalid/f", &within(to.path()), "--json"]);
     assert_failed(&outcome, 4, "check its spelling", to.path());
     assert_eq!(outcome.json()["error"]["code"], "host-unknown");
     assert_eq!(outcome.json()["status"], "failed");
@@ -41,7 +41,7 @@ fn unknown_host_is_4() {
 fn port_with_nothing_on_it_is_5() {
     let to = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let outcome = run(&["get", &format!("inhaul://127.0.0.1:{port}/f"), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://127.0.0.1:{port}/f"), &within(to.path())]);
     assert_failed(&outcome, 5, "nothing listens on port", to.path());
 }
 
@@ -51,14 +51,14 @@ fn silent_host_is_6() {
     // Takes connections and never says a word.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let source = format!("inhaul://{}/f", listener.local_addr().unwrap());
-    let outcome = run(&["get", &source, &into(to.path())]);
+    let outcome = run(&["get", &source, &within(to.path())]);
     assert_failed(&outcome, 6, "no answer in", to.path());
 }
 
 #[test]
 fn missing_path_is_3() {
     let (_from, server, to) = offered();
-    let outcome = run(&["get", &format!("inhaul://{}/missing", server.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{}/missing", server.address), &within(to.path())]);
     assert_failed(&outcome, 3, "there is no '/missing'", to.path());
 }
 
@@ -71,7 +71,7 @@ fn missing_directory_to_serve_is_3() {
 #[test]
 fn path_outside_is_7() {
     let (_from, server, to) = offered();
-    let outcome = run(&["get", &format!("inhaul://{}/../secret", server.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{}/../secret", server.address), &within(to.path())]);
     assert_failed(&outcome, 7, "outside", to.path());
 }
 
@@ -88,7 +88,7 @@ fn mirrors_without_a_majority_are_7() {
     std::fs::create_dir(from.path().join("other")).unwrap();
     std::fs::write(from.path().join("other/f"), b"other").unwrap();
     let other = Server::offer(&from.path().join("other"));
-    let outcome = run(&["get", &format!("inhaul://{},{}/f", server.address, other.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{},{}/f", server.address, other.address), &within(to.path())]);
     assert_failed(&outcome, 7, "no majority", to.path());
 }
 
@@ -97,10 +97,10 @@ fn existing_file_is_9_and_stays_unless_told_otherwise() {
     let (_from, server, to) = offered();
     let source = format!("inhaul://{}/f", server.address);
     std::fs::write(to.path().join("f"), b"mine").unwrap();
-    let outcome = run(&["get", &source, &into(to.path())]);
+    let outcome = run(&["get", &source, &within(to.path())]);
     assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), [("f".to_owned(), b"mine".to_vec())]);
-    let outcome = run(&["get", &source, &into(to.path()), "--overwrite"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--overwrite"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), [("f".to_owned(), noise(2_000_000, 1))]);
 }
@@ -119,7 +119,7 @@ fn destination_that_cannot_be_written_is_9() {
         assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
         return;
     }
-    let outcome = run(&["get", &source, &into(to.path())]);
+    let outcome = run(&["get", &source, &within(to.path())]);
     assert_failed(&outcome, 9, "cannot be written", to.path());
 }
 
@@ -143,7 +143,7 @@ fn nonsense_is_2() {
 fn unknown_transport_is_2() {
     let (_from, server, to) = offered();
     let source = format!("inhaul://{}/f", server.address);
-    let outcome = run(&["get", &source, &into(to.path()), "--transport", "pigeon"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--transport", "pigeon"]);
     assert_failed(&outcome, 2, "inhaul protocols", to.path());
 }
 
@@ -165,7 +165,7 @@ fn interrupted_transfer_is_130() {
     // It would take minutes.
     let source = format!("inhaul://{}/f", server.address);
     for signal in [Signal::INT, Signal::TERM] {
-        let client = start(&["get", &source, &into(to.path()), "--receive-rate", "100k"]);
+        let client = start(&["get", &source, &within(to.path()), "--receive-rate", "100k"]);
         wait_until("the transfer", || to.path().join("f.partial").exists());
         client.signal(signal);
         assert_failed(&client.finish(), 130, "interrupted", to.path());
@@ -179,7 +179,7 @@ fn last_server_lost_is_5() {
     for end in ways {
         let (_from, mut server, to) = offered();
         let source = format!("inhaul://{}/f", server.address);
-        let client = start(&["get", &source, &into(to.path()), "--receive-rate", "100k"]);
+        let client = start(&["get", &source, &within(to.path()), "--receive-rate", "100k"]);
         wait_until("the transfer", || to.path().join("f.partial").exists());
         end(&mut server);
         assert_failed(&client.finish(), 5, "no server is left", to.path());

@@ -1,6 +1,6 @@
 //! Mirrors with copies of the same size, some of them with wrong bytes.
 
-use crate::common::{Outcome, Server, into, noise, run, tree};
+use crate::common::{Outcome, Server, noise, run, tree, within};
 
 const SIZE: usize = 20_000_000;
 /// A wrong copy has a wrong byte in each so many: whatever it brings is wrong.
@@ -26,7 +26,7 @@ fn haul(variants: &[u8]) -> Trial {
     let mirrors: Vec<String> = servers.iter().map(|(server, _)| server.address.clone()).collect();
     // Slow enough that all mirrors take part.
     let source = format!("inhaul://{}/f", mirrors.join(","));
-    let outcome = run(&["get", &source, &into(to.path()), "--json", "--receive-rate", "200M"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--json", "--receive-rate", "200M"]);
     Trial { outcome, mirrors, landed: tree(to.path()) }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Outcome, Server, into, noise, run, tree};
+use crate::common::{Outcome, Server, noise, run, tree, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -36,7 +36,7 @@ impl Trial {
     fn get(&self, flag: &str, list: &str) -> Outcome {
         let file = self.from.path().join("list");
         std::fs::write(&file, list).unwrap();
-        run(&["get", flag, text(&file), &into(&self.to.path().join("new")), "--json"])
+        run(&["get", flag, text(&file), &within(&self.to.path().join("new")), "--json"])
     }
 
     /// Nothing was left at the destination.

@@ -5,6 +5,7 @@
 mod blocked;
 mod common;
 mod copy;
+mod destinations;
 mod disks;
 mod emulated;
 mod errors;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Running, Server, Signal, into, noise, run, start, tree, wait_until};
+use crate::common::{Running, Server, Signal, noise, run, start, tree, wait_until, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -13,7 +13,7 @@ const RECEIVERS: usize = 12;
 /// Receivers of the file `f` of `server`, each into a directory of its own.
 fn receivers(server: &Server, into: &[tempfile::TempDir]) -> Vec<Running> {
     let source = format!("inhaul://{}/f", server.address);
-    into.iter().map(|to| start(&["get", &source, &into(to.path()), "--json"])).collect()
+    into.iter().map(|to| start(&["get", &source, &within(to.path()), "--json"])).collect()
 }
 
 fn serve(directory: &Path, options: &[&str]) -> Server {
@@ -48,7 +48,7 @@ fn one_session_too_many_is_told_so() {
     let into = directories::<2>();
     let first = receivers(&server, &into[..1]);
     wait_until("data", || into[0].path().join("f.partial").exists());
-    let second = run(&["get", &format!("inhaul://{}/f", server.address), &into(into[1].path())]);
+    let second = run(&["get", &format!("inhaul://{}/f", server.address), &within(into[1].path())]);
     assert_eq!(second.code, Some(7), "{}", second.stderr);
     assert!(second.stderr.contains("--max-sessions"), "{}", second.stderr);
     for receiver in first {
@@ -66,7 +66,7 @@ fn server_that_is_told_to_stop_finishes_what_runs_and_takes_nobody_on() {
     wait_until("data", || into[0].path().join("f.partial").exists());
     let address = server.address.clone();
     assert_eq!(server.stop(Signal::TERM), Some(0));
-    let late = run(&["get", &format!("inhaul://{address}/f"), &into(from.path())]);
+    let late = run(&["get", &format!("inhaul://{address}/f"), &within(from.path())]);
     assert_eq!(late.code, Some(5), "{}", late.stderr);
     for receiver in running {
         let outcome = receiver.finish();

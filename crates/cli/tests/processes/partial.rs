@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Server, into, noise, run, start, tree, wait_until};
+use crate::common::{Server, noise, run, start, tree, wait_until, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -16,14 +16,14 @@ fn a_source_that_is_not_there_does_not_hold_up_the_others() {
     std::fs::write(from.path().join("f"), b"good").unwrap();
     let server = Server::offer(from.path());
     let sources = ["f", "missing"].map(|name| format!("inhaul://{}/{name}", server.address));
-    let outcome = run(&["get", &sources[0], &sources[1], &into(to.path()), "--json"]);
+    let outcome = run(&["get", &sources[0], &sources[1], &within(to.path()), "--json"]);
     assert_eq!(outcome.code, Some(16), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("there is no '/missing'"), "{}", outcome.stderr);
     let report = outcome.json();
     assert_eq!((report["status"].as_str(), report["error"]["code"].as_str()), (Some("partial"), Some("partial")));
     assert_eq!(tree(to.path()), [("f".to_owned(), b"good".to_vec())]);
     // All of them: then it is the cause itself.
-    let outcome = run(&["get", &sources[1], &sources[1].replace("missing", "lost"), &into(to.path())]);
+    let outcome = run(&["get", &sources[1], &sources[1].replace("missing", "lost"), &within(to.path())]);
     assert_eq!(outcome.code, Some(3), "{}", outcome.stderr);
 }
 
@@ -35,7 +35,7 @@ fn a_source_that_is_lost_midway_is_gone_on_with_later() {
     }
     let (quick, mut slow) = (Server::offer(from.path()), Server::offer(from.path()));
     let sources = [format!("inhaul://{}/quick", quick.address), format!("inhaul://{}/slow", slow.address)];
-    let client = start(&["get", &sources[0], &sources[1], &into(to.path()), "--json", "--rate", "50M"]);
+    let client = start(&["get", &sources[0], &sources[1], &within(to.path()), "--json", "--rate", "50M"]);
     wait_until("some of the slow one", || to.path().join("slow.partial").exists());
     slow.kill();
     let outcome = client.finish();
@@ -44,7 +44,7 @@ fn a_source_that_is_lost_midway_is_gone_on_with_later() {
     assert!(!to.path().join("slow").exists());
     let again = Server::offer(from.path());
     let source = format!("inhaul://{}/slow", again.address);
-    let outcome = run(&["get", &sources[0], &source, &into(to.path())]);
+    let outcome = run(&["get", &sources[0], &source, &within(to.path())]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(tree(to.path()) == tree(from.path()));
 }
@@ -74,9 +74,9 @@ fn a_file_that_its_server_may_not_read_is_named_and_the_others_come() {
         }
     };
     let source = format!("inhaul://{}/set", server.address);
-    let outcome = run(&["get", &source, &into(to.path()), "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--json"]);
     let excluded =
-        run(&["get", &source, &into(&to.path().join("other")), "--exclude", "secret", "--exclude", "closed"]);
+        run(&["get", &source, &within(&to.path().join("other")), "--exclude", "secret", "--exclude", "closed"]);
     for name in ["secret", "closed"] {
         std::fs::set_permissions(set.join(name), PermissionsExt::from_mode(0o755)).unwrap();
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Outcome, Running, Server, Signal, into, noise, run, start, tree, wait_until};
+use crate::common::{Outcome, Running, Server, Signal, noise, run, start, tree, wait_until, within};
 
 /// Most that may be fetched a second time after an interruption.
 const REFETCHED_MAX: u64 = 16 << 20;
@@ -44,7 +44,7 @@ impl Trial {
 
     fn get(&self, options: &[&str]) -> Running {
         let source = format!("inhaul://{}/f", self.server.address);
-        let mut args = vec!["get", &source, &into(self.to.path()), "--json"];
+        let mut args = vec!["get", &source, &within(self.to.path()), "--json"];
         args.extend(options);
         start(&args)
     }
@@ -165,7 +165,7 @@ fn tree_and_file_together_go_on() {
     std::fs::write(from.path().join("f"), noise(100_000, 7)).unwrap();
     let server = Server::offer(from.path());
     let sources = ["f", "set"].map(|name| format!("inhaul://{}/{name}", server.address));
-    let args = ["get", &sources[0], &sources[1], &into(to.path()), "--json"];
+    let args = ["get", &sources[0], &sources[1], &within(to.path()), "--json"];
     let mut client = start(&[&args[..], SLOW].concat());
     wait_until("the first files", || to.path().join("f").exists() && to.path().join("set/d/39").exists());
     client.kill();

@@ -1,6 +1,6 @@
 //! Configuration file, environment, logs, completions and man pages.
 
-use crate::common::{Server, into, run};
+use crate::common::{Server, run, within};
 
 #[test]
 fn configuration_that_makes_no_sense_is_2_and_names_the_line() {
@@ -27,7 +27,7 @@ fn logs_go_to_standard_error_without_colours_and_leave_standard_output_alone() {
     let server = Server::offer(from.path());
     let to = tempfile::tempdir().unwrap();
     let source = format!("inhaul://{}/f", server.address);
-    let get = |flags: &[&str]| run(&[&["get", &source, &into(to.path()), "--overwrite", "--json"], flags].concat());
+    let get = |flags: &[&str]| run(&[&["get", &source, &within(to.path()), "--overwrite", "--json"], flags].concat());
     let quiet = get(&[]);
     assert!(!quiet.stderr.contains("inhaul_mover"), "{}", quiet.stderr);
     for flags in [&["-vv"][..], &["--log", "debug"]] {

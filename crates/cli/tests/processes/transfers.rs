@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::common::{Server, Signal, into, noise, run, start, tree, wait_until};
+use crate::common::{Server, Signal, noise, run, start, tree, wait_until, within};
 
 /// A directory with `f` of `len` bytes in it.
 fn directory_with(len: usize, seed: u64) -> tempfile::TempDir {
@@ -22,7 +22,7 @@ fn get_one_file_reports_its_hash_and_its_source() {
     let (from, to) = (directory_with(5_000_000, 1), tempfile::tempdir().unwrap());
     let server = Server::offer(from.path());
     let source = format!("inhaul://{}/f", server.address);
-    let outcome = run(&["get", &source, &into(to.path()), "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     let report = outcome.json();
@@ -48,7 +48,7 @@ fn get_a_directory_brings_all_of_it() {
         std::fs::write(set.join(format!("sub/small{k}")), noise(k * 37, k as u64)).unwrap();
     }
     let server = Server::offer(from.path());
-    let outcome = run(&["get", &format!("inhaul://{}/set", server.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{}/set", server.address), &within(to.path())]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     assert!(outcome.stderr.contains("52 files"), "{}", outcome.stderr);
@@ -75,7 +75,7 @@ fn get_brings_odd_names_as_they_are() {
     std::fs::write(set.join(" .. /x"), b"").unwrap();
     std::fs::write(set.join("x"), noise(70_000, 9)).unwrap();
     let server = Server::offer(from.path());
-    let outcome = run(&["get", &format!("inhaul://{}/100%25 a,b/", server.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{}/100%25 a,b/", server.address), &within(to.path())]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
 }
@@ -90,7 +90,7 @@ fn get_of_2000_small_files_brings_them_all() {
     }
     let servers = [Server::offer(from.path()), Server::offer(from.path())];
     let source = format!("inhaul://{},{}/set", servers[0].address, servers[1].address);
-    let outcome = run(&["get", &source, &into(to.path())]);
+    let outcome = run(&["get", &source, &within(to.path())]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     assert!(outcome.stderr.contains("2000 files"), "{}", outcome.stderr);
@@ -102,7 +102,7 @@ fn get_of_nothing_but_an_empty_file_or_directory_ends() {
     std::fs::create_dir(from.path().join("empty")).unwrap();
     let server = Server::offer(from.path());
     for name in ["f", "empty"] {
-        let outcome = run(&["get", &format!("inhaul://{}/{name}", server.address), &into(to.path())]);
+        let outcome = run(&["get", &format!("inhaul://{}/{name}", server.address), &within(to.path())]);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     }
     assert_eq!(tree(to.path()), tree(from.path()));
@@ -114,7 +114,7 @@ fn get_from_three_mirrors_uses_all_of_them() {
     let servers: Vec<_> = (0..3).map(|_| Server::offer(from.path())).collect();
     let mirrors: Vec<_> = servers.iter().map(|server| server.address.as_str()).collect();
     let source = format!("inhaul://{}/f", mirrors.join(","));
-    let outcome = run(&["get", &source, &into(to.path()), "--receive-rate", "500M", "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--receive-rate", "500M", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     let report = outcome.json();
@@ -139,7 +139,7 @@ fn get_from_distinct_sources_brings_each_into_one_directory() {
     }
     let mut args = vec!["get", "--quiet"];
     args.extend(sources.iter().map(String::as_str));
-    let into = into(&dest);
+    let into = within(&dest);
     args.push(&into);
     let outcome = run(&args);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
@@ -157,7 +157,7 @@ fn get_goes_on_when_a_mirror_is_killed_and_says_which() {
         let mirrors: Vec<_> = servers.iter().map(|server| server.address.clone()).collect();
         let source = format!("inhaul://{}/f", mirrors.join(","));
         // Slow enough that the transfer is under way when the server dies: it takes two seconds.
-        let client = start(&["get", &source, &into(to.path()), "--json", "--receive-rate", "80M"]);
+        let client = start(&["get", &source, &within(to.path()), "--json", "--receive-rate", "80M"]);
         wait_until("the first data", || to.path().join("f.partial").exists());
         servers[victim].kill();
         let outcome = client.finish();
@@ -182,7 +182,7 @@ fn get_leaves_out_mirrors_that_differ_or_are_not_there() {
     gone.kill();
     let mirrors = [&different, &good[0], &gone, &good[1]].map(|server| server.address.as_str());
     let source = format!("inhaul://{}/f", mirrors.join(","));
-    let outcome = run(&["get", &source, &into(to.path()), "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
     let report = outcome.json();
@@ -201,7 +201,7 @@ fn get_over_ipv6_works() {
     }
     let (from, to) = (directory_with(1_500_000, 6), tempfile::tempdir().unwrap());
     let server = Server::start(&["serve", text(from.path()), "--listen", "[::1]:0"]);
-    let outcome = run(&["get", &format!("inhaul://{}/f", server.address), &into(to.path())]);
+    let outcome = run(&["get", &format!("inhaul://{}/f", server.address), &within(to.path())]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
 }
@@ -211,7 +211,7 @@ fn get_without_offload_works() {
     let (from, to) = (directory_with(1_500_000, 7), tempfile::tempdir().unwrap());
     let server = Server::start(&["serve", text(from.path()), "--listen", "127.0.0.1:0", "--no-offload"]);
     let source = format!("inhaul://{}/f", server.address);
-    let outcome = run(&["get", &source, &into(to.path()), "--no-offload", "--mtu", "1500"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--no-offload", "--mtu", "1500"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(tree(to.path()), tree(from.path()));
 }
@@ -222,7 +222,7 @@ fn get_json_stream_prints_lines_and_then_the_report() {
     let server = Server::offer(from.path());
     let source = format!("inhaul://{}/f", server.address);
     // Some two seconds.
-    let outcome = run(&["get", &source, &into(to.path()), "--json-stream", "--receive-rate", "12M", "--quiet"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--json-stream", "--receive-rate", "12M", "--quiet"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let lines: Vec<serde_json::Value> = outcome.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let (last, others) = lines.split_last().unwrap();
@@ -268,7 +268,7 @@ fn every_transport_brings_a_file_from_two_mirrors() {
     assert!(names.contains(&"gtp") && names.contains(&"cubic"), "{names:?}");
     for name in names.into_iter().chain(["gtp"]) {
         let to = tempfile::tempdir().unwrap();
-        let outcome = run(&["get", &source, &into(to.path()), "--transport", name, "--json"]);
+        let outcome = run(&["get", &source, &within(to.path()), "--transport", name, "--json"]);
         assert_eq!(outcome.code, Some(0), "{name}: {}", outcome.stderr);
         assert_eq!(tree(to.path()), tree(from.path()), "{name}");
         let report = outcome.json();

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use crate::common::{Server, into, noise, run};
+use crate::common::{Server, noise, run, within};
 
 /// Bytes of the sparse file, and where in it there is data.
 const SPARSE_BYTES: u64 = 200 << 20;
@@ -159,7 +159,7 @@ fn a_tree_with_every_odd_thing_comes_as_it_is() {
     rustix::fs::mknodat(CWD, set.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let server = Server::offer(from.path());
     let source = format!("inhaul://{}/set", server.address);
-    let outcome = run(&["get", &source, &into(to.path()), "--xattrs", "--owner", "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--xattrs", "--owner", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let warnings = outcome.json()["warnings"].to_string();
     assert!(warnings.contains("'pipe' is a socket, a pipe or a device"), "{warnings}");
@@ -173,7 +173,7 @@ fn a_tree_with_every_odd_thing_comes_as_it_is() {
     assert_alike(facts(&set), facts(&to.path().join("set")));
 
     // Once more: all of it is there.
-    let outcome = run(&["get", &source, &into(to.path()), "--xattrs", "--owner", "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--xattrs", "--owner", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let report = outcome.json();
     assert!(report["files"].as_array().unwrap().iter().all(|file| file["action"] == "keep"), "{report}");
@@ -223,7 +223,7 @@ fn files_that_exist_are_kept_refused_or_replaced_as_told() {
         let (_from, to, server) = existing();
         let source = format!("inhaul://{}/set", server.address);
         let before = facts(to.path());
-        let common = ["get", &source, &into(to.path()), "--json", "--exclude", "tmp"];
+        let common = ["get", &source, &within(to.path()), "--json", "--exclude", "tmp"];
         let planned = run(&[&common[..], flags, &["--dry-run"]].concat());
         assert_eq!(planned.code, Some(0), "{}", planned.stderr);
         assert_eq!(planned.json()["status"], "planned");
@@ -249,12 +249,12 @@ fn a_file_that_differs_is_named_before_anything_is_fetched() {
     let source = format!("inhaul://{}/set", server.address);
     let set = to.path().join("set");
     let before = facts(&set);
-    let outcome = run(&["get", &source, &into(to.path())]);
+    let outcome = run(&["get", &source, &within(to.path())]);
     assert_eq!(outcome.code, Some(9), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("set/newer' (and 1 more) exists already and differs"), "{}", outcome.stderr);
     assert_eq!(facts(&set), before);
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1);
-    let planned = run(&["get", &source, &into(to.path()), "--dry-run"]);
+    let planned = run(&["get", &source, &within(to.path()), "--dry-run"]);
     assert_eq!(planned.code, Some(9), "{}", planned.stderr);
     assert!(planned.stdout.contains("fetch 2 files, keep 1 file, refuse 2 files"), "{}", planned.stdout);
 }
@@ -269,7 +269,7 @@ fn checksum_tells_the_same_from_the_different_by_their_bytes() {
     let times = from.path().join("set/same").metadata().unwrap().modified().unwrap();
     fs::write(ours.join("same"), "SAME").unwrap();
     File::open(ours.join("same")).unwrap().set_modified(times).unwrap();
-    let outcome = run(&["get", &source, &into(to.path()), "--checksum", "--existing", "replace", "--json"]);
+    let outcome = run(&["get", &source, &within(to.path()), "--checksum", "--existing", "replace", "--json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let found = actions(&outcome.json());
     assert_eq!([&found["same"], &found["older"], &found["newer"]], ["replace", "keep", "replace"]);

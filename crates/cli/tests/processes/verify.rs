@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Server, into, noise, run};
+use crate::common::{Server, noise, run, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -38,7 +38,7 @@ fn get_writes_a_manifest_by_which_verify_finds_what_is_wrong() {
     let (from, to) = (tree(), tempfile::tempdir().unwrap());
     let server = Server::offer(from.path());
     let (source, list) = (format!("inhaul://{}/set", server.address), to.path().join("list"));
-    let outcome = run(&["get", &source, &into(to.path()), "--manifest", text(&list)]);
+    let outcome = run(&["get", &source, &within(to.path()), "--manifest", text(&list)]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let made = run(&["manifest", text(&from.path().join("set"))]);
     assert_eq!((made.code, &made.stdout), (Some(0), &std::fs::read_to_string(&list).unwrap()));
@@ -53,7 +53,7 @@ fn get_writes_a_manifest_by_which_verify_finds_what_is_wrong() {
     assert_eq!(bad.code, Some(10), "{}", bad.stderr);
     assert_eq!(bad.stdout, "bad: a b\nmissing: d/line\\nbreak\nextra: z\n");
     // A manifest that is there is not written over.
-    let again = run(&["get", &source, &into(&to.path().join("other")), "--manifest", text(&list)]);
+    let again = run(&["get", &source, &within(&to.path().join("other")), "--manifest", text(&list)]);
     assert_eq!(again.code, Some(9), "{}", again.stderr);
 }
 
