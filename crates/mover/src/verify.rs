@@ -439,6 +439,9 @@ impl From<LandingError> for MoveError {
             | LandingError::NotAJournal { .. }
             | LandingError::NotADirectory { .. }
             | LandingError::IsADirectory { .. }
+            | LandingError::NeedsSlash { .. }
+            | LandingError::WouldAdd { .. }
+            | LandingError::Special { .. }
             | LandingError::FileTooLarge { .. }
             | LandingError::NotWritable { .. }
             | LandingError::Io { .. } => Self::Destination { detail },
