@@ -44,7 +44,8 @@ impl Trial {
 
     fn get(&self, options: &[&str]) -> Running {
         let source = format!("inhaul://{}/f", self.server.address);
-        let mut args = vec!["get", &source, &within(self.to.path()), "--json"];
+        let to = within(self.to.path());
+        let mut args = vec!["get", &source, &to, "--json"];
         args.extend(options);
         start(&args)
     }
