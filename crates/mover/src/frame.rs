@@ -1,7 +1,9 @@
 //! The session's frames: what a client and a server say to each other over TCP.
 //!
-//! A frame is `[length: u32][kind: u8][body]`, numbers big-endian; `length` counts the kind and the body and is at most
-//! [`MAX_FRAME`]. The client is the side that connects:
+//! A frame is `[length: u32][kind: u8][body][checksum: u32]`, numbers big-endian; `length` counts what follows it and is at most
+//! [`MAX_FRAME`]. The checksum is the CRC-32C of all that stands before it in the frame: TCP's own is 16 bits wide and made anew by
+//! middle boxes, and a wrong bit of a path or a manifest would land a file under a wrong name. `Hello`, `Welcome` and `Refused` have none, so
+//! that sides of other versions understand each other as far as that. The client is the side that connects:
 //!
 //! ```text
 //! client                                server
@@ -29,9 +31,10 @@ mod codec;
 #[cfg(test)]
 mod tests;
 
+pub use codec::framed;
 use inhaul_base::Span;
 
-/// Bytes of kind and body together that a frame may have.
+/// Bytes of kind, body and checksum together that a frame may have.
 pub const MAX_FRAME: usize = 1 << 20;
 /// Most bytes of a data set's manifest in one [`Frame::DataSet`].
 pub const MAX_PIECE: usize = MAX_FRAME - 64;
@@ -40,7 +43,7 @@ pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The chaining value of one group of a file: see `inhaul_store`.
 pub type GroupDigest = [u8; 32];
@@ -245,6 +248,9 @@ pub enum FrameError {
     /// The peer did not greet with the magic number.
     #[error("it does not speak inhaul's session protocol")]
     NotInhaul,
+    /// Its checksum is another.
+    #[error("a frame was damaged on its way: try again")]
+    Damaged,
     /// A frame is larger than [`MAX_FRAME`] or empty.
     #[error("a frame of {0} bytes is not legal")]
     BadLength(u32),

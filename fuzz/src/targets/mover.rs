@@ -1,13 +1,17 @@
 //! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
 
-use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION};
+use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION, framed};
 use inhaul_mover::{FetchListFormat, Order, Part, Source, read_fetch_list};
 
 use super::samples;
 
-/// A session's frame.
+/// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be, without which the fuzzer
+/// would get no further than them.
 pub fn session_frame(data: &[u8]) -> bool {
-    let Ok(Some((frame, used))) = Frame::parse(data) else { return false };
+    let _ = Frame::parse(data);
+    let Some((kind, body)) = data.split_first() else { return false };
+    let bytes = framed(*kind, body);
+    let Ok(Some((frame, used))) = Frame::parse(&bytes) else { return false };
     let mut again = Vec::new();
     frame.encode(&mut again);
     match &frame {
@@ -16,7 +20,7 @@ pub fn session_frame(data: &[u8]) -> bool {
             assert_eq!(*text, inhaul_mover::printable(text.as_bytes()), "{frame:?}");
             assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
         }
-        frame => assert_eq!(Some(again.as_slice()), data.get(..used), "a frame has one form on the wire: {frame:?}"),
+        frame => assert_eq!(Some(again.as_slice()), bytes.get(..used), "a frame has one form on the wire: {frame:?}"),
     }
     true
 }
@@ -48,7 +52,9 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     .map(|frame| {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        bytes
+        // Kind and body, without length and checksum.
+        let checksum_len = framed(bytes[4], &[]).len() - 5;
+        bytes[4..bytes.len() - checksum_len].to_vec()
     })
     .collect()
 }

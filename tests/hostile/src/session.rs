@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use inhaul_mover::frame::{Frame, FrameError, SessionRole, VERSION};
+use inhaul_mover::frame::{Frame, FrameError, SessionRole, VERSION, framed};
 
 /// How long anything of a session may take that is expected to come.
 const STEP: Duration = Duration::from_secs(10);
@@ -96,15 +96,12 @@ impl Session {
         self.tcp.write_all(bytes)
     }
 
-    /// Sends a frame of this kind with this body, whatever they are.
+    /// Sends a frame of this kind with this body, whatever they are, with its checksum.
     ///
     /// # Errors
     /// When the other side has gone, or takes nothing for ten seconds.
     pub fn send_raw(&mut self, kind: u8, body: &[u8]) -> std::io::Result<()> {
-        let mut bytes = ((body.len() + 1) as u32).to_be_bytes().to_vec();
-        bytes.push(kind);
-        bytes.extend_from_slice(body);
-        self.send_bytes(&bytes)
+        self.send_bytes(&framed(kind, body))
     }
 
     /// The next frame, which is waited for at most for `within`.

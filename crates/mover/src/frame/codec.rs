@@ -1,5 +1,6 @@
 //! Frames as bytes, and back.
 
+use crc_fast::crc32_iscsi;
 use inhaul_base::Span;
 use inhaul_store::printable;
 
@@ -37,6 +38,34 @@ pub(super) mod kind {
 
 /// Bytes of the length that stands before each frame.
 const LENGTH_BYTES: usize = 4;
+/// Bytes of the checksum that stands behind it.
+const CHECKSUM_BYTES: usize = 4;
+
+/// Whether frames of this kind have a checksum. Those with which sides greet each other have none, so that sides of other versions
+/// understand that they do not.
+const fn has_checksum(kind: u8) -> bool {
+    !matches!(kind, kind::HELLO | kind::WELCOME | kind::REFUSED)
+}
+
+/// A frame of any kind around any body, as it goes over the network: for tests and fuzzers.
+pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; LENGTH_BYTES];
+    out.push(kind);
+    out.extend_from_slice(body);
+    close(&mut out, 0, kind);
+    out
+}
+
+/// Ends the frame of this kind that begins at `start` of `out`: with its length, and its checksum.
+fn close(out: &mut Vec<u8>, start: usize, kind: u8) {
+    let checksum_len = if has_checksum(kind) { CHECKSUM_BYTES } else { 0 };
+    let length = (out.len() - start - LENGTH_BYTES + checksum_len) as u32;
+    out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    if has_checksum(kind) {
+        let checksum = crc32_iscsi(&out[start..]);
+        out.extend_from_slice(&checksum.to_be_bytes());
+    }
+}
 
 impl Frame {
     /// The refusal of a peer that has broken the rules, and how.
@@ -54,15 +83,24 @@ impl Frame {
     /// # Errors
     /// When no continuation could make a legal frame of it.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
-        let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length_on_wire = u32::from_be_bytes(*length);
         let length = length_on_wire as usize;
         if length == 0 || length > MAX_FRAME {
             return Err(FrameError::BadLength(length_on_wire));
         }
-        let Some((kind, body)) = rest.get(..length).and_then(<[u8]>::split_first) else { return Ok(None) };
-        let frame = Self::parse_body(*kind, body)?;
-        Ok(Some((frame, LENGTH_BYTES + length)))
+        let used = LENGTH_BYTES + length;
+        let Some(whole) = bytes.get(..used) else { return Ok(None) };
+        let kind = whole[LENGTH_BYTES];
+        let mut body = &whole[LENGTH_BYTES + 1..];
+        if has_checksum(kind) {
+            let checksum;
+            (body, checksum) = body.split_last_chunk().ok_or(FrameError::Malformed(kind))?;
+            if crc32_iscsi(&whole[..used - CHECKSUM_BYTES]) != u32::from_be_bytes(*checksum) {
+                return Err(FrameError::Damaged);
+            }
+        }
+        Ok(Some((Self::parse_body(kind, body)?, used)))
     }
 
     fn parse_body(kind: u8, body: &[u8]) -> Result<Self, FrameError> {
@@ -102,8 +140,7 @@ impl Frame {
         out.extend_from_slice(&[0; LENGTH_BYTES]);
         out.push(self.kind());
         self.encode_body(out);
-        let length = (out.len() - start - LENGTH_BYTES) as u32;
-        out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+        close(out, start, self.kind());
     }
 
     fn kind(&self) -> u8 {

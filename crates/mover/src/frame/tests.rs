@@ -78,9 +78,7 @@ proptest! {
 
     #[test]
     fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in 0u8..22, body in bytes(200)) {
-        let mut bytes = ((body.len() + 1) as u32).to_be_bytes().to_vec();
-        bytes.push(kind);
-        bytes.extend(body);
+        let bytes = framed(kind, &body);
         if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
             prop_assert_eq!(used, bytes.len());
             let mut again = Vec::new();
@@ -92,6 +90,37 @@ proptest! {
             prop_assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn parse_knows_a_frame_that_was_damaged(
+        frame in frame(),
+        at in any::<prop::sample::Index>(),
+        change in 1u8..=255,
+    ) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let has_checksum = !matches!(frame, Frame::Hello { .. } | Frame::Welcome { .. } | Frame::Refused { .. });
+        // The length is left alone: of another one it is not known where the frame ends. So is what would change a frame into a greeting.
+        let at = 4 + at.index(bytes.len() - 4);
+        bytes[at] ^= change;
+        let greeting = (kind::HELLO..=kind::REFUSED).contains(&bytes[4]);
+        if has_checksum && !greeting {
+            prop_assert_eq!(Frame::parse(&bytes), Err(FrameError::Damaged));
+        }
+    }
+}
+
+#[test]
+fn framed_gives_the_checksum_of_rfc_3720() {
+    // CRC-32C of 00 00 00 05 0b.
+    let finish = framed(kind::FINISH, &[]);
+    assert_eq!(finish[..5], [0, 0, 0, 5, kind::FINISH]);
+    assert_eq!(crc_fast::crc32_iscsi(b"123456789"), 0xE306_9283);
+    assert_eq!(finish[5..], crc_fast::crc32_iscsi(&finish[..5]).to_be_bytes());
+    let greeting = framed(kind::WELCOME, &[0, 5, 0, 9]);
+    assert_eq!(greeting, [0, 0, 0, 5, kind::WELCOME, 0, 5, 0, 9], "as in every version");
 }
 
 #[test]
@@ -116,10 +145,11 @@ fn parse_makes_text_safe_for_a_terminal() {
 fn parse_refuses_what_can_never_be_a_frame() {
     assert_eq!(Frame::parse(b"GET / HTTP/1.1\r\n"), Err(FrameError::BadLength(u32::from_be_bytes(*b"GET "))));
     assert_eq!(Frame::parse(&[0, 0, 0, 0]), Err(FrameError::BadLength(0)));
-    assert_eq!(Frame::parse(&[0, 0, 0, 1, 99]), Err(FrameError::UnknownKind(99)));
+    assert_eq!(Frame::parse(&[0, 0, 0, 1, 99]), Err(FrameError::Malformed(99)), "it has no checksum");
+    assert_eq!(Frame::parse(&framed(99, &[])), Err(FrameError::UnknownKind(99)));
     assert_eq!(Frame::parse(&[0, 0, 0, 3, 1, 7, 7]), Err(FrameError::NotInhaul));
-    assert_eq!(Frame::parse(&[0, 0, 0, 2, kind::FINISH, 0]), Err(FrameError::Malformed(kind::FINISH)));
-    assert_eq!(Frame::parse(&[0, 0, 0, 2, kind::OPEN, 0xFF]), Err(FrameError::Malformed(kind::OPEN)));
+    assert_eq!(Frame::parse(&framed(kind::FINISH, &[0])), Err(FrameError::Malformed(kind::FINISH)));
+    assert_eq!(Frame::parse(&framed(kind::OPEN, &[0xFF])), Err(FrameError::Malformed(kind::OPEN)));
 }
 
 #[test]
