@@ -8,6 +8,7 @@ use inhaul_base::{Bitrate, parse_bytes};
 use inhaul_mover::{Existing, Memory, Server, Source};
 
 use crate::logs::LogLevel;
+use crate::retry::Retry;
 use crate::transfer::Output;
 
 mod examples;
@@ -194,6 +195,8 @@ pub(crate) struct Get {
     /// At the end, write a list of all files and their BLAKE3 checksums, for 'inhaul verify'
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) manifest: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) retry: Retry,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -6,6 +6,7 @@ use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
 
 use crate::args::{FILES, RATES, Selection, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
+use crate::retry::Retry;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
@@ -37,6 +38,8 @@ pub(crate) struct Copy {
     #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
     transport: String,
     #[command(flatten)]
+    retry: Retry,
+    #[command(flatten)]
     selection: Selection,
     /// Start from the beginning, even if an interrupted transfer left verified data
     #[arg(long, help_heading = FILES)]
@@ -65,6 +68,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         dry_run: args.dry_run,
         fresh: args.no_resume,
         rate: args.rate,
+        retry_for: args.retry.retry_for,
         net: crate::net_options(&Wire::default(), &Transport::named(&args.transport)),
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use inhaul_base::format_bytes;
+use inhaul_base::{Span, format_bytes};
 use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Request, read_fetch_list};
 
 use crate::args::{Fetch, Get};
@@ -16,6 +16,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
         fresh: args.no_resume,
         dry_run: args.dry_run,
         manifest: args.manifest.clone(),
+        retry_for: args.retry.retry_for,
         ..options(&args.fetch)?
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::get(&options, &stop, hear))
@@ -43,6 +44,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
         attributes: selection.xattrs,
         dry_run: false,
         manifest: None,
+        retry_for: Span::ZERO,
         net: crate::net_options(&args.wire, &args.transport),
     })
 }

@@ -19,6 +19,7 @@ mod plan;
 mod progress;
 mod protocols;
 mod put;
+mod retry;
 mod serve;
 mod settings;
 mod summary;

@@ -68,6 +68,14 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn overall_line(progress: &Progress) -> String {
+    if let Some(waiting) = &progress.waiting {
+        let (servers, since) = (waiting.servers.join(", "), clock(waiting.seconds));
+        let done = match progress.total_bytes {
+            0 => String::new(),
+            total => format!("{} of {}  ", format_bytes(progress.bytes), format_bytes(total)),
+        };
+        return format!("{done}waiting for {servers}, for {since}; Ctrl-C ends it");
+    }
     let left = (progress.total_bytes.saturating_sub(progress.received_bytes)) as f64 * 8.0;
     let time_left = if progress.received_bytes >= progress.total_bytes {
         "verifying".to_owned()
@@ -90,6 +98,7 @@ const HEADINGS: &str = "           rate         target       loss         RTT  s
 fn sender_line(source: &SourceProgress) -> String {
     let note = match source.status {
         SourceStatus::Running | SourceStatus::Complete => "",
+        SourceStatus::Waiting => " (waiting for it)",
         SourceStatus::Lost => " (LOST)",
         SourceStatus::Different => " (left out: it has other data)",
     };
@@ -118,6 +127,7 @@ fn clock(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inhaul_mover::Waiting;
 
     #[test]
     fn clock_grows_with_the_time() {
@@ -133,6 +143,15 @@ mod tests {
         progress.received_bytes = 100;
         assert_eq!(overall_line(&progress), "10 B of 100 B  80 bit/s  verifying");
         assert!(overall_line(&Progress { total_bytes: 100, ..Progress::default() }).ends_with("waiting"));
+    }
+
+    #[test]
+    fn overall_line_says_what_is_waited_for_and_since_when() {
+        let waiting = Waiting { servers: vec!["a:1".to_owned()], seconds: 62.0, reason: "gone".to_owned() };
+        let mut progress = Progress { waiting: Some(waiting), ..Progress::default() };
+        assert_eq!(overall_line(&progress), "waiting for a:1, for 1:02; Ctrl-C ends it");
+        (progress.bytes, progress.total_bytes) = (10, 100);
+        assert_eq!(overall_line(&progress), "10 B of 100 B  waiting for a:1, for 1:02; Ctrl-C ends it");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
 use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
 use crate::filter::Patterns;
+use crate::retry::Retry;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
@@ -46,6 +47,8 @@ pub(crate) struct Put {
     /// Transport protocol that carries the data; 'inhaul protocols' lists them
     #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
     transport: String,
+    #[command(flatten)]
+    retry: Retry,
     #[command(flatten)]
     files: Files,
     /// Start from the beginning, even if an interrupted transfer left verified data
@@ -92,6 +95,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         dry_run: args.files.dry_run,
         fresh: args.no_resume,
         rate: args.send_rate,
+        retry_for: args.retry.retry_for,
         cache: if args.no_cache { None } else { crate::serve::cache_directory() },
         net: crate::net_options(&args.wire, &Transport::named(&args.transport)),
     };

@@ -32,7 +32,7 @@ pub(crate) fn of_transfer(report: &Report) -> String {
     let _ = writeln!(text, "       bytes           rate       loss         RTT  sender");
     for source in &report.sources {
         let note = match source.status {
-            SourceStatus::Complete | SourceStatus::Running => "",
+            SourceStatus::Complete | SourceStatus::Running | SourceStatus::Waiting => "",
             SourceStatus::Lost => " (LOST)",
             SourceStatus::Different => " (left out: it has other data)",
         };

@@ -122,7 +122,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 pub(crate) mod tests {
     use super::*;
     use inhaul_mover::{
-        BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceProgress, SourceReport,
+        BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceProgress, SourceReport, Waiting,
     };
     use std::collections::BTreeSet;
 
@@ -177,7 +177,9 @@ pub(crate) mod tests {
 
     #[test]
     fn progress_line_has_the_documented_fields() {
-        let progress = Progress { sources: vec![SourceProgress::default()], ..Progress::default() };
+        let waiting = Waiting { servers: vec!["a:1".to_owned()], ..Waiting::default() };
+        let progress =
+            Progress { sources: vec![SourceProgress::default()], waiting: Some(waiting), ..Progress::default() };
         assert_documented("The lines of get --json-stream", &Line { status: "running", progress: &progress });
     }
 

@@ -14,6 +14,7 @@ use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
 use crate::get::Found;
 use crate::groups::Groups;
 use crate::options::{GetOptions, Stop};
+use crate::patience::Patience;
 
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;
@@ -38,6 +39,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
     }
     let is_open = |file: usize| candidates.contains(&file) && !existing.different.contains(&file);
     let wanted = DigestPlan::new(&groups, is_open, &BTreeSet::new());
+    let mut patience = Patience::for_digests(stop);
     let mut asked = 0;
     while asked < wanted.count() {
         let runs: Vec<_> = wanted.between(asked, asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
@@ -49,7 +51,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
                 if stop.is_set() {
                     return Err(MoveError::Interrupted);
                 }
-                for value in session.digests(next, run.first + run.count - next, stop)? {
+                for value in session.digests(next, run.first + run.count - next, &mut patience)? {
                     existing.compare(next, &value)?;
                     next += 1;
                 }

@@ -1,25 +1,23 @@
 //! The client's set-up: from a server's name to a session that is open.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use inhaul_store::{Listed, Manifest};
 
 use crate::control_stream::{ControlStream, StreamError};
+use crate::dial::dial;
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::net;
 use crate::options::Stop;
 use crate::order::Order;
+use crate::patience::Patience;
 use crate::source::Server;
 
-/// How long a host may take to accept a connection.
-const CONNECT_SECONDS: u64 = 10;
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;
-/// How long a server may take to list a data set, or between two pieces of the list.
-const LISTING_SECONDS: u64 = 120;
 /// How often the stop flag is looked at.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// Largest manifest that is taken, in bytes.
@@ -35,22 +33,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Finds the server, connects and greets. Tries each of the host's addresses.
+    /// Finds the server, connects and greets.
     pub(crate) fn connect(server: &Server, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
-        let addresses = resolve(server)?;
-        let mut failure = None;
-        for address in addresses {
-            log::debug!("{server}: connecting to {address}");
-            match TcpStream::connect_timeout(&address, Duration::from_secs(CONNECT_SECONDS)) {
-                Ok(tcp) => return Self::greet(server, tcp, role, transport),
-                Err(error) => failure = Some(connect_error(server, &error)),
-            }
-        }
-        Err(failure.unwrap_or_else(|| unknown_host(server, "it has no address")))
+        Self::greet(server, dial(server)?, role, transport)
     }
 
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
-        let stream = ControlStream::new(tcp).map_err(|error| connect_error(server, &error))?;
+        let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
+        let stream = ControlStream::new(tcp).map_err(gone)?;
         let mut session = Self { server: server.clone(), datagrams: stream.peer(), stream };
         session.send(&Frame::Hello { version: VERSION, role, transport: transport.to_owned() })?;
         match session.receive(GREETING_SECONDS)? {
@@ -70,9 +60,11 @@ impl Session {
     pub(crate) fn open(&mut self, path: &str, owner: bool, attributes: bool) -> Result<Manifest, MoveError> {
         self.send(&Frame::Open { path: format!("/{path}"), owner, attributes })?;
         let mut bytes = Vec::new();
+        let mut patience = Patience::for_listing();
         loop {
-            match self.receive(LISTING_SECONDS)? {
+            match self.receive_patiently(&patience)? {
                 Frame::DataSet { last, bytes: piece } => {
+                    self.check_piece(&mut patience, last, piece.len())?;
                     if bytes.len() + piece.len() > MANIFEST_BYTES_MAX {
                         return Err(self.protocol_error("its list of files is larger than 1 GiB".to_owned()));
                     }
@@ -94,9 +86,11 @@ impl Session {
         each: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), MoveError> {
         self.send(&Frame::List { recursive, path: format!("/{path}") })?;
+        let mut patience = Patience::for_listing();
         loop {
-            match self.receive(LISTING_SECONDS)? {
+            match self.receive_patiently(&patience)? {
                 Frame::Listing { last, bytes } => {
+                    self.check_piece(&mut patience, last, bytes.len())?;
                     let items = Listed::decode_all(&bytes).map_err(|error| self.protocol_error(error.to_string()))?;
                     if !items.into_iter().all(&mut *each) || last {
                         return Ok(());
@@ -149,21 +143,34 @@ impl Session {
         }
     }
 
-    /// The digests of the next groups of a run that was asked for, which goes on at group `next` for `left` more. Waits until
-    /// `stop` is set.
-    pub(crate) fn digests(&mut self, next: u64, left: u64, stop: &Stop) -> Result<Vec<GroupDigest>, MoveError> {
+    /// The digests of the next groups of a run that was asked for, which goes on at group `next` for `left` more.
+    pub(crate) fn digests(
+        &mut self,
+        next: u64,
+        left: u64,
+        patience: &mut Patience,
+    ) -> Result<Vec<GroupDigest>, MoveError> {
         loop {
-            match self.receive_until(LISTING_SECONDS, stop)? {
+            match self.receive_patiently(patience)? {
                 Frame::Digests { first_group, values }
                     if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
                 {
+                    patience.take(values.len() as u64);
                     return Ok(values);
                 }
                 // The transport's own set-up, for data that this session will not ask for.
-                Frame::Protocol { .. } => {}
+                Frame::Protocol { .. } => self.check_piece(patience, false, 0)?,
                 frame => return Err(self.unexpected(&frame)),
             }
         }
+    }
+
+    /// A piece of a long answer: those that say nothing are for nobody.
+    fn check_piece(&self, patience: &mut Patience, last: bool, len: usize) -> Result<(), MoveError> {
+        if patience.take(len as u64) || last {
+            return Ok(());
+        }
+        Err(self.protocol_error("it sends pieces of an answer with nothing in them".to_owned()))
     }
 
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
@@ -176,16 +183,16 @@ impl Session {
         received.map_err(|error| self.stream_error(&error, seconds))
     }
 
-    /// Receives within so many seconds, unless `stop` is set before.
-    fn receive_until(&mut self, seconds: u64, stop: &Stop) -> Result<Frame, MoveError> {
-        let deadline = Instant::now() + Duration::from_secs(seconds);
+    /// Receives by the deadline of `patience`, unless the user stops it before.
+    fn receive_patiently(&mut self, patience: &Patience) -> Result<Frame, MoveError> {
+        let deadline = patience.deadline();
         loop {
-            if stop.is_set() {
+            if patience.is_stopped() {
                 return Err(MoveError::Interrupted);
             }
             match self.stream.receive(deadline.min(Instant::now() + STOP_LOOK)) {
                 Err(StreamError::TimedOut) if Instant::now() < deadline => {}
-                received => return received.map_err(|error| self.stream_error(&error, seconds)),
+                received => return received.map_err(|error| self.stream_error(&error, patience.seconds())),
             }
         }
     }
@@ -211,29 +218,10 @@ impl Session {
             Frame::Refused { code: RefusalCode::NotFound, text } => {
                 MoveError::PathNotFound { server, detail: text.clone() }
             }
+            Frame::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text.clone() },
             Frame::Refused { text, .. } => MoveError::Refused { server, detail: text.clone() },
             _ => self.protocol_error("it answered out of turn".to_owned()),
         }
-    }
-}
-
-fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
-    let addresses = (server.host.as_str(), server.port).to_socket_addrs();
-    addresses.map(Iterator::collect).map_err(|error| unknown_host(server, &error.to_string()))
-}
-
-fn unknown_host(server: &Server, detail: &str) -> MoveError {
-    MoveError::UnknownHost { server: server.clone(), detail: detail.to_owned() }
-}
-
-fn connect_error(server: &Server, error: &std::io::Error) -> MoveError {
-    let server = server.clone();
-    match error.kind() {
-        std::io::ErrorKind::TimedOut => MoveError::TimedOut { server, seconds: CONNECT_SECONDS },
-        std::io::ErrorKind::ConnectionRefused => {
-            MoveError::Unreachable { detail: format!("nothing listens on port {}", server.port), server }
-        }
-        _ => MoveError::Unreachable { server, detail: error.to_string() },
     }
 }
 

@@ -21,10 +21,12 @@ const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
 const SPARE_BYTES: usize = 4 * 1024;
 
-/// How long a stream is quiet before TCP asks whether the peer is still there.
-const KEEPALIVE: Duration = Duration::from_secs(120);
+/// How long a stream is quiet before TCP asks whether the peer's host is still there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long TCP waits for an answer before it asks again.
 const KEEPALIVE_PROBE: Duration = Duration::from_secs(5);
+/// A host that answers nothing for so long is gone, or has another address now.
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 /// Why a control stream cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -69,10 +71,11 @@ impl ControlStream {
     /// When the connection is gone already.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        // A peer that vanished without a word is found out: after two minutes, and nine probes.
+        // A peer that vanished without a word is found out. One that is only stopped is not gone: its host still answers.
         sockopt::set_socket_keepalive(&tcp, true)?;
         sockopt::set_tcp_keepidle(&tcp, KEEPALIVE)?;
         sockopt::set_tcp_keepintvl(&tcp, KEEPALIVE_PROBE)?;
+        sockopt::set_tcp_user_timeout(&tcp, UNANSWERED_MAX.as_millis() as u32)?;
         // An IPv4 peer of a socket for both is plain IPv4, as its datagrams will be.
         let plain = |address: SocketAddr| match address.ip().to_canonical() {
             ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),

@@ -13,6 +13,7 @@ use crate::options::{CopyOptions, Stop, Update};
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::report::Report;
 use crate::request::Request;
+use crate::retry::repeat;
 
 /// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
 /// meanwhile, on the calling thread: of what that server sees. The report is its own.
@@ -20,13 +21,17 @@ use crate::request::Request;
 /// # Errors
 /// What ended the transfer. The server keeps what was verified: the same call goes on from there.
 pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
-    match begin(options) {
+    let transfer = match net::random_u64() {
+        Ok(transfer) => transfer,
+        Err(error) => return (Report::failed(&error), Err(error)),
+    };
+    repeat(options.retry_for, stop, hear, |hear| match begin(options, transfer) {
         Ok(mut session) => follow(&mut session, stop, hear),
         Err(error) => (Report::failed(&error), Err(error)),
-    }
+    })
 }
 
-fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
+fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
     net::check(&options.net, None)?;
     let server = &options.destination.server;
     if !(1..=SOURCES_MAX).contains(&options.sources.len()) {
@@ -35,6 +40,7 @@ fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
     let requests: Vec<Request> = options.sources.iter().cloned().map(Request::from).collect();
     destination::place(&requests, options.destination.path.as_ref())?;
     let order = Order {
+        transfer,
         origin: Origin::Servers { sources: options.sources.iter().map(ToString::to_string).collect() },
         destination: options.destination.path.clone(),
         rules: options.rules.iter().cloned().map(Into::into).collect(),
@@ -44,6 +50,7 @@ fn begin(options: &CopyOptions) -> Result<Session, MoveError> {
         fresh: options.fresh,
         dry_run: options.dry_run,
         rate_bps: options.rate.map(Bitrate::bps),
+        retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
     };
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
     session.delegate(&order)?;

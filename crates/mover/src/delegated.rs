@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use inhaul_base::Bitrate;
+use inhaul_base::{Bitrate, Span};
 use inhaul_store::{Inbox, printable};
 
 use crate::connect::Session;
@@ -23,7 +23,7 @@ use crate::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::get::{get, get_attached};
 use crate::greeting::{GreetingError, refused};
 use crate::net;
-use crate::options::{AcceptOptions, GetOptions, NetOptions, Stop, Update};
+use crate::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop, Update};
 use crate::order::{Order, Origin};
 use crate::probe::{Admission, ProbeDesk};
 use crate::report::Report;
@@ -34,6 +34,12 @@ use crate::source::Server;
 const STEP: Duration = Duration::from_secs(30);
 /// How often it is looked whether the client is still there.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long servers that a copy is made from are waited for at most, whatever the client says.
+const RETRY_MAX_SECONDS: u64 = 30 * 86_400;
+/// A client that follows hears something at least so often.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long the same transfer, ordered once more, waits for what is left of the order before.
+const MAKE_WAY: Duration = Duration::from_secs(5);
 /// How long a look may take.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -53,9 +59,17 @@ pub(crate) struct Delegations {
 struct State {
     next_number: u64,
     /// The transfers that are under way.
-    running: BTreeMap<u64, Stop>,
+    running: BTreeMap<u64, Running>,
     /// Where sessions go that attach with a token.
     awaited: BTreeMap<u64, Sender<Attached>>,
+}
+
+/// A transfer that is under way.
+#[derive(Debug)]
+struct Running {
+    /// What the client calls it: see [`Order::transfer`].
+    transfer: u64,
+    stop: Stop,
 }
 
 /// A session that brings the data set of this number.
@@ -99,7 +113,7 @@ impl Delegations {
     ) -> Result<(), GreetingError> {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
         let options = self.options_of(&order, transport)?;
-        let place = self.place()?;
+        let place = self.place(order.transfer)?;
         let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
         log::info!("{}: has {what} fetched", stream.peer());
         let began = Instant::now();
@@ -145,7 +159,7 @@ impl Delegations {
 
     /// Ends what is under way; each leaves what its client can go on from.
     pub(crate) fn stop_all(&self) {
-        self.lock().running.values().for_each(Stop::stop);
+        self.lock().running.values().for_each(|running| running.stop.stop());
     }
 
     fn options_of(&self, order: &Order, transport: &'static str) -> Result<GetOptions, GreetingError> {
@@ -173,6 +187,8 @@ impl Delegations {
             dry_run: order.dry_run,
             fresh: order.fresh,
             manifest: None,
+            // A client that brings data itself comes again by itself.
+            retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),
             net: NetOptions { transport: transport.to_owned(), parameters: Vec::new(), ..self.net.clone() },
         })
     }
@@ -208,8 +224,18 @@ impl Delegations {
         result
     }
 
-    /// The right to run one more transfer.
-    fn place(&self) -> Result<Place<'_>, GreetingError> {
+    /// The right to run one more transfer. A client that has lost this server orders the same transfer again, while what it
+    /// had ordered before may not have noticed yet that it is gone: that one is ended first.
+    fn place(&self, transfer: u64) -> Result<Place<'_>, GreetingError> {
+        let deadline = Instant::now() + MAKE_WAY;
+        while let Some(earlier) = self.earlier(transfer) {
+            earlier.stop();
+            if Instant::now() > deadline {
+                let text = "the same transfer is still being ended: try again later";
+                return Err(refused(RefusalCode::Busy, text));
+            }
+            std::thread::sleep(LOOK);
+        }
         let mut state = self.lock();
         if state.running.len() >= self.transfers_max {
             let text = format!(
@@ -220,8 +246,14 @@ impl Delegations {
         }
         state.next_number += 1;
         let (number, stop) = (state.next_number, Stop::new());
-        state.running.insert(number, stop.clone());
+        state.running.insert(number, Running { transfer, stop: stop.clone() });
         Ok(Place { of: self, number, stop })
+    }
+
+    /// How to end what runs of a transfer already.
+    fn earlier(&self, transfer: u64) -> Option<Stop> {
+        let state = self.lock();
+        state.running.values().find(|running| running.transfer == transfer).map(|running| running.stop.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -266,12 +298,21 @@ fn collect_sessions(
 
 /// Passes on how the transfer goes, until it has ended. A client that goes away, or has had enough, ends it.
 fn relay(stream: &mut ControlStream, incoming: &Receiver<Update>, stop: &Stop) -> Result<(), StreamError> {
+    let mut latest = Progress::default();
+    let mut told_at = Instant::now();
     loop {
         let update = match incoming.recv_timeout(LOOK) {
             Ok(update) => Some(update),
-            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Timeout) if told_at.elapsed() < HEARTBEAT => None,
+            Err(RecvTimeoutError::Timeout) => Some(Update::Progress(latest.clone())),
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
+        if let Some(Update::Progress(progress)) = &update {
+            latest = progress.clone();
+        }
+        if update.is_some() {
+            told_at = Instant::now();
+        }
         let told = update.map_or(Ok(()), |update| tell(stream, &update));
         match told.and_then(|()| has_finished(stream)) {
             Ok(false) => {}

@@ -60,6 +60,14 @@ pub enum MoveError {
         /// What it said.
         detail: String,
     },
+    /// The server will not just now: it has as much to do as it may.
+    #[error("{server} is busy: {detail}")]
+    Busy {
+        /// The server.
+        server: Server,
+        /// What it said.
+        detail: String,
+    },
     /// What a server was to fetch has failed there.
     #[error("{server}: {detail}")]
     Delegated {
@@ -320,7 +328,9 @@ impl MoveError {
             Self::PathNotFound { .. } | Self::NothingToServe { .. } | Self::Unverifiable { .. } => {
                 ErrorKind::PathNotFound
             }
-            Self::Refused { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => ErrorKind::Refused,
+            Self::Refused { .. } | Self::Busy { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => {
+                ErrorKind::Refused
+            }
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
@@ -334,6 +344,24 @@ impl MoveError {
             Self::Usage(_) => ErrorKind::Usage,
             Self::Listen { .. } => ErrorKind::Unreachable,
             Self::System { .. } | Self::Internal(_) => ErrorKind::Internal,
+        }
+    }
+
+    /// Whether the same try may come to something later, with nothing changed by anybody: the network, a host or a server is not
+    /// there just now. What is refused, unknown or wrong stays so.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::ServerLost { .. })
+    }
+
+    /// The server that cannot be reached, if it is about one.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Unreachable { server, .. }
+            | Self::TimedOut { server, .. }
+            | Self::Busy { server, .. }
+            | Self::ServerLost { server, .. }
+            | Self::UdpBlocked { server, .. } => Some(server),
+            _ => None,
         }
     }
 

@@ -15,6 +15,8 @@ use crate::source::Server;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a server that was told to end may take to say what it has kept.
 const FAREWELL: Duration = Duration::from_secs(15);
+/// A server that has not said a word for so long is not there: it says something every few seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// Largest report that is taken, in bytes of JSON: of half a million files.
 const REPORT_BYTES_MAX: usize = 128 << 20;
 
@@ -36,6 +38,7 @@ pub(crate) fn follow(
 fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> Result<Report, MoveError> {
     let mut bytes = Vec::new();
     let mut until = None;
+    let mut heard = Instant::now();
     loop {
         if stop.is_set() && until.is_none() {
             until = Some(Instant::now() + FAREWELL);
@@ -45,13 +48,14 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
             return Err(MoveError::Interrupted);
         }
         let frame = match session.stream.receive(Instant::now() + LOOK) {
-            Err(StreamError::TimedOut) => continue,
+            Err(StreamError::TimedOut) if heard.elapsed() < SILENCE_MAX => continue,
             Err(error) if stop.is_set() => {
                 log::debug!("{}: {error}", session.server);
                 return Err(MoveError::Interrupted);
             }
             frame => frame.map_err(|error| lost(&session.server, &error.to_string()))?,
         };
+        heard = Instant::now();
         match frame {
             Frame::Update { update } => hear(parse(&session.server, &update)?),
             Frame::Report { bytes: piece, .. } if bytes.len() + piece.len() > REPORT_BYTES_MAX => {
@@ -65,6 +69,9 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
             }
             Frame::Refused { code: RefusalCode::NotFound, text } => {
                 return Err(MoveError::PathNotFound { server: session.server.clone(), detail: text });
+            }
+            Frame::Refused { code: RefusalCode::Busy, text } => {
+                return Err(MoveError::Busy { server: session.server.clone(), detail: text });
             }
             Frame::Refused { text, .. } => {
                 return Err(MoveError::Refused { server: session.server.clone(), detail: text });
@@ -154,7 +161,8 @@ mod tests {
         assert!(matches!(hear(&[]).2, Err(MoveError::ServerLost { .. })));
         assert!(matches!(hear(&[Frame::Bye]).2, Err(MoveError::Protocol { .. })));
         assert!(matches!(hear(&[Frame::Update { update: b"{".to_vec() }]).2, Err(MoveError::Protocol { .. })));
-        let busy = Frame::Refused { code: RefusalCode::Busy, text: "full".to_owned() };
-        assert!(matches!(hear(&[busy]).2, Err(MoveError::Refused { .. })));
+        let refuse = |code| hear(&[Frame::Refused { code, text: "full".to_owned() }]).2;
+        assert!(matches!(refuse(RefusalCode::Busy), Err(MoveError::Busy { .. })));
+        assert!(matches!(refuse(RefusalCode::NotAllowed), Err(MoveError::Refused { .. })));
     }
 }

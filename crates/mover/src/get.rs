@@ -3,6 +3,7 @@
 //! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
 mod failures;
+mod find;
 mod made;
 
 use std::collections::BTreeMap;
@@ -12,26 +13,26 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::{Change, Damage};
-use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Manifest, Plan, digest, printable};
+use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, digest, printable};
 use inhaul_transport::Role;
 use inhaul_udp::Socket;
 
 pub(crate) use self::failures::{Failures, Outcome};
+use self::find::find_attached;
+pub(crate) use self::find::{Found, find_all};
 pub(crate) use self::made::Made;
 use crate::compare;
-use crate::connect::{Session, at_once};
-use crate::destination;
+use crate::connect::Session;
 use crate::engine::{Engine, PortId, SideId};
 use crate::error::MoveError;
-use crate::frame::SessionRole;
-use crate::haul::{Haul, Joining, Object};
+use crate::haul::{Haul, Joining, Object, Reopening, Sought};
 use crate::manifest_file;
 use crate::net;
+use crate::opener::Opener;
 use crate::options::{GetOptions, Stop, Update};
 use crate::port::Port;
 use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index};
-use crate::request::{Location, Request};
-use crate::source::{Server, Source};
+use crate::source::Source;
 
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
@@ -48,8 +49,9 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }
-        let found = find_all(options, stop)?;
-        haul(options, found, Ways::Dialled, stop, hear, report)
+        let opener = Opener::new(options);
+        let found = find_all(options, &opener, stop, hear)?;
+        haul(options, found, Ways::Dialled(opener), stop, hear, report)
     })
 }
 
@@ -69,8 +71,8 @@ pub(crate) fn get_attached(
 
 /// How datagrams of the mirrors come here.
 pub(crate) enum Ways {
-    /// Each over a socket of its own, from where its server said.
-    Dialled,
+    /// Each over a socket of its own, from where its server said. Mirrors that are lost are opened again.
+    Dialled(Opener),
     /// All over this one.
     Shared(Socket),
 }
@@ -199,7 +201,8 @@ fn land_all(
     let mut joinings = Vec::new();
     for (index, (data_set, landing)) in landed.into_iter().enumerate() {
         let sums = data_set.request.sums(&data_set.manifest);
-        objects.push(Object::new(data_set.request.source(), landing, sums, options.manifest.is_some()));
+        let sought = Sought { request: data_set.index, identity: data_set.identity, late: data_set.late };
+        objects.push(Object::new(data_set.request.source(), sought, landing, sums, options.manifest.is_some()));
         joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
     }
     Ok((objects, joinings))
@@ -219,11 +222,16 @@ fn run_haul(
         Ok(engine) => engine,
         Err(error) => return failed(error),
     };
-    let (side, joinings) = match open_ports(options, &mut engine, joinings, ways) {
+    let (opener, shared) = match ways {
+        Ways::Dialled(opener) => (Some(opener), None),
+        Ways::Shared(socket) => (None, Some(socket)),
+    };
+    let (side, joinings) = match open_ports(options, &mut engine, joinings, shared) {
         Ok(opened) => opened,
         Err(error) => return failed(error),
     };
-    let mut haul = match Haul::new(&mut engine, side, objects, updates, stop) {
+    let reopening = Reopening::new(opener, options);
+    let mut haul = match Haul::new(&mut engine, side, objects, reopening, updates, stop) {
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
@@ -262,17 +270,17 @@ fn describe_damage(landing: &Landing, Damage { bytes, sound_bytes }: Damage) -> 
     )
 }
 
-/// Gives each flow its socket, and makes the endpoint for all of them.
+/// Gives each flow its socket, or all the one that is `shared`, and makes the endpoint for all of them.
 pub(crate) fn open_ports(
     options: &GetOptions,
     engine: &mut Engine,
     joinings: Vec<Joining>,
-    ways: Ways,
+    shared: Option<Socket>,
 ) -> Result<(SideId, Vec<(Joining, PortId)>), MoveError> {
     let add_endpoint = |engine: &mut Engine, socket: &Socket| {
         net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, socket)
     };
-    if let Ways::Shared(socket) = ways {
+    if let Some(socket) = shared {
         let side = add_endpoint(engine, &socket)?;
         let port = engine.add_port(Port::new(socket, false))?;
         return Ok((side, joinings.into_iter().map(|joining| (joining, port)).collect()));
@@ -312,16 +320,17 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         .values()
         .map(|mirror| {
             let seconds = mirror.active_seconds(now);
-            let bits = mirror.stats.placed_bytes as f64 * 8.0;
+            let bits = mirror.placed_bytes as f64 * 8.0;
             SourceReport {
                 address: mirror.server.to_string(),
-                bytes: mirror.stats.placed_bytes,
+                bytes: mirror.placed_bytes,
                 goodput_bps: if seconds > 0.0 { bits / seconds } else { 0.0 },
                 loss_ratio: mirror.loss_ratio(),
                 rtt_ms: mirror.stats.rtt.as_millis_f64(),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
                 duplicate_bytes: mirror.stats.duplicate_bytes,
-                status: mirror.status,
+                // Nobody waits for it any more.
+                status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },
             }
         })
         .collect();
@@ -359,139 +368,10 @@ impl Report {
     fn take(&mut self, part: Self) {
         let Self { mut sources, mut warnings, .. } = std::mem::take(self);
         *self = part;
+        // One that was absent at first may have joined.
+        sources.retain(|absent| self.sources.iter().all(|source| source.address != absent.address));
         self.sources.append(&mut sources);
         warnings.append(&mut self.warnings);
         self.warnings = warnings;
     }
-}
-
-/// A data set that was found on some of its mirrors.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) request: Request,
-    pub(crate) manifest: Arc<Manifest>,
-    pub(crate) sessions: Vec<Session>,
-    /// Mirrors that take no part.
-    absent: Vec<SourceReport>,
-    /// Why they do not.
-    warnings: Vec<String>,
-}
-
-/// A mirror that has the data set, and what it says of it.
-type Candidate = (Session, Manifest);
-
-/// Connects to every mirror of every data set at once, and asks each for its data set.
-pub(crate) fn find_all(options: &GetOptions, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
-    type Job = Box<dyn FnOnce() -> Result<Candidate, MoveError> + Send>;
-    let requests = destination::place(&options.requests, &options.destination)?;
-    let mut jobs: Vec<Job> = Vec::new();
-    for request in requests.iter().cloned().map(Arc::new) {
-        for Location { server, path } in request.mirrors.clone() {
-            let (request, transport) = (Arc::clone(&request), options.net.transport.clone());
-            let (owner, attributes) = (options.owner, options.attributes);
-            jobs.push(Box::new(move || {
-                let mut session = Session::connect(&server, SessionRole::Fetch, &transport)?;
-                let manifest = session.open(&path, owner, attributes)?;
-                request.check(&server, &manifest)?;
-                Ok((session, manifest))
-            }));
-        }
-    }
-    let mut results = at_once(jobs, stop)?.into_iter();
-    let of_request = |request: &Request| {
-        let servers = request.mirrors.iter().map(|mirror| mirror.server.clone());
-        (request.source(), Found::agree(request, servers.zip(results.by_ref()).collect()))
-    };
-    Ok(requests.iter().map(of_request).collect())
-}
-
-/// Asks each sender that has come by itself for the data set that it brings.
-fn find_attached(options: &GetOptions, sessions: Vec<Session>, stop: &Stop) -> Result<Vec<Outcome<Found>>, MoveError> {
-    type Job = Box<dyn FnOnce() -> Outcome<Found> + Send>;
-    destination::check(&options.destination, sessions.len())?;
-    let attributes = options.attributes;
-    let is_directory = destination::is_directory(&options.destination);
-    let open = |mut session: Session| {
-        Box::new(move || {
-            let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
-            let found = session.open("", false, attributes).map(|manifest| {
-                source.path = printable(manifest.name());
-                // Those who bring something say what it is called.
-                let place = is_directory.then(|| manifest.name().to_vec());
-                Found::of_one(Request { place, ..source.clone().into() }, session, manifest)
-            });
-            (source, found)
-        }) as Job
-    };
-    at_once(sessions.into_iter().map(open).collect(), stop)
-}
-
-impl Found {
-    fn of_one(request: Request, session: Session, manifest: Manifest) -> Self {
-        let (absent, warnings) = (Vec::new(), Vec::new());
-        Self { request, manifest: Arc::new(manifest), sessions: vec![session], absent, warnings }
-    }
-
-    /// What the user should know before the transfer begins.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let skipped = self.manifest.skipped();
-        let mut warnings = self.warnings.clone();
-        if skipped.count > 0 {
-            let named: Vec<String> = skipped.paths.iter().map(|path| format!("'{}'", printable(path))).collect();
-            let more = match skipped.count - named.len() as u64 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let what =
-                if skipped.count == 1 { "is a socket, a pipe or a device" } else { "are sockets, pipes or devices" };
-            warnings.push(format!("{}{more} {what}, which cannot be moved: left out", named.join(", ")));
-        }
-        warnings
-    }
-
-    /// Keeps the mirrors that have the same data set, if most of them agree; names the others.
-    fn agree(request: &Request, results: Vec<(Server, Result<Candidate, MoveError>)>) -> Result<Self, MoveError> {
-        let mut found = Vec::new();
-        let mut absent = Vec::new();
-        let mut warnings = Vec::new();
-        let mut first_error = None;
-        for (server, result) in results {
-            match result {
-                Ok((session, manifest)) => found.push((manifest.identity(), session, manifest)),
-                Err(error) => {
-                    warnings.push(format!("going on without {server}: {error}"));
-                    let is_other = matches!(error, MoveError::OtherVersion { .. });
-                    let status = if is_other { SourceStatus::Different } else { SourceStatus::Lost };
-                    absent.push(absentee(&server, status));
-                    first_error = first_error.or(Some(error));
-                }
-            }
-        }
-        let votes = |identity| found.iter().filter(|(other, ..)| *other == identity).count();
-        let Some(best) = found.iter().map(|&(identity, ..)| identity).max_by_key(|&identity| votes(identity)) else {
-            return Err(first_error.unwrap_or_else(|| MoveError::Usage("a source has no mirror".to_owned())));
-        };
-        if found.iter().any(|&(identity, ..)| identity != best && votes(identity) == votes(best)) {
-            return Err(MoveError::MirrorsDiffer { data_set: Box::new(request.source()) });
-        }
-        let mut manifest = None;
-        let mut sessions = Vec::new();
-        for (identity, session, its_manifest) in found {
-            if identity == best {
-                sessions.push(session);
-                manifest = manifest.or(Some(its_manifest));
-            } else {
-                let server = &session.server;
-                warnings
-                    .push(format!("going on without {server}: its data set has other files or sizes than the others'"));
-                absent.push(absentee(server, SourceStatus::Different));
-            }
-        }
-        let manifest = manifest.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
-        Ok(Self { request: request.clone(), manifest: Arc::new(manifest), sessions, absent, warnings })
-    }
-}
-
-fn absentee(server: &Server, status: SourceStatus) -> SourceReport {
-    SourceReport { address: server.to_string(), status, ..SourceReport::default() }
 }

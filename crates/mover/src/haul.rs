@@ -1,7 +1,9 @@
 //! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
 
 mod disputes;
+mod mirror;
 mod object;
+mod reopening;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +11,17 @@ use std::sync::mpsc::Sender;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_store::Landing;
-use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Place};
+use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
 
 use self::disputes::Disputes;
-pub(crate) use self::object::Object;
+pub(crate) use self::mirror::Mirror;
+pub(crate) use self::object::{Object, Sought};
+pub(crate) use self::reopening::Reopening;
 use crate::connect::Session;
+use crate::control_stream::StreamError;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, MAX_RUNS};
+use crate::frame::{Frame, MAX_RUNS, RefusalCode};
 use crate::net;
 use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
@@ -37,31 +42,8 @@ const FAREWELL: Span = Span::from_millis(500);
 /// How long a server may take for the next digests: it hashes far more in a second.
 const DIGESTS_MAX: Span = Span::from_secs(60);
 
-/// One mirror of one object, and its flow.
-pub(crate) struct Mirror {
-    pub(crate) server: Server,
-    object: usize,
-    pub(crate) stats: FlowStats,
-    pub(crate) status: SourceStatus,
-    opened: Option<Time>,
-    ended: Option<Time>,
-    /// Since when digests have been awaited and none has come.
-    owing: Option<Time>,
-    /// Whether the session is over.
-    parted: bool,
-}
-
-impl Mirror {
-    /// How long the mirror was active, in seconds.
-    pub(crate) fn active_seconds(&self, now: Time) -> f64 {
-        self.opened.map_or(0.0, |opened| self.ended.unwrap_or(now).since(opened).as_secs_f64())
-    }
-
-    /// Data packets lost over data packets sent.
-    pub(crate) fn loss_ratio(&self) -> f64 {
-        loss_ratio(self.stats.lost_packets, self.stats.received_packets)
-    }
-}
+/// Most warnings that a report keeps: a mirror that comes and goes all day has many.
+const WARNINGS_MAX: usize = 1000;
 
 /// Data packets lost over data packets sent.
 pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
@@ -122,6 +104,7 @@ pub(crate) struct Haul {
     parting: Option<Time>,
     last_error: Option<FlowError>,
     disputes: Disputes,
+    reopening: Reopening,
 }
 
 /// A session and what it is good for.
@@ -136,6 +119,7 @@ impl Haul {
         engine: &mut Engine,
         side: SideId,
         objects: Vec<Object>,
+        reopening: Reopening,
         updates: Sender<Update>,
         stop: Stop,
     ) -> Result<Self, MoveError> {
@@ -149,7 +133,7 @@ impl Haul {
         let verified_bytes = total(&objects, |object| object.hole_group_bytes);
         let verifier = Verifier::start(landings, engine.waker())?;
         let now = engine.now();
-        Ok(Self {
+        let mut haul = Self {
             side,
             objects,
             mirrors: BTreeMap::new(),
@@ -167,7 +151,10 @@ impl Haul {
             parting: None,
             last_error: None,
             disputes: Disputes::default(),
-        })
+            reopening,
+        };
+        haul.begin_reopening(engine);
+        Ok(haul)
     }
 
     /// Has the endpoint fetch all objects.
@@ -186,7 +173,7 @@ impl Haul {
         port: PortId,
         options: &NetOptions,
         rate: Option<Bitrate>,
-    ) -> Result<(), MoveError> {
+    ) -> Result<FlowId, MoveError> {
         let Joining { object, session } = joining;
         let flow = engine.new_flow();
         let mtu = net::mtu_toward(options, session.datagrams);
@@ -200,24 +187,12 @@ impl Haul {
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
-        self.mirrors.insert(
-            flow,
-            Mirror {
-                server: session.server,
-                object,
-                stats: FlowStats::default(),
-                status: SourceStatus::Running,
-                opened: None,
-                ended: None,
-                owing: None,
-                parted: false,
-            },
-        );
+        self.mirrors.insert(flow, Mirror::new(session.server, object));
         engine.add_flow(flow, self.side, port, session.stream)?;
         if self.objects[object].size() > 0 {
             engine.command(self.side, Command::Join(join));
         }
-        Ok(())
+        Ok(flow)
     }
 
     /// Bytes that are verified.
@@ -240,37 +215,61 @@ impl Haul {
     pub(crate) fn warn(&mut self, text: String) {
         // The listener may be gone; the report still has it.
         let _ = self.updates.send(Update::Warning(text.clone()));
-        self.warnings.push(text);
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(text);
+        }
     }
 
     /// Takes note of how all flows are doing.
     pub(crate) fn measure(&mut self, engine: &Engine) {
         for (&flow, mirror) in &mut self.mirrors {
             if let Some(stats) = engine.flow_stats(flow) {
-                mirror.stats = stats;
+                mirror.measure(stats);
             }
         }
     }
 
-    /// A mirror is lost; the object's others go on.
+    /// A mirror is lost, and may come back; the object's others go on.
     fn lose(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
+        if !self.part_with(engine, flow, SourceStatus::Lost) {
+            return Ok(());
+        }
+        self.go_on_without(engine, flow, detail, true)
+    }
+
+    /// A mirror breaks the rules, or cannot be of any use: it is not asked again.
+    fn give_up(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
+        if !self.part_with(engine, flow, SourceStatus::Lost) {
+            return Ok(());
+        }
+        self.go_on_without(engine, flow, detail, false)
+    }
+
+    /// What follows when a mirror has ended early: another one's digests count, or the object waits, or it has failed.
+    fn go_on_without(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        detail: &str,
+        may_return: bool,
+    ) -> Result<(), MoveError> {
         let Some((server, index)) = self.mirrors.get(&flow).map(|mirror| (mirror.server.clone(), mirror.object)) else {
             return Ok(());
         };
-        if !self.part_with(engine, flow, SourceStatus::Lost) || self.parting.is_some() || self.objects[index].done {
+        if self.parting.is_some() || self.objects[index].done {
             return Ok(());
         }
-        let live = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
-        let Some(next) = self.objects[index].mirrors.iter().copied().find(|flow| live(flow)) else {
+        let returns = may_return && self.reopen(engine, flow, detail)?;
+        let hope = if returns { "; trying it again" } else { "" };
+        if self.has_running(index) {
+            self.warn(format!("{server} is lost ({detail}){hope}; going on with the others"));
+        } else if self.has_away(index) {
+            self.warn(format!("{server} is lost ({detail}){hope}; Ctrl-C ends it, and keeps what is verified"));
+        } else {
             let error = self.all_lost(index, &server, detail);
             return self.fail(index, error);
-        };
-        self.warn(format!("{server} is lost ({detail}); going on with the others"));
-        let object = &mut self.objects[index];
-        if object.authority() == Some(flow) {
-            object.authorities.push((object.next_digest, next));
-            object.asked_digests = object.next_digest;
         }
+        self.settle_authority(index);
         self.settle_disputes(engine)
     }
 
@@ -358,7 +357,7 @@ impl Haul {
         let run = object.plan.between(object.next_digest, end).next();
         let is_asked = run.is_some_and(|run| (run.first, run.count) == (first_group, values.len() as u64));
         if !is_asked || end > object.asked_digests {
-            return self.lose(engine, flow, "it sent digests that were not asked for");
+            return self.give_up(engine, flow, "it sent digests that were not asked for");
         }
         object.next_digest = end;
         self.verifier.tell(Task::Digests { object: index, first_group, values });
@@ -407,7 +406,7 @@ impl Haul {
     fn tick(&mut self, engine: &Engine, now: Time) {
         self.next_tick = now + TICK;
         self.measure(engine);
-        let came: u64 = self.mirrors.values().map(|mirror| mirror.stats.placed_bytes).sum();
+        let came = total(&self.objects, |object| object.placed_bytes);
         let held = total(&self.objects, |object| object.held_bytes);
         let received = came.saturating_add(held).saturating_add(total(&self.objects, |object| object.hole_bytes));
         if self.history.len() > RATE_TICKS {
@@ -418,7 +417,7 @@ impl Haul {
         let goodput_bps = Bitrate::of(received.saturating_sub(before), now.since(since)).as_f64();
         let source = |mirror: &Mirror| SourceProgress {
             address: mirror.server.to_string(),
-            bytes: mirror.stats.placed_bytes,
+            bytes: mirror.placed_bytes,
             received_bps: mirror.stats.received_rate.as_f64(),
             target_bps: mirror.stats.target_rate.as_f64(),
             loss_ratio: mirror.loss_ratio(),
@@ -432,7 +431,8 @@ impl Haul {
             resumed_bytes: held,
             total_bytes: total(&self.objects, |object| object.bytes),
             goodput_bps,
-            sources: self.mirrors.values().map(source).collect(),
+            sources: self.mirrors.values().map(source).chain(self.late_mirrors()).collect(),
+            waiting: self.waiting(now),
         };
         // The listener may be gone.
         let _ = self.updates.send(Update::Progress(progress));
@@ -462,9 +462,11 @@ impl Application for Haul {
 
     fn on_places(&mut self, places: &[Place]) {
         for place in places {
-            let Some(mirror) = self.mirrors.get(&place.flow) else { continue };
+            let Some(mirror) = self.mirrors.get_mut(&place.flow) else { continue };
             let index = mirror.object;
-            let Object { tally, groups, .. } = &mut self.objects[index];
+            mirror.placed_bytes += place.range.len();
+            let Object { tally, groups, placed_bytes, .. } = &mut self.objects[index];
+            *placed_bytes += place.range.len();
             let writer = self.verifier.writer();
             tally.place(groups, place.range, place.flow, |group| writer.tell(Task::Whole { object: index, group }));
         }
@@ -476,6 +478,7 @@ impl Application for Haul {
             Event::Opened { flow } => {
                 if let Some(mirror) = self.mirrors.get_mut(&flow) {
                     mirror.opened = mirror.opened.or(Some(now));
+                    mirror.has_opened = true;
                 }
             }
             Event::Complete { object } => {
@@ -487,8 +490,19 @@ impl Application for Haul {
             }
             Event::Failed { flow, error } => {
                 let detail = error.to_string();
+                let has_opened = self.mirrors.get(&flow).is_some_and(|mirror| mirror.has_opened);
+                let is_final = match &error {
+                    // A firewall does not go away; a path that was open once may be open again.
+                    FlowError::NoPath { .. } => !has_opened,
+                    FlowError::Protocol(_) | FlowError::Version { .. } => true,
+                    FlowError::Silent { .. } | FlowError::Disconnected => false,
+                };
                 self.last_error = Some(error);
-                self.lose(engine, flow, &detail)?;
+                if is_final {
+                    self.give_up(engine, flow, &detail)?;
+                } else {
+                    self.lose(engine, flow, &detail)?;
+                }
             }
             // The last of its mirrors has failed, which says why; and what the engine sends by itself.
             Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => {}
@@ -499,14 +513,15 @@ impl Application for Haul {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
-            Frame::Refused { text, .. } => self.lose(engine, flow, &text),
+            Frame::Refused { code: RefusalCode::Busy, text } => self.lose(engine, flow, &text),
+            Frame::Refused { text, .. } => self.give_up(engine, flow, &text),
             Frame::Bye => {
                 if let Some(mirror) = self.mirrors.get_mut(&flow) {
                     mirror.parted = true;
                 }
                 self.lose(engine, flow, "it ended the session")
             }
-            _ => self.lose(engine, flow, "it sent a frame that has no place here"),
+            _ => self.give_up(engine, flow, "it sent a frame that has no place here"),
         }
     }
 
@@ -514,7 +529,10 @@ impl Application for Haul {
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
             mirror.parted = true;
         }
-        self.lose(engine, flow, &cause.to_string())
+        match cause {
+            EndCause::Stream(StreamError::Frame(error)) => self.give_up(engine, flow, &error.to_string()),
+            cause => self.lose(engine, flow, &cause.to_string()),
+        }
     }
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
@@ -524,16 +542,18 @@ impl Application for Haul {
         while let Some(finding) = self.verifier.next_finding() {
             self.on_finding(engine, finding)?;
         }
+        self.take_tried(engine)?;
         let now = engine.now();
-        for object in &mut self.objects {
+        for index in 0..self.objects.len() {
             // The first mirror is the first authority.
-            if object.authorities.is_empty() {
-                object.authorities.extend(object.mirrors.first().map(|&first| (0, first)));
+            if self.objects[index].authorities.is_empty() {
+                self.settle_authority(index);
             }
         }
         self.ask_digests(engine);
         if now >= self.next_tick {
             self.check_digests(engine, now)?;
+            self.give_up_waiting(now)?;
             self.tick(engine, now);
         }
         if self.parting.is_none() && self.objects.iter().all(|object| object.done) {

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
+mod backoff;
 mod bench;
 mod bodies;
 mod check;
@@ -13,6 +14,7 @@ pub mod control_stream;
 mod copy;
 mod delegated;
 mod destination;
+mod dial;
 mod digest_plan;
 mod digest_service;
 mod doctor;
@@ -32,8 +34,10 @@ mod listener;
 mod manifest_file;
 mod naming;
 mod net;
+mod opener;
 mod options;
 mod order;
+mod patience;
 mod peer_json;
 mod port;
 mod predict;
@@ -43,6 +47,7 @@ mod reception;
 mod recheck;
 mod report;
 mod request;
+mod retry;
 mod seldom;
 mod server;
 mod serving;
@@ -64,7 +69,7 @@ pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use list::{list, list_checksums};
 pub use options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, NetOptions, Progress,
-    PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update,
+    PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
 pub use order::{Order, OrderError, OrderRule, Origin, SOURCES_MAX};
 pub use predict::{Limit, Prediction, predict};

@@ -11,6 +11,7 @@ use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::groups::Groups;
 use crate::options::Stop;
+use crate::patience::Patience;
 use crate::source::Source;
 
 /// Groups whose digests are asked for at once.
@@ -39,7 +40,14 @@ pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash
     }
     let groups = Groups::new(Arc::clone(&manifest));
     let plan = DigestPlan::new(&groups, |_| true, &BTreeSet::new());
-    let mut digests = Digests { session: &mut session, plan, asked: 0, runs: VecDeque::new(), values: VecDeque::new() };
+    let mut digests = Digests {
+        session: &mut session,
+        plan,
+        asked: 0,
+        runs: VecDeque::new(),
+        values: VecDeque::new(),
+        patience: Patience::for_digests(&Stop::new()),
+    };
     for (file, entry) in manifest.entries().iter().enumerate() {
         let hash = hash_of(&groups, file, &mut digests)?;
         let own: &[u8] = if manifest.kind() == Kind::File { b"" } else { &entry.path };
@@ -76,6 +84,8 @@ struct Digests<'s> {
     /// What has been asked for and has not come.
     runs: VecDeque<GroupRun>,
     values: VecDeque<GroupDigest>,
+    /// For those that have been asked for.
+    patience: Patience,
 }
 
 impl Digests<'_> {
@@ -87,10 +97,11 @@ impl Digests<'_> {
             let Some(run) = self.runs.front_mut() else {
                 self.runs = self.plan.between(self.asked, self.asked + GROUPS_AHEAD).take(MAX_RUNS).collect();
                 self.asked += self.runs.iter().map(|run| run.count).sum::<u64>();
+                self.patience = Patience::for_digests(&Stop::new());
                 self.session.send(&Frame::DigestsOf { runs: self.runs.iter().copied().collect() })?;
                 continue;
             };
-            self.values = self.session.digests(run.first, run.count, &Stop::new())?.into();
+            self.values = self.session.digests(run.first, run.count, &mut self.patience)?.into();
             run.first += self.values.len() as u64;
             run.count -= self.values.len() as u64;
             if run.count == 0 {

@@ -86,6 +86,8 @@ pub struct PutOptions {
     pub fresh: bool,
     /// Most that this host sends (R_send).
     pub rate: Option<Bitrate>,
+    /// How long to go on trying without a byte when the server cannot be reached or is lost; zero: not at all.
+    pub retry_for: Span,
     /// The directory in which digests of large files are remembered; `None`: they are computed each time.
     pub cache: Option<PathBuf>,
     /// How the network is used.
@@ -121,6 +123,8 @@ pub struct GetOptions {
     pub fresh: bool,
     /// Where to write a list of the checksums of all that has come.
     pub manifest: Option<PathBuf>,
+    /// How long to go on trying without a byte when servers cannot be reached or are lost; zero: not at all.
+    pub retry_for: Span,
     /// How the network is used.
     pub net: NetOptions,
 }
@@ -146,6 +150,8 @@ pub struct CopyOptions {
     pub fresh: bool,
     /// Most that each sender may send (R_app).
     pub rate: Option<Bitrate>,
+    /// How long to go on trying without a byte when a server cannot be reached or is lost; zero: not at all.
+    pub retry_for: Span,
     /// How the network is used; of the data, the transport alone.
     pub net: NetOptions,
 }
@@ -283,6 +289,20 @@ pub struct Progress {
     pub goodput_bps: f64,
     /// Every server that takes part.
     pub sources: Vec<SourceProgress>,
+    /// What is waited for, when a data set has no server that could be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+}
+
+/// Servers that a transfer waits for: nothing can come before one of them is there again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The servers, as host and port.
+    pub servers: Vec<String>,
+    /// For how long now, in seconds.
+    pub seconds: f64,
+    /// Why the last try came to nothing.
+    pub reason: String,
 }
 
 /// How a server is doing.
@@ -300,6 +320,6 @@ pub struct SourceProgress {
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds.
     pub rtt_ms: f64,
-    /// Whether it still takes part: `running`, or how its part ended.
+    /// Whether it still takes part: `running`, `waiting`, or how its part ended.
     pub status: SourceStatus,
 }

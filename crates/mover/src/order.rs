@@ -12,6 +12,9 @@ pub const SOURCES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
+    /// A number that a client draws for a transfer, and gives again when it orders the same once more: what is left of the
+    /// order before makes way.
+    pub transfer: u64,
     /// Where the data is.
     pub origin: Origin,
     /// A path beneath the directory that the server takes data sets into: what the one data set becomes, or, if it is empty or
@@ -32,6 +35,8 @@ pub struct Order {
     pub dry_run: bool,
     /// Most that each sender may send, in bits per second (R_app).
     pub rate_bps: Option<u64>,
+    /// How long to go on trying without a byte when other servers cannot be reached or are lost, in seconds.
+    pub retry_seconds: u64,
 }
 
 /// Where the data of an order is.
@@ -157,6 +162,7 @@ pub(crate) mod tests {
 
     pub(crate) fn order(origin: Origin) -> Order {
         Order {
+            transfer: u64::MAX,
             origin,
             destination: "run7".to_owned(),
             rules: vec![OrderRule::Exclude("*.tmp".to_owned())],
@@ -166,6 +172,7 @@ pub(crate) mod tests {
             fresh: false,
             dry_run: false,
             rate_bps: Some(1_000_000),
+            retry_seconds: 60,
         }
     }
 

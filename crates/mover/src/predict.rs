@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::error::MoveError;
 use crate::get::{self, Failures, Found};
 use crate::net;
+use crate::opener::Opener;
 use crate::options::{GetOptions, Stop};
 use crate::report::ErrorReport;
 use trial::Trial;
@@ -81,7 +82,10 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     net::check(&options.net, options.receive_rate)?;
     let began = Instant::now();
     let mut failures = Failures::default();
-    let found = failures.keep(get::find_all(options, stop)?)?;
+    let opener = Opener::new(options);
+    let found = failures.keep(get::find_all(options, &opener, stop, &mut |_| {})?)?;
+    // A prediction is made of who is there now.
+    drop(opener);
     prediction.warnings.extend(found.iter().flat_map(Found::warnings));
     let _made = get::Made::prepare(options, &found)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), get::plan(options, data_set, stop)));

@@ -12,7 +12,7 @@ use inhaul_udp::Socket;
 use crate::connect::{Session, at_once};
 use crate::destination;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
-use crate::error::MoveError;
+use crate::error::{ErrorKind, MoveError};
 use crate::follow::follow;
 use crate::frame::{Frame, RefusalCode, SessionRole};
 use crate::greeting::{GreetingError, be_opened};
@@ -22,6 +22,7 @@ use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::port::Discard;
 use crate::probe;
 use crate::report::Report;
+use crate::retry::repeat;
 use crate::server::{later, offered_error};
 use crate::serving::{Fetcher, Serving};
 use crate::source::Server;
@@ -35,13 +36,27 @@ const ECHO_MAX: Span = Span::from_secs(10);
 /// # Errors
 /// What ended the transfer. The server keeps what was verified: the same call goes on from there.
 pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
-    match begin(options, stop) {
+    let transfer = match net::random_u64() {
+        Ok(transfer) => transfer,
+        Err(error) => return (Report::failed(&error), Err(error)),
+    };
+    repeat(options.retry_for, stop, hear, |hear| match begin(options, transfer, stop) {
         Ok(mut put) => {
             let (report, result) = follow(&mut put.session, stop, hear);
             put.end();
-            (report, result)
+            (report, result.map_err(seen_from_here))
         }
         Err(error) => (Report::failed(&error), Err(error)),
+    })
+}
+
+/// A server that has lost its sender has lost this host.
+fn seen_from_here(error: MoveError) -> MoveError {
+    match error {
+        MoveError::Delegated { server, kind: ErrorKind::Unreachable | ErrorKind::TimedOut, detail } => {
+            MoveError::ServerLost { server, detail: format!("it has lost this host: {detail}") }
+        }
+        error => error,
     }
 }
 
@@ -66,7 +81,7 @@ impl Put {
 }
 
 /// Orders the transfer, and brings it to where data can flow.
-fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
+fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveError> {
     net::check(&options.net, None)?;
     destination::check(options.destination.path.as_ref(), options.paths.len())?;
     let server = &options.destination.server;
@@ -76,7 +91,7 @@ fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
         .map(|path| Offered::new(std::slice::from_ref(path)).map(Arc::new).map_err(offered_error))
         .collect::<Result<_, _>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
-    let token = session.order(&order(options)?)?;
+    let token = session.order(&order(options, transfer)?)?;
     let socket = net::connect(&options.net, session.datagrams)?;
     introduce(&socket, &session, token)?;
     let fetchers = attach_all(options, server, token, offered, stop)?;
@@ -86,7 +101,7 @@ fn begin(options: &PutOptions, stop: &Stop) -> Result<Put, MoveError> {
     Ok(Put { session, sending, stop_sending })
 }
 
-fn order(options: &PutOptions) -> Result<Order, MoveError> {
+fn order(options: &PutOptions, transfer: u64) -> Result<Order, MoveError> {
     let count = options.paths.len();
     if !(1..=SOURCES_MAX).contains(&count) {
         return Err(MoveError::Usage(format!(
@@ -94,6 +109,7 @@ fn order(options: &PutOptions) -> Result<Order, MoveError> {
         )));
     }
     Ok(Order {
+        transfer,
         origin: Origin::Client { sources: count as u16 },
         destination: options.destination.path.clone(),
         rules: options.rules.iter().cloned().map(Into::into).collect(),
@@ -103,6 +119,7 @@ fn order(options: &PutOptions) -> Result<Order, MoveError> {
         fresh: options.fresh,
         dry_run: options.dry_run,
         rate_bps: None,
+        retry_seconds: 0,
     })
 }
 

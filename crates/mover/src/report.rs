@@ -120,6 +120,8 @@ pub enum SourceStatus {
     /// It is under way.
     #[default]
     Running,
+    /// It cannot be reached just now, and is tried again. Never in a report.
+    Waiting,
     /// It sent until nothing more was needed.
     Complete,
     /// It could not be reached, or it was lost on the way.

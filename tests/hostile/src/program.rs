@@ -90,6 +90,10 @@ impl Start {
         command.args(words).args(&self.args);
         // What this user has set for himself is not what is tested; and what one test has cached may not be another's.
         command.env("INHAUL_CONFIG", "/dev/null").env("XDG_CACHE_HOME", "/dev/null");
+        // What cannot be reached is an error at once; tests of trying again say so.
+        for name in ["GET", "PUT", "COPY"] {
+            command.env(format!("INHAUL_{name}_RETRY_FOR"), "0");
+        }
         // The program takes variables of these names for settings.
         for name in ["INHAUL", "INHAUL_SESSION", "INHAUL_HOSTILE", "INHAUL_HOSTILE_SEED"] {
             command.env_remove(name);

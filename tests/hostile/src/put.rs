@@ -1,7 +1,7 @@
 //! A put by hand: an order, and the data sets that a client brings.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use inhaul_mover::frame::{Frame, SessionRole};
@@ -25,7 +25,11 @@ pub struct RawPut {
 impl RawPut {
     /// An order to land one data set of the client's own at `destination`, replacing what is there.
     pub fn order_to(destination: &str) -> Value {
+        // Each is a transfer of its own.
+        static TRANSFERS: AtomicU64 = AtomicU64::new(1);
+        let transfer = TRANSFERS.fetch_add(1, Ordering::Relaxed);
         json!({
+            "transfer": transfer, "retry_seconds": 0,
             "origin": { "client": { "sources": 1 } }, "destination": destination, "rules": [], "existing": "replace",
             "checksum": false, "attributes": true, "fresh": false, "dry_run": false, "rate_bps": null,
         })

@@ -103,8 +103,19 @@ fn file_must_exist_when_it_is_named_only() {
 }
 
 /// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures.
-const SAMPLES: [&str; 10] =
-    ["word", "2", "1400", "5M", "127.0.0.1", "127.0.0.1:1", "a=1", "inhaul://host/path", "word.svg", "gtp-2004/fig7"];
+const SAMPLES: [&str; 11] = [
+    "word",
+    "2",
+    "90s",
+    "1400",
+    "5M",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "a=1",
+    "inhaul://host/path",
+    "word.svg",
+    "gtp-2004/fig7",
+];
 
 /// Whether the command would take these words, but for what is missing.
 fn takes(command: &Command, words: &[String]) -> bool {

@@ -22,6 +22,10 @@ fn inhaul_by(prefix: &[&str]) -> Command {
     command.args(words);
     // What this user has set for himself is not what is tested.
     command.env("INHAUL_CONFIG", "/dev/null");
+    // What cannot be reached is an error at once; tests of trying again say so.
+    for name in ["GET", "PUT", "COPY"] {
+        command.env(format!("INHAUL_{name}_RETRY_FOR"), "0");
+    }
     // A place that no cache can be in: what one test has left may not be another's.
     command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -80,6 +80,15 @@ impl Disputes {
         }
     }
 
+    /// A mirror is back, as another flow: what it has said still counts.
+    pub(super) fn rename(&mut self, former: FlowId, flow: FlowId) {
+        for dispute in self.open.values_mut() {
+            if let Some(vote) = dispute.votes.remove(&former) {
+                dispute.votes.insert(flow, vote);
+            }
+        }
+    }
+
     /// Whether a mirror owes an answer.
     pub(super) fn is_asked(&self, flow: FlowId) -> bool {
         self.asked.contains_key(&flow)

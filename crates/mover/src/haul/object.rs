@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use inhaul_base::ByteRange;
+use inhaul_base::{ByteRange, Time};
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
@@ -11,7 +11,7 @@ use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
 use crate::groups::{Groups, Tally};
 use crate::request::KnownSums;
-use crate::source::Source;
+use crate::source::{Server, Source};
 
 /// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
 /// round trip for digests, and for the source's hasher not to read large ones long before they are sent.
@@ -22,9 +22,21 @@ const DIGESTED_BYTES_AHEAD: u64 = 1 << 30;
 /// costs as much as data, and a hole may be as large as a peer likes.
 const HASHED_HOLES_MAX: u64 = 1 << 30;
 
+/// How a data set was found.
+#[derive(Debug)]
+pub(crate) struct Sought {
+    /// Its place among the requests.
+    pub(crate) request: usize,
+    /// What its mirrors have to agree with.
+    pub(crate) identity: digest::Hash,
+    /// Mirrors that have not answered yet and are being tried.
+    pub(crate) late: Vec<Server>,
+}
+
 /// One data set and where it lands.
 pub(crate) struct Object {
     pub(crate) source: Source,
+    pub(super) sought: Sought,
     pub(crate) landing: Arc<Landing>,
     pub(super) groups: Groups,
     /// Checksums that somebody else has said what is to come has.
@@ -39,6 +51,10 @@ pub(crate) struct Object {
     /// Whether the hash of every file is wanted, whatever holes it has.
     pub(super) hash_holes: bool,
     pub(super) mirrors: Vec<FlowId>,
+    /// Bytes that were placed, and what that came to when it was looked at last, and since when it has been that.
+    pub(super) placed_bytes: u64,
+    pub(super) placed_then: u64,
+    pub(super) placed_since: Time,
     /// The order in which digests are asked for.
     pub(super) plan: DigestPlan,
     /// The mirrors whose digests count, each from a position of the plan on; the last one is asked for more.
@@ -65,7 +81,7 @@ pub(crate) struct Object {
 
 impl Object {
     /// `hash_all`: the hash of every file is wanted.
-    pub(crate) fn new(source: Source, landing: Landing, sums: KnownSums, hash_all: bool) -> Self {
+    pub(crate) fn new(source: Source, sought: Sought, landing: Landing, sums: KnownSums, hash_all: bool) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
         // Bytes that need not come: of files that do not land, of holes, which are zeros by themselves, and of what an earlier
         // transfer has brought.
@@ -85,6 +101,7 @@ impl Object {
         let hole_group_bytes: u64 = landing_files.map(|file| groups.hole_bytes(file)).sum();
         Self {
             source,
+            sought,
             bytes: groups.manifest().size() - unwanted.covered(),
             hole_bytes: free.covered() - unwanted.covered() - held_bytes,
             hole_group_bytes,
@@ -99,6 +116,9 @@ impl Object {
             sums,
             landing: Arc::new(landing),
             mirrors: Vec::new(),
+            placed_bytes: 0,
+            placed_then: 0,
+            placed_since: Time::ZERO,
             authorities: Vec::new(),
             next_digest: 0,
             asked_digests: 0,

@@ -9,7 +9,7 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
-use crate::get::{self, Found, Ways};
+use crate::get::{self, Found};
 use crate::haul::Joining;
 use crate::net;
 use crate::options::{GetOptions, Stop};
@@ -73,7 +73,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
             joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session }));
         }
     }
-    let (side, joinings) = get::open_ports(options, &mut engine, joinings, Ways::Dialled)?;
+    let (side, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
     let began = engine.now();
     let cpu_before = net::process_cpu_time();
     let mut hauling = Hauling {

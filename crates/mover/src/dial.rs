@@ -1,0 +1,246 @@
+//! From a host's name to a TCP connection, by RFC 8305 ("Happy Eyeballs"): a name may have several addresses, of both
+//! families, of which some are dead. None is waited for while another could answer.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use crate::error::MoveError;
+use crate::source::Server;
+
+/// How long a host may take to accept a connection, counted from the last attempt.
+const CONNECT: Duration = Duration::from_secs(10);
+/// An attempt has a head start of this before the next address is tried too (RFC 8305 8: Connection Attempt Delay).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Most addresses of one name that are tried: what a resolver says is bounded too.
+const ADDRESSES_MAX: usize = 16;
+
+/// Connects to the address of `server` that answers first. Names are looked up each time: a host may have moved.
+pub(crate) fn dial(server: &Server) -> Result<TcpStream, MoveError> {
+    let addresses = in_turns(resolve(server)?);
+    if addresses.is_empty() {
+        return Err(unknown_host(server, "it has no address".to_owned()));
+    }
+    log::debug!("{server}: connecting to {addresses:?}");
+    race(&addresses, CONNECT).map_err(|failures| failed(server, &failures))
+}
+
+fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
+    let addresses = (server.host.as_str(), server.port).to_socket_addrs();
+    addresses.map(Iterator::collect).map_err(|error| {
+        if is_passing(&error) {
+            let detail = format!("the name '{}' cannot be looked up just now ({error})", server.host);
+            return MoveError::Unreachable { server: server.clone(), detail };
+        }
+        unknown_host(server, error.to_string())
+    })
+}
+
+fn unknown_host(server: &Server, detail: String) -> MoveError {
+    MoveError::UnknownHost { server: server.clone(), detail }
+}
+
+/// Whether a name may resolve in a moment: no resolver has answered, rather than said that there is no such name. The standard
+/// library gives the resolver's code (EAI_AGAIN) in the words of the C library only.
+fn is_passing(error: &io::Error) -> bool {
+    let words = error.to_string();
+    error.raw_os_error().is_some()
+        || ["Temporary failure in name resolution", "Try again"].iter().any(|passing| words.contains(passing))
+}
+
+/// The resolver's order, but the families take turns (RFC 8305 4), each address once.
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let mut seen = std::collections::BTreeSet::new();
+    let unique = addresses.into_iter().filter(|address| seen.insert(*address));
+    let (first, second): (Vec<_>, Vec<_>) = unique.partition(|address| address.is_ipv6() == first_is_ipv6);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let turns =
+        std::iter::from_fn(|| Some([first.next(), second.next()]).filter(|turn| turn.iter().any(Option::is_some)));
+    turns.flatten().flatten().take(ADDRESSES_MAX).collect()
+}
+
+/// An attempt that has not come to an end.
+struct Attempt {
+    address: SocketAddr,
+    socket: OwnedFd,
+}
+
+/// Begins an attempt at each address, one after the other, until one of them connects. Fails with what became of each when none
+/// is left, or when none has connected `patience` after the last began.
+fn race(addresses: &[SocketAddr], patience: Duration) -> Result<TcpStream, Vec<(SocketAddr, io::Error)>> {
+    let mut waiting = addresses.iter().copied();
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut failures = Vec::new();
+    let mut next_at = Instant::now();
+    let mut until = next_at + patience;
+    loop {
+        let now = Instant::now();
+        // One that has failed makes room for the next at once.
+        if now >= next_at || attempts.is_empty() {
+            match waiting.next() {
+                Some(address) => {
+                    (next_at, until) = (now + ATTEMPT_DELAY, now + patience);
+                    match begin(address) {
+                        Ok(socket) => attempts.push(Attempt { address, socket }),
+                        Err(error) => failures.push((address, error)),
+                    }
+                    continue;
+                }
+                None if attempts.is_empty() => return Err(failures),
+                None => next_at = until,
+            }
+        }
+        if now >= until {
+            failures.extend(attempts.iter().map(|attempt| (attempt.address, io::ErrorKind::TimedOut.into())));
+            return Err(failures);
+        }
+        if let Some(stream) = settle(&mut attempts, &mut failures, next_at.min(until) - now) {
+            return Ok(stream);
+        }
+    }
+}
+
+/// Begins to connect, without waiting for it.
+fn begin(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until an attempt comes to an end, for as long as given; the connection, if it is a good one.
+fn settle(
+    attempts: &mut Vec<Attempt>,
+    failures: &mut Vec<(SocketAddr, io::Error)>,
+    wait: Duration,
+) -> Option<TcpStream> {
+    let mut ready: Vec<PollFd<'_>> =
+        attempts.iter().map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT)).collect();
+    let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    // Interrupted: the caller comes again.
+    let _ = poll(&mut ready, Some(&timeout));
+    let ended: Vec<bool> = ready.iter().map(|one| !one.revents().is_empty()).collect();
+    let mut ended = ended.into_iter();
+    let (done, going): (Vec<_>, Vec<_>) = attempts.drain(..).partition(|_| ended.next().unwrap_or(false));
+    *attempts = going;
+    for Attempt { address, socket } in done {
+        let connected = sockopt::socket_error(&socket).and_then(|result| result).map_err(io::Error::from);
+        let stream = connected.and_then(|()| {
+            let stream = TcpStream::from(socket);
+            stream.set_nonblocking(false).map(|()| stream)
+        });
+        match stream {
+            Ok(stream) => return Some(stream),
+            Err(error) => failures.push((address, error)),
+        }
+    }
+    None
+}
+
+/// What to tell of attempts that have all failed: each address's own end, if there were several.
+fn failed(server: &Server, failures: &[(SocketAddr, io::Error)]) -> MoveError {
+    let server = server.clone();
+    if failures.iter().all(|(_, error)| error.kind() == io::ErrorKind::TimedOut) {
+        return MoveError::TimedOut { server, seconds: CONNECT.as_secs() };
+    }
+    let told = |error: &io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("nothing listens on port {}", server.port),
+        io::ErrorKind::TimedOut => format!("no answer in {} s", CONNECT.as_secs()),
+        _ => error.to_string(),
+    };
+    let detail = match failures {
+        [(_, error)] => told(error),
+        several => {
+            let each = several.iter().map(|(address, error)| format!("{}: {}", address.ip(), told(error)));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    };
+    MoveError::Unreachable { server, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// An address at which connections are neither taken nor refused: its queue is full, and SYNs are dropped.
+    fn black_hole() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let listener = TcpListener::from(socket);
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+            queued.push(stream);
+        }
+        (listener, queued, address)
+    }
+
+    #[test]
+    fn families_take_turns_from_the_resolver_s_first_and_each_address_is_tried_once() {
+        let resolved = ["[::1]:1", "[::2]:1", "[::1]:1", "[::3]:1", "127.0.0.1:1", "127.0.0.2:1"];
+        let expected = ["[::1]:1", "127.0.0.1:1", "[::2]:1", "127.0.0.2:1", "[::3]:1"];
+        assert_eq!(in_turns(addresses(&resolved)), addresses(&expected));
+        assert_eq!(in_turns(addresses(&["127.0.0.1:1", "[::1]:1"])), addresses(&["127.0.0.1:1", "[::1]:1"]));
+        let many: Vec<SocketAddr> = (0..255).map(|k| SocketAddr::from(([127, 0, 0, k], 1))).collect();
+        assert_eq!(in_turns(many).len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn the_first_that_connects_wins_over_dead_addresses_before_it() {
+        let (_listener, _queued, silent) = black_hole();
+        let live = TcpListener::bind("127.0.0.2:0").unwrap();
+        let refusing = SocketAddr::from(([127, 0, 0, 3], silent.port()));
+        let tried = [refusing, silent, live.local_addr().unwrap()];
+        let stream = race(&tried, CONNECT).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), live.local_addr().unwrap());
+    }
+
+    #[test]
+    fn both_families_are_tried() {
+        let Ok(six) = TcpListener::bind("[::1]:0") else {
+            println!("skipped: there is no IPv6 here");
+            return;
+        };
+        let address = six.local_addr().unwrap();
+        let refusing = SocketAddr::from(([127, 0, 0, 3], address.port()));
+        assert_eq!(race(&[refusing, address], CONNECT).unwrap().peer_addr().unwrap(), address);
+        assert_eq!(race(&[address, refusing], CONNECT).unwrap().peer_addr().unwrap(), address);
+    }
+
+    #[test]
+    fn what_became_of_each_address_is_told() {
+        let (_listener, _queued, silent) = black_hole();
+        let refusing = SocketAddr::from(([127, 0, 0, 3], silent.port()));
+        let failures = race(&[refusing, silent], Duration::from_millis(300)).unwrap_err();
+        let server = Server { host: "many".to_owned(), port: silent.port() };
+        let error = failed(&server, &failures);
+        let text = error.to_string();
+        assert!(matches!(error, MoveError::Unreachable { .. }), "{error}");
+        assert!(text.contains("127.0.0.3: nothing listens on port"), "{text}");
+        assert!(text.contains("127.0.0.1: no answer"), "{text}");
+        let failures = race(&[silent], Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(failed(&server, &failures), MoveError::TimedOut { .. }));
+    }
+
+    #[test]
+    fn a_resolver_that_does_not_answer_is_no_name_that_does_not_exist() {
+        let passing = "failed to lookup address information: Temporary failure in name resolution";
+        assert!(is_passing(&io::Error::other(passing)));
+        assert!(!is_passing(&io::Error::other("failed to lookup address information: Name or service not known")));
+    }
+}

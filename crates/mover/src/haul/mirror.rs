@@ -1,0 +1,89 @@
+//! One mirror of one object, and how it is doing, whichever flows it is and was.
+
+use inhaul_base::Time;
+use inhaul_transport::FlowStats;
+
+use super::loss_ratio;
+use crate::report::SourceStatus;
+use crate::source::Server;
+
+/// One mirror of one object, and its flow.
+pub(crate) struct Mirror {
+    pub(crate) server: Server,
+    pub(super) object: usize,
+    /// How it is doing; counters include what it did as `before`.
+    pub(crate) stats: FlowStats,
+    /// How it did as another flow, before it was lost and came back.
+    pub(super) before: FlowStats,
+    /// Bytes that it was the first to deliver.
+    pub(crate) placed_bytes: u64,
+    pub(crate) status: SourceStatus,
+    pub(super) opened: Option<Time>,
+    pub(super) ended: Option<Time>,
+    /// Seconds that it was active as other flows.
+    pub(super) active_before: f64,
+    /// Whether data could come from it once, as this flow or as another.
+    pub(super) has_opened: bool,
+    /// How often in a row it was lost before it had stood for a while.
+    pub(super) falls: u32,
+    /// Since when digests have been awaited and none has come.
+    pub(super) owing: Option<Time>,
+    /// Whether the session is over.
+    pub(super) parted: bool,
+}
+
+impl Mirror {
+    /// One that has just joined.
+    pub(super) fn new(server: Server, object: usize) -> Self {
+        Self {
+            server,
+            object,
+            stats: FlowStats::default(),
+            before: FlowStats::default(),
+            placed_bytes: 0,
+            status: SourceStatus::Running,
+            opened: None,
+            ended: None,
+            active_before: 0.0,
+            has_opened: false,
+            falls: 0,
+            owing: None,
+            parted: false,
+        }
+    }
+
+    /// Takes over what the mirror has done as another flow.
+    pub(super) fn carry_on(&mut self, old: &Self) {
+        self.falls = old.falls;
+        self.has_opened = old.has_opened;
+        self.placed_bytes += old.placed_bytes;
+        self.active_before += old.active_before;
+        if let (Some(opened), Some(ended)) = (old.opened, old.ended) {
+            self.active_before += ended.since(opened).as_secs_f64();
+        }
+        self.before = old.stats;
+    }
+
+    /// How long the mirror was active, in seconds.
+    pub(crate) fn active_seconds(&self, now: Time) -> f64 {
+        let active = |opened| self.ended.unwrap_or(now).since(opened).as_secs_f64();
+        self.active_before + self.opened.map_or(0.0, active)
+    }
+
+    /// Takes note of how its flow is doing.
+    pub(super) fn measure(&mut self, flow: FlowStats) {
+        let before = &self.before;
+        self.stats = FlowStats {
+            lost_packets: before.lost_packets + flow.lost_packets,
+            received_packets: before.received_packets + flow.received_packets,
+            retransmitted_bytes: before.retransmitted_bytes + flow.retransmitted_bytes,
+            duplicate_bytes: before.duplicate_bytes + flow.duplicate_bytes,
+            ..flow
+        };
+    }
+
+    /// Data packets lost over data packets sent.
+    pub(crate) fn loss_ratio(&self) -> f64 {
+        loss_ratio(self.stats.lost_packets, self.stats.received_packets)
+    }
+}

@@ -1,0 +1,254 @@
+//! Mirrors that come late or are lost on the way, and join again: the transfer goes on from what has come.
+//!
+//! A mirror that is lost is opened again by a thread beside the transfer ([`Opener`]). If its data set is still the same it
+//! joins as a new flow, while others carry on or while nothing else happens. A data set without any mirror waits, as long as
+//! the user wants it to (`--retry-for`).
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::FlowId;
+
+use super::{Haul, Joining};
+use crate::connect::Session;
+use crate::engine::Engine;
+use crate::error::MoveError;
+use crate::net;
+use crate::opener::{MirrorId, Opener, Tried};
+use crate::options::{GetOptions, NetOptions, SourceProgress, Waiting};
+use crate::port::Port;
+use crate::report::SourceStatus;
+
+/// A flow that has stood for so long did not fall at once: the next loss is a new one.
+const STEADY: Span = Span::from_secs(10);
+
+/// The means to open mirrors again, and those that are being tried.
+pub(crate) struct Reopening {
+    /// `None`: who is lost stays lost.
+    opener: Option<Opener>,
+    net: NetOptions,
+    rate: Option<Bitrate>,
+    away: BTreeMap<MirrorId, Away>,
+}
+
+/// A mirror that is being tried.
+struct Away {
+    since: Time,
+    /// Why it is away.
+    reason: String,
+    /// The flow that it was, if it was there already.
+    former: Option<FlowId>,
+}
+
+impl Reopening {
+    /// With the means of first contact; without any, nothing is opened again.
+    pub(crate) fn new(opener: Option<Opener>, options: &GetOptions) -> Self {
+        // Who is tried once is not tried again.
+        let opener = opener.filter(|opener| opener.retry_for() > Span::ZERO || !opener.is_idle());
+        Self { opener, net: options.net.clone(), rate: options.rate, away: BTreeMap::new() }
+    }
+
+    fn retry_for(&self) -> Span {
+        self.opener.as_ref().map_or(Span::ZERO, Opener::retry_for)
+    }
+
+    fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {
+        self.away.iter().filter(move |(mirror, _)| mirror.request == request)
+    }
+}
+
+impl Haul {
+    /// Has the engine woken by mirrors that answer, and takes note of those that have not yet.
+    pub(super) fn begin_reopening(&mut self, engine: &Engine) {
+        let Some(opener) = &self.reopening.opener else { return };
+        opener.wake(engine.waker());
+        for object in &self.objects {
+            for server in &object.sought.late {
+                let mirror = MirrorId { request: object.sought.request, server: server.clone() };
+                let away = Away { since: self.started, reason: "it has not answered yet".to_owned(), former: None };
+                self.reopening.away.insert(mirror, away);
+            }
+        }
+    }
+
+    /// Has a mirror that is lost tried again; false when it is not to be.
+    pub(super) fn reopen(&mut self, engine: &Engine, flow: FlowId, reason: &str) -> Result<bool, MoveError> {
+        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(false) };
+        let Some(opener) = self.reopening.opener.as_ref().filter(|opener| opener.retry_for() > Span::ZERO) else {
+            return Ok(false);
+        };
+        let now = engine.now();
+        let has_stood = mirror.opened.is_some_and(|opened| now.since(opened) >= STEADY);
+        mirror.falls = if has_stood { 1 } else { mirror.falls.saturating_add(1) };
+        mirror.status = SourceStatus::Waiting;
+        let id = MirrorId { request: self.objects[mirror.object].sought.request, server: mirror.server.clone() };
+        opener.reopen(id.clone(), mirror.falls)?;
+        self.reopening.away.insert(id, Away { since: now, reason: reason.to_owned(), former: Some(flow) });
+        Ok(true)
+    }
+
+    /// Takes in what has become of mirrors that are being tried.
+    pub(super) fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        while let Some(tried) = self.reopening.opener.as_ref().and_then(Opener::try_next) {
+            let index = self.objects.iter().position(|object| object.sought.request == tried.mirror.request);
+            // Nobody waits for it any more: an answer is closed by being dropped.
+            if let Some(index) = index.filter(|&index| !self.objects[index].done && self.parting.is_none()) {
+                self.on_tried(engine, index, tried)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_tried(&mut self, engine: &mut Engine, index: usize, tried: Tried) -> Result<(), MoveError> {
+        let Tried { mirror, result, again, .. } = tried;
+        let candidate = match result {
+            Ok(candidate) => candidate,
+            Err(error) if again => {
+                if let Some(away) = self.reopening.away.get_mut(&mirror) {
+                    away.reason = error.to_string();
+                }
+                return Ok(());
+            }
+            Err(error) => return self.stay_without(index, &mirror, SourceStatus::Lost, error),
+        };
+        if candidate.identity != self.objects[index].sought.identity {
+            let error = MoveError::SourceChanged { server: mirror.server.clone() };
+            return self.stay_without(index, &mirror, SourceStatus::Different, error);
+        }
+        let Some(away) = self.reopening.away.remove(&mirror) else { return Ok(()) };
+        self.rejoin(engine, index, candidate.session, &away)
+    }
+
+    /// A mirror that was being tried does not come.
+    fn stay_without(
+        &mut self,
+        index: usize,
+        mirror: &MirrorId,
+        status: SourceStatus,
+        error: MoveError,
+    ) -> Result<(), MoveError> {
+        let away = self.reopening.away.remove(mirror);
+        if let Some(former) = away.and_then(|away| away.former).and_then(|former| self.mirrors.get_mut(&former)) {
+            former.status = status;
+        }
+        if !self.has_running(index) && self.reopening.of_request(mirror.request).next().is_none() {
+            return self.fail(index, error);
+        }
+        self.warn(format!("going on without {}: {error}", mirror.server));
+        Ok(())
+    }
+
+    /// A mirror is there, late or again.
+    fn rejoin(&mut self, engine: &mut Engine, index: usize, session: Session, away: &Away) -> Result<(), MoveError> {
+        let server = session.server.clone();
+        let net = self.reopening.net.clone();
+        let now = engine.now();
+        let port =
+            match net::connect(&net, session.datagrams).and_then(|socket| engine.add_port(Port::new(socket, true))) {
+                Ok(port) => port,
+                // The way is gone again already.
+                Err(error) => {
+                    return match away.former {
+                        Some(former) => self.reopen(engine, former, &error.to_string()).map(drop),
+                        None => Ok(self.warn(format!("going on without {server}: {error}"))),
+                    };
+                }
+            };
+        let flow = self.join(engine, Joining { object: index, session }, port, &net, self.reopening.rate)?;
+        if let Some(former) = away.former {
+            self.succeed(former, flow);
+        }
+        self.settle_authority(index);
+        let object = &mut self.objects[index];
+        if object.authority() == Some(flow) {
+            // What the session before was asked for does not come over this one.
+            object.asked_digests = object.next_digest;
+        }
+        let seconds = now.since(away.since).as_secs_f64();
+        match away.former {
+            Some(_) => self.warn(format!("{server} is back after {seconds:.1} s: going on")),
+            None => self.warn(format!("{server} has answered after {seconds:.1} s, and joins")),
+        }
+        Ok(())
+    }
+
+    /// The mirror that was the flow `former` is `flow` now.
+    fn succeed(&mut self, former: FlowId, flow: FlowId) {
+        let Some(old) = self.mirrors.remove(&former) else { return };
+        let Some(new) = self.mirrors.get_mut(&flow) else { return };
+        new.carry_on(&old);
+        let object = &mut self.objects[old.object];
+        object.mirrors.retain(|&other| other != flow);
+        let places = object.mirrors.iter_mut().chain(object.authorities.iter_mut().map(|(_, author)| author));
+        places.filter(|place| **place == former).for_each(|place| *place = flow);
+        self.disputes.rename(former, flow);
+        self.sink.by_flow.remove(&former);
+    }
+
+    /// If the mirror whose digests count is lost, has another one's count from here on.
+    pub(super) fn settle_authority(&mut self, index: usize) {
+        let object = &self.objects[index];
+        if object.authority().is_some_and(|flow| self.is_running(flow)) {
+            return;
+        }
+        let Some(next) = object.mirrors.iter().copied().find(|&flow| self.is_running(flow)) else { return };
+        let object = &mut self.objects[index];
+        object.authorities.push((object.next_digest, next));
+        object.asked_digests = object.next_digest;
+    }
+
+    pub(super) fn is_running(&self, flow: FlowId) -> bool {
+        self.mirrors.get(&flow).is_some_and(|mirror| mirror.status == SourceStatus::Running)
+    }
+
+    pub(super) fn has_running(&self, index: usize) -> bool {
+        self.objects[index].mirrors.iter().any(|&flow| self.is_running(flow))
+    }
+
+    /// Whether a mirror of the object is being tried.
+    pub(super) fn has_away(&self, index: usize) -> bool {
+        self.reopening.of_request(self.objects[index].sought.request).next().is_some()
+    }
+
+    /// Gives data sets up that have waited without a byte for as long as the user wants.
+    pub(super) fn give_up_waiting(&mut self, now: Time) -> Result<(), MoveError> {
+        for index in 0..self.objects.len() {
+            let object = &mut self.objects[index];
+            if object.placed_bytes != object.placed_then {
+                (object.placed_then, object.placed_since) = (object.placed_bytes, now);
+            }
+            let waited = now.since(object.placed_since.max(self.started));
+            if object.done || waited < self.reopening.retry_for() || self.has_running(index) {
+                continue;
+            }
+            let request = self.objects[index].sought.request;
+            let Some((mirror, away)) = self.reopening.of_request(request).next() else { continue };
+            let error = self.all_lost(index, &mirror.server.clone(), &away.reason.clone());
+            self.fail(index, error)?;
+        }
+        Ok(())
+    }
+
+    /// What is waited for: the mirrors of data sets that have none.
+    pub(super) fn waiting(&self, now: Time) -> Option<Waiting> {
+        let starved = (0..self.objects.len()).filter(|&index| !self.objects[index].done && !self.has_running(index));
+        let away: Vec<_> =
+            starved.flat_map(|index| self.reopening.of_request(self.objects[index].sought.request)).collect();
+        let (_, first) = away.iter().min_by_key(|(_, away)| away.since)?;
+        Some(Waiting {
+            servers: away.iter().map(|(mirror, _)| mirror.server.to_string()).collect(),
+            seconds: now.since(first.since).as_secs_f64(),
+            reason: first.reason.clone(),
+        })
+    }
+
+    /// Mirrors that have never answered yet, for the display.
+    pub(super) fn late_mirrors(&self) -> impl Iterator<Item = SourceProgress> + '_ {
+        let late = self.reopening.away.iter().filter(|(_, away)| away.former.is_none());
+        late.map(|(mirror, _)| SourceProgress {
+            address: mirror.server.to_string(),
+            status: SourceStatus::Waiting,
+            ..SourceProgress::default()
+        })
+    }
+}

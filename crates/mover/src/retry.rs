@@ -1,0 +1,167 @@
+//! Repeats what is asked of another host while that cannot be reached: of puts and copies, which go on there from what is
+//! verified.
+
+use std::time::{Duration, Instant};
+
+use inhaul_base::Span;
+
+use crate::backoff::Backoff;
+use crate::error::MoveError;
+use crate::options::{Progress, Stop, Update, Waiting};
+use crate::report::Report;
+
+/// How often the stop flag is looked at while nothing else happens.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often is told what is waited for.
+const TOLD: Duration = Duration::from_secs(1);
+
+/// What an attempt comes to.
+pub(crate) type Attempted = (Report, Result<(), MoveError>);
+
+/// Makes attempts until one ends well, or in a way that would be the same again, or `retry_for` has passed without a byte.
+pub(crate) fn repeat(
+    retry_for: Span,
+    stop: &Stop,
+    hear: &mut dyn FnMut(Update),
+    mut attempt: impl FnMut(&mut dyn FnMut(Update)) -> Attempted,
+) -> Attempted {
+    let began = Instant::now();
+    let mut latest = Latest { progress: Progress::default(), since: began };
+    let mut warnings: Vec<String> = Vec::new();
+    let mut failures = 0;
+    loop {
+        let before = latest.progress.received_bytes;
+        let (mut report, result) = attempt(&mut |update| {
+            latest.note(&update);
+            hear(update);
+        });
+        report.seconds = began.elapsed().as_secs_f64();
+        report.warnings.splice(0..0, warnings.iter().cloned());
+        let has_come = latest.progress.received_bytes > 0;
+        let is_passing = |error: &MoveError| match error {
+            // A path that was open once may be open again.
+            MoveError::UdpBlocked { .. } => has_come,
+            error => error.is_passing(),
+        };
+        let error = match result {
+            Err(error) if is_passing(&error) && latest.allows(retry_for) && !stop.is_set() => error,
+            result => return (report, result),
+        };
+        failures = if latest.progress.received_bytes > before { 0 } else { failures + 1 };
+        if failures < 2 {
+            let text = format!("{error}; trying again, Ctrl-C ends it");
+            hear(Update::Warning(text.clone()));
+            warnings.push(text);
+        }
+        if let Err(error) = wait(failures, &latest, &error, stop, hear) {
+            report.error = Some((&error).into());
+            return (report, Err(error));
+        }
+    }
+}
+
+/// How far it was when a byte came last.
+struct Latest {
+    progress: Progress,
+    since: Instant,
+}
+
+impl Latest {
+    fn note(&mut self, update: &Update) {
+        if let Update::Progress(progress) = update
+            && progress.received_bytes > self.progress.received_bytes
+        {
+            (self.progress, self.since) = (progress.clone(), Instant::now());
+        }
+    }
+
+    fn allows(&self, retry_for: Span) -> bool {
+        self.since.elapsed() < Duration::from_nanos(retry_for.as_nanos())
+    }
+}
+
+/// Waits before another attempt, and says so.
+fn wait(
+    failures: u32,
+    latest: &Latest,
+    why: &MoveError,
+    stop: &Stop,
+    hear: &mut dyn FnMut(Update),
+) -> Result<(), MoveError> {
+    let until = Instant::now() + Backoff::after(failures)?.next_wait();
+    let mut tell_at = Instant::now();
+    while Instant::now() < until {
+        if stop.is_set() {
+            return Err(MoveError::Interrupted);
+        }
+        if Instant::now() >= tell_at {
+            tell_at += TOLD;
+            let seconds = latest.since.elapsed().as_secs_f64();
+            let servers = why.server().map(ToString::to_string).into_iter().collect();
+            let waiting = Some(Waiting { servers, seconds, reason: why.to_string() });
+            hear(Update::Progress(Progress { waiting, goodput_bps: 0.0, ..latest.progress.clone() }));
+        }
+        std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Server;
+
+    fn lost() -> MoveError {
+        MoveError::ServerLost { server: Server { host: "b".to_owned(), port: 1 }, detail: "gone".to_owned() }
+    }
+
+    /// What comes of attempts that end in these ways, and what is told meanwhile.
+    fn attempts(retry_for: Span, ends: Vec<Result<(), MoveError>>) -> (Vec<Update>, Result<(), MoveError>, usize) {
+        let (mut told, mut made) = (Vec::new(), 0);
+        let mut ends = ends.into_iter();
+        let (report, result) = repeat(retry_for, &Stop::new(), &mut |update| told.push(update), |hear| {
+            made += 1;
+            hear(Update::Progress(Progress { received_bytes: 7 * made as u64, ..Progress::default() }));
+            (Report::default(), ends.next().unwrap())
+        });
+        assert_eq!(report.warnings.len(), made - 1);
+        (told, result, made)
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_told() {
+        let (told, result, made) = attempts(Span::from_secs(60), vec![Err(lost()), Ok(())]);
+        result.unwrap();
+        assert_eq!(made, 2);
+        let waiting = told.iter().find_map(|update| match update {
+            Update::Progress(Progress { waiting: Some(waiting), received_bytes: 7, .. }) => Some(waiting),
+            _ => None,
+        });
+        assert_eq!(waiting.unwrap().servers, ["b:1"]);
+    }
+
+    #[test]
+    fn what_would_be_the_same_again_ends_it_and_so_does_no_time_to_try() {
+        let refused = || MoveError::Refused { server: Server { host: "b".to_owned(), port: 1 }, detail: String::new() };
+        assert!(matches!(attempts(Span::from_secs(60), vec![Err(refused())]), (_, Err(MoveError::Refused { .. }), 1)));
+        assert!(matches!(attempts(Span::ZERO, vec![Err(lost())]), (_, Err(MoveError::ServerLost { .. }), 1)));
+    }
+
+    #[test]
+    fn the_user_may_end_it_while_it_waits() {
+        let stop = Stop::new();
+        let began = Instant::now();
+        let (_, result) = repeat(
+            Span::from_secs(60),
+            &stop,
+            &mut |update| {
+                if matches!(update, Update::Progress(Progress { waiting: Some(_), .. })) {
+                    stop.stop();
+                }
+            },
+            |_| (Report::default(), Err(lost())),
+        );
+        assert!(matches!(result, Err(MoveError::Interrupted)));
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
