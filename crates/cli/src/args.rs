@@ -173,6 +173,9 @@ pub(crate) struct Serve {
     /// Most of them from one IPv4 address, or one /64 of IPv6 [default: a quarter of --max-sessions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
     pub(crate) max_sessions_per_address: Option<u16>,
+    /// Most memory for lists of files, of all sessions together; clients that need more are refused and may retry
+    #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes, help_heading = SERVER)]
+    pub(crate) manifest_memory: u64,
     /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     pub(crate) grace: u16,

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         accept: args.accept.options(),
         sessions_max: usize::from(args.max_sessions),
         sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
+        manifest_memory: args.manifest_memory,
         grace: Span::from_secs(u64::from(args.grace)),
         reload: crate::ask_by_signal(SIGHUP)?,
         status: crate::ask_by_signal(SIGUSR1)?,

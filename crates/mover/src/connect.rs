@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use inhaul_store::{Listed, Manifest};
+use inhaul_store::{Listed, Manifest, ManifestError};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::dial::dial;
@@ -21,7 +21,9 @@ const GREETING_SECONDS: u64 = 10;
 /// How often the stop flag is looked at.
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// Largest manifest that is taken, in bytes.
-const MANIFEST_BYTES_MAX: usize = 1 << 30;
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// Memory that a manifest may take, unless somebody says less. What it takes is in proportion to its bytes too.
+const MANIFEST_MEMORY_MAX: u64 = 4 << 30;
 
 /// An open session with a server, before any data flows.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) stream: ControlStream,
     /// Where the server takes datagrams.
     pub(crate) datagrams: SocketAddr,
+    /// Memory that its data set's manifest may take, in bytes.
+    pub(crate) manifest_memory_max: u64,
 }
 
 impl Session {
@@ -38,10 +42,15 @@ impl Session {
         Self::greet(server, dial(server)?, role, transport)
     }
 
+    /// A session whose datagrams come from where its stream does.
+    pub(crate) fn over(server: Server, stream: ControlStream) -> Self {
+        Self { server, datagrams: stream.peer(), stream, manifest_memory_max: MANIFEST_MEMORY_MAX }
+    }
+
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
         let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
         let stream = ControlStream::new(tcp).map_err(gone)?;
-        let mut session = Self { server: server.clone(), datagrams: stream.peer(), stream };
+        let mut session = Self::over(server.clone(), stream);
         session.send(&Frame::Hello { version: VERSION, role, transport: transport.to_owned() })?;
         match session.receive(GREETING_SECONDS)? {
             Frame::Welcome { version: VERSION, udp_port } => {
@@ -59,18 +68,20 @@ impl Session {
     /// Asks for a data set and takes its manifest in.
     pub(crate) fn open(&mut self, path: &str, owner: bool, attributes: bool) -> Result<Manifest, MoveError> {
         self.send(&Frame::Open { path: format!("/{path}"), owner, attributes })?;
+        let bytes_max = MANIFEST_BYTES_MAX.min(self.manifest_memory_max);
         let mut bytes = Vec::new();
         let mut patience = Patience::for_listing();
         loop {
             match self.receive_patiently(&patience)? {
                 Frame::DataSet { last, bytes: piece } => {
                     self.check_piece(&mut patience, last, piece.len())?;
-                    if bytes.len() + piece.len() > MANIFEST_BYTES_MAX {
-                        return Err(self.protocol_error("its list of files is larger than 1 GiB".to_owned()));
+                    if (bytes.len() + piece.len()) as u64 > bytes_max {
+                        return Err(self.protocol_error(ManifestError::TooMuchMemory.to_string()));
                     }
                     bytes.extend_from_slice(&piece);
                     if last {
-                        return Manifest::decode(&bytes).map_err(|error| self.protocol_error(error.to_string()));
+                        let manifest = Manifest::decode_within(&bytes, self.manifest_memory_max);
+                        return manifest.map_err(|error| self.protocol_error(error.to_string()));
                     }
                 }
                 frame => return Err(self.unexpected(&frame)),

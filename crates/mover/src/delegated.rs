@@ -50,6 +50,8 @@ pub(crate) struct Delegations {
     /// The servers that data may be fetched from.
     copies_from: Vec<Server>,
     transfers_max: usize,
+    /// Memory that the manifests of one transfer may take, in bytes.
+    manifest_memory_max: u64,
     net: NetOptions,
     desk: Arc<ProbeDesk>,
     state: Mutex<State>,
@@ -91,12 +93,18 @@ enum Ways {
 }
 
 impl Delegations {
-    /// Opens the inbox.
-    pub(crate) fn new(options: &AcceptOptions, net: &NetOptions, desk: Arc<ProbeDesk>) -> Result<Self, MoveError> {
+    /// Opens the inbox. What clients bring may take `manifest_memory` bytes for its lists of files, all together.
+    pub(crate) fn new(
+        options: &AcceptOptions,
+        net: &NetOptions,
+        desk: Arc<ProbeDesk>,
+        manifest_memory: u64,
+    ) -> Result<Self, MoveError> {
         Ok(Self {
             inbox: Arc::new(Inbox::open(&options.directory)?),
             copies_from: options.copies_from.clone(),
             transfers_max: options.transfers_max,
+            manifest_memory_max: manifest_memory / options.transfers_max.max(1) as u64,
             net: net.clone(),
             desk,
             state: Mutex::default(),
@@ -203,9 +211,10 @@ impl Delegations {
         };
         let local = SocketAddr::new(stream.local().ip(), udp_port);
         let socket = net::branch(&self.net, local, from).map_err(failed)?;
+        let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
             let server = Server { host: stream.peer().ip().to_string(), port: stream.peer().port() };
-            Session { server, stream, datagrams: from }
+            Session { datagrams: from, manifest_memory_max, ..Session::over(server, stream) }
         };
         Ok(Ways::Attached(attached.into_iter().map(session).collect(), socket))
     }

@@ -9,6 +9,7 @@ use inhaul_store::{DataSet, digest};
 use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
+use crate::catalogue::OpenSet;
 use crate::frame::{Frame, GroupDigest, GroupRun, RefusalCode};
 use crate::groups::Groups;
 use crate::net;
@@ -68,7 +69,7 @@ impl DigestService {
     }
 
     /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be had.
-    pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<DataSet>, runs: Vec<GroupRun>) -> bool {
+    pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, runs: Vec<GroupRun>) -> bool {
         let mut state = self.shared.state();
         let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set));
         if session.has_failed || session.requests.len() >= REQUESTS_AHEAD {
@@ -151,7 +152,7 @@ impl State {
 }
 
 impl Session {
-    fn new(data_set: &Arc<DataSet>) -> Self {
+    fn new(data_set: &Arc<OpenSet>) -> Self {
         let hasher = Some(Hasher::new(data_set));
         Self { requests: VecDeque::new(), frames: VecDeque::new(), hasher, is_queued: false, has_failed: false }
     }
@@ -225,13 +226,12 @@ struct Hasher {
     /// Seconds since 1970.
     now: fn() -> i64,
     data_set: Arc<DataSet>,
-    groups: Groups,
+    groups: Arc<Groups>,
 }
 
 impl Hasher {
-    fn new(data_set: &Arc<DataSet>) -> Self {
-        let groups = Groups::new(Arc::clone(data_set.manifest()));
-        Self { cached: None, now, groups, data_set: Arc::clone(data_set) }
+    fn new(set: &OpenSet) -> Self {
+        Self { cached: None, now, groups: Arc::clone(set.groups()), data_set: Arc::clone(set.data_set()) }
     }
 
     /// The answer to a request for some groups, read by way of `buffer`.
@@ -292,12 +292,14 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Catalogue;
     use inhaul_store::digest::GROUP_BYTES;
     use inhaul_store::{Offered, ScanOptions};
     use inhaul_udp::Poller;
 
-    fn data_set(path: std::path::PathBuf) -> Arc<DataSet> {
-        Arc::new(Offered::new(&[path]).unwrap().scan(b"/", ScanOptions::default()).unwrap())
+    fn data_set(path: std::path::PathBuf) -> Arc<OpenSet> {
+        let catalogue = Catalogue::unbounded(Offered::new(&[path]).unwrap());
+        catalogue.open(b"/", ScanOptions::default(), std::net::Ipv4Addr::LOCALHOST.into()).unwrap()
     }
 
     #[test]

@@ -121,7 +121,7 @@ mod tests {
         drop(theirs);
         let server = Server { host: "b".to_owned(), port: 1 };
         let stream = ControlStream::new(tcp).unwrap();
-        let mut session = Session { server, datagrams: stream.peer(), stream };
+        let mut session = Session::over(server, stream);
         let mut heard = Vec::new();
         let (report, result) = follow(&mut session, &Stop::new(), &mut |update| heard.push(update));
         (heard, report, result)

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_protocols::registry;
-use inhaul_store::{DataSet, Offered, OfferedError, ScanOptions, printable};
+use inhaul_store::{ScanOptions, printable};
 
+use crate::catalogue::{Catalogue, OpenSet};
 use crate::control_stream::{ControlStream, StreamError};
 use crate::delegated::Delegations;
 use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
@@ -16,8 +17,12 @@ use crate::slots::Slot;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
-/// How long a client may take for a piece of a manifest or a listing.
+/// How long a client may take for a piece of a listing; for a manifest so long, and as long as its bytes take at ...
 const PIECE: Duration = Duration::from_secs(30);
+/// ... so many in a second: a client that takes them more slowly holds a place for nothing.
+const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
+/// Most bytes of a manifest in one frame: what waits for a client that does not read is no more than that.
+const MANIFEST_PIECE: usize = 64 * 1024;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
 /// How long a client may probe.
@@ -27,7 +32,7 @@ const PROBING: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
     /// Data sets, and what it fetches for them if it does.
-    Files(Arc<Offered>, Option<Arc<Delegations>>),
+    Files(Arc<Catalogue>, Option<Arc<Delegations>>),
     /// Benches.
     Bench,
 }
@@ -56,7 +61,7 @@ pub(crate) struct Bencher {
 /// What a client wants, once it is known that it can have it.
 enum Wish {
     /// A data set.
-    Fetch(DataSet, String),
+    Fetch(Arc<OpenSet>, String),
     /// To bring one of the data sets that were ordered from it.
     Attach { delegations: Arc<Delegations>, token: u64, source: u16 },
     /// A bench.
@@ -113,9 +118,7 @@ impl Wish {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
     fn grant(self, stream: ControlStream, transport: &'static str) -> Option<Arrival> {
         match self {
-            Self::Fetch(data_set, path) => {
-                Some(Arrival::Fetcher(Fetcher { stream, transport, data_set: Arc::new(data_set), path }))
-            }
+            Self::Fetch(data_set, path) => Some(Arrival::Fetcher(Fetcher { stream, transport, data_set, path })),
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -151,14 +154,14 @@ fn converse(
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let first = stream.receive(Instant::now() + STEP)?;
     let wish = match (first, role, service) {
-        (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(offered, _)) => {
+        (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            Wish::Fetch(open(stream, offered, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
+            Wish::Fetch(open(stream, catalogue, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
         }
-        (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(offered, _)) => {
+        (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let began = Instant::now();
-            let items = send_listing(stream, offered, path.as_bytes(), recursive)?;
+            let items = send_listing(stream, catalogue, path.as_bytes(), recursive)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             Wish::Nothing
@@ -207,20 +210,20 @@ fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError>
 /// Finds a data set and sends its manifest.
 fn open(
     stream: &mut ControlStream,
-    offered: &Offered,
+    catalogue: &Catalogue,
     path: &[u8],
     options: ScanOptions,
-) -> Result<DataSet, GreetingError> {
-    let data_set = offered.scan(path, options).map_err(|error| refused(code_of(&error), error.to_string()))?;
-    send_manifest(stream, &data_set)?;
+) -> Result<Arc<OpenSet>, GreetingError> {
+    let data_set = catalogue.open(path, options, stream.peer().ip())?;
+    send_manifest(stream, data_set.encoding())?;
     Ok(data_set)
 }
 
-/// The other way round: the session's server asks for what this client has come to bring, and is shown all of `offered`.
-pub(crate) fn be_opened(stream: &mut ControlStream, offered: &Offered) -> Result<DataSet, GreetingError> {
+/// The other way round: the session's server asks for what this client has come to bring, and is shown all of `catalogue`.
+pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Arc<OpenSet>, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes } if path == "/" => {
-            let opened = open(stream, offered, b"/", ScanOptions { owner: false, attributes });
+            let opened = open(stream, catalogue, b"/", ScanOptions { owner: false, attributes });
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
@@ -232,12 +235,13 @@ pub(crate) fn be_opened(stream: &mut ControlStream, offered: &Offered) -> Result
     }
 }
 
-fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), StreamError> {
-    let bytes = data_set.manifest().encode();
-    let mut pieces = bytes.chunks(MAX_PIECE).peekable();
+/// Sends a manifest as fast as the client takes it.
+fn send_manifest(stream: &mut ControlStream, encoding: &[u8]) -> Result<(), StreamError> {
+    let deadline = Instant::now() + PIECE + Duration::from_secs(encoding.len() as u64 / MANIFEST_BYTES_PER_SEC_MIN);
+    let mut pieces = encoding.chunks(MANIFEST_PIECE).peekable();
     while let Some(piece) = pieces.next() {
         let frame = Frame::DataSet { last: pieces.peek().is_none(), bytes: piece.to_vec() };
-        stream.send(&frame, Instant::now() + PIECE)?;
+        stream.send(&frame, deadline)?;
     }
     Ok(())
 }
@@ -245,14 +249,14 @@ fn send_manifest(stream: &mut ControlStream, data_set: &DataSet) -> Result<(), S
 /// Sends what there is at `path` while it is read, and says how many items that were.
 fn send_listing(
     stream: &mut ControlStream,
-    offered: &Offered,
+    catalogue: &Catalogue,
     path: &[u8],
     recursive: bool,
 ) -> Result<u64, GreetingError> {
     let mut piece = Vec::new();
     let mut broken = None;
     let mut items = 0;
-    let listed = offered.list(path, recursive, &mut |item| {
+    let listed = catalogue.list(path, recursive, &mut |item| {
         items += 1;
         if piece.len() + item.encoded_len() > MAX_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
@@ -264,7 +268,7 @@ fn send_listing(
     if let Some(error) = broken {
         return Err(error.into());
     }
-    listed.map_err(|error| refused(code_of(&error), error.to_string()))?;
+    listed?;
     stream.send(&Frame::Listing { last: true, bytes: piece }, Instant::now() + PIECE)?;
     Ok(items)
 }
@@ -277,14 +281,6 @@ fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<()
     match stream.receive(Instant::now() + PROBING)? {
         Frame::Finish => Ok(stream.send(&Frame::Bye, Instant::now() + STEP)?),
         _ => Err(refused(RefusalCode::Malformed, "a client that probes says nothing but that it has finished")),
-    }
-}
-
-fn code_of(error: &OfferedError) -> RefusalCode {
-    match error {
-        OfferedError::NotFound { .. } => RefusalCode::NotFound,
-        OfferedError::Outside { .. } => RefusalCode::Outside,
-        _ => RefusalCode::Unreadable,
     }
 }
 
@@ -326,8 +322,8 @@ mod tests {
     fn files() -> (tempfile::TempDir, Service) {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), b"data").unwrap();
-        let offered = Offered::new(&[dir.path().to_path_buf()]).unwrap();
-        (dir, Service::Files(Arc::new(offered), None))
+        let offered = inhaul_store::Offered::new(&[dir.path().to_path_buf()]).unwrap();
+        (dir, Service::Files(Arc::new(Catalogue::unbounded(offered)), None))
     }
 
     fn open(path: &str) -> Frame {
@@ -346,7 +342,7 @@ mod tests {
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
         let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
-        assert_eq!(manifest, **fetcher.data_set.manifest());
+        assert_eq!(manifest, **fetcher.data_set.data_set().manifest());
     }
 
     #[test]

@@ -7,6 +7,8 @@
 mod backoff;
 mod bench;
 mod bodies;
+mod budget;
+mod catalogue;
 mod check;
 mod compare;
 mod connect;

@@ -145,6 +145,7 @@ mod tests {
             accept: None,
             sessions_max: 16,
             sessions_per_address_max: None,
+            manifest_memory: 1 << 30,
             grace: inhaul_base::Span::ZERO,
             reload: crate::Ask::default(),
             status: crate::Ask::default(),

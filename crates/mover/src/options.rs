@@ -46,6 +46,8 @@ pub struct ServeOptions {
     pub sessions_max: usize,
     /// How many of them may be of one IPv4 address, or of one /64 of IPv6; `None`: a quarter of all.
     pub sessions_per_address_max: Option<usize>,
+    /// Memory that the lists of files of all sessions may take together, in bytes.
+    pub manifest_memory: u64,
     /// How long those that are under way may go on once the server is told to stop.
     pub grace: Span,
     /// Asks the server to open what it offers anew.

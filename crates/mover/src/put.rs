@@ -9,6 +9,7 @@ use inhaul_store::{Offered, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
+use crate::catalogue::Catalogue;
 use crate::connect::{Session, at_once};
 use crate::destination;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
@@ -85,11 +86,14 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
     net::check(&options.net, None)?;
     destination::check(options.destination.path.as_ref(), options.paths.len())?;
     let server = &options.destination.server;
-    let offered: Vec<Arc<Offered>> = options
+    let offered: Vec<Arc<Catalogue>> = options
         .paths
         .iter()
-        .map(|path| Offered::new(std::slice::from_ref(path)).map(Arc::new).map_err(offered_error))
-        .collect::<Result<_, _>>()?;
+        .map(|path| {
+            let offered = Offered::new(std::slice::from_ref(path)).map_err(offered_error)?;
+            Ok(Arc::new(Catalogue::unbounded(offered)))
+        })
+        .collect::<Result<_, MoveError>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
     let token = session.order(&order(options, transfer)?)?;
     let socket = net::connect(&options.net, session.datagrams)?;
@@ -138,20 +142,20 @@ fn attach_all(
     options: &PutOptions,
     server: &Server,
     token: u64,
-    offered: Vec<Arc<Offered>>,
+    offered: Vec<Arc<Catalogue>>,
     stop: &Stop,
 ) -> Result<Vec<Fetcher>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Fetcher, MoveError> + Send>;
     let transport = registry::find(&options.net.transport).map(|entry| entry.name);
     let transport = transport.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?;
-    let attach = |(source, offered): (u16, Arc<Offered>)| {
+    let attach = |(source, offered): (u16, Arc<Catalogue>)| {
         let server = server.clone();
         Box::new(move || {
             let mut session = Session::connect(&server, SessionRole::Attach, transport)?;
             session.send(&Frame::Attach { token, source })?;
             let opened = be_opened(&mut session.stream, &offered);
-            let data_set = Arc::new(opened.map_err(|error| not_opened(server, error))?);
-            let path = printable(data_set.manifest().name());
+            let data_set = opened.map_err(|error| not_opened(server, error))?;
+            let path = printable(data_set.data_set().manifest().name());
             Ok(Fetcher { stream: session.stream, transport, data_set, path })
         }) as Job
     };

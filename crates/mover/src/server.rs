@@ -10,6 +10,8 @@ use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
+use crate::budget::Budget;
+use crate::catalogue::Catalogue;
 use crate::delegated::Delegations;
 use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
@@ -34,6 +36,8 @@ const DESCRIPTORS_OF_SESSION: u64 = 2;
 const FAREWELL: Span = Span::from_secs(5);
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
+/// How often lists of files that nobody needs any more are looked for.
+const TIDY_INTERVAL: Span = Span::from_secs(1);
 /// How long a server that is about to give the port up may take for it.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
@@ -45,18 +49,26 @@ const PREDECESSOR: Duration = Duration::from_secs(1);
 pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
-    let delegations = options.accept.as_ref().map(|accept| Delegations::new(accept, &options.net, Arc::clone(&desk)));
+    let delegations = options.accept.as_ref().map(|accept| {
+        // As much as for what is fetched from here.
+        Delegations::new(accept, &options.net, Arc::clone(&desk), options.manifest_memory)
+    });
     let delegations = delegations.transpose()?.map(Arc::new);
     let slots = slots(options, net::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
     engine.listen(tcp)?;
-    let service = Service::Files(Arc::new(offered), delegations.clone());
+    let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
+    let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)));
+    let service = Service::Files(Arc::clone(&catalogue), delegations.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
         reception: Reception::new(service, address.port(), desk, slots),
         directories: options.directories.clone(),
+        budget,
+        catalogue,
+        tidied: Time::ZERO,
         delegations,
         serving,
         stop: stop.clone(),
@@ -146,6 +158,11 @@ struct FileServer {
     reception: Reception,
     serving: Serving,
     directories: Vec<PathBuf>,
+    /// Memory for lists of files.
+    budget: Arc<Budget>,
+    catalogue: Arc<Catalogue>,
+    /// When the catalogue was tidied last.
+    tidied: Time,
     delegations: Option<Arc<Delegations>>,
     stop: Stop,
     reload: Ask,
@@ -205,7 +222,9 @@ impl FileServer {
         if self.reload.take() {
             match Offered::new(&self.directories) {
                 Ok(offered) => {
-                    self.reception.offer(Service::Files(Arc::new(offered), self.delegations.clone()));
+                    // Sessions keep what they have open.
+                    self.catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&self.budget)));
+                    self.reception.offer(Service::Files(Arc::clone(&self.catalogue), self.delegations.clone()));
                     log::info!("what is offered has been opened anew");
                 }
                 Err(error) => log::warn!("what was offered before still is: {error}"),
@@ -215,6 +234,20 @@ impl FileServer {
             log::info!("{} sessions are open or in set-up", self.reception.sessions());
             self.serving.log_sessions(engine);
         }
+    }
+}
+
+impl FileServer {
+    /// Drops lists of files that nobody needs; elsewhere, as that takes a while.
+    fn tidy(&mut self, now: Time) -> Result<(), MoveError> {
+        if now.since(self.tidied) >= TIDY_INTERVAL {
+            self.tidied = now;
+            let stale = self.catalogue.take_stale();
+            if !stale.is_empty() {
+                net::spawn_helper("inhaul-tidy", move || drop(stale))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -257,6 +290,7 @@ impl Application for FileServer {
         }
         self.obey(engine);
         self.serving.tend(engine);
+        self.tidy(engine.now())?;
         Ok(Turn::Wait(later(engine)))
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_store::DataSet;
 use inhaul_store::digest_cache::DigestCache;
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
 use crate::bodies::FileBodies;
+use crate::catalogue::OpenSet;
 use crate::control_stream::ControlStream;
 use crate::digest_service::DigestService;
 use crate::endpoints::Endpoints;
@@ -38,7 +38,7 @@ pub(crate) struct Fetcher {
     pub(crate) stream: ControlStream,
     /// The protocol that is to carry the data, by its name in the registry.
     pub(crate) transport: &'static str,
-    pub(crate) data_set: Arc<DataSet>,
+    pub(crate) data_set: Arc<OpenSet>,
     /// What the client has asked for, for people.
     pub(crate) path: String,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Fetcher {
 struct Session {
     client: SocketAddr,
     path: String,
-    data_set: Arc<DataSet>,
+    data_set: Arc<OpenSet>,
     began: Time,
     /// When its client last said, or took, anything that is not the protocol's.
     heard: Time,
@@ -109,9 +109,9 @@ impl Serving {
         let flow = engine.new_flow();
         let mtu = net::mtu_from(&self.net, stream.local().ip());
         let client = stream.peer();
-        let size = data_set.manifest().size();
+        let size = data_set.data_set().manifest().size();
         log::debug!("{client}: {path}: {size} bytes, MTU {mtu}");
-        self.bodies.insert(flow, Arc::clone(&data_set));
+        self.bodies.insert(flow, Arc::clone(data_set.data_set()));
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
         self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
@@ -263,4 +263,62 @@ fn open_cache(directory: &Path) -> Option<DigestCache> {
     let pruned = cache.clone();
     net::spawn_helper("inhaul-cache", move || pruned.prune(CACHE_BYTES_MAX)).ok()?;
     Some(cache)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use inhaul_store::{Offered, ScanOptions};
+    use std::net::{TcpListener, TcpStream};
+
+    /// What serves files of a directory, of which one is empty; and what their sessions come over.
+    fn serving() -> (tempfile::TempDir, Catalogue, Engine, Serving) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("empty"), b"").unwrap();
+        std::fs::write(dir.path().join("full"), b"data").unwrap();
+        let catalogue = Catalogue::unbounded(Offered::new(&[dir.path().to_path_buf()]).unwrap());
+        let net =
+            NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: Vec::new() };
+        let mut engine = Engine::new().unwrap();
+        let socket = net::bind_shared(&net, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let serving = Serving::new(&mut engine, socket, None, &net, None).unwrap();
+        (dir, catalogue, engine, serving)
+    }
+
+    fn welcome(catalogue: &Catalogue, engine: &mut Engine, serving: &mut Serving, path: &str) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = ControlStream::new(listener.accept().unwrap().0).unwrap();
+        let data_set = catalogue.open(path.as_bytes(), ScanOptions::default(), stream.peer().ip()).unwrap();
+        serving.welcome(engine, Fetcher { stream, transport: "gtp", data_set, path: path.to_owned() }).unwrap();
+        client
+    }
+
+    #[test]
+    fn sessions_that_nobody_watches_over_end_when_they_are_idle() {
+        let (_dir, catalogue, mut engine, mut serving) = serving();
+        let _clients = ["empty", "full"].map(|path| welcome(&catalogue, &mut engine, &mut serving, path));
+        let began = engine.now();
+        serving.end_idle(&mut engine, began + IDLE_MAX - Span::from_secs(1));
+        assert_eq!(serving.sessions.len(), 2);
+        serving.end_idle(&mut engine, began + IDLE_MAX + Span::from_secs(1));
+        // The other one's protocol watches over it, and gives it up by itself.
+        assert_eq!(serving.sessions.values().map(|session| session.path.as_str()).collect::<Vec<_>>(), ["full"]);
+        let flow = *serving.sessions.keys().next().unwrap();
+        serving.on_event(&mut engine, &Event::Failed { flow, error: FlowError::Silent { seconds: 30 } });
+        serving.end_idle(&mut engine, began + IDLE_MAX + Span::from_secs(1));
+        assert!(serving.sessions.is_empty());
+    }
+
+    #[test]
+    fn port_is_given_up_and_what_has_no_flow_yet_with_it() {
+        let (_dir, catalogue, mut engine, mut serving) = serving();
+        let _clients = ["empty", "full"].map(|path| welcome(&catalogue, &mut engine, &mut serving, path));
+        serving.give_port_up(&mut engine);
+        assert_eq!(serving.sessions.values().map(|session| session.path.as_str()).collect::<Vec<_>>(), ["empty"]);
+        let streams = engine.streams();
+        let _late = welcome(&catalogue, &mut engine, &mut serving, "full");
+        assert_eq!((serving.sessions.len(), engine.streams()), (1, streams), "it may try again at the successor");
+    }
 }

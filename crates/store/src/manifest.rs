@@ -3,6 +3,7 @@
 mod codec;
 mod error;
 mod items;
+pub(crate) mod memory;
 mod rules;
 
 use inhaul_base::{ByteRange, RangeSet};
@@ -211,13 +212,21 @@ impl Manifest {
         codec::encode(self)
     }
 
-    /// Reads what [`Manifest::encode`] wrote. The bytes may come from anybody: memory stays in proportion to their
-    /// length, and what is returned obeys the rules of [`Manifest::new`].
+    /// Reads what [`Manifest::encode`] wrote. The bytes may come from anybody: memory stays within 24 bytes for each of them and
+    /// 64 MiB beside, and what is returned obeys the rules of [`Manifest::new`].
     ///
     /// # Errors
     /// When the bytes are cut short, too long, of another version, out of order or against the rules.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        codec::decode(bytes)
+        Self::decode_within(bytes, u64::MAX)
+    }
+
+    /// The same, and the manifest takes no more memory than `memory_bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Manifest::decode`], and when it would take more.
+    pub fn decode_within(bytes: &[u8], memory_bytes_max: u64) -> Result<Self, ManifestError> {
+        codec::decode(bytes, memory_bytes_max)
     }
 }
 

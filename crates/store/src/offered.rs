@@ -27,6 +27,9 @@ pub struct ScanOptions {
     pub attributes: bool,
 }
 
+/// Asked, with how many bytes that is by then, before more memory is held for what somebody wants to see. False: it may not be.
+pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
+
 /// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
 /// whatever is renamed or linked there meanwhile.
 ///
@@ -78,6 +81,19 @@ impl Offered {
     /// When there is no such thing, when the request leads outside, when something in it may not be read, or when it
     /// cannot be a data set.
     pub fn scan(&self, request: &[u8], options: ScanOptions) -> Result<DataSet, OfferedError> {
+        self.scan_within(request, options, &mut |_| true)
+    }
+
+    /// The same within bounds: `may_hold` is asked before the list of files takes more memory.
+    ///
+    /// # Errors
+    /// As [`Offered::scan`], and [`OfferedError::TooMuchMemory`] when `may_hold` says no.
+    pub fn scan_within(
+        &self,
+        request: &[u8],
+        options: ScanOptions,
+        may_hold: &mut MayHold<'_>,
+    ) -> Result<DataSet, OfferedError> {
         let components = components(request)?;
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
         if root.is_file {
@@ -94,7 +110,7 @@ impl Offered {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 let dir = root.dir.open_directory(&path, links).map_err(|errno| self.request_error(request, errno))?;
-                DataSet::of_directory(dir, name, request, options)
+                DataSet::of_directory(dir, name, request, options, may_hold)
             }
             FileType::RegularFile => DataSet::of_file(&root.dir, name, &path, links, request, options),
             _ => Err(OfferedError::Unsupported { path: request.to_vec() }),
@@ -212,6 +228,12 @@ pub enum OfferedError {
     )]
     Changed {
         /// The file.
+        path: Vec<u8>,
+    },
+    /// What there is at the path is so much that its list may not be held in memory.
+    #[error("the list of what is in '{}' takes more memory than there is for it now", printable(path))]
+    TooMuchMemory {
+        /// What was asked for.
         path: Vec<u8>,
     },
     /// There is no file of that index in the data set.

@@ -63,6 +63,13 @@ impl Start {
         self
     }
 
+    /// More arguments.
+    #[must_use]
+    pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
     /// By another program, which replaces itself with the program that follows, such as `ip netns exec NAME`.
     #[must_use]
     pub fn by<A: AsRef<OsStr>>(mut self, prefix: impl IntoIterator<Item = A>) -> Self {

@@ -22,7 +22,7 @@ use inhaul_base::ByteRange;
 
 use super::{
     Attribute, Contents, Directory, ENTRIES_MAX, Entry, HardLink, Kind, Manifest, ManifestError, Metadata, Owner,
-    PATH_BYTES_MAX, SKIPPED_NAMED_MAX, Skipped, Symlink, Timestamp,
+    PATH_BYTES_MAX, SKIPPED_NAMED_MAX, Skipped, Symlink, Timestamp, memory,
 };
 
 const MAGIC: &[u8; 3] = b"IHM";
@@ -32,9 +32,11 @@ const FILE_BYTES_MIN: usize = 6;
 const DIRECTORY_BYTES_MIN: usize = 5;
 const SYMLINK_BYTES_MIN: usize = 7;
 const HARD_LINK_BYTES_MIN: usize = 3;
-/// Paths of so many bytes all together are taken whatever the length of the input; beyond that, so many for each byte of it.
-const PATHS_BYTES_FREE: u64 = 64 << 20;
-const PATHS_BYTES_PER_BYTE: u64 = 64;
+/// What is read takes at most so much memory whatever the length of the input, and so much more for each byte of it. Front
+/// coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and with a path of 200
+/// bytes is worth 400 in memory.
+const MEMORY_BYTES_FREE: u64 = 64 << 20;
+const MEMORY_BYTES_PER_BYTE: u64 = 24;
 
 /// The bits of a metadata's flags.
 mod flag {
@@ -149,13 +151,10 @@ impl Writer {
     }
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-    let mut input = Input {
-        rest: bytes,
-        path: Vec::new(),
-        last: Metadata::default(),
-        path_bytes_left: PATHS_BYTES_FREE + PATHS_BYTES_PER_BYTE * bytes.len() as u64,
-    };
+pub(super) fn decode(bytes: &[u8], memory_bytes_max: u64) -> Result<Manifest, ManifestError> {
+    let worth = MEMORY_BYTES_FREE.saturating_add(MEMORY_BYTES_PER_BYTE.saturating_mul(bytes.len() as u64));
+    let mut input =
+        Input { rest: bytes, path: Vec::new(), last: Metadata::default(), memory_left: worth.min(memory_bytes_max) };
     if input.take(MAGIC.len())? != MAGIC {
         return Err(ManifestError::NotAManifest);
     }
@@ -171,17 +170,24 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let name = input.bytes()?.to_vec();
     let (top, _) = input.metadata(0)?;
     let (skipped, unreadable) = (input.skipped()?, input.skipped()?);
-    let directories = input
-        .list(DIRECTORY_BYTES_MIN, |input| Ok(Directory { path: input.path()?, metadata: input.metadata(0)?.0 }))?;
+    let directories = input.list(DIRECTORY_BYTES_MIN, |input| {
+        input.spend(memory::OF_DIRECTORY)?;
+        Ok(Directory { path: input.path()?, metadata: input.metadata(0)?.0 })
+    })?;
     let files = input.list(FILE_BYTES_MIN, Input::file)?;
     let symlinks = input.list(SYMLINK_BYTES_MIN, |input| {
-        Ok(Symlink { path: input.path()?, target: input.bytes()?.to_vec(), metadata: input.metadata(0)?.0 })
+        let (path, target) = (input.path()?, input.bytes()?);
+        input.spend(memory::OF_SYMLINK + target.len())?;
+        Ok(Symlink { path, target: target.to_vec(), metadata: input.metadata(0)?.0 })
     })?;
     let hard_links = input.list(HARD_LINK_BYTES_MIN, |input| {
         let path = input.path()?;
         let file = usize::try_from(input.number()?).ok().and_then(|index| files.get(index));
         match file {
-            Some(file) => input.spend(file.path.len()).map(|()| HardLink { path, file: file.path.clone() }),
+            Some(file) => {
+                input.spend(memory::OF_HARD_LINK + file.path.len())?;
+                Ok(HardLink { path, file: file.path.clone() })
+            }
             None => Err(ManifestError::NoSuchFile(path)),
         }
     })?;
@@ -256,8 +262,8 @@ struct Input<'a> {
     rest: &'a [u8],
     path: Vec<u8>,
     last: Metadata,
-    /// How many more bytes all paths together may come to: front coding makes much out of little.
-    path_bytes_left: u64,
+    /// How much more memory all that is read may take.
+    memory_left: u64,
 }
 
 impl<'a> Input<'a> {
@@ -296,9 +302,9 @@ impl<'a> Input<'a> {
         self.take(len)
     }
 
-    /// Takes `len` bytes off what paths may come to.
-    fn spend(&mut self, len: usize) -> Result<(), ManifestError> {
-        self.path_bytes_left = self.path_bytes_left.checked_sub(len as u64).ok_or(ManifestError::PathsTooLong)?;
+    /// Takes so many bytes of memory off what is left of it.
+    fn spend(&mut self, bytes: usize) -> Result<(), ManifestError> {
+        self.memory_left = self.memory_left.checked_sub(bytes as u64).ok_or(ManifestError::TooMuchMemory)?;
         Ok(())
     }
 
@@ -310,7 +316,7 @@ impl<'a> Input<'a> {
             let path = [&self.path[..shared], &end[..end.len().min(PATH_BYTES_MAX)]].concat();
             return Err(ManifestError::BadPath { path, why: "it is too long" });
         }
-        self.spend(shared + end.len())?;
+        self.spend(memory::of_path(shared + end.len()))?;
         self.path.truncate(shared);
         self.path.extend_from_slice(end);
         Ok(self.path.clone())
@@ -338,10 +344,16 @@ impl<'a> Input<'a> {
 
     fn attributes(&mut self) -> Result<Vec<Attribute>, ManifestError> {
         let count = self.count(2)?;
-        (0..count).map(|_| Ok(Attribute { name: self.bytes()?.to_vec(), value: self.bytes()?.to_vec() })).collect()
+        let attribute = |_| {
+            let (name, value) = (self.bytes()?, self.bytes()?);
+            self.spend(memory::OF_ATTRIBUTE + name.len() + value.len())?;
+            Ok(Attribute { name: name.to_vec(), value: value.to_vec() })
+        };
+        (0..count).map(attribute).collect()
     }
 
     fn file(&mut self) -> Result<Entry, ManifestError> {
+        self.spend(memory::OF_FILE)?;
         let path = self.path()?;
         let size = self.number()?;
         let (metadata, flags) = self.metadata(flag::HOLES)?;
@@ -351,6 +363,7 @@ impl<'a> Input<'a> {
 
     fn holes(&mut self) -> Result<Vec<ByteRange>, ManifestError> {
         let count = self.count(2)?;
+        self.spend(count as usize * memory::OF_HOLE)?;
         let mut end = 0u64;
         let hole = |_| {
             let start = end.checked_add(self.number()?).ok_or(ManifestError::BadNumber)?;

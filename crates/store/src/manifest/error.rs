@@ -34,9 +34,9 @@ pub enum ManifestError {
     /// More files, directories or links than one data set may have.
     #[error("a data set has at most {ENTRIES_MAX} files: move it in several parts")]
     TooMany,
-    /// The paths together are out of all proportion to the bytes that say them.
-    #[error("the paths of the data set are too long all together: move it in several parts")]
-    PathsTooLong,
+    /// It would take more memory than it may: than its bytes are worth, or than there is for it.
+    #[error("the list of files takes too much memory: move the data set in several parts")]
+    TooMuchMemory,
     /// A path that names nothing inside the data set, or nothing at all.
     #[error("the path '{}' cannot be moved: {why}", printable(path))]
     BadPath {

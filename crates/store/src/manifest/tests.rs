@@ -183,7 +183,16 @@ fn decode_refuses_paths_that_grow_out_of_nothing() {
     let m = tree(files, deep).unwrap();
     let bytes = m.encode();
     assert!(bytes.len() < 300_000, "{}", bytes.len());
-    assert_eq!(Manifest::decode(&bytes), Err(ManifestError::PathsTooLong));
+    assert_eq!(Manifest::decode(&bytes), Err(ManifestError::TooMuchMemory));
+}
+
+#[test]
+fn decode_within_takes_no_more_memory_than_it_may() {
+    let files = (0..1000).map(|k| file(&format!("{k:04}"), 0)).collect();
+    let m = tree(files, vec![]).unwrap();
+    let bytes = m.encode();
+    assert_eq!(Manifest::decode_within(&bytes, 1000 * 100), Err(ManifestError::TooMuchMemory));
+    assert_eq!(Manifest::decode_within(&bytes, 1000 * 300), Ok(m));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
 use super::scan::{Tree, entry, shown};
-use super::{OfferedError, ScanOptions};
+use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::FileVersion;
@@ -58,8 +58,10 @@ impl DataSet {
         name: &[u8],
         request: &[u8],
         options: ScanOptions,
+        may_hold: &mut MayHold<'_>,
     ) -> Result<Self, OfferedError> {
-        let manifest = Manifest::new(name.to_vec(), Kind::Directory, Tree::walk(&base, request, options)?)?;
+        let contents = Tree::walk(&base, request, options, may_hold)?;
+        let manifest = Manifest::new(name.to_vec(), Kind::Directory, contents)?;
         Ok(Self {
             manifest: Arc::new(manifest),
             base: Arc::new(base),
@@ -73,6 +75,15 @@ impl DataSet {
     /// What the data set is made of.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
+    }
+
+    /// Whether `other` is this data set, and no file of it has changed as far as sizes and times tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        self.file == other.file
+            && self.request == other.request
+            && self.manifest == other.manifest
+            && place(self).is_some_and(|here| Some(here) == place(other))
     }
 
     /// Opens file `index` for reading.
@@ -146,7 +157,15 @@ impl DataSet {
         if let Some(file) = open.get(index) {
             return Ok(file);
         }
-        let file = Arc::new(self.open(index)?);
+        let file = match self.open(index) {
+            // The descriptors are used up: those that are only kept for later can be spared.
+            Err(OfferedError::Io { source, .. }) if is_descriptor_missing(&source) => {
+                open.clear();
+                self.open(index)?
+            }
+            opened => opened?,
+        };
+        let file = Arc::new(file);
         open.insert(index, Arc::clone(&file));
         Ok(file)
     }
@@ -157,4 +176,8 @@ impl DataSet {
             Kind::Directory => shown(&self.request, &self.manifest.entries()[index].path),
         }
     }
+}
+
+fn is_descriptor_missing(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

@@ -6,28 +6,31 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
 use super::scan::shown;
-use super::{Offered, OfferedError, Root};
+use super::{MayHold, Offered, OfferedError, Root};
 use crate::beneath::{Beneath, Links};
+use crate::manifest::memory;
 use crate::{Listed, ListedKind, Timestamp};
 
 impl Offered {
     /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or, `recursive`,
-    /// beneath it, by name and each directory before what it holds. Ends early when `each` says no.
+    /// beneath it, by name and each directory before what it holds. Ends early when `each` says no. `may_hold` is asked before
+    /// the names of a directory are held in memory, to be sorted: of those that are being listed, one within the other.
     ///
     /// With several directories offered, or a file, the empty request names the list of them. Links are not followed; what
     /// vanishes meanwhile is left out.
     ///
     /// # Errors
-    /// When there is no such thing, when the request leads outside, or when a directory may not be read.
+    /// When there is no such thing, when the request leads outside, when a directory may not be read, or when `may_hold` says no.
     pub fn list(
         &self,
         request: &[u8],
         recursive: bool,
+        may_hold: &mut MayHold<'_>,
         each: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), OfferedError> {
         let components = super::components(request)?;
         if components.is_empty() && (self.roots.len() > 1 || self.roots.iter().any(|root| root.is_file)) {
-            return self.list_roots(recursive, each);
+            return self.list_roots(recursive, may_hold, each);
         }
         let (root, rest) = self.root_of(&components).ok_or_else(|| self.not_found(request))?;
         let failed = |errno| self.request_error(request, errno);
@@ -45,11 +48,16 @@ impl Offered {
             return Ok(());
         }
         let top = root.dir.open_directory(&path, Links::FollowInside).map_err(failed)?;
-        walk(&top, b"", request, recursive, each).map(|_| ())
+        walk(&top, b"", request, recursive, may_hold, each).map(|_| ())
     }
 
     /// Shows what is offered, by the names with which requests begin.
-    fn list_roots(&self, recursive: bool, each: &mut dyn FnMut(Listed) -> bool) -> Result<(), OfferedError> {
+    fn list_roots(
+        &self,
+        recursive: bool,
+        may_hold: &mut MayHold<'_>,
+        each: &mut dyn FnMut(Listed) -> bool,
+    ) -> Result<(), OfferedError> {
         let mut roots: Vec<&Root> = self.roots.iter().collect();
         roots.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for root in roots {
@@ -58,7 +66,7 @@ impl Offered {
             if !each(listed(root.name.clone(), &stat)) {
                 return Ok(());
             }
-            if recursive && !root.is_file && !walk(&root.dir, &root.name, &root.name, true, each)? {
+            if recursive && !root.is_file && !walk(&root.dir, &root.name, &root.name, true, may_hold, each)? {
                 return Ok(());
             }
         }
@@ -72,16 +80,20 @@ fn walk(
     prefix: &[u8],
     request: &[u8],
     recursive: bool,
+    may_hold: &mut MayHold<'_>,
     each: &mut dyn FnMut(Listed) -> bool,
 ) -> Result<bool, OfferedError> {
-    let mut branches = vec![read(top, b"", request)?];
-    while let Some(branch) = branches.last_mut() {
+    let mut held = 0;
+    let mut branches = vec![(0, read(top, b"", request, &mut held, may_hold)?)];
+    while let Some((held_before, branch)) = branches.last_mut() {
         let Some(item) = branch.next() else {
+            held = *held_before;
             branches.pop();
             continue;
         };
         if recursive && item.kind == ListedKind::Directory {
-            branches.push(read(top, &item.path, request)?);
+            let before = held;
+            branches.push((before, read(top, &item.path, request, &mut held, may_hold)?));
         }
         let path = if prefix.is_empty() { item.path } else { [prefix, &item.path].join(&b'/') };
         if !each(Listed { path, ..item }) {
@@ -92,7 +104,13 @@ fn walk(
 }
 
 /// What lies in the directory `path` of `top`, by name.
-fn read(top: &Beneath, path: &[u8], request: &[u8]) -> Result<IntoIter<Listed>, OfferedError> {
+fn read(
+    top: &Beneath,
+    path: &[u8],
+    request: &[u8],
+    held: &mut usize,
+    may_hold: &mut MayHold<'_>,
+) -> Result<IntoIter<Listed>, OfferedError> {
     let failed = |errno| OfferedError::from_errno(&shown(request, path), errno);
     let dir = match top.open_directory(path, Links::Refuse) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => return Ok(Vec::new().into_iter()),
@@ -109,6 +127,10 @@ fn read(top: &Beneath, path: &[u8], request: &[u8]) -> Result<IntoIter<Listed>, 
             Ok(stat) => {
                 let inner =
                     if path.is_empty() { name.to_bytes().to_vec() } else { [path, name.to_bytes()].join(&b'/') };
+                *held += size_of::<Listed>() + memory::of_path(inner.len());
+                if !may_hold(*held) {
+                    return Err(OfferedError::TooMuchMemory { path: request.to_vec() });
+                }
                 items.push(listed(inner, &stat));
             }
             Err(Errno::NOENT) => {}
@@ -140,7 +162,7 @@ mod tests {
 
     fn names(offered: &Offered, request: &str, recursive: bool) -> Result<Vec<String>, OfferedError> {
         let mut names = Vec::new();
-        offered.list(request.as_bytes(), recursive, &mut |item| {
+        offered.list(request.as_bytes(), recursive, &mut |_| true, &mut |item| {
             let mark = match item.kind {
                 ListedKind::File => "",
                 ListedKind::Directory => "/",
@@ -176,7 +198,7 @@ mod tests {
         assert_eq!(names(&offered, "sub/b", true).unwrap(), [""]);
         let mut sizes = Vec::new();
         offered
-            .list(b"a", false, &mut |item| {
+            .list(b"a", false, &mut |_| true, &mut |item| {
                 sizes.push(item.size);
                 true
             })
@@ -202,12 +224,14 @@ mod tests {
         let offered = Offered::new(&[one]).unwrap();
         let mut seen = 0;
         offered
-            .list(b"", true, &mut |_| {
+            .list(b"", true, &mut |_| true, &mut |_| {
                 seen += 1;
                 seen < 3
             })
             .unwrap();
         assert_eq!(seen, 3);
+        let refused = offered.list(b"", true, &mut |_| false, &mut |_| true);
+        assert!(matches!(refused, Err(OfferedError::TooMuchMemory { .. })), "{refused:?}");
         assert!(matches!(names(&offered, "nothing", false), Err(OfferedError::NotFound { .. })));
         assert!(matches!(names(&offered, "../two", false), Err(OfferedError::Outside { .. })));
         assert!(matches!(names(&offered, "z/d", false), Err(OfferedError::Outside { .. })));

@@ -7,13 +7,18 @@ use inhaul_base::ByteRange;
 use rustix::fs::{Access, AtFlags, Dir, FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::{OfferedError, ScanOptions};
+use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
-use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS};
+use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS, memory};
 use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Symlink, Timestamp};
 
 /// Most holes of one file that are told; what lies behind them counts as data.
 const HOLES_MAX: usize = 1 << 16;
+
+/// Memory is asked for in steps of so many bytes.
+const STEP_BYTES: usize = 64 * 1024;
+/// What the second name of a file takes while its first is looked for, beside the name.
+const NAME_BYTES: usize = 128;
 
 /// A file by which the system knows it, whatever its names: device and inode.
 type Identity = (u64, u64);
@@ -27,13 +32,23 @@ pub(super) struct Tree<'a> {
     several_names: Vec<(Vec<u8>, Identity)>,
     /// Directories not read yet.
     pending: Vec<Vec<u8>>,
+    may_hold: &'a mut MayHold<'a>,
+    /// Memory that what was found takes, and how much of it has been asked for.
+    memory: usize,
+    granted: usize,
 }
 
 impl<'a> Tree<'a> {
     /// Lists all that lies beneath `top`. What vanishes meanwhile is left out. One directory is open at a time.
-    pub(super) fn walk(top: &Beneath, request: &'a [u8], options: ScanOptions) -> Result<Contents, OfferedError> {
-        let pending = vec![Vec::new()];
-        let mut tree = Self { request, options, contents: Contents::default(), several_names: Vec::new(), pending };
+    pub(super) fn walk(
+        top: &Beneath,
+        request: &'a [u8],
+        options: ScanOptions,
+        may_hold: &'a mut MayHold<'a>,
+    ) -> Result<Contents, OfferedError> {
+        let (contents, several_names, pending) = (Contents::default(), Vec::new(), vec![Vec::new()]);
+        let mut tree =
+            Self { request, options, contents, several_names, pending, may_hold, memory: STEP_BYTES, granted: 0 };
         while let Some(path) = tree.pending.pop() {
             match top.open_directory(&path, Links::Refuse) {
                 Ok(dir) => tree.read_directory(&dir, &path)?,
@@ -43,11 +58,19 @@ impl<'a> Tree<'a> {
             }
         }
         tree.link_names();
+        tree.ask()?;
         Ok(tree.contents)
     }
 
     fn failed(&self, path: &[u8], errno: Errno) -> OfferedError {
         OfferedError::from_errno(&shown(self.request, path), errno)
+    }
+
+    /// Asks for the memory that is taken by now.
+    fn ask(&mut self) -> Result<(), OfferedError> {
+        self.granted = self.memory;
+        let may = (self.may_hold)(self.memory);
+        may.then_some(()).ok_or_else(|| OfferedError::TooMuchMemory { path: self.request.to_vec() })
     }
 
     fn read_directory(&mut self, dir: &Beneath, path: &[u8]) -> Result<(), OfferedError> {
@@ -70,14 +93,21 @@ impl<'a> Tree<'a> {
                 Err(Errno::ACCESS) => self.contents.unreadable.add(&inner),
                 Err(errno) => return Err(self.failed(&inner, errno)),
             }
+            if self.memory - self.granted >= STEP_BYTES {
+                self.ask()?;
+            }
         }
         Ok(())
     }
 
     fn read_item(&mut self, dir: &Beneath, name: &std::ffi::CStr, path: &[u8]) -> rustix::io::Result<()> {
         let stat = rustix::fs::statat(dir.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.memory += memory::of_path(path.len());
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => self.pending.push(path.to_vec()),
+            FileType::Directory => {
+                self.memory += memory::OF_DIRECTORY + memory::of_path(path.len());
+                self.pending.push(path.to_vec());
+            }
             FileType::RegularFile => {
                 let file = if self.options.attributes || may_have_holes(&stat) {
                     Some(dir.open_for_reading(name.to_bytes(), Links::Refuse)?)
@@ -87,13 +117,18 @@ impl<'a> Tree<'a> {
                     None
                 };
                 if stat.st_nlink > 1 {
+                    self.memory += memory::OF_HARD_LINK + 2 * path.len() + NAME_BYTES;
                     self.several_names.push((path.to_vec(), (stat.st_dev, stat.st_ino)));
                 }
-                self.contents.files.push(entry(path.to_vec(), &stat, file.as_ref(), self.options));
+                let entry = entry(path.to_vec(), &stat, file.as_ref(), self.options);
+                let details = memory::of_details(entry.holes.len(), &entry.metadata.attributes);
+                self.memory += memory::OF_FILE + details;
+                self.contents.files.push(entry);
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(dir.fd(), name, Vec::new())?.into_bytes();
                 let metadata = metadata(&stat, None::<&std::fs::File>, self.options);
+                self.memory += memory::OF_SYMLINK + target.len();
                 self.contents.symlinks.push(Symlink { path: path.to_vec(), target, metadata });
             }
             _ => self.contents.skipped.add(path),

@@ -58,6 +58,37 @@ fn scan_lists_a_tree_in_order_and_reads_it_across_files() {
 }
 
 #[test]
+fn scan_within_asks_for_memory_in_proportion_to_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    for k in 0..2000 {
+        fs::write(dir.path().join(format!("{k:04}")), b"").unwrap();
+    }
+    let offered = Offered::new(&[dir.path().to_path_buf()]).unwrap();
+    let mut asked = 0;
+    let set = offered.scan_within(b"/", ScanOptions::default(), &mut |bytes| {
+        asked = bytes;
+        true
+    });
+    assert_eq!(set.unwrap().manifest().entries().len(), 2000);
+    assert!((2000 * 100..2000 * 400).contains(&asked), "{asked} bytes");
+    let refused = offered.scan_within(b"/", ScanOptions::default(), &mut |bytes| bytes <= asked / 2);
+    assert!(matches!(refused, Err(OfferedError::TooMuchMemory { .. })), "{refused:?}");
+}
+
+#[test]
+fn is_same_tells_a_data_set_from_what_it_was_before() {
+    let (dir, offered) = offered_tree();
+    let scan = || offered.scan(b"/sub", ScanOptions::default()).unwrap();
+    let first = scan();
+    assert!(first.is_same(&scan()));
+    assert!(!first.is_same(&offered.scan(b"/", ScanOptions::default()).unwrap()));
+    let (sub, old) = (dir.path().join("set/sub"), dir.path().join("old"));
+    fs::rename(&sub, &old).unwrap();
+    assert!(std::process::Command::new("cp").arg("-a").args([&old, &sub]).status().unwrap().success());
+    assert!(!first.is_same(&scan()), "alike, but another directory");
+}
+
+#[test]
 fn scan_finds_files_and_directories_inside() {
     let (_dir, offered) = offered_tree();
     let file = offered.scan(b"/sub/deep/two", ScanOptions::default()).unwrap();
