@@ -97,8 +97,7 @@ fn one_address_does_not_take_all_places() {
     let is_busy = matches!(&refused, Heard::Frame(Frame::Refused { code: RefusalCode::Busy, .. }));
     assert!(is_busy || refused == Heard::End, "{refused:?}");
     let to = Scratch::new();
-    let honest =
-        inhaul(["get", "-q", &format!("inhaul://{v4}/small")]).arg(to.path().join("small")).finish(PATIENCE);
+    let honest = inhaul(["get", "-q", &format!("inhaul://{v4}/small")]).arg(to.path().join("small")).finish(PATIENCE);
     let meanwhile = began.elapsed();
     figures(
         "1,024 connections from one address, and a get from another",
