@@ -298,7 +298,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = ControlStream::new(tcp).unwrap();
-        let session = Session { server: server(name), datagrams: stream.peer(), stream };
+        let session = Session::over(server(name), stream);
         let manifest = Arc::unwrap_or_clone(crate::groups::tests::manifest(sizes));
         let identity = manifest.identity();
         let result = Ok(Candidate { session, manifest, identity });
