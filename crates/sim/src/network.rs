@@ -45,6 +45,8 @@ pub(crate) struct Line {
     pub(crate) capture: Option<Capture>,
     component: ComponentId,
     to: NodeId,
+    /// The largest IP packet that it takes.
+    pub(crate) mtu: Option<u32>,
 }
 
 /// All that is between hosts.
@@ -66,6 +68,7 @@ impl Network {
             capture: None,
             component: agenda.add(Component::Link(index)),
             to: wire.to,
+            mtu: None,
         };
         let lines = (0..).zip(&topology.wires).map(line).collect();
         Self { agenda, lines, pool: Pool::default(), hops: 0, routes: Routes::new(topology) }
@@ -76,6 +79,10 @@ impl Network {
         // That there is a route was made sure of when the transfer or traffic was set up.
         let Some(link) = self.routes.next(at, packet.to) else { return };
         let line = &mut self.lines[link.0 as usize];
+        if line.mtu.is_some_and(|mtu| packet.wire_bytes > mtu) {
+            self.pool.put_back(packet.datagram);
+            return;
+        }
         // What is dropped the link counts.
         if line.link.send(now, packet.wire_bytes, packet).is_ok() {
             self.agenda.schedule(line.component, line.link.next_arrival());

@@ -299,7 +299,9 @@ impl Simulation {
             events: &mut self.events,
             fault: &mut self.fault,
         };
-        let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut outlet);
+        // Time stands still meanwhile, so there is nothing else to look after.
+        let mut budget = u64::MAX;
+        let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
         let due = due.map(|(at, _)| at.max(self.now));
         self.network.agenda.schedule(seat.component, due);
         while let Some((from, event)) = self.events.pop_front() {
@@ -388,6 +390,10 @@ impl Simulation {
             Change::LinkRate(link, rate) => {
                 self.network.lines[link.0 as usize].link.set_rate(now, rate);
                 link
+            }
+            Change::LinkMtu(link, mtu) => {
+                self.network.lines[link.0 as usize].mtu = mtu;
+                return;
             }
             Change::LinkDown(link) | Change::LinkUp(link) => {
                 let up = matches!(change, Change::LinkUp(_));

@@ -207,7 +207,9 @@ impl Simulation {
     pub fn at(&mut self, at: Time, change: Change) -> Result<(), SimError> {
         self.check_ahead("a change", at)?;
         match &change {
-            Change::LinkRate(link, _) | Change::LinkDown(link) | Change::LinkUp(link) => self.check_link(*link)?,
+            Change::LinkRate(link, _) | Change::LinkMtu(link, _) | Change::LinkDown(link) | Change::LinkUp(link) => {
+                self.check_link(*link)?;
+            }
             Change::Command(endpoint, _) => self.node_of(*endpoint).map(|_| ())?,
             Change::Break(transfer) => self.running(*transfer).map(|_| ())?,
         }

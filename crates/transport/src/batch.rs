@@ -119,6 +119,7 @@ pub struct TxBatch {
     datagrams: Vec<TxDatagram>,
     groups: Vec<Group>,
     limit: usize,
+    bytes: u64,
 }
 
 impl TxBatch {
@@ -132,6 +133,7 @@ impl TxBatch {
         self.heads.clear();
         self.datagrams.clear();
         self.groups.clear();
+        self.bytes = 0;
     }
 
     /// Whether there is nothing to send.
@@ -144,6 +146,11 @@ impl TxBatch {
         self.datagrams.len()
     }
 
+    /// Bytes of UDP payload in it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// How many more datagrams it asks for.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.datagrams.len())
@@ -154,6 +161,7 @@ impl TxBatch {
     pub fn push(&mut self, flow: FlowId, to: SocketAddr, head: &[u8], body: ByteRange, pad: u16) {
         let head_at = self.heads.len() as u32;
         self.heads.extend_from_slice(head);
+        self.bytes += head.len() as u64 + body.len() + u64::from(pad);
         self.datagrams.push(TxDatagram { head_at, head_len: head.len() as u16, pad, body });
         self.close_group(flow, to);
     }
@@ -173,13 +181,14 @@ impl TxBatch {
         let count = body.len().div_ceil(block);
         let mut head_at = self.heads.len() as u32;
         self.heads.reserve(count as usize * N);
+        self.bytes += body.len() + count * N as u64;
         self.datagrams.extend((0..count).map(|k| {
             let start = body.start + k * block;
             let datagram = TxDatagram {
                 head_at,
                 head_len: N as u16,
                 pad: 0,
-                body: ByteRange::new(start, body.end.min(start + block)),
+                body: ByteRange::new(start, body.end.min(start.saturating_add(block))),
             };
             self.heads.extend_from_slice(&head(k as u32, start));
             head_at += N as u32;
@@ -245,7 +254,8 @@ mod tests {
         for (k, (start, end)) in [(5, 15), (15, 25), (25, 30)].into_iter().enumerate() {
             each.push(FlowId(1), peer(), &head(k as u32, start), ByteRange::new(start, end), 0);
         }
-        let shape = |batch: &TxBatch| format!("{:?} {:?} {:?}", batch.heads, batch.datagrams, batch.groups);
+        let shape =
+            |batch: &TxBatch| format!("{:?} {:?} {:?} {}", batch.heads, batch.datagrams, batch.groups, batch.bytes);
         assert_eq!(shape(&run), shape(&each));
         run.push_run(FlowId(1), peer(), ByteRange::new(5, 5), 10, head);
         assert_eq!(shape(&run), shape(&each));

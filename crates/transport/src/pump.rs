@@ -14,26 +14,37 @@ pub trait Host {
     fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool;
 }
 
-/// Takes everything that the endpoint has to give at `now`, and returns when it wants to be called again.
+/// Takes what the endpoint has to give at `now`, and returns when it wants to be called again.
 ///
-/// Call it after each change (see [`Endpoint`]). It ends, because at a fixed `now` pacing lets only so much leave.
-/// `batch` is handed in so that its memory, and what could not be sent, survives from one call to the next; while it is
-/// not empty the deadline does not count the pacer: the network must become writable first.
+/// Call it after each change (see [`Endpoint`]). `batch` is handed in so that its memory, and what could not be sent,
+/// survives from one call to the next; while it is not empty the deadline does not count the pacer: the network must become
+/// writable first.
+///
+/// It ends for two reasons. At a fixed `now` pacing lets only so much leave; but how much that is, peers say. So no batch is
+/// taken once `budget`, in bytes, is used up (by less than one batch more). Then it returns `now`: the caller looks after
+/// everything else, fills the budget up, and calls again.
 pub fn drain(
     endpoint: &mut (impl Endpoint + ?Sized),
     now: Time,
     batch: &mut TxBatch,
+    budget: &mut u64,
     host: &mut (impl Host + ?Sized),
 ) -> Option<(Time, Reason)> {
+    let mut cut_short = false;
     loop {
         while let Some(event) = endpoint.poll_event() {
             host.event(now, event);
         }
         if batch.is_empty() {
+            cut_short = *budget == 0;
+            if cut_short {
+                break;
+            }
             endpoint.poll_transmit(now, batch);
             if batch.is_empty() {
                 break;
             }
+            *budget = budget.saturating_sub(batch.bytes());
         }
         if !host.transmit(now, batch) {
             break;
@@ -42,5 +53,69 @@ pub fn drain(
     while let Some(event) = endpoint.poll_event() {
         host.event(now, event);
     }
-    endpoint.poll_timeout()
+    if cut_short { Some((now, Reason::Pace)) } else { endpoint.poll_timeout() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use inhaul_base::ByteRange;
+
+    use super::*;
+    use crate::{Command, CommandError, FlowId, FlowStats, Place, RxMessage};
+
+    /// Always has more to send: what a peer can make of an honest endpoint, at worst.
+    struct Endless;
+
+    impl Endpoint for Endless {
+        fn handle_datagrams(&mut self, _: Time, _: &[RxMessage<'_>], _: &mut Vec<Place>) {}
+        fn handle_control(&mut self, _: Time, _: FlowId, _: &[u8]) {}
+        fn handle_timeout(&mut self, _: Time) {}
+        fn command(&mut self, _: Time, _: Command) -> Result<(), CommandError> {
+            Ok(())
+        }
+        fn poll_transmit(&mut self, _: Time, out: &mut TxBatch) {
+            while out.room() > 0 {
+                out.push(FlowId(1), SocketAddr::from(([192, 0, 2, 1], 7)), &[0; 32], ByteRange::at(0, 968), 0);
+            }
+        }
+        fn poll_event(&mut self) -> Option<Event> {
+            None
+        }
+        fn poll_timeout(&self) -> Option<(Time, Reason)> {
+            None
+        }
+        fn flow_stats(&self, _: FlowId) -> Option<FlowStats> {
+            None
+        }
+        fn memory_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[derive(Default)]
+    struct Counter(u64);
+
+    impl Host for Counter {
+        fn event(&mut self, _: Time, _: Event) {}
+        fn transmit(&mut self, _: Time, batch: &mut TxBatch) -> bool {
+            self.0 += batch.bytes();
+            batch.clear();
+            true
+        }
+    }
+
+    #[test]
+    fn drain_ends_with_the_budget_and_asks_to_be_called_again() {
+        let (mut host, mut batch, mut budget) = (Counter::default(), TxBatch::with_limit(10), 25_000);
+        let due = drain(&mut Endless, Time::ZERO, &mut batch, &mut budget, &mut host);
+        assert_eq!((host.0, budget, due), (30_000, 0, Some((Time::ZERO, Reason::Pace))));
+        let due = drain(&mut Endless, Time::ZERO, &mut batch, &mut budget, &mut host);
+        assert_eq!(
+            (host.0, due),
+            (30_000, Some((Time::ZERO, Reason::Pace))),
+            "nothing more leaves until it is filled up"
+        );
+    }
 }
