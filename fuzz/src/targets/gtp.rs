@@ -16,7 +16,8 @@ pub(super) fn datagrams() -> Vec<Vec<u8>> {
         Datagram::Data(DataHeader { key: 7, epoch: 3, request: 2, sequence, offset: 1 << 40, sent: 1_000_000_007 }),
         Datagram::Edge { key: 7, epoch: 3, request: 2, sequence },
         Datagram::Probe { key: 7, token: 0x0123_4567_89ab_cdef, number: 1, sent: 99 },
-        Datagram::Echo { key: 7, number: 1, probe_sent: 99, len: 1472 },
+        Datagram::Echo { key: 7, number: 1, probe_sent: 99, challenge: 0xfedc_ba98_7654_3210, len: 1472 },
+        Datagram::Response { key: 7, token: 0x0123_4567_89ab_cdef, challenge: 0xfedc_ba98_7654_3210 },
         Datagram::Open { key: 7, token: 0x0123_4567_89ab_cdef },
     ]
     .iter()

@@ -21,7 +21,8 @@ pub(super) fn datagrams() -> Vec<Vec<u8>> {
         Datagram::Data(DataHeader { window_log: 21, key: 7, sequence, sent, offset: 1 << 40 }),
         Datagram::Ack(AckHeader { key: 7, acknowledged: sequence, echo: sent, window: 1_000_000, sent, blocks }),
         Datagram::Probe { key: 7, token: 0x0123_4567_89ab_cdef, number: 1 },
-        Datagram::Echo { key: 7, number: 1, len: 1472 },
+        Datagram::Echo { key: 7, number: 1, len: 1472, challenge: 0xfedc_ba98_7654_3210 },
+        Datagram::Response { key: 7, token: 0x0123_4567_89ab_cdef, challenge: 0xfedc_ba98_7654_3210 },
         Datagram::Open { key: 7, token: 0x0123_4567_89ab_cdef },
     ]
     .iter()
@@ -42,6 +43,7 @@ pub(super) fn controls() -> Vec<Vec<u8>> {
         Control::Accept { token: u64::MAX, mtu: 1500, size: 1 << 32 },
         Control::Request { id: 1, segment: 1448, ranges: vec![ByteRange::new(0, 14_480), ByteRange::at(1 << 30, 1)] },
         Control::Cancel { through: 1 },
+        Control::Restart { from: Sequence::new(u32::MAX) },
         Control::Close,
         Control::Rate { rate: Some(Bitrate::from_mbps(100)) },
         Control::Rate { rate: None },

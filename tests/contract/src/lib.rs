@@ -89,6 +89,8 @@ pub struct Spec {
     pub reordering: f64,
     /// By how much.
     pub reorder_by: Span,
+    /// Largest IP packet that hosts believe in.
+    pub mtu: u16,
     /// C_r, as told to the receiver.
     pub host_rate: Option<Bitrate>,
     /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
@@ -115,6 +117,7 @@ impl Spec {
             duplication: 0.0,
             reordering: 0.0,
             reorder_by: Span::from_millis(3),
+            mtu: 1500,
             host_rate: None,
             packet_rate: None,
             leaves: false,
@@ -206,7 +209,7 @@ impl Scene {
                 start: Time::ZERO + of.start,
                 stop: None,
                 leaves: spec.leaves,
-                mtu: 1500,
+                mtu: spec.mtu,
                 limits: FlowLimits::default(),
             };
             let transfer = sim.transfer(transfer).unwrap();
@@ -253,6 +256,11 @@ impl Scene {
     /// The access link's rate changes.
     pub fn set_access(&mut self, rate: Bitrate) {
         self.sim.at(self.sim.now(), Change::LinkRate(self.star.access.0, Some(rate))).unwrap();
+    }
+
+    /// From now on the access link takes no packets of more than `mtu` bytes: a router before it drops them without a word.
+    pub fn set_mtu(&mut self, mtu: Option<u32>) {
+        self.sim.at(self.sim.now(), Change::LinkMtu(self.star.access.0, mtu)).unwrap();
     }
 
     /// The sender falls silent: nothing leaves it, nothing reaches it. With `noticed`, the receiver's end of its control stream

@@ -30,6 +30,8 @@ pub struct GtpClient {
     pub size: u64,
     /// Largest IP packet that the server's side of the path carries, as it says.
     pub mtu: u16,
+    /// What the last echo wanted to have back from the flow's own socket.
+    pub challenge: u64,
     /// Requests so far.
     requests: u32,
     /// Probes so far.
@@ -58,7 +60,8 @@ impl GtpClient {
         session.open(path).unwrap_or_else(|heard| panic!("{path}: {heard:?}"));
         let udp = UdpSocket::bind((session.local_ip(), 0)).unwrap();
         let server = SocketAddr::new(server.ip(), udp_port);
-        let mut client = Self { session, udp, server, key: KEY, token: 0, size: 0, mtu: 0, requests: 0, probes: 0 };
+        let mut client =
+            Self { session, udp, server, key: KEY, token: 0, size: 0, mtu: 0, challenge: 0, requests: 0, probes: 0 };
         let setup = Control::Setup {
             key: KEY,
             mtu,
@@ -101,13 +104,26 @@ impl GtpClient {
         seal(&datagram)
     }
 
-    /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come.
+    /// Returns the challenge from the flow's own socket: for a quarter of a second more, data may come.
+    pub fn respond(&self) {
+        self.udp.send_to(&self.response(), self.server).unwrap();
+    }
+
+    /// The response as it goes over the network, for whichever socket.
+    pub fn response(&self) -> Vec<u8> {
+        seal(&Datagram::Response { key: self.key, token: self.token, challenge: self.challenge }.emit())
+    }
+
+    /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and returns its
+    /// challenge.
     pub fn open_path(&mut self) {
         for _ in 0..20 {
             self.probe(0);
             let deadline = Instant::now() + Duration::from_millis(200);
             while let Some(datagram) = self.datagram(deadline.saturating_duration_since(Instant::now())) {
-                if let Ok(Datagram::Echo { .. }) = Datagram::parse(&datagram) {
+                if let Ok(Datagram::Echo { challenge, .. }) = Datagram::parse(&datagram) {
+                    self.challenge = challenge;
+                    self.respond();
                     return;
                 }
             }

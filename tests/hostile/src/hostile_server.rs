@@ -263,7 +263,7 @@ impl Flow {
             let Some(datagram) = open(&buffer[..len]) else { continue };
             let Ok(Datagram::Probe { key, number, sent, .. }) = Datagram::parse(&datagram) else { continue };
             self.peer = Some(from);
-            let echo = Datagram::Echo { key, number, probe_sent: sent, len: len as u16 };
+            let echo = Datagram::Echo { key, number, probe_sent: sent, challenge: 1, len: len as u16 };
             let mut echo = echo.emit().to_vec();
             echo.resize(len, 0);
             let _ = udp.send_to(&seal(&echo), from);

@@ -17,6 +17,7 @@ pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 pub use search::{CapacitySearch, MARGIN};
 
+use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};
 use receiver::{Control, GtpReceiver};
 use sender::GtpSender;
@@ -25,6 +26,15 @@ use sender::GtpSender;
 const MTU_MIN: u16 = 576;
 /// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
 const QUEUED_RANGES_MAX: usize = 16_384;
+
+/// Most bytes that wait to be sent to one receiver: twice what ours ever asks for ahead.
+const QUEUED_BYTES_MAX: u64 = 2 << 30;
+/// Rates asked for are never above this, and are never taken for more: "as fast as you can".
+const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
+/// A receiver that waits for data responds to its sender so often, ...
+const FEEDBACK_GAP: Span = Span::from_millis(50);
+/// ... which sends no data to an address that did not respond for so long.
+const FEEDBACK_MAX: Span = Span::from_millis(250);
 
 /// Bytes of IP and UDP header in front of each datagram.
 fn ip_overhead(ipv6: bool) -> u64 {

@@ -22,6 +22,7 @@ const EDGE: u8 = 2;
 const PROBE: u8 = 3;
 const ECHO: u8 = 4;
 const OPEN: u8 = 5;
+const RESPONSE: u8 = 6;
 
 /// Why bytes from the network were not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,8 +79,19 @@ pub enum Datagram {
         number: u32,
         /// The probe's timestamp.
         probe_sent: u64,
+        /// What the sender wants to have back before it sends data to where the probe came from.
+        challenge: u64,
         /// UDP payload bytes of the probe as it arrived.
         len: u16,
+    },
+    /// Receiver to sender: returns an echo's challenge. Data may come to where this comes from, for a while.
+    Response {
+        /// The flow.
+        key: u32,
+        /// The secret that the sender gave on the control channel.
+        token: u64,
+        /// The challenge.
+        challenge: u64,
     },
     /// Sender to receiver, when it was the sender that connected: opens the path, and tells the receiver its address.
     Open {
@@ -164,7 +176,14 @@ impl Datagram {
                 sequence: Sequence::new(u32_at(head, 12)),
             },
             PROBE => Self::Probe { key, token: u64_at(head, 8), number: u32_at(head, 16), sent: u64_at(head, 24) },
-            ECHO => Self::Echo { key, number: u32_at(head, 8), probe_sent: u64_at(head, 16), len: u16_at(head, 2) },
+            ECHO => Self::Echo {
+                key,
+                number: u32_at(head, 8),
+                probe_sent: u64_at(head, 16),
+                challenge: u64_at(head, 24),
+                len: u16_at(head, 2),
+            },
+            RESPONSE => Self::Response { key, token: u64_at(head, 8), challenge: u64_at(head, 16) },
             OPEN => Self::Open { key, token: u64_at(head, 8) },
             _ => return Err(WireError::Kind),
         })
@@ -188,11 +207,17 @@ impl Datagram {
                 put(24, &sent.to_be_bytes());
                 (PROBE, key)
             }
-            Self::Echo { key, number, probe_sent, len } => {
+            Self::Echo { key, number, probe_sent, challenge, len } => {
                 put(2, &len.to_be_bytes());
                 put(8, &number.to_be_bytes());
                 put(16, &probe_sent.to_be_bytes());
+                put(24, &challenge.to_be_bytes());
                 (ECHO, key)
+            }
+            Self::Response { key, token, challenge } => {
+                put(8, &token.to_be_bytes());
+                put(16, &challenge.to_be_bytes());
+                (RESPONSE, key)
             }
             Self::Open { key, token } => {
                 put(8, &token.to_be_bytes());
@@ -430,14 +455,13 @@ mod tests {
             number,
             sent,
         });
-        let echo = any::<(u32, u32, u64, u16)>().prop_map(|(key, number, probe_sent, len)| Datagram::Echo {
-            key,
-            number,
-            probe_sent,
-            len,
+        let echo = any::<(u32, u32, u64, u64, u16)>().prop_map(|(key, number, probe_sent, challenge, len)| {
+            Datagram::Echo { key, number, probe_sent, challenge, len }
         });
+        let response =
+            any::<(u32, u64, u64)>().prop_map(|(key, token, challenge)| Datagram::Response { key, token, challenge });
         let open = any::<(u32, u64)>().prop_map(|(key, token)| Datagram::Open { key, token });
-        prop_oneof![data, edge, probe, echo, open]
+        prop_oneof![data, edge, probe, echo, response, open]
     }
 
     fn rate() -> impl Strategy<Value = Option<Bitrate>> {

@@ -30,6 +30,7 @@ const ACK: u8 = 2;
 const PROBE: u8 = 3;
 const ECHO: u8 = 4;
 const OPEN: u8 = 5;
+const RESPONSE: u8 = 6;
 
 /// Why bytes from the network were not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +124,17 @@ pub enum Datagram {
         number: u32,
         /// UDP payload bytes of the probe as it arrived.
         len: u16,
+        /// What the sender wants to have back before it sends data to where the probe came from.
+        challenge: u64,
+    },
+    /// Receiver to sender: returns an echo's challenge. Data may come to where this comes from.
+    Response {
+        /// The flow.
+        key: u32,
+        /// The secret that the sender gave on the control channel.
+        token: u64,
+        /// The challenge.
+        challenge: u64,
     },
     /// Sender to receiver, when it was the sender that connected: opens the path, and tells the receiver its address.
     Open {
@@ -216,7 +228,13 @@ impl Datagram {
                 blocks: parse_blocks(usize::from(head[1]), &bytes[HEADER_LEN..])?,
             }),
             PROBE => Self::Probe { key, token: u64_at(head, 8), number: u32_at(head, 16) },
-            ECHO => Self::Echo { key, number: u32_at(head, 8), len: u16::from_be_bytes([head[2], head[3]]) },
+            ECHO => Self::Echo {
+                key,
+                number: u32_at(head, 8),
+                len: u16::from_be_bytes([head[2], head[3]]),
+                challenge: u64_at(head, 12),
+            },
+            RESPONSE => Self::Response { key, token: u64_at(head, 8), challenge: u64_at(head, 16) },
             OPEN => Self::Open { key, token: u64_at(head, 8) },
             _ => return Err(WireError::Kind),
         })
@@ -252,10 +270,16 @@ impl Datagram {
                 put(16, &number.to_be_bytes());
                 (PROBE, key)
             }
-            Self::Echo { key, number, len } => {
+            Self::Echo { key, number, len, challenge } => {
                 put(2, &len.to_be_bytes());
                 put(8, &number.to_be_bytes());
+                put(12, &challenge.to_be_bytes());
                 (ECHO, key)
+            }
+            Self::Response { key, token, challenge } => {
+                put(8, &token.to_be_bytes());
+                put(16, &challenge.to_be_bytes());
+                (RESPONSE, key)
             }
             Self::Open { key, token } => {
                 put(8, &token.to_be_bytes());
@@ -317,6 +341,12 @@ pub enum Control {
     Cancel {
         /// The last request to forget.
         through: u32,
+    },
+    /// Receiver to sender: forget everything that was requested, part of the stream or not. The stream goes on with segment
+    /// `from`; what was before it counts as acknowledged. Full-size segments did not pass any more, and are never cut anew.
+    Restart {
+        /// Behind every segment that the receiver would have taken so far.
+        from: Sequence,
     },
     /// Receiver to sender: nothing more is needed.
     Close,
@@ -393,6 +423,7 @@ impl Control {
             4 => Self::Cancel { through: r.u32()? },
             5 => Self::Close,
             6 => Self::Rate { rate: Some(Bitrate::from_bps(r.u64()?)).filter(|rate| *rate > Bitrate::ZERO) },
+            7 => Self::Restart { from: Sequence::new(r.u32()?) },
             _ => return Err(WireError::Kind),
         };
         if r.0.is_empty() { Ok(message) } else { Err(WireError::Trailing) }
@@ -430,6 +461,10 @@ impl Control {
                 out.extend(through.to_be_bytes());
             }
             Self::Close => out.push(5),
+            Self::Restart { from } => {
+                out.push(7);
+                out.extend(from.get().to_be_bytes());
+            }
             Self::Rate { rate } => {
                 out.push(6);
                 out.extend(rate.map_or(0, Bitrate::bps).to_be_bytes());
@@ -458,9 +493,16 @@ mod tests {
                 Datagram::Ack(AckHeader { key, acknowledged: Sequence::new(acknowledged), echo, window, sent, blocks })
             });
         let probe = any::<(u32, u64, u32)>().prop_map(|(key, token, number)| Datagram::Probe { key, token, number });
-        let echo = any::<(u32, u32, u16)>().prop_map(|(key, number, len)| Datagram::Echo { key, number, len });
+        let echo = any::<(u32, u32, u16, u64)>().prop_map(|(key, number, len, challenge)| Datagram::Echo {
+            key,
+            number,
+            len,
+            challenge,
+        });
+        let response =
+            any::<(u32, u64, u64)>().prop_map(|(key, token, challenge)| Datagram::Response { key, token, challenge });
         let open = any::<(u32, u64)>().prop_map(|(key, token)| Datagram::Open { key, token });
-        prop_oneof![data, ack, probe, echo, open]
+        prop_oneof![data, ack, probe, echo, response, open]
     }
 
     fn control() -> impl Strategy<Value = Control> {
@@ -476,7 +518,8 @@ mod tests {
             .prop_map(|(id, segment, ranges)| Control::Request { id, segment, ranges });
         let cancel = any::<u32>().prop_map(|through| Control::Cancel { through });
         let rate = prop::option::of(1u64..).prop_map(|bps| Control::Rate { rate: bps.map(Bitrate::from_bps) });
-        prop_oneof![setup, accept, request, cancel, Just(Control::Close), rate]
+        let restart = any::<u32>().prop_map(|from| Control::Restart { from: Sequence::new(from) });
+        prop_oneof![setup, accept, request, cancel, Just(Control::Close), rate, restart]
     }
 
     proptest! {

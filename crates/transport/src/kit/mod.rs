@@ -1,12 +1,16 @@
 //! Parts that protocols share.
 
+mod challenge;
 mod max_min;
+mod mtu_check;
 mod object;
 mod pacer;
 mod rtt;
 mod windowed_min;
 
+pub use challenge::Challenges;
 pub use max_min::max_min;
+pub use mtu_check::{MtuCheck, MtuStep, mtu_candidates};
 pub use object::Object;
 pub use pacer::Pacer;
 pub use rtt::RttEstimator;

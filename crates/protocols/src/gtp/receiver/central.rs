@@ -8,11 +8,11 @@ use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
 
 use super::Control;
-use super::flow::{Flow, Phase, RATE_MAX};
+use super::flow::{Flow, Phase};
 use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_pressure};
 use crate::gtp::monitor::Dispersion;
 use crate::gtp::wire;
-use crate::gtp::{CapacitySearch, Interval, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
+use crate::gtp::{CapacitySearch, Interval, RATE_MAX, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
 const INTERVAL_RTTS: u64 = 3;

@@ -9,21 +9,16 @@ use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
 use super::central::USED_INTERVALS;
 use super::judgement::{AmbientLoss, StandingQueue};
+use super::probing::Probing;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
 use crate::gtp::{
-    CapacityEstimator, CapacitySearch, QUEUED_RANGES_MAX, SingleFlowController, SingleFlowMonitor, ip_overhead,
-    largest_block,
+    CapacityEstimator, CapacitySearch, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor,
+    ip_overhead, largest_block,
 };
 
-/// Rates asked for are never above this: "as fast as you can".
-pub(super) const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
-/// Probes while the path is being opened: so often at first, then half as often each time.
-const OPENING_GAP: Span = Span::from_millis(100);
-/// Probes when it is open.
-const PROBE_GAP: Span = Span::from_millis(250);
-/// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds opens, too.
-const PROBES_MAX: usize = 64;
+/// Probes while the path is being opened: so often at first, then half as often each time. Also a guess at the RTT.
+pub(super) const OPENING_GAP: Span = Span::from_millis(100);
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Silent for so long (and for several RTT), a sender is gone.
@@ -57,9 +52,6 @@ const RAMP_BURST_PACKETS: u64 = 16;
 /// It goes on for two RTT, one of them until data comes, and at least for so many bursts within reason.
 const RAMP_BURSTS: u64 = 10;
 const RAMP_BURSTS_MAX: Span = Span::from_millis(50);
-/// Packet sizes to try if the largest does not come through.
-const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
-
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
@@ -71,8 +63,6 @@ pub(super) enum Phase {
         since: Time,
         /// When the first probe came back.
         heard: Option<Time>,
-        /// The gap before the next probes.
-        gap: Span,
     },
     /// The path is measured by a burst of so many packets.
     Train {
@@ -134,16 +124,14 @@ pub(super) struct Flow {
     /// The timer that the endpoint has noted for this flow.
     pub(super) noted: Option<(Time, Reason)>,
     pub(super) stalled: bool,
-    mtu_confirmed: u16,
-    next_probe: Time,
-    probe_number: u32,
-    /// The last probes that have not come back, and when they were sent.
-    probes: VecDeque<(u32, Time)>,
+    probing: Probing,
     next_rtt_tick: Time,
     last_heard: Time,
     /// When data last came, or was asked for when nothing was outstanding.
     last_data: Time,
     last_arrival: Time,
+    /// Since when something is asked for and no full-size block has come.
+    full_size_missed: Option<Time>,
     pub(super) placed_bytes: u64,
     pub(super) duplicate_bytes: u64,
     pub(super) retransmitted_bytes: u64,
@@ -179,14 +167,12 @@ impl Flow {
             standing: StandingQueue::default(),
             noted: None,
             stalled: false,
-            mtu_confirmed: 0,
-            next_probe: Time::FAR_FUTURE,
-            probe_number: 0,
-            probes: VecDeque::new(),
+            probing: Probing::new(join.key, join.mtu),
             next_rtt_tick: Time::FAR_FUTURE,
             last_heard: now,
             last_data: now,
             last_arrival: now,
+            full_size_missed: None,
             placed_bytes: 0,
             duplicate_bytes: 0,
             retransmitted_bytes: 0,
@@ -213,6 +199,7 @@ impl Flow {
     pub(super) fn rest(&mut self) {
         self.phase = Phase::Idle;
         self.stalled = false;
+        self.full_size_missed = None;
         self.pending_targets.clear();
         self.standing = StandingQueue::default();
     }
@@ -267,56 +254,43 @@ impl Flow {
     /// The sender accepted: the path can be opened.
     pub(super) fn begin_opening(&mut self, now: Time, token: u64, mtu: u16, send_rate: Option<Bitrate>) {
         self.token = token;
-        self.join.mtu = self.join.mtu.min(mtu);
+        self.probing.begin(now, token, mtu);
         self.send_limit = send_rate;
-        self.phase = Phase::Opening { since: now, heard: None, gap: OPENING_GAP };
+        self.phase = Phase::Opening { since: now, heard: None };
         self.last_heard = now;
-        self.next_probe = now;
     }
 
-    /// The largest packet first, then what is tried if it does not come through.
-    fn mtu_candidates(&self) -> impl Iterator<Item = u16> {
-        let largest = self.join.mtu;
-        std::iter::once(largest).chain(MTU_FALLBACKS.into_iter().filter(move |&mtu| mtu < largest))
-    }
-
-    /// The probes that are due, as headers and padded lengths of UDP payload.
-    pub(super) fn due_probes(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) {
-        if now < self.next_probe || self.peer.is_none() {
-            return;
+    /// Sends the probes and the response that are due, as headers and padded lengths of UDP payload. Returns whether the path was
+    /// found to carry less than before.
+    pub(super) fn send_due(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) -> bool {
+        let Some(peer) = self.peer else { return false };
+        let headers = ip_overhead(peer.is_ipv6()) as u16;
+        let waits = !self.is_open() || self.requests.pending_bytes() > 0;
+        self.probing.send_due(now, headers, !self.is_open(), waits, &mut send);
+        if !self.probing.step_check(now, self.monitor.rtt().patience().unwrap_or(STALL_MIN), &mut send) {
+            return false;
         }
-        let mut lengths = vec![HEADER_LEN as u16];
-        let mut next = PROBE_GAP;
-        if let Phase::Opening { since, heard, gap } = self.phase {
-            let headers = ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16;
-            lengths = self.mtu_candidates().map(|mtu| mtu - headers).collect();
-            next = gap;
-            self.phase = Phase::Opening { since, heard, gap: (gap * 2).min(Span::from_secs(1)) };
-        }
-        self.next_probe = now + next;
-        for len in lengths {
-            self.probe_number += 1;
-            let (key, token, number) = (self.join.key, self.token, self.probe_number);
-            if self.probes.len() == PROBES_MAX {
-                self.probes.pop_front();
-            }
-            self.probes.push_back((number, now));
-            send(Datagram::Probe { key, token, number, sent: now.as_nanos() }, len);
-        }
+        self.fit_block();
+        true
     }
 
     /// A probe came back; each counts once, by our own record of when it left. Returns true when the path has just been
     /// found open.
-    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16) -> bool {
-        let Some(index) = self.probes.iter().position(|probe| probe.0 == number) else { return false };
-        let Some((_, sent)) = self.probes.remove(index) else { return false };
+    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> bool {
+        let Some(rtt) = self.probing.on_echo(now, number, len, challenge) else { return false };
         self.last_heard = now;
-        self.monitor.on_rtt(now, now.since(sent));
-        let packet = len.saturating_add(ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) as u16);
-        self.mtu_confirmed = self.mtu_confirmed.max(packet.min(self.join.mtu));
-        let Phase::Opening { since, heard, gap } = self.phase else { return false };
-        self.phase = Phase::Opening { since, heard: heard.or(Some(now)), gap };
-        if self.mtu_confirmed == self.join.mtu { self.open(now) } else { false }
+        self.monitor.on_rtt(now, rtt);
+        let Phase::Opening { since, heard } = self.phase else {
+            self.fit_block();
+            return false;
+        };
+        self.phase = Phase::Opening { since, heard: heard.or(Some(now)) };
+        if self.probing.is_whole() { self.open(now) } else { false }
+    }
+
+    /// Blocks are as large as the path's packets.
+    fn fit_block(&mut self) {
+        self.block = largest_block(self.probing.confirmed, self.peer.is_some_and(|p| p.is_ipv6()));
     }
 
     /// Larger probes than the one that came back are given half an RTT more; then what came through is used.
@@ -334,8 +308,8 @@ impl Flow {
     }
 
     fn open(&mut self, now: Time) -> bool {
-        self.block = largest_block(self.mtu_confirmed, self.peer.is_some_and(|p| p.is_ipv6()));
-        self.next_probe = now + PROBE_GAP;
+        self.fit_block();
+        self.probing.open(now);
         self.last_data = now;
         self.last_arrival = now;
         true
@@ -425,11 +399,13 @@ impl Flow {
             return None;
         }
         if pending == 0 {
+            self.probing.expect_data(now);
             self.last_data = now;
             if !self.stalled {
                 self.last_arrival = now;
             }
         }
+        self.full_size_missed.get_or_insert(now);
         let id = self.requests.request(self.block, &ranges);
         Some(Control::Request { id, block: self.block, ranges })
     }
@@ -462,8 +438,15 @@ impl Flow {
         }
     }
 
-    /// Blocks of the flow came in.
-    pub(super) fn note_data(&mut self, now: Time) {
+    /// Blocks of the flow came in, the largest of so many bytes.
+    pub(super) fn note_data(&mut self, now: Time, largest: u64) {
+        if largest >= u64::from(self.block) {
+            self.full_size_missed = Some(now);
+            self.probing.full_size_passes();
+        }
+        if self.requests.pending_bytes() == 0 {
+            self.full_size_missed = None;
+        }
         self.last_heard = now;
         self.last_data = now;
         self.last_arrival = now;
@@ -479,10 +462,22 @@ impl Flow {
         if self.requests.pending_bytes() == 0 {
             return None;
         }
-        let patience = self.monitor.rtt().patience().unwrap_or(STALL_MIN);
         let packets =
             self.told_rate.time_for(4 * (u64::from(self.block) + self.overhead()) + self.burst(self.told_rate));
-        Some(self.last_data + (patience * 3).max(STALL_MIN) + packets.min(Span::from_secs(10)))
+        Some(self.last_data + self.patience() + packets.min(Span::from_secs(10)))
+    }
+
+    /// How long to wait for what should have left by now.
+    fn patience(&self) -> Span {
+        (self.monitor.rtt().patience().unwrap_or(STALL_MIN) * 3).max(STALL_MIN)
+    }
+
+    /// If no full-size block came for long while the sender is heard, has the MTU measured again.
+    pub(super) fn suspect_mtu(&mut self, now: Time) {
+        let Some(missed) = self.full_size_missed else { return };
+        if now >= missed + self.patience() && self.last_heard > missed + self.rtt() {
+            self.probing.check_mtu(now, self.told_rate);
+        }
     }
 
     /// Whether what was asked for should have come long ago.
@@ -561,7 +556,7 @@ impl Flow {
     pub(super) fn due(&self) -> Option<(Time, Reason)> {
         let ramp = if let Phase::Ramp { until, .. } = self.phase { Some(until) } else { None };
         [
-            (self.peer.is_some().then_some(self.next_probe), Reason::Probe),
+            (self.peer.is_some().then(|| self.probing.due()), Reason::Probe),
             (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
             (self.stalls_at(), Reason::Loss),
             (self.is_running().then_some(self.next_rtt_tick), Reason::Control),

@@ -3,6 +3,7 @@
 mod central;
 mod flow;
 mod judgement;
+mod probing;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -195,7 +196,7 @@ impl GtpReceiver {
         let (sent, epoch) = (run.head.sent, run.head.epoch);
         let seen = Run { packets: run.packets, wire_bytes, sent, epoch, waited: message.waited };
         flow.monitor.on_data(now, seen, self.wire_bytes);
-        flow.note_data(now);
+        flow.note_data(now, run.body_len);
         let new = object.hold(range, |part| places.push(run.place(id, part)));
         flow.placed_bytes += new;
         flow.duplicate_bytes += range.len() - new;
@@ -207,7 +208,8 @@ impl GtpReceiver {
         | Datagram::Edge { key, .. }
         | Datagram::Echo { key, .. }
         | Datagram::Open { key, .. }
-        | Datagram::Probe { key, .. }) = datagram;
+        | Datagram::Probe { key, .. }
+        | Datagram::Response { key, .. }) = datagram;
         let Some(&id) = self.by_key.get(&key) else { return };
         let Some(flow) = self.flows.get_mut(&id) else { return };
         match datagram {
@@ -224,12 +226,12 @@ impl GtpReceiver {
                 flow.monitor.on_dry();
                 flow.requests.all_sent(now, request, epoch);
             }
-            Datagram::Echo { number, len, .. } => {
-                if flow.on_echo(now, number, len) {
+            Datagram::Echo { number, len, challenge, .. } => {
+                if flow.on_echo(now, number, len, challenge) {
                     self.opened(now, id);
                 }
             }
-            Datagram::Data(_) | Datagram::Probe { .. } => return,
+            Datagram::Data(_) | Datagram::Probe { .. } | Datagram::Response { .. } => return,
         }
         self.touched.insert(id);
     }
@@ -284,7 +286,6 @@ impl GtpReceiver {
             let error = if flow.is_mute() { FlowError::NoPath { seconds } } else { FlowError::Silent { seconds } };
             return self.fail(now, id, error);
         }
-        flow.due_probes(now, |datagram, len| self.probes.push_back((id, datagram, len)));
         if flow.settle_opening(now) {
             self.opened(now, id);
         }
@@ -343,11 +344,32 @@ impl GtpReceiver {
                 self.say(id, &message);
             }
             self.request_more(now, id);
+            self.probe(now, id);
             self.note_timer(id);
         }
         for id in self.central.take_retimed() {
             self.note_timer(id);
         }
+    }
+
+    /// Sends the flow's probes and responses that are due. A path that was found to carry less is another path: what is outstanding
+    /// is asked for anew in smaller blocks, and the path is measured anew, because what was lost says nothing of its rate.
+    fn probe(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        flow.suspect_mtu(now);
+        let probes = &mut self.probes;
+        if !flow.send_due(now, |datagram, len| probes.push_back((id, datagram, len))) {
+            return;
+        }
+        if let Some(object) = self.objects.get_mut(&flow.object) {
+            flow.requests.abandon(|range, _| object.want(range));
+        }
+        flow.monitor.end_train();
+        flow.monitor.take_rtt_loss(now);
+        let cancel = wire::Control::Cancel { through: flow.requests.last_id() };
+        self.say(id, &cancel);
+        self.begin(now, id);
+        self.request_more(now, id);
     }
 
     fn request_more(&mut self, now: Time, id: FlowId) {
@@ -458,7 +480,7 @@ impl Gathered {
             && head.key == self.head.key
             && head.request == self.head.request
             && head.epoch == self.head.epoch
-            && head.offset == self.head.offset + self.body_bytes
+            && head.offset == self.head.offset.wrapping_add(self.body_bytes)
             && head.sequence == self.head.sequence.plus(self.packets as u32)
             && self.body_bytes == self.packets * self.body_len
     }

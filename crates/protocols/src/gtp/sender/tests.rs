@@ -1,4 +1,7 @@
-use inhaul_transport::Role;
+use std::net::SocketAddr;
+
+use inhaul_base::ByteRange;
+use inhaul_transport::{Role, drain};
 use proptest::prelude::*;
 
 use super::*;
@@ -10,6 +13,7 @@ enum Step {
     Rate(u32, u64),
     Request(u32),
     Probe(u32),
+    Respond(u32),
     Close(u32),
     Limit(Option<u64>),
     Wait(u64),
@@ -22,7 +26,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => flow().prop_map(Step::Offer),
         4 => (flow(), prop_oneof![1u64..2_000_000_000, Just(1_000_000_000_000)]).prop_map(|(flow, bps)| Step::Rate(flow, bps)),
         2 => flow().prop_map(Step::Request),
-        2 => flow().prop_map(Step::Probe),
+        1 => flow().prop_map(Step::Probe),
+        2 => flow().prop_map(Step::Respond),
         1 => flow().prop_map(Step::Close),
         1 => proptest::option::of(1u64..2_000_000_000).prop_map(Step::Limit),
         3 => (1u64..40_000_000_000).prop_map(Step::Wait),
@@ -35,6 +40,10 @@ fn setup(number: u32) -> Control {
     Control::Setup { key, mtu, size, receive_buffer, access_rate: None, application_rate: None }
 }
 
+fn peer(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
 struct Bench {
     sender: GtpSender,
     now: Time,
@@ -44,6 +53,18 @@ struct Bench {
 impl Bench {
     fn control(&mut self, flow: FlowId, message: &Control) {
         self.sender.handle_control(self.now, flow, &message.emit());
+    }
+
+    fn datagram(&mut self, from: SocketAddr, datagram: Datagram) {
+        let head = datagram.emit();
+        self.sender.handle_datagrams(self.now, &[RxMessage::single(from, &head)], &mut Vec::new());
+    }
+
+    /// Returns to the sender what it would have sent to `from`.
+    fn respond(&mut self, from: SocketAddr, number: u32) {
+        let (key, token) = (number, u64::from(number));
+        let challenge = self.sender.challenges.of(from, token);
+        self.datagram(from, Datagram::Response { key, token, challenge });
     }
 
     fn take(&mut self, step: &Step) {
@@ -73,11 +94,9 @@ impl Bench {
                 self.control(FlowId(number), &request);
             }
             Step::Probe(number) => {
-                let head = Datagram::Probe { key: number, token: u64::from(number), number: 1, sent: 0 }.emit();
-                let from = SocketAddr::from(([127, 0, 0, 1], 9));
-                let message = RxMessage::single(from, &head);
-                self.sender.handle_datagrams(self.now, &[message], &mut Vec::new());
+                self.datagram(peer(9), Datagram::Probe { key: number, token: u64::from(number), number: 1, sent: 0 });
             }
+            Step::Respond(number) => self.respond(peer(9), number),
             Step::Close(number) => self.control(FlowId(number), &Control::Close),
             Step::Limit(bps) => {
                 let limit = Command::LimitSend(bps.map(Bitrate::from_bps));
@@ -95,8 +114,8 @@ impl Bench {
     /// What must be true at all times.
     fn check(&self) {
         let sender = &self.sender;
-        let entries = |flow: (&FlowId, &SendFlow)| (flow.1.due().0, *flow.0);
-        assert_eq!(sender.agenda, sender.flows.iter().map(entries).collect::<BTreeSet<_>>(), "the agenda is current");
+        let entry = |flow: &SendFlow| (flow.due().0, flow.turn, flow.offer.flow);
+        assert_eq!(sender.agenda, sender.flows.values().map(entry).collect::<BTreeSet<_>>(), "the agenda is current");
         let granted: u128 = sender.flows.values().map(|flow| u128::from(flow.pacer.rate().bps())).sum();
         assert_eq!(sender.granted_bps, granted);
         assert!(sender.send_limit.is_none_or(|limit| granted <= u128::from(limit.bps())), "{granted} bit/s");
@@ -149,4 +168,239 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
     assert!(sender.flows.values().all(|flow| flow.pacer.rate() == Bitrate::from_mbps(1)), "all have the same");
     // Of 300 x 300 / 2 that telling all of each newcomer would take.
     assert!(limits < 20_000, "{limits} messages");
+}
+
+const MIB: u64 = 1 << 20;
+
+/// A sender of one object of this size to flow 1, whose receiver has said Setup.
+fn offering(size: u64, mtu: u16, host_rate: Option<Bitrate>) -> Bench {
+    let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
+    let mut bench = Bench { sender: GtpSender::new(&config), now: Time::ZERO, requests: BTreeMap::new() };
+    bench.offer(1, size, mtu);
+    bench
+}
+
+impl Bench {
+    fn offer(&mut self, number: u32, size: u64, mtu: u16) {
+        let (flow, token) = (FlowId(number), u64::from(number));
+        let only_from = Some(peer(0).ip());
+        let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token };
+        self.sender.command(self.now, Command::Offer(offer)).unwrap();
+        let setup =
+            Control::Setup { key: number, mtu, size, receive_buffer: MIB, access_rate: None, application_rate: None };
+        self.control(flow, &setup);
+    }
+
+    fn rate(&mut self, number: u32, bps: u64, burst: u32) {
+        self.control(FlowId(number), &Control::Rate { epoch: 1, rate: Bitrate::from_bps(bps), burst });
+    }
+
+    fn request(&mut self, number: u32, id: u32, block: u16, ranges: Vec<ByteRange>) {
+        self.control(FlowId(number), &Control::Request { id, block, ranges });
+    }
+
+    /// What leaves now, at most `budget` bytes: bytes of UDP payload by flow and address.
+    fn leaves(&mut self, budget: u64) -> BTreeMap<(FlowId, SocketAddr), u64> {
+        self.sender.handle_timeout(self.now);
+        let (mut out, mut budget) = (Leaving::default(), budget);
+        drain(&mut self.sender, self.now, &mut TxBatch::with_limit(264), &mut budget, &mut out);
+        out.0
+    }
+
+    /// What leaves by `end`, with a wake-up whenever one is due and a response every 50 ms from those who are listed.
+    fn leaves_until(&mut self, end: Time, responding: &[(u32, u16)]) -> BTreeMap<(FlowId, SocketAddr), u64> {
+        let mut all = BTreeMap::new();
+        let mut respond = self.now;
+        while self.now < end {
+            if self.now >= respond {
+                responding.iter().for_each(|&(number, port)| self.respond(peer(port), number));
+                respond = self.now + Span::from_millis(50);
+            }
+            for (key, bytes) in self.leaves(u64::MAX) {
+                *all.entry(key).or_default() += bytes;
+            }
+            let due = self.sender.poll_timeout().map_or(end, |(due, _)| due);
+            self.now = due.max(self.now + Span::from_micros(10)).min(respond).min(end);
+        }
+        all
+    }
+
+    fn failed(&mut self) -> bool {
+        std::iter::from_fn(|| self.sender.poll_event()).any(|event| matches!(event, Event::Failed { .. }))
+    }
+}
+
+/// Counts what leaves.
+#[derive(Default)]
+struct Leaving(BTreeMap<(FlowId, SocketAddr), u64>);
+
+impl inhaul_transport::Host for Leaving {
+    fn event(&mut self, _: Time, event: Event) {
+        assert!(!matches!(event, Event::Failed { .. }), "{event:?}");
+    }
+
+    fn transmit(&mut self, _: Time, batch: &mut TxBatch) -> bool {
+        for transmit in batch.transmits() {
+            let bytes: usize = transmit.datagrams.iter().map(inhaul_transport::TxDatagram::len).sum();
+            *self.0.entry((transmit.flow, transmit.to)).or_default() += bytes as u64;
+        }
+        batch.clear();
+        true
+    }
+}
+
+fn total(leaving: &BTreeMap<(FlowId, SocketAddr), u64>) -> u64 {
+    leaving.values().sum()
+}
+
+#[test]
+fn whatever_rate_is_asked_for_others_have_their_turn() {
+    let mut bench = offering(64 * MIB, 9000, None);
+    bench.offer(2, 64 * MIB, 9000);
+    for (number, port) in [(1, 9), (2, 10)] {
+        bench.respond(peer(port), number);
+    }
+    bench.rate(1, u64::MAX, u32::MAX);
+    bench.rate(2, 1_000_000_000, 65_000);
+    for id in 1..=31 {
+        bench.request(1, id, 8936, vec![ByteRange::new(0, 64 * MIB)]);
+    }
+    bench.request(2, 1, 8936, vec![ByteRange::new(0, 64 * MIB)]);
+    let (mut greedy, mut modest) = (0, 0);
+    // A turn takes a quarter of a millisecond.
+    for _ in 0..400 {
+        bench.now += Span::from_micros(250);
+        let left = bench.leaves(MIB);
+        assert!(total(&left) <= 2 * MIB + 100_000, "{left:?}");
+        greedy += left.get(&(FlowId(1), peer(9))).copied().unwrap_or(0);
+        modest += left.get(&(FlowId(2), peer(10))).copied().unwrap_or(0);
+    }
+    // 1 Gbit/s for 100 ms are 12.5 MB: nothing of it is missed, however much the other takes.
+    assert!(modest > 12_000_000 && greedy > 100_000_000, "{modest} beside {greedy} bytes");
+}
+
+#[test]
+fn one_drain_of_an_endless_rate_ends() {
+    let mut bench = offering(64 * MIB, 9000, None);
+    bench.respond(peer(9), 1);
+    bench.rate(1, u64::MAX, u32::MAX);
+    for id in 1..=31 {
+        bench.request(1, id, 8936, vec![ByteRange::new(0, 64 * MIB)]);
+    }
+    bench.now += Span::from_millis(100);
+    bench.respond(peer(9), 1);
+    // 100 us' worth of the greatest rate that is taken seriously, and a burst.
+    let left = total(&bench.leaves(u64::MAX));
+    assert!(left <= 12_500_000 + 300_000, "{left} bytes at once");
+}
+
+#[test]
+fn r_send_holds_after_a_rest_for_one_flow_and_for_many() {
+    for flows in [1u32, 200] {
+        let mut bench = offering(64 * MIB, 9000, Some(Bitrate::from_mbps(100)));
+        (2..=flows).for_each(|number| bench.offer(number, 64 * MIB, 9000));
+        let responding: Vec<(u32, u16)> = (1..=flows).map(|n| (n, 10_000 + n as u16)).collect();
+        (1..=flows).for_each(|number| bench.rate(number, 100_000_000, u32::MAX));
+        bench.now += Span::from_secs(18);
+        (1..=flows).for_each(|number| bench.request(number, 1, 8936, vec![ByteRange::new(0, 64 * MIB)]));
+        for second in 0..3 {
+            let end = bench.now + Span::from_secs(1);
+            let mbit = total(&bench.leaves_until(end, &responding)) as f64 * 8e-6;
+            // In a second 100 Mbit and, at first, what a rest leaves: 60 ms' worth.
+            println!("{flows} flows: {mbit} Mbit in second {second}");
+            assert!((80.0..106.2).contains(&mbit), "{flows} flows: {mbit} Mbit in second {second}");
+        }
+    }
+}
+
+#[test]
+fn data_goes_only_to_an_address_that_returned_its_challenge() {
+    let mut bench = offering(MIB, 1500, None);
+    bench.rate(1, 1_000_000_000, 65_000);
+    bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
+    let probe = Datagram::Probe { key: 1, token: 1, number: 1, sent: 0 };
+    bench.datagram(peer(9), probe);
+    // An echo as long as the probe, and nothing else, however long it is waited.
+    let end = bench.now + Span::from_secs(2);
+    assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 32)]));
+    // The challenge of one port, or a guess, opens no other.
+    let challenge = bench.sender.challenges.of(peer(9), 1);
+    for challenge in [0, 1, challenge] {
+        bench.datagram(peer(10), Datagram::Response { key: 1, token: 1, challenge });
+    }
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 9));
+    bench.respond(elsewhere, 1);
+    assert!(bench.leaves(u64::MAX).is_empty());
+    bench.respond(peer(9), 1);
+    let end = bench.now + Span::from_millis(20);
+    let left = bench.leaves_until(end, &[(1, 9)]);
+    assert!(left.len() == 1 && left[&(FlowId(1), peer(9))] > MIB, "{left:?}");
+}
+
+#[test]
+fn a_receiver_that_moved_is_followed_once_it_has_answered_from_there() {
+    let mut bench = offering(MIB, 1500, None);
+    bench.rate(1, 8_000_000, 1500);
+    bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
+    bench.respond(peer(9), 1);
+    let probe = Datagram::Probe { key: 1, token: 1, number: 1, sent: 0 };
+    bench.datagram(peer(10), probe);
+    let left = bench.leaves_until(bench.now + Span::from_millis(100), &[(1, 9)]);
+    assert!(left[&(FlowId(1), peer(10))] == 32 && left[&(FlowId(1), peer(9))] > 80_000, "{left:?}");
+    let left = bench.leaves_until(bench.now + Span::from_millis(100), &[(1, 10)]);
+    assert!(left.len() == 1 && left[&(FlowId(1), peer(10))] > 80_000, "{left:?}");
+}
+
+#[test]
+fn without_responses_data_ends_and_with_them_it_returns_at_once() {
+    let mut bench = offering(64 * MIB, 1500, None);
+    bench.rate(1, 80_000_000, 15_000);
+    bench.request(1, 1, 1440, vec![ByteRange::new(0, 64 * MIB)]);
+    bench.respond(peer(9), 1);
+    let left = total(&bench.leaves_until(bench.now + Span::from_secs(5), &[]));
+    // A quarter of a second at 10 MB/s.
+    assert!((2_000_000..2_600_000).contains(&left), "{left} bytes");
+    let end = bench.now + Span::from_millis(100);
+    let left = total(&bench.leaves_until(end, &[(1, 9)]));
+    assert!((900_000..1_200_000).contains(&left), "{left} bytes");
+}
+
+#[test]
+fn more_than_a_receiver_may_want_at_once_ends_the_flow() {
+    for (size, range, requests) in
+        [(u64::MAX, ByteRange::new(0, u64::MAX), 1), (1 << 40, ByteRange::new(0, 1 << 30), 3)]
+    {
+        let mut bench = offering(size, 9000, None);
+        (1..=requests).for_each(|id| bench.request(1, id, 8936, vec![range]));
+        assert!(bench.failed(), "{range}");
+    }
+}
+
+/// Values at which sums and products go over.
+fn extreme() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(u64::MAX), Just(u64::MAX - 1), Just(1 << 63), Just(1 << 32), any::<u64>()]
+}
+
+proptest! {
+    #[test]
+    fn no_value_of_a_peer_breaks_the_sender(
+        size in extreme(), limit in proptest::option::of(extreme()), burst in any::<u32>(), id in 0..3u32,
+        rates in proptest::collection::vec(extreme(), 1..5), starts in proptest::collection::vec(extreme(), 1..8),
+        len in prop_oneof![1..100_000u64, extreme()], wait in extreme(),
+    ) {
+        let mut bench = offering(size, u16::MAX, limit.map(Bitrate::from_bps));
+        bench.respond(peer(9), 1);
+        for rate in rates {
+            bench.rate(1, rate.max(1), burst);
+            let within = |&start: &u64| (start < size).then(|| ByteRange::at(start, len.max(1).min(size - start)));
+            bench.request(1, 1 + id, 65_440, starts.iter().filter_map(within).collect());
+            bench.now += Span::from_nanos(wait);
+            bench.respond(peer(9), 1);
+            bench.sender.handle_timeout(bench.now);
+            bench.sender.poll_transmit(bench.now, &mut TxBatch::with_limit(64));
+            let _ = (bench.sender.poll_timeout(), bench.sender.flow_stats(FlowId(1)), bench.sender.memory_bytes());
+        }
+        bench.control(FlowId(1), &Control::Cancel { through: u32::MAX });
+        bench.check();
+    }
 }

@@ -8,7 +8,7 @@ use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
 use super::asked::Asked;
 use super::division::Share;
-use super::path::Path;
+use super::path::{Outgoing, Path};
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::wire::{AckHeader, Control, DataHeader, Datagram, HEADER_LEN, RANGES_MAX, Timestamp};
 use crate::tcp::{Options, ip_overhead, largest_segment};
@@ -60,6 +60,8 @@ pub(super) struct Flow {
     pub(super) noted: Option<Time>,
     last_heard: Time,
     last_data: Time,
+    /// When a full-size segment last came, or was asked for when nothing was.
+    last_full: Time,
     meter: Meter,
     pub(super) stats: FlowStats,
 }
@@ -103,6 +105,7 @@ impl Flow {
             noted: None,
             last_heard: now,
             last_data: now,
+            last_full: now,
             meter: Meter { since: now, bytes: 0, rate: Bitrate::ZERO },
             stats: FlowStats::default(),
             join,
@@ -149,24 +152,47 @@ impl Flow {
         self.path.begin(now, mtu, ip_overhead(self.is_ipv6()) as u16);
     }
 
-    /// The probes that are due, as datagrams and padded lengths.
-    pub(super) fn due_probes(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) {
-        let (Some((token, _)), key) = (self.accepted, self.join.key) else { return };
-        self.path.due_probes(now, |number, len| send(Datagram::Probe { key, token, number }, len));
+    /// Sends the probes and the response that are due, as datagrams and padded lengths. Returns the message that has the sender begin
+    /// anew, if the path was found to carry less than before.
+    pub(super) fn send_due(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) -> Option<Control> {
+        let ((token, _), key) = (self.accepted?, self.join.key);
+        if self.suspicion_due().is_some_and(|due| now >= due) {
+            self.path.suspect(now);
+        }
+        let narrower = self.path.send_due(now, |outgoing| match outgoing {
+            Outgoing::Probe(number, len) => send(Datagram::Probe { key, token, number }, len),
+            Outgoing::Response(challenge) => send(Datagram::Response { key, token, challenge }, HEADER_LEN as u16),
+        });
+        if !narrower {
+            return None;
+        }
+        self.fit_segment();
+        Some(Control::Restart { from: self.reassembly.restart(self.window) })
+    }
+
+    /// When full-size segments that are asked for are suspected to be too large for the path.
+    fn suspicion_due(&self) -> Option<Time> {
+        (self.asked.pending_bytes() > 0).then(|| self.path.suspicion_due(self.last_full))
     }
 
     /// A probe came back. Returns whether the path has just been found open.
-    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16) -> bool {
-        let Some(opened) = self.path.on_echo(now, number, len) else { return false };
+    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> bool {
+        let Some(opened) = self.path.on_echo(now, number, len, challenge) else { return false };
         self.last_heard = now;
+        self.fit_segment();
         opened
     }
 
     /// The path is open: packets can be cut to it.
     pub(super) fn begin(&mut self, now: Time) {
+        self.last_data = now;
+        self.last_full = now;
+    }
+
+    /// Segments are as large as the path's packets, or as was wished.
+    fn fit_segment(&mut self) {
         let largest = largest_segment(self.path.confirmed_mtu(), self.is_ipv6());
         self.segment = self.segment_wanted.map_or(largest, |wanted| wanted.min(largest));
-        self.last_data = now;
     }
 
     /// Seconds of vain waiting after which the flow is given up, if it is time, and whether the path is to blame.
@@ -208,6 +234,7 @@ impl Flow {
         }
         if pending == 0 {
             self.last_data = now;
+            self.last_full = now;
         }
         let id = self.asked.ask(segment, &ranges);
         Some(Control::Request { id, segment: self.segment, ranges })
@@ -231,6 +258,11 @@ impl Flow {
         let arrival = self.reassembly.arrive(head.sequence, count, head.sent, self.window);
         self.last_heard = now;
         self.last_data = now;
+        let full_size = bytes >= count * u64::from(self.segment);
+        if full_size {
+            self.last_full = now;
+        }
+        self.path.on_data(full_size);
         self.window_log = head.window_log;
         let wire = bytes + count * self.overhead();
         self.stats.received_packets += count;
@@ -274,7 +306,8 @@ impl Flow {
         let silent = if self.is_accepted() { self.last_heard + SILENCE_MAX } else { Time::FAR_FUTURE };
         let mute = if self.asked.pending_bytes() > 0 { self.last_data + MUTE_MAX } else { Time::FAR_FUTURE };
         let ack = (self.ack_due.unwrap_or(Time::FAR_FUTURE), Reason::Control);
-        ack.min((self.path.due(), Reason::Probe)).min((silent.min(mute), Reason::Silence))
+        let probe = self.path.due().min(self.suspicion_due().unwrap_or(Time::FAR_FUTURE));
+        ack.min((probe, Reason::Probe)).min((silent.min(mute), Reason::Silence))
     }
 
     /// A timer has passed.

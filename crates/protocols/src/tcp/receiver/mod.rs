@@ -193,7 +193,7 @@ impl TcpReceiver {
                 let mut rest = range;
                 while !rest.is_empty() {
                     let Some(asked) = flow.asked.arrive(rest) else {
-                        rest = ByteRange::new(rest.start + run.body_len, rest.end);
+                        rest = ByteRange::new(rest.start.saturating_add(run.body_len), rest.end);
                         flow.stats.duplicate_bytes += run.body_len;
                         continue;
                     };
@@ -216,8 +216,8 @@ impl TcpReceiver {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         match datagram {
             Datagram::Open { token, .. } => flow.on_open(now, message.from, token),
-            Datagram::Echo { number, len, .. } if flow.peer == Some(message.from) => {
-                if flow.on_echo(now, number, len) {
+            Datagram::Echo { number, len, challenge, .. } if flow.peer == Some(message.from) => {
+                if flow.on_echo(now, number, len, challenge) {
                     self.opened(now, id);
                 }
             }
@@ -278,18 +278,32 @@ impl TcpReceiver {
                 self.finish_object(id);
                 self.look_at_share(id);
                 self.request_more(now, id);
-                let Some(flow) = self.flows.get_mut(&id) else { continue };
-                let mut probes = Vec::new();
-                flow.due_probes(now, |datagram, len| probes.push((datagram, len)));
-                for (datagram, len) in probes {
-                    self.send(id, datagram, len);
-                }
+                self.probe(now, id);
                 self.note_timer(id);
             }
             match self.division.refresh(now, &mut self.flows) {
                 Some(changed) => self.tell(changed),
                 None => return,
             }
+        }
+    }
+
+    /// Sends the flow's probes and responses that are due. Of a path that was found to carry less, everything is asked for anew.
+    fn probe(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let mut probes = Vec::new();
+        let restart = flow.send_due(now, |datagram, len| probes.push((datagram, len)));
+        if restart.is_some()
+            && let Some(object) = self.objects.get_mut(&flow.object)
+        {
+            flow.asked.abandon().iter().for_each(|range| object.want(range));
+        }
+        for (datagram, len) in probes {
+            self.send(id, datagram, len);
+        }
+        if let Some(restart) = restart {
+            self.say(id, &restart);
+            self.request_more(now, id);
         }
     }
 
@@ -414,7 +428,7 @@ impl Gathered {
     fn is_followed_by(&self, head: &DataHeader, k: usize) -> bool {
         self.first + self.packets as usize == k
             && head.key == self.head.key
-            && head.offset == self.head.offset + self.body_bytes
+            && head.offset == self.head.offset.wrapping_add(self.body_bytes)
             && head.sequence == self.head.sequence.plus(self.packets as u32)
             && self.body_bytes == self.packets * self.body_len
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{Span, Time};
-use inhaul_transport::kit::RttEstimator;
+use inhaul_transport::kit::{MtuCheck, MtuStep, RttEstimator, mtu_candidates};
 
 use crate::tcp::wire::HEADER_LEN;
 
@@ -12,13 +12,19 @@ const OPENING_GAP: Span = Span::from_millis(100);
 /// Probes when it is open.
 const PROBE_GAP: Span = Span::from_secs(1);
 /// Probes that may be under way.
-const PROBES_MAX: usize = 16;
+const PROBES_MAX: usize = 64;
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Beside half a round trip, larger probes than the one that came back are given so much time.
 const OPENING_PATIENCE: Span = Span::from_millis(5);
-/// Packet sizes to try if the largest does not come through.
-const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
+/// A response is repeated so often until data comes.
+const RESPONSE_GAP: Span = Span::from_millis(50);
+/// Full-size segments that were asked for and do not come for so long (and for several round trips) may be too large.
+const VANISHED_MIN: Span = Span::from_millis(500);
+/// From one such suspicion to the next.
+const SUSPICION_GAP: Span = Span::from_secs(1);
+/// A path that carries less than both hosts would is tried again so often.
+const RAISE_GAP: Span = Span::from_secs(30);
 
 /// How far the path is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +49,24 @@ pub(super) struct Path {
     number: u32,
     /// The last probes that have not come back, and when they were sent.
     probes: VecDeque<(u32, Time)>,
+    /// What the last echo wants to have back, and when that is sent.
+    challenge: Option<u64>,
+    response_due: Time,
+    /// When full-size segments were last suspected to vanish, and whether it waits for a sign of the sender.
+    suspected: Time,
+    suspicious: bool,
+    check: Option<MtuCheck>,
+    raise_due: Time,
     pub(super) rtt: RttEstimator,
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    /// The probe of this number, padded to this length of UDP payload.
+    Probe(u32, u16),
+    /// The response with this challenge.
+    Response(u64),
 }
 
 impl Path {
@@ -56,6 +79,12 @@ impl Path {
             next_probe: Time::FAR_FUTURE,
             number: 0,
             probes: VecDeque::new(),
+            challenge: None,
+            response_due: Time::FAR_FUTURE,
+            suspected: Time::ZERO,
+            suspicious: false,
+            check: None,
+            raise_due: Time::FAR_FUTURE,
             rtt: RttEstimator::default(),
         }
     }
@@ -75,37 +104,94 @@ impl Path {
         self.confirmed
     }
 
-    /// The probes that are due: their numbers and padded lengths of UDP payload.
-    pub(super) fn due_probes(&mut self, now: Time, mut send: impl FnMut(u32, u16)) {
-        if now < self.next_probe {
-            return;
+    fn probe(&mut self, now: Time, size: Option<u16>, send: &mut impl FnMut(Outgoing)) {
+        self.number += 1;
+        if self.probes.len() == PROBES_MAX {
+            self.probes.pop_front();
         }
-        let mut lengths = vec![HEADER_LEN as u16];
-        let mut next = PROBE_GAP;
-        if let Phase::Opening { gap, .. } = &mut self.phase {
-            let smaller = MTU_FALLBACKS.into_iter().filter(|&mtu| mtu < self.mtu);
-            lengths = std::iter::once(self.mtu).chain(smaller).map(|mtu| mtu - self.headers).collect();
-            next = *gap;
-            *gap = (*gap * 2).min(PROBE_GAP);
+        self.probes.push_back((self.number, now));
+        send(Outgoing::Probe(self.number, size.map_or(HEADER_LEN as u16, |size| size - self.headers)));
+    }
+
+    /// Sends the response and the probes that are due. Returns whether the path was found to carry less than before.
+    pub(super) fn send_due(&mut self, now: Time, mut send: impl FnMut(Outgoing)) -> bool {
+        if let Some(challenge) = self.challenge.filter(|_| now >= self.response_due) {
+            self.response_due = now + RESPONSE_GAP;
+            send(Outgoing::Response(challenge));
         }
-        self.next_probe = now + next;
-        for len in lengths {
-            self.number += 1;
-            if self.probes.len() == PROBES_MAX {
-                self.probes.pop_front();
+        if now >= self.next_probe {
+            if let Phase::Opening { gap, .. } = &mut self.phase {
+                self.next_probe = now + *gap;
+                *gap = (*gap * 2).min(PROBE_GAP);
+                mtu_candidates(self.mtu).for_each(|size| self.probe(now, Some(size), &mut send));
+            } else {
+                self.next_probe = now + PROBE_GAP;
+                let raise = self.confirmed < self.mtu && now >= self.raise_due;
+                if raise {
+                    self.raise_due = now + RAISE_GAP;
+                }
+                self.probe(now, raise.then_some(self.mtu), &mut send);
             }
-            self.probes.push_back((self.number, now));
-            send(self.number, len);
         }
+        self.step_check(now, &mut send)
+    }
+
+    fn step_check(&mut self, now: Time, send: &mut impl FnMut(Outgoing)) -> bool {
+        let Some(check) = &mut self.check else { return false };
+        match check.step(now, self.rtt.patience().unwrap_or(OPENING_GAP)) {
+            MtuStep::Wait => false,
+            MtuStep::Probe(sizes) => {
+                sizes.into_iter().for_each(|size| self.probe(now, Some(size), send));
+                false
+            }
+            MtuStep::Over(smaller) => {
+                self.check = None;
+                self.confirmed = smaller.unwrap_or(self.confirmed);
+                self.raise_due = now + RAISE_GAP;
+                smaller.is_some()
+            }
+        }
+    }
+
+    /// Data came, in full-size segments or not: the sender knows our address.
+    pub(super) fn on_data(&mut self, full_size: bool) {
+        self.response_due = Time::FAR_FUTURE;
+        if full_size {
+            (self.check, self.suspicious) = (None, false);
+        }
+    }
+
+    /// When full-size segments that have not come since `last` make one suspicious.
+    pub(super) fn suspicion_due(&self, last: Time) -> Time {
+        let patience = self.rtt.patience().unwrap_or(OPENING_GAP) * 3;
+        (last + patience.max(VANISHED_MIN)).max(self.suspected + SUSPICION_GAP)
+    }
+
+    /// Full-size segments do not come. If the sender answers a small probe, the MTU is measured again.
+    pub(super) fn suspect(&mut self, now: Time) {
+        self.suspected = now;
+        self.suspicious = self.check.is_none();
+        self.next_probe = now;
     }
 
     /// A probe came back; each counts once, by our own record of when it left. `None` when it does not count; otherwise
     /// whether the path has just been found open.
-    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16) -> Option<bool> {
+    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> Option<bool> {
         let index = self.probes.iter().position(|probe| probe.0 == number)?;
         let (_, sent) = self.probes.remove(index)?;
         self.rtt.sample(now.since(sent));
-        self.confirmed = self.confirmed.max(len.saturating_add(self.headers).min(self.mtu));
+        if self.challenge.replace(challenge) != Some(challenge) {
+            // We are at an address that the sender does not know yet.
+            self.response_due = now;
+        }
+        let size = len.saturating_add(self.headers).min(self.mtu);
+        self.confirmed = self.confirmed.max(size);
+        if self.check.as_mut().is_some_and(|check| check.on_echo(size)) {
+            self.check = None;
+        }
+        if std::mem::take(&mut self.suspicious) {
+            self.check = Some(MtuCheck::begin(now, self.confirmed));
+        }
         let Phase::Opening { heard, .. } = &mut self.phase else { return Some(false) };
         heard.get_or_insert(now);
         Some(self.settle(now))
@@ -119,6 +205,7 @@ impl Path {
         }
         self.phase = Phase::Open;
         self.next_probe = now + PROBE_GAP;
+        self.raise_due = now + RAISE_GAP;
         true
     }
 
@@ -143,7 +230,8 @@ impl Path {
             Phase::Opening { since, heard: None, .. } => since + OPENING_MAX,
             _ => Time::FAR_FUTURE,
         };
-        self.next_probe.min(self.settles()).min(failing)
+        let check = self.check.as_ref().map_or(Time::FAR_FUTURE, MtuCheck::due);
+        self.next_probe.min(self.settles()).min(failing).min(self.response_due).min(check)
     }
 }
 
@@ -157,7 +245,11 @@ mod tests {
 
     fn probes(path: &mut Path, now: Time) -> Vec<(u32, u16)> {
         let mut sent = Vec::new();
-        path.due_probes(now, |number, len| sent.push((number, len)));
+        path.send_due(now, |outgoing| {
+            if let Outgoing::Probe(number, len) = outgoing {
+                sent.push((number, len));
+            }
+        });
         sent
     }
 
@@ -167,8 +259,9 @@ mod tests {
         path.begin(at(0), 9000, 28);
         assert_eq!(probes(&mut path, at(0)), [(1, 8972), (2, 1472), (3, 1252), (4, 548)]);
         assert!(probes(&mut path, at(99)).is_empty());
-        assert_eq!(path.on_echo(at(20), 2, 1472), Some(false));
-        assert_eq!(path.on_echo(at(20), 2, 1472), None);
+        assert_eq!(path.on_echo(at(20), 2, 1472, 7), Some(false));
+        assert_eq!(path.on_echo(at(20), 2, 1472, 7), None);
+        assert!(probes(&mut path, at(20)).is_empty(), "a response is no probe");
         assert_eq!(path.due(), at(35));
         assert!(!path.settle(at(34)) && path.settle(at(35)));
         assert_eq!((path.confirmed_mtu(), path.rtt.smoothed()), (1500, Some(Span::from_millis(20))));
@@ -181,7 +274,7 @@ mod tests {
         probes(&mut path, at(0));
         assert_eq!(path.has_failed(at(9_999)), None);
         assert_eq!(path.has_failed(at(10_000)), Some(10));
-        assert_eq!(path.on_echo(at(20), 1, 1472), Some(true));
+        assert_eq!(path.on_echo(at(20), 1, 1472, 7), Some(true));
         assert!(path.is_open());
         assert_eq!(probes(&mut path, at(1_020)), [(4, 24)]);
     }

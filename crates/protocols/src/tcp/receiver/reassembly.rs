@@ -73,6 +73,13 @@ impl Reassembly {
         Arrival::OutOfOrder
     }
 
+    /// Forgets what came out of order: the stream goes on behind all that could have been sent. Returns its next segment.
+    pub(super) fn restart(&mut self, window: u64) -> Sequence {
+        let next = self.next + window;
+        *self = Self { next, acknowledged: next, echo: self.echo, ..Self::default() };
+        Sequence::new(next as u32)
+    }
+
     /// The number that a number on the wire means; `None` when it is before the beginning of the stream.
     fn number_of(&self, wire: Sequence) -> Option<u64> {
         self.next.checked_add_signed(i64::from(wire.ahead_of(Sequence::new(self.next as u32))))

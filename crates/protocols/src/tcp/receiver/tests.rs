@@ -23,7 +23,7 @@ fn receiver() -> TcpReceiver {
     let join = JoinFlow { flow: FlowId(1), object, peer: Some(sender()), mtu: 1500, key: 9, limits };
     receiver.command(now, Command::Join(join)).unwrap();
     receiver.handle_control(now, FlowId(1), &Control::Accept { token: 5, mtu: 1500, size: SIZE }.emit());
-    let echo = Datagram::Echo { key: 9, number: 1, len: 1472 }.emit();
+    let echo = Datagram::Echo { key: 9, number: 1, len: 1472, challenge: 7 }.emit();
     receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
     receiver
 }
@@ -137,7 +137,7 @@ fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<
     receiver.command(now, Command::Join(join)).unwrap();
     receiver.handle_control(now, flow, &Control::Accept { token: 5, mtu: 1500, size }.emit());
     let now = now + Span::from_millis(20);
-    let echo = Datagram::Echo { key: id, number: 1, len: 1472 }.emit();
+    let echo = Datagram::Echo { key: id, number: 1, len: 1472, challenge: 7 }.emit();
     receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
     now
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use inhaul_base::{Bitrate, ByteRange, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
 use inhaul_transport::{FlowError, FlowStats, Law, OfferFlow, Pace, Reason, TxBatch};
 
 use super::rate_limit::RateLimit;
@@ -13,6 +13,8 @@ use crate::tcp::{Options, ip_overhead, largest_segment};
 
 /// Most ranges that wait to be sent to one receiver: bounds a flow's memory.
 const QUEUED_RANGES_MAX: usize = 16_384;
+/// Most bytes that wait: twice what our receivers ever ask for ahead.
+const QUEUED_BYTES_MAX: u64 = 8 << 30;
 /// Most probes that wait for their echo.
 const ECHOES_MAX: usize = 16;
 /// How often a sender that has connected to its receiver tries to open the path.
@@ -23,16 +25,16 @@ pub(super) const SILENCE_MAX: Span = Span::from_secs(30);
 /// A flow's state at the sender.
 pub(super) struct SendFlow {
     pub(super) offer: OfferFlow,
-    opens_path: bool,
     key: Option<u32>,
+    /// Where data goes: the address that returned its challenge last.
     peer: Option<SocketAddr>,
-    opened: bool,
     mtu: u16,
     /// Bytes of a full segment, as the last request wants them.
     segment: u64,
     queue: Queue,
     stream: Option<Stream>,
-    echoes: VecDeque<(u32, u16)>,
+    /// Answers to probes, each to where the probe came from.
+    echoes: VecDeque<(SocketAddr, Datagram, u16)>,
     open_due: Option<Time>,
     /// When the receiver last gave a sign of life.
     pub(super) heard: Time,
@@ -76,7 +78,7 @@ impl Queue {
     fn cut(&mut self) -> Option<ByteRange> {
         let pending = self.requests.front_mut()?;
         let range = pending.ranges.front_mut()?;
-        let body = ByteRange::new(range.start, range.end.min(range.start + u64::from(pending.segment)));
+        let body = ByteRange::new(range.start, range.end.min(range.start.saturating_add(u64::from(pending.segment))));
         range.start = body.end;
         self.bytes -= body.len();
         if range.is_empty() {
@@ -103,10 +105,8 @@ impl Queue {
 impl SendFlow {
     pub(super) fn new(now: Time, offer: OfferFlow) -> Self {
         Self {
-            opens_path: offer.peer.is_some(),
             key: None,
-            peer: offer.peer,
-            opened: false,
+            peer: None,
             mtu: offer.mtu,
             segment: 0,
             queue: Queue::default(),
@@ -133,7 +133,7 @@ impl SendFlow {
 
     /// The address and key by which acknowledgements are known.
     pub(super) fn path(&self) -> Option<(SocketAddr, u32)> {
-        self.peer.filter(|_| self.opened).zip(self.key)
+        self.peer.zip(self.key)
     }
 
     /// Setup has come, with the key and MTU of the receiver and the law that it wants.
@@ -141,20 +141,25 @@ impl SendFlow {
         self.key = Some(key);
         self.mtu = self.mtu.min(mtu);
         self.stream = Some(Stream::new(now, law, options));
-        if self.opens_path {
+        if self.offer.peer.is_some() {
             self.open_due = Some(now);
         }
     }
 
-    /// A probe with the right token and key came. Returns true when it was the first: the path is open.
-    pub(super) fn on_probe(&mut self, now: Time, from: SocketAddr, number: u32, len: usize) -> bool {
+    /// A probe with the right token and key came. It is answered where it came from, by no more bytes than it had.
+    pub(super) fn on_probe(&mut self, now: Time, from: SocketAddr, echo: Datagram, len: usize) {
         self.heard = now;
-        self.peer = Some(from);
         self.open_due = None;
         if self.echoes.len() < ECHOES_MAX {
-            self.echoes.push_back((number, len.clamp(HEADER_LEN, usize::from(u16::MAX)) as u16));
+            self.echoes.push_back((from, echo, len.clamp(HEADER_LEN, usize::from(u16::MAX)) as u16));
         }
-        !std::mem::replace(&mut self.opened, true)
+    }
+
+    /// `from` returned its challenge: data goes there.
+    pub(super) fn on_response(&mut self, now: Time, from: SocketAddr) {
+        self.heard = now;
+        self.open_due = None;
+        self.peer = Some(from);
     }
 
     // --- What the receiver wants ------------------------------------------------------------------------------------
@@ -178,6 +183,10 @@ impl SendFlow {
         if self.queue.ranges + ranges.len() > QUEUED_RANGES_MAX {
             return Err(FlowError::Protocol("too many ranges were requested at once"));
         }
+        let bytes = ranges.iter().fold(self.queue.bytes, |sum, range| sum.saturating_add(range.len()));
+        if bytes > QUEUED_BYTES_MAX {
+            return Err(FlowError::Protocol("too many bytes were requested at once"));
+        }
         self.queue.push(id, segment, ranges);
         self.segment = u64::from(segment);
         let packet = self.segment + self.overhead();
@@ -199,6 +208,13 @@ impl SendFlow {
         }
     }
 
+    /// Segments as they were cut do not pass any more: all that was requested is forgotten, and the stream goes on at `from`.
+    pub(super) fn restart(&mut self, now: Time, from: Sequence) -> Result<(), FlowError> {
+        self.queue.cancel(u32::MAX);
+        let restarted = self.stream.as_mut().is_none_or(|stream| stream.restart(now, from));
+        if restarted { Ok(()) } else { Err(FlowError::Protocol("a stream was to go on before its end")) }
+    }
+
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         self.heard = now;
         if let Some(stream) = &mut self.stream {
@@ -215,7 +231,7 @@ impl SendFlow {
     // --- Sending ----------------------------------------------------------------------------------------------------
 
     fn is_ipv6(&self) -> bool {
-        self.peer.is_some_and(|p| p.is_ipv6())
+        self.peer.or(self.offer.peer).is_some_and(|p| p.is_ipv6())
     }
 
     fn overhead(&self) -> u64 {
@@ -232,7 +248,7 @@ impl SendFlow {
     }
 
     fn push_data(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
-        let (Some(peer), Some(key), true) = (self.peer, self.key, self.opened) else { return };
+        let Some((peer, key)) = self.path() else { return };
         let overhead = self.overhead();
         let segment = self.segment;
         let Some(stream) = &mut self.stream else { return };
@@ -262,17 +278,18 @@ impl SendFlow {
     }
 
     fn push_small(&mut self, now: Time, out: &mut TxBatch) {
-        let (Some(peer), Some(key)) = (self.peer, self.key) else { return };
         let flow = self.offer.flow;
         while out.room() > 0
-            && let Some((number, len)) = self.echoes.pop_front()
+            && let Some((to, echo, len)) = self.echoes.pop_front()
         {
-            let echo = Datagram::Echo { key, number, len };
-            out.push(flow, peer, &echo.emit(), ByteRange::default(), len - HEADER_LEN as u16);
+            out.push(flow, to, &echo.emit(), ByteRange::default(), len - HEADER_LEN as u16);
         }
-        if out.room() > 0 && self.open_due.is_some_and(|due| due <= now) {
+        if out.room() > 0
+            && let (Some(key), Some(to)) = (self.key, self.offer.peer)
+            && self.open_due.is_some_and(|due| due <= now)
+        {
             let open = Datagram::Open { key, token: self.offer.token };
-            out.push(flow, peer, &open.emit(), ByteRange::default(), 0);
+            out.push(flow, to, &open.emit(), ByteRange::default(), 0);
             self.open_due = Some(now + OPEN_GAP);
         }
     }

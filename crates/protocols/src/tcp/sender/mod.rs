@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use inhaul_base::Time;
+use inhaul_transport::kit::Challenges;
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Reason,
     RxMessage, TxBatch,
@@ -30,6 +31,7 @@ pub struct TcpSender {
     by_path: BTreeMap<(SocketAddr, u32), FlowId>,
     options: Options,
     seed: u64,
+    challenges: Challenges,
     events: VecDeque<Event>,
     /// What all flows together may send (R_send).
     limit: RateLimit,
@@ -48,6 +50,7 @@ impl TcpSender {
             by_path: BTreeMap::new(),
             options,
             seed: config.seed,
+            challenges: Challenges::new(config.seed),
             events: VecDeque::new(),
             limit,
             turn: FlowId(0),
@@ -102,6 +105,7 @@ impl TcpSender {
             }
             Control::Request { id: request, segment, ranges } => flow.on_request(now, request, segment, ranges)?,
             Control::Cancel { through } => flow.cancel(through),
+            Control::Restart { from } => flow.restart(now, from)?,
             Control::Rate { rate } => flow.on_rate(now, rate),
             Control::Close => {
                 self.forget(id);
@@ -110,6 +114,15 @@ impl TcpSender {
             Control::Accept { .. } => return Err(FlowError::Protocol("a sender's message came from the receiver")),
         }
         Ok(())
+    }
+
+    /// The flow that a datagram with key and token from this address is of.
+    fn known(&mut self, from: SocketAddr, key: u32, token: u64) -> Option<(FlowId, &mut SendFlow)> {
+        let &id = self.by_token.get(&token)?;
+        let taken = self.by_path.get(&(from, key)).is_some_and(|other| *other != id);
+        let flow = self.flows.get_mut(&id)?;
+        let elsewhere = flow.offer.only_from.is_some_and(|address| address != from.ip());
+        (flow.has_key(key) && !elsewhere && !taken).then_some((id, flow))
     }
 
     fn on_datagram(&mut self, now: Time, message: &RxMessage<'_>, k: usize) {
@@ -121,21 +134,24 @@ impl TcpSender {
                 }
             }
             Ok(Datagram::Probe { key, token, number }) => {
-                let Some(&id) = self.by_token.get(&token) else { return };
-                let Some(flow) = self.flows.get_mut(&id) else { return };
-                let elsewhere = flow.offer.only_from.is_some_and(|address| address != from.ip());
-                let taken = self.by_path.get(&(from, key)).is_some_and(|other| *other != id);
-                if !flow.has_key(key) || elsewhere || taken {
-                    return;
+                let challenge = self.challenges.of(from, token);
+                if let Some((_, flow)) = self.known(from, key, token) {
+                    let len = message.len_of(k);
+                    flow.on_probe(now, from, Datagram::Echo { key, number, len: len as u16, challenge }, len);
                 }
-                // Whoever knows the secret may come from a new address: a NAT may have moved it.
-                if let Some(path) = flow.path() {
+            }
+            Ok(Datagram::Response { key, token, challenge }) => {
+                let returned = challenge == self.challenges.of(from, token);
+                let Some((id, flow)) = self.known(from, key, token).filter(|_| returned) else { return };
+                // Whoever is there may come from a new address: a NAT may have moved it.
+                let before = flow.path();
+                flow.on_response(now, from);
+                if let Some(path) = before {
                     self.by_path.remove(&path);
-                }
-                self.by_path.insert((from, key), id);
-                if flow.on_probe(now, from, number, message.len_of(k)) {
+                } else {
                     self.events.push_back(Event::Opened { flow: id });
                 }
+                self.by_path.insert((from, key), id);
             }
             Ok(Datagram::Data(_) | Datagram::Echo { .. } | Datagram::Open { .. }) | Err(_) => {}
         }

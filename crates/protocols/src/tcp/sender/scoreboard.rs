@@ -98,6 +98,11 @@ impl Scoreboard {
         self.next() - 1
     }
 
+    /// Nothing is on its way, and the next new segment has number `from`.
+    pub(super) fn restart(&mut self, from: u64) {
+        *self = Self { first: from, judged: from, resend_from: from, ..Self::default() };
+    }
+
     /// Everything before `to` has come.
     pub(super) fn acknowledge(&mut self, to: u64, progress: &mut Progress) {
         let count = to.min(self.next()).saturating_sub(self.first);

@@ -193,7 +193,7 @@ impl Stream {
                 self.board.sack(ByteRange::new(start, end), &mut progress);
             }
         }
-        self.receiver_takes = self.receiver_takes.max(acknowledged + u64::from(ack.window));
+        self.receiver_takes = self.receiver_takes.max(acknowledged.saturating_add(u64::from(ack.window)));
         let rtt = if progress.acknowledged > 0 { self.measure_rtt(now, ack.echo) } else { None };
         if progress.acknowledged > 0 {
             self.backoff = 0;
@@ -229,6 +229,25 @@ impl Stream {
             reduction.on_ack(progress.delivered, self.board.pipe());
         }
         self.refresh(now);
+    }
+
+    /// Forgets all that is on its way and goes on with segment `from`, as after a pause: nothing is known of the packets that are to
+    /// come. False when that is not behind all that was sent.
+    pub(super) fn restart(&mut self, now: Time, from: Sequence) -> bool {
+        let first = self.board.first();
+        let ahead = from.ahead_of(Sequence::new(first as u32));
+        let Some(from) = first.checked_add_signed(i64::from(ahead)).filter(|from| *from >= self.board.next()) else {
+            return false;
+        };
+        self.board.restart(from);
+        self.receiver_takes = self.receiver_takes.saturating_sub(first).saturating_add(from);
+        self.held_back_until = from;
+        self.phase = Phase::Open;
+        self.backoff = 0;
+        self.rto_due = None;
+        self.law.on_idle(now);
+        self.refresh(now);
+        true
     }
 
     /// The segment that a number on the wire means: one of those on their way, or the next. `None`: none of them.
