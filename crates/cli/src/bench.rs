@@ -6,7 +6,7 @@ use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchSe
 use crate::args::Bench;
 use crate::exit::{self, Failure};
 use crate::serve::announce;
-use crate::summary::{percent, rate};
+use crate::summary::{milliseconds, percent, rate};
 use crate::transfer::to_json;
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
@@ -63,12 +63,12 @@ fn summary(report: &BenchReport) -> String {
     let width = report.sources.iter().map(|source| source.address.len()).max().unwrap_or(0);
     for source in &report.sources {
         lines.push(format!(
-            "{:width$}  {:>10}  {:>13}  loss {}  RTT {:.2} ms  {:.2} s of its processor",
+            "{:width$}  {:>10}  {:>13}  loss {}  RTT {}  {:.2} s of its processor",
             source.address,
             format_bytes(source.bytes),
             rate(source.goodput_bps),
             percent(source.loss_ratio),
-            source.rtt_ms,
+            milliseconds(source.rtt_ms),
             source.cpu_seconds,
         ));
     }

@@ -7,11 +7,11 @@ mod net;
 mod report;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use inhaul_lab::kept::Journal;
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{
@@ -23,7 +23,9 @@ use serde::Serialize;
 use crate::args::OUTPUT;
 use crate::exit;
 use crate::link::WaitArg;
+use crate::progress::clock;
 use crate::serve::announce;
+use crate::terminal;
 use crate::transfer::to_json;
 
 /// Heading of the options that say where experiments run.
@@ -353,18 +355,26 @@ impl Runs {
     }
 }
 
-/// A bar on standard error if that is a terminal, and the journal if there is one.
+/// A line on standard error if that is a terminal, and the journal if there is one.
 struct Watching<'a> {
-    bar: ProgressBar,
+    begun: Instant,
+    /// When the line was drawn last; `None`: there is no terminal.
+    drawn: Option<Mutex<Instant>>,
     journal: Option<&'a Journal>,
 }
 
-/// What the bar counts.
-const STEPS: u64 = 1000;
+/// How often the line is drawn.
+const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
 impl Watch for Watching<'_> {
     fn advanced(&self, part: f64) {
-        self.bar.set_position((part * STEPS as f64) as u64);
+        let Some(drawn) = &self.drawn else { return };
+        let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if drawn.elapsed() >= DRAWN_EVERY {
+            *drawn = Instant::now();
+            let elapsed = self.begun.elapsed().as_secs_f64();
+            terminal::draw(|_| vec![progress_line(part, elapsed)]);
+        }
     }
 
     fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
@@ -382,12 +392,6 @@ impl Watch for Watching<'_> {
 fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Result<Vec<RunResult>, Failure> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from);
-    let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template(
-        "{bar:30.cyan} {percent:>3} % of the time of all runs  {elapsed} gone, {eta} left",
-    );
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(Duration::from_millis(500));
     let hosts;
     let backend = match args.backend {
         BackendArg::Sim => Backend::Sim { threads },
@@ -399,10 +403,17 @@ fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journa
             Backend::Net { hosts: &hosts }
         }
     };
-    let watching = Watching { bar, journal };
+    let begun = Instant::now();
+    let watching = Watching { begun, drawn: terminal::is_there().then(|| Mutex::new(begun)), journal };
     let results = run_scenario(scenario, name, backend, &watching);
-    watching.bar.finish_and_clear();
+    terminal::clear();
     Ok(results)
+}
+
+/// How far all runs are together.
+fn progress_line(part: f64, elapsed: f64) -> String {
+    let left = if part > 0.0 { clock(elapsed * (1.0 - part) / part) } else { "?".to_owned() };
+    format!("{} % of the time of all runs  {} elapsed  {left} left", (part * 100.0) as u64, clock(elapsed))
 }
 
 fn write_drawings(drawings: &[Drawing], args: &Runs) -> Result<(), Failure> {
@@ -533,6 +544,12 @@ mod tests {
     #[test]
     fn listing_has_the_documented_fields() {
         assert_documented("The list of the lab's experiments", &listing().unwrap());
+    }
+
+    #[test]
+    fn progress_line_reckons_with_what_was_needed_so_far() {
+        assert_eq!(progress_line(0.25, 60.0), "25 % of the time of all runs  1:00 elapsed  3:00 left");
+        assert!(progress_line(0.0, 1.0).ends_with("? left"));
     }
 
     #[test]

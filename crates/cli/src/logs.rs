@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use inhaul_lab::kept::utc;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::progress;
+use crate::terminal;
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,7 +74,7 @@ impl Log for Logger {
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = format!("{}.{:03}Z", utc(since_1970.as_secs()).trim_end_matches('Z'), since_1970.subsec_millis());
-        progress::print_above(&line(&time, record, self.colours));
+        terminal::print_above(&line(&time, record, self.colours));
     }
 
     fn flush(&self) {

@@ -4,25 +4,28 @@
 
 mod args;
 mod bench;
+mod completions;
 mod copy;
 mod doctor;
 mod exit;
 mod filter;
 mod foreign;
-mod generate;
 mod get;
 mod lab;
 mod link;
 mod logs;
 mod ls;
+mod man;
 mod plan;
 mod progress;
 mod protocols;
 mod put;
 mod retry;
+mod roff;
 mod serve;
 mod settings;
 mod summary;
+mod terminal;
 mod transfer;
 mod usage;
 mod verify;
@@ -72,10 +75,10 @@ fn run(command: &Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Completions(args) => {
-            generate::completions(args);
+            completions::run(args);
             Ok(())
         }
-        Command::Man(args) => Ok(generate::man(args)?),
+        Command::Man(args) => Ok(man::run(args)?),
         Command::Lab(command) => Ok(lab::run(command)?),
         Command::Link(command) => Ok(link::run(command)?),
     }

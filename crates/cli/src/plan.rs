@@ -11,9 +11,6 @@ use crate::serve::announce;
 use crate::summary::{count_of_files, rate};
 use crate::transfer::to_json;
 
-/// Limits that allow so many times what is predicted hold nothing back by a long way.
-const FAR: f64 = 100.0;
-
 pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let options = crate::get::options(&args.fetch)?;
@@ -32,22 +29,32 @@ pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
 /// The prediction, for people.
 fn sentences(prediction: &Prediction) -> String {
     let mut text = String::new();
-    let kept = match prediction.files_kept {
-        0 => String::new(),
-        files => format!(" ({} there already)", count_of_files(files)),
+    let &Prediction { bytes: Some(bytes), files: Some(files), seconds: Some(about), .. } = prediction else {
+        return text;
     };
-    let files = count_of_files(prediction.files);
-    let _ = writeln!(text, "{files}, {} to come{kept}", format_bytes(prediction.bytes));
-    if prediction.bytes == 0 && prediction.files == 0 {
+    let kept = match prediction.files_kept {
+        None | Some(0) => String::new(),
+        Some(kept) => format!(" ({} there already)", count_of_files(kept)),
+    };
+    let _ = writeln!(text, "{}, {} to come{kept}", count_of_files(files), format_bytes(bytes));
+    if bytes == 0 && files == 0 {
         return text;
     }
-    let (low, high) = (seconds(prediction.seconds_low), seconds(prediction.seconds_high));
-    let _ = writeln!(text, "about {} ({low} to {high})", seconds(prediction.seconds));
+    let range = prediction.seconds_low.zip(prediction.seconds_high);
+    let range = range.map_or_else(String::new, |(low, high)| format!(" ({} to {})", seconds(low), seconds(high)));
+    let _ = writeln!(text, "about {}{range}", seconds(about));
     for (index, limit) in prediction.limits.iter().enumerate() {
-        let role = if index == 0 { "limit" } else { "next" };
-        let is_far = limit.seconds * FAR < prediction.seconds;
-        let allows = if is_far { "far from a limit".to_owned() } else { format!("allows {}", rate(limit.allows_bps)) };
-        let role = if is_far { "" } else { role };
+        let role = match (index, limit.allows_bps) {
+            (0, _) => "limit",
+            (_, Some(_)) => "next",
+            (_, None) => "",
+        };
+        let allows = match limit.allows_bps {
+            Some(bps) => format!("allows {}", rate(bps)),
+            // Files without a byte in them have no rate.
+            None if index == 0 => String::new(),
+            None => "far from a limit".to_owned(),
+        };
         let _ = writeln!(text, "{role:6}{:10} {allows:24} {}", limit.name, what_it_is(limit.name));
     }
     text
@@ -85,13 +92,13 @@ mod tests {
     fn sentences_fit_into_eighty_columns_and_name_the_limit_first() {
         let limit = |name, seconds, allows_bps| Limit { name, seconds, allows_bps };
         let prediction = Prediction {
-            seconds: 11.04,
-            seconds_low: 10.0,
-            seconds_high: 125.0,
-            bytes: 1_000_000_000,
-            files: 3,
-            files_kept: 2,
-            limits: vec![limit("path", 10.0, 8e8), limit("disk", 2.0, 4e9), limit("files", 0.001, 8e12)],
+            seconds: Some(11.04),
+            seconds_low: Some(10.0),
+            seconds_high: Some(125.0),
+            bytes: Some(1_000_000_000),
+            files: Some(3),
+            files_kept: Some(2),
+            limits: vec![limit("path", 10.0, Some(8e8)), limit("disk", 2.0, Some(4e9)), limit("files", 0.001, None)],
             ..Prediction::default()
         };
         let text = sentences(&prediction);

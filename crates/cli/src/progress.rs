@@ -1,121 +1,129 @@
-//! The live display on a terminal: one line for the whole transfer, one for each sender. Lines are cut at the terminal's
-//! edge and never wrap: a line that wraps could not be drawn over.
+//! The live display on a terminal: a few lines for the whole transfer, and one for each sender, as wide as the terminal is now.
 
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use inhaul_base::format_bytes;
 use inhaul_mover::{Progress, SourceProgress, SourceStatus};
 
 use crate::summary::{milliseconds, percent, rate};
+use crate::terminal::{self, Size, cut};
 
-/// The lines that are on the terminal now: what else is printed must stand above them.
-static SHOWN: Mutex<Option<MultiProgress>> = Mutex::new(None);
+/// From this width on all of the transfer is said in one line.
+const WIDE: usize = 140;
+/// How long the bar is, at the least and at the most.
+const BAR: std::ops::RangeInclusive<usize> = 10..=40;
 
-/// Prints a line on standard error, above the lines of a display if there is one.
-pub(crate) fn print_above(line: &str) {
-    // A terminal that has gone away shows nothing.
-    let _ = match &*SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(lines) => lines.println(line),
-        None => writeln!(std::io::stderr(), "{line}"),
+/// Shows the state of things. Bytes and files count as done once they are verified.
+pub(crate) fn show(progress: &Progress) {
+    terminal::draw(|size| lines(progress, size));
+}
+
+/// The whole display.
+fn lines(progress: &Progress, size: Size) -> Vec<String> {
+    let mut lines = overall(progress, size.columns);
+    // The last row is the cursor's.
+    let room = size.rows.saturating_sub(lines.len() + 2);
+    let senders = progress.sources.len();
+    let shown = if senders > room { room.saturating_sub(1) } else { senders };
+    if senders > 0 {
+        lines.push(row(&HEADINGS.map(str::to_owned), size.columns));
+    }
+    lines.extend(progress.sources.iter().take(shown).map(|source| sender(source, size.columns)));
+    if shown < senders {
+        lines.push(format!("  and {} more senders", senders - shown));
+    }
+    lines
+}
+
+/// How far the transfer is: on one line where there is room, else on two.
+fn overall(progress: &Progress, columns: usize) -> Vec<String> {
+    let bytes = format!("{} of {}", format_bytes(progress.bytes), format_bytes(progress.total_bytes));
+    let mut done = vec![bytes];
+    if progress.total_files > 1 {
+        done.push(format!("{} of {} files", progress.files, progress.total_files));
+    }
+    let pace = match &progress.waiting {
+        None => vec![
+            rate(progress.goodput_bps),
+            format!("average {}", rate(progress.average_bps)),
+            format!("{} elapsed", clock(progress.seconds)),
+            time_left(progress),
+        ],
+        Some(waiting) => {
+            let (servers, since) = (waiting.servers.join(", "), clock(waiting.seconds));
+            vec![format!("waiting for {servers} for {since}; Ctrl-C ends it")]
+        }
     };
+    if columns >= WIDE {
+        done.extend(pace);
+        return vec![with_bar(progress, &done.join("  "), columns.saturating_sub(WIDE - 14))];
+    }
+    vec![with_bar(progress, &done.join("  "), columns.saturating_sub(60)), pace.join("  ")]
 }
 
-/// Lines on standard error that follow a transfer.
-pub(crate) struct Display {
-    lines: MultiProgress,
-    overall: ProgressBar,
-    senders: Vec<ProgressBar>,
+/// A bar of this length, as far as limits allow, the percentage, and text behind it.
+fn with_bar(progress: &Progress, text: &str, length: usize) -> String {
+    let length = length.clamp(*BAR.start(), *BAR.end());
+    let ratio = if progress.total_bytes == 0 { 0.0 } else { progress.bytes as f64 / progress.total_bytes as f64 };
+    let full = ((ratio * length as f64) as usize).min(length);
+    format!("{}{} {:>3} %  {text}", "█".repeat(full), "░".repeat(length - full), (ratio * 100.0) as u64)
 }
 
-impl Display {
-    pub(crate) fn new() -> Self {
-        let lines = MultiProgress::new();
-        let overall = lines.add(ProgressBar::new(0).with_style(style("{bar:20.cyan} {percent:>3} %  {wide_msg}")));
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(lines.clone());
-        Self { lines, overall, senders: Vec::new() }
-    }
-
-    /// Shows the state of things. Bytes count as done once they are verified.
-    pub(crate) fn show(&mut self, progress: &Progress) {
-        self.overall.set_length(progress.total_bytes);
-        self.overall.set_position(progress.bytes);
-        self.overall.set_message(overall_line(progress));
-        // A line of headings, and one for each sender.
-        while self.senders.len() <= progress.sources.len() {
-            self.senders.push(self.lines.add(ProgressBar::new(0).with_style(style("{wide_msg}"))));
-        }
-        let rows = std::iter::once(HEADINGS.to_owned()).chain(progress.sources.iter().map(sender_line));
-        for (line, row) in self.senders.iter().zip(rows) {
-            line.set_message(row);
-        }
-    }
-
-    /// Takes the lines away.
-    pub(crate) fn close(self) {
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        for line in self.senders.iter().chain([&self.overall]) {
-            line.finish_and_clear();
-        }
-    }
-}
-
-/// A style from a template that is known to be good; colours follow NO_COLOR.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-fn overall_line(progress: &Progress) -> String {
-    if let Some(waiting) = &progress.waiting {
-        let (servers, since) = (waiting.servers.join(", "), clock(waiting.seconds));
-        let done = match progress.total_bytes {
-            0 => String::new(),
-            total => format!("{} of {}  ", format_bytes(progress.bytes), format_bytes(total)),
-        };
-        return format!("{done}waiting for {servers}, for {since}; Ctrl-C ends it");
-    }
-    let left = (progress.total_bytes.saturating_sub(progress.received_bytes)) as f64 * 8.0;
-    let time_left = if progress.received_bytes >= progress.total_bytes {
+fn time_left(progress: &Progress) -> String {
+    let left = progress.total_bytes.saturating_sub(progress.received_bytes) as f64 * 8.0;
+    if progress.received_bytes >= progress.total_bytes {
         "verifying".to_owned()
     } else if progress.goodput_bps > 0.0 {
         format!("{} left", clock(left / progress.goodput_bps))
     } else {
         "waiting".to_owned()
-    };
-    format!(
-        "{} of {}  {}  {time_left}",
-        format_bytes(progress.bytes),
-        format_bytes(progress.total_bytes),
-        rate(progress.goodput_bps),
-    )
+    }
 }
 
-/// What the numbers of [`sender_line`] are. Names stand last: they may be long, and then it is they that are cut.
-const HEADINGS: &str = "           rate         target       loss         RTT  sender";
+/// What the numbers of [`sender`] are. Names stand last: they may be long, and then it is they that are cut.
+const HEADINGS: [&str; 6] = ["bytes", "rate", "target", "loss", "RTT", "sender"];
+/// How wide the columns before the name are, and from which width of the terminal on each is shown.
+const COLUMNS: [(usize, usize); 5] = [(10, 100), (13, 0), (13, 70), (9, 40), (10, 60)];
 
-fn sender_line(source: &SourceProgress) -> String {
+fn sender(source: &SourceProgress, columns: usize) -> String {
     let note = match source.status {
         SourceStatus::Running | SourceStatus::Complete => "",
-        SourceStatus::Waiting => " (waiting for it)",
+        SourceStatus::Waiting => " (waiting)",
         SourceStatus::Lost => " (LOST)",
         SourceStatus::Different => " (left out: it has other data)",
     };
     let is_live = note.is_empty();
     let if_live = |text: String| if is_live { text } else { "-".to_owned() };
-    format!(
-        "  {:>13}  {:>13}  {:>9}  {:>10}  {}{note}",
+    // A note is worth more than the end of a name.
+    let room = columns.saturating_sub(width_before_name(columns) + note.chars().count());
+    let cells = [
+        format_bytes(source.bytes),
         if_live(rate(source.received_bps)),
         if_live(rate(source.target_bps)),
         percent(source.loss_ratio),
         milliseconds(source.rtt_ms),
-        source.address,
-    )
+        format!("{}{note}", cut(&source.address, room)),
+    ];
+    row(&cells, columns)
+}
+
+/// The cells that a terminal of this width has room for.
+fn row(cells: &[String; 6], columns: usize) -> String {
+    let mut line = String::new();
+    for (cell, (width, from)) in cells.iter().zip(COLUMNS) {
+        if columns >= from {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+    }
+    format!("{line}  {}", cells[5])
+}
+
+fn width_before_name(columns: usize) -> usize {
+    COLUMNS.iter().filter(|(_, from)| columns >= *from).map(|(width, _)| width + 2).sum::<usize>() + 2
 }
 
 /// Seconds as `7 s`, `3:05` or `2:03:05`.
-fn clock(seconds: f64) -> String {
+pub(crate) fn clock(seconds: f64) -> String {
     let total = Duration::from_secs_f64(seconds.clamp(0.0, 1e8)).as_secs();
     match (total / 3600, total / 60 % 60, total % 60) {
         (0, 0, s) => format!("{s} s"),
@@ -129,6 +137,37 @@ mod tests {
     use super::*;
     use inhaul_mover::Waiting;
 
+    fn source(address: &str, status: SourceStatus) -> SourceProgress {
+        SourceProgress {
+            address: address.to_owned(),
+            bytes: 67_700_000,
+            received_bps: 64.2e6,
+            target_bps: 66.7e6,
+            loss_ratio: 0.000_05,
+            rtt_ms: Some(163.0),
+            status,
+        }
+    }
+
+    fn progress() -> Progress {
+        Progress {
+            seconds: 12.4,
+            bytes: 135_300_000,
+            received_bytes: 140_000_000,
+            total_bytes: 209_700_000,
+            files: 12,
+            total_files: 34,
+            goodput_bps: 64e6,
+            average_bps: 57.5e6,
+            sources: vec![source("127.0.0.1:36961", SourceStatus::Running)],
+            ..Progress::default()
+        }
+    }
+
+    fn at(columns: usize) -> Vec<String> {
+        lines(&progress(), Size { columns, rows: 24 })
+    }
+
     #[test]
     fn clock_grows_with_the_time() {
         assert_eq!([7.4, 185.0, 7385.0].map(clock), ["7 s", "3:05", "2:03:05"]);
@@ -136,50 +175,98 @@ mod tests {
     }
 
     #[test]
-    fn overall_line_says_when_only_verification_is_left() {
+    fn display_on_80_columns() {
+        assert_eq!(
+            at(80),
+            [
+                "████████████░░░░░░░░  64 %  135.3 MB of 209.7 MB  12 of 34 files",
+                "64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left",
+                "           rate         target       loss         RTT  sender",
+                "    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
+            ]
+        );
+    }
+
+    #[test]
+    fn display_on_60_columns_leaves_out_what_matters_least() {
+        assert_eq!(
+            at(60),
+            [
+                "██████░░░░  64 %  135.3 MB of 209.7 MB  12 of 34 files",
+                "64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left",
+                "           rate       loss         RTT  sender",
+                "    64.2 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
+            ]
+        );
+    }
+
+    #[test]
+    fn display_on_160_columns_needs_one_line_and_has_more_columns() {
+        let bar = format!("{}{}", "█".repeat(21), "░".repeat(13));
+        assert_eq!(
+            at(160),
+            [
+                format!(
+                    "{bar}  64 %  135.3 MB of 209.7 MB  12 of 34 files  64.0 Mbit/s  average 57.5 Mbit/s  12 s elapsed  8 s left"
+                ),
+                "       bytes           rate         target       loss         RTT  sender".to_owned(),
+                "     67.7 MB    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn display_fits_every_width_with_the_largest_numbers() {
+        let mut progress = progress();
+        (progress.bytes, progress.total_bytes) = (999_990_000_000_000, 999_990_000_000_000);
+        (progress.goodput_bps, progress.average_bps, progress.seconds) = (999.9e9, 999.9e9, 99_999.0);
+        (progress.files, progress.total_files) = (99_999, 100_000);
+        progress.sources[0].status = SourceStatus::Lost;
+        for columns in [60, 80, 100, 140, 160, 200] {
+            let name = lines(&progress, Size { columns, rows: 24 }).pop().unwrap();
+            assert!(name.chars().count() <= columns && name.ends_with("(LOST)"), "{columns}: {name}");
+            for line in lines(&progress, Size { columns, rows: 24 }) {
+                // On 60 columns the end of the second line may be cut.
+                assert!(columns == 60 || line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn overall_says_when_only_verification_is_left() {
+        let last = |progress: &Progress| overall(progress, 80).pop().unwrap();
         let mut progress =
             Progress { bytes: 10, received_bytes: 50, total_bytes: 100, goodput_bps: 80.0, ..Progress::default() };
-        assert_eq!(overall_line(&progress), "10 B of 100 B  80 bit/s  5 s left");
+        assert!(last(&progress).starts_with("80 bit/s  average") && last(&progress).ends_with("5 s left"));
         progress.received_bytes = 100;
-        assert_eq!(overall_line(&progress), "10 B of 100 B  80 bit/s  verifying");
-        assert!(overall_line(&Progress { total_bytes: 100, ..Progress::default() }).ends_with("waiting"));
+        assert!(last(&progress).ends_with("verifying"));
+        assert!(last(&Progress { total_bytes: 100, ..Progress::default() }).ends_with("waiting"));
     }
 
     #[test]
-    fn overall_line_says_what_is_waited_for_and_since_when() {
+    fn overall_says_what_is_waited_for_and_since_when() {
         let waiting = Waiting { servers: vec!["a:1".to_owned()], seconds: 62.0, reason: "gone".to_owned() };
-        let mut progress = Progress { waiting: Some(waiting), ..Progress::default() };
-        assert_eq!(overall_line(&progress), "waiting for a:1, for 1:02; Ctrl-C ends it");
-        (progress.bytes, progress.total_bytes) = (10, 100);
-        assert_eq!(overall_line(&progress), "10 B of 100 B  waiting for a:1, for 1:02; Ctrl-C ends it");
+        let progress = Progress { waiting: Some(waiting), ..progress() };
+        assert_eq!(overall(&progress, 80)[1], "waiting for a:1 for 1:02; Ctrl-C ends it");
+        assert!(overall(&progress, 160)[0].ends_with("12 of 34 files  waiting for a:1 for 1:02; Ctrl-C ends it"));
     }
 
     #[test]
-    fn overall_line_fits_beside_the_bar_on_80_columns() {
-        let progress = Progress {
-            bytes: 999_990_000_000,
-            total_bytes: 999_990_000_000_000,
-            goodput_bps: 999.9e9,
-            ..Progress::default()
-        };
-        let line = overall_line(&progress);
-        assert!("....................  100 %  ".len() + line.len() <= 80, "{line}");
+    fn senders_that_do_not_fit_are_counted() {
+        let mut progress = progress();
+        progress.sources = (0..30).map(|port| source(&format!("a:{port}"), SourceStatus::Running)).collect();
+        let shown = lines(&progress, Size { columns: 80, rows: 10 });
+        assert_eq!(shown.len(), 9);
+        assert_eq!(shown[8], "  and 25 more senders");
+        progress.sources.truncate(6);
+        assert!(lines(&progress, Size { columns: 80, rows: 10 })[8].ends_with("a:5"));
     }
 
     #[test]
-    fn sender_line_stands_under_its_headings_and_names_who_is_lost() {
-        let mut source = SourceProgress {
-            address: "a:1".to_owned(),
-            received_bps: 64.2e6,
-            target_bps: 66.7e6,
-            loss_ratio: 0.000_05,
-            rtt_ms: 163.0,
-            ..SourceProgress::default()
-        };
-        let line = sender_line(&source);
-        assert_eq!(line, "    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  a:1");
-        assert_eq!(line.find("a:1"), HEADINGS.find("sender"));
-        source.status = SourceStatus::Lost;
-        assert_eq!(sender_line(&source), "              -              -   0.0050 %   163.00 ms  a:1 (LOST)");
+    fn sender_that_is_lost_shows_no_rates() {
+        let line = sender(&source("a:1", SourceStatus::Lost), 80);
+        assert_eq!(line, "              -              -   0.0050 %   163.00 ms  a:1 (LOST)");
+        let line = sender(&source(&"x".repeat(50), SourceStatus::Lost), 80);
+        assert!(line.ends_with("x… (LOST)") && line.chars().count() == 80, "{line}");
     }
 }

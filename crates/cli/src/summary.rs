@@ -93,9 +93,9 @@ pub(crate) fn percent(ratio: f64) -> String {
     if percent > 0.0 && percent < 0.01 { format!("{percent:.4} %") } else { format!("{percent:.2} %") }
 }
 
-/// Milliseconds, for a person.
-pub(crate) fn milliseconds(ms: f64) -> String {
-    format!("{ms:.2} ms")
+/// A round-trip time in milliseconds, for a person.
+pub(crate) fn milliseconds(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2} ms"))
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
             bytes,
             goodput_bps: 1e9,
             loss_ratio: 0.000_05,
-            rtt_ms: 20.0,
+            rtt_ms: Some(20.0),
             status,
             ..SourceReport::default()
         };

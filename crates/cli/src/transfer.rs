@@ -1,6 +1,5 @@
 //! What every transfer shows of itself: progress, warnings, a summary, JSON.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,9 +9,10 @@ use serde::Serialize;
 
 use crate::args::OUTPUT;
 use crate::exit::{self, Failure};
-use crate::progress::{Display, print_above};
+use crate::progress;
 use crate::serve::announce;
 use crate::summary;
+use crate::terminal::{self, print_above};
 
 /// What a transfer is to print.
 #[derive(Clone, Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) fn run(
 
 /// Passes on what happens: to a terminal, as lines of JSON, or not at all.
 struct Listener {
-    display: Option<Display>,
+    display: bool,
     quiet: bool,
     /// When the next line of `--json-stream` is due.
     next_line: Option<Instant>,
@@ -66,9 +66,8 @@ struct Listener {
 
 impl Listener {
     fn new(output: &Output) -> Self {
-        let display = !output.quiet && std::io::stderr().is_terminal();
         Self {
-            display: display.then(Display::new),
+            display: !output.quiet && terminal::is_there(),
             quiet: output.quiet,
             next_line: output.json_stream.then(Instant::now),
         }
@@ -79,8 +78,8 @@ impl Listener {
             Update::Warning(text) if !self.quiet => print_above(&format!("inhaul: {text}")),
             Update::Warning(_) => {}
             Update::Progress(progress) => {
-                if let Some(display) = &mut self.display {
-                    display.show(progress);
+                if self.display {
+                    progress::show(progress);
                 }
                 self.stream(progress);
             }
@@ -96,9 +95,9 @@ impl Listener {
         }
     }
 
-    fn close(&mut self) {
-        if let Some(display) = self.display.take() {
-            display.close();
+    fn close(&self) {
+        if self.display {
+            terminal::clear();
         }
     }
 }

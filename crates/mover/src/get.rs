@@ -31,7 +31,7 @@ use crate::net;
 use crate::opener::Opener;
 use crate::options::{GetOptions, Stop, Update};
 use crate::port::Port;
-use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index};
+use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms};
 use crate::source::Source;
 
 /// Most changes of a data set that are named one by one.
@@ -326,7 +326,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 bytes: mirror.placed_bytes,
                 goodput_bps: if seconds > 0.0 { bits / seconds } else { 0.0 },
                 loss_ratio: mirror.loss_ratio(),
-                rtt_ms: mirror.stats.rtt.as_millis_f64(),
+                rtt_ms: known_ms(mirror.stats.rtt),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
                 duplicate_bytes: mirror.stats.duplicate_bytes,
                 // Nobody waits for it any more.
@@ -356,7 +356,7 @@ fn files_of(plan: &Plan, finished: &BTreeMap<usize, Option<digest::Hash>>) -> Ve
             path: plan.place(index).display().to_string(),
             action: fate.into(),
             bytes: entry.size,
-            blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()).unwrap_or_default(),
+            blake3: hash.copied().flatten().map(|hash| hash.to_hex().to_string()),
             verified: hash.is_some(),
         }
     };

@@ -25,7 +25,7 @@ use crate::frame::{Frame, MAX_RUNS, RefusalCode};
 use crate::net;
 use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
-use crate::report::SourceStatus;
+use crate::report::{SourceStatus, known_ms};
 use crate::source::Server;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
 use crate::writer::Writer;
@@ -421,7 +421,7 @@ impl Haul {
             received_bps: mirror.stats.received_rate.as_f64(),
             target_bps: mirror.stats.target_rate.as_f64(),
             loss_ratio: mirror.loss_ratio(),
-            rtt_ms: mirror.stats.rtt.as_millis_f64(),
+            rtt_ms: known_ms(mirror.stats.rtt),
             status: mirror.status,
         };
         let progress = Progress {
@@ -430,7 +430,10 @@ impl Haul {
             received_bytes: received,
             resumed_bytes: held,
             total_bytes: total(&self.objects, |object| object.bytes),
+            files: self.objects.iter().map(|object| object.finished.len()).sum(),
+            total_files: self.objects.iter().map(|object| object.files).sum(),
             goodput_bps,
+            average_bps: Bitrate::of(came, now.since(self.started)).as_f64(),
             sources: self.mirrors.values().map(source).chain(self.late_mirrors()).collect(),
             waiting: self.waiting(now),
         };

@@ -287,8 +287,14 @@ pub struct Progress {
     pub resumed_bytes: u64,
     /// Bytes of the whole transfer.
     pub total_bytes: u64,
+    /// Files of the whole transfer that are verified and have their names.
+    pub files: usize,
+    /// Files that the whole transfer brings.
+    pub total_files: usize,
     /// Rate at which data came in lately, in bits per second.
     pub goodput_bps: f64,
+    /// Rate at which data came in since the first request, in bits per second.
+    pub average_bps: f64,
     /// Every server that takes part.
     pub sources: Vec<SourceProgress>,
     /// What is waited for, when a data set has no server that could be reached.
@@ -320,8 +326,8 @@ pub struct SourceProgress {
     pub target_bps: f64,
     /// Its data packets lost over its data packets sent, since the start.
     pub loss_ratio: f64,
-    /// Smoothed round-trip time, in milliseconds.
-    pub rtt_ms: f64,
+    /// Smoothed round-trip time, in milliseconds; `None` while it has not been measured.
+    pub rtt_ms: Option<f64>,
     /// Whether it still takes part: `running`, `waiting`, or how its part ended.
     pub status: SourceStatus,
 }

@@ -26,26 +26,29 @@ use trial::Trial;
 const HASHING: Duration = Duration::from_millis(100);
 /// How sure a prediction is at the least: transfers that are the same differ by so much from one another.
 const SPREAD_MIN: f64 = 0.03;
+/// A limit under which the transfer would take so much less time is far from being one.
+const FAR: f64 = 100.0;
 
-/// What a transfer would come to. Serialised, it is the object that `docs/json.md` documents.
+/// What a transfer would come to. Serialised, it is the object that `docs/json.md` documents. What is not known, because an error
+/// came first, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Prediction {
     /// How long it would take, from the start of the program to its end, in seconds.
-    pub seconds: f64,
+    pub seconds: Option<f64>,
     /// The least that it may well take.
-    pub seconds_low: f64,
+    pub seconds_low: Option<f64>,
     /// The most that it may well take.
-    pub seconds_high: f64,
-    /// What holds it back: the first of `limits`, by its name.
-    pub limit: &'static str,
+    pub seconds_high: Option<f64>,
+    /// What holds it back: the first of `limits`, by its name. `None` also where there is nothing to fetch.
+    pub limit: Option<&'static str>,
     /// Bytes that would come.
-    pub bytes: u64,
+    pub bytes: Option<u64>,
     /// Files that would land.
-    pub files: usize,
+    pub files: Option<usize>,
     /// Files that stay as they are.
-    pub files_kept: usize,
+    pub files_kept: Option<usize>,
     /// From the start to the first byte, in seconds.
-    pub setup_seconds: f64,
+    pub setup_seconds: Option<f64>,
     /// What may hold it back, the slowest first.
     pub limits: Vec<Limit>,
     /// What else should be known.
@@ -62,8 +65,8 @@ pub struct Limit {
     pub name: &'static str,
     /// How long the transfer would take if there were no other limit, without its set-up, in seconds.
     pub seconds: f64,
-    /// The rate that this would allow, in bits per second.
-    pub allows_bps: f64,
+    /// The rate that this would allow, in bits per second; `None` where it is far from being a limit.
+    pub allows_bps: Option<f64>,
 }
 
 /// Predicts what `options` would come to. Nothing lands; at the destination a file without a name and a directory of small ones
@@ -99,7 +102,8 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     let looked = began.elapsed();
     let plans = || planned.iter().map(|(_, plan)| plan);
     let wanted = Wanted::of(plans());
-    (prediction.bytes, prediction.files, prediction.files_kept) = (wanted.bytes, wanted.files, wanted.files_kept);
+    prediction.bytes = Some(wanted.bytes);
+    (prediction.files, prediction.files_kept) = (Some(wanted.files), Some(wanted.files_kept));
 
     let place = plans().next().map(Plan::target).unwrap_or_default();
     let disk = disk::measure(&place, &wanted).map_err(|error| MoveError::Destination {
@@ -108,9 +112,8 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     let hashed = hashing();
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let trial = if wanted.bytes > 0 { trial::run(options, planned, stop)? } else { Trial::default() };
-    prediction.setup_seconds = looked.as_secs_f64() + trial.opening.as_secs_f64();
     prediction.limits = limits(&wanted, &trial, &disk, hashed, processors);
-    prediction.settle(&trial);
+    prediction.settle(looked.as_secs_f64() + trial.opening.as_secs_f64(), wanted.bytes, &trial);
     Ok(())
 }
 
@@ -163,28 +166,29 @@ fn limits(wanted: &Wanted, trial: &Trial, disk: &disk::Measured, hashed: f64, pr
         ("hashing", hashing),
         ("files", disk.seconds_per_file * files),
     ];
-    let limit = |(name, seconds): (&'static str, f64)| {
-        let span = Span::from_secs_f64(seconds);
-        Limit { name, seconds, allows_bps: Bitrate::of(wanted.bytes, span).as_f64() }
-    };
-    let mut limits: Vec<Limit> = named.into_iter().map(limit).collect();
+    let mut limits: Vec<Limit> =
+        named.into_iter().map(|(name, seconds)| Limit { name, seconds, allows_bps: None }).collect();
     limits.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     limits
 }
 
 impl Prediction {
     /// The time, from the limits.
-    fn settle(&mut self, trial: &Trial) {
-        let Some(slowest) = self.limits.first() else { return };
-        self.limit = slowest.name;
-        self.seconds = self.setup_seconds + slowest.seconds;
-        // Only what the trial has seen of the path's ups and downs is known; the others were measured once.
-        let spread = trial.spread.max(SPREAD_MIN);
-        self.seconds_low = self.setup_seconds + slowest.seconds * (1.0 - spread).max(0.0);
+    fn settle(&mut self, setup_seconds: f64, bytes: u64, trial: &Trial) {
+        let slowest = self.limits.first().map_or(0.0, |limit| limit.seconds);
         // The second limit comes on top where the two cannot go on side by side.
         let second = self.limits.get(1).map_or(0.0, |limit| limit.seconds);
-        self.seconds_high =
-            self.setup_seconds + (slowest.seconds * (1.0 + spread)).max(slowest.seconds + second * 0.25);
+        // Only what the trial has seen of the path's ups and downs is known; the others were measured once.
+        let spread = trial.spread.max(SPREAD_MIN);
+        self.limit = self.limits.first().filter(|_| slowest > 0.0).map(|limit| limit.name);
+        self.setup_seconds = Some(setup_seconds);
+        self.seconds = Some(setup_seconds + slowest);
+        self.seconds_low = Some(setup_seconds + slowest * (1.0 - spread).max(0.0));
+        self.seconds_high = Some(setup_seconds + (slowest * (1.0 + spread)).max(slowest + second * 0.25));
+        for limit in &mut self.limits {
+            let is_near = bytes > 0 && limit.seconds * FAR >= slowest;
+            limit.allows_bps = is_near.then(|| Bitrate::of(bytes, Span::from_secs_f64(limit.seconds)).as_f64());
+        }
     }
 }
 
@@ -209,17 +213,39 @@ mod tests {
             cpu_seconds_per_byte: 1e-9,
             spread: 0.1,
         };
-        let mut prediction =
-            Prediction { setup_seconds: 0.5, limits: limits(&wanted, &trial, &disk, 1e9, 2), ..Prediction::default() };
-        prediction.settle(&trial);
+        let mut prediction = Prediction { limits: limits(&wanted, &trial, &disk, 1e9, 2), ..Prediction::default() };
+        prediction.settle(0.5, wanted.bytes, &trial);
         // A second for the first 50 MB, and 9.5 for the rest.
-        assert_eq!((prediction.limit, prediction.seconds), ("path", 11.0));
-        assert!((prediction.seconds_low - 9.95).abs() < 1e-9, "{prediction:?}");
-        assert!((prediction.seconds_high - 12.05).abs() < 1e-9, "{prediction:?}");
+        assert_eq!((prediction.limit, prediction.seconds), (Some("path"), Some(11.0)));
+        assert!((prediction.seconds_low.unwrap() - 9.95).abs() < 1e-9, "{prediction:?}");
+        assert!((prediction.seconds_high.unwrap() - 12.05).abs() < 1e-9, "{prediction:?}");
         let names: Vec<_> = prediction.limits.iter().map(|limit| limit.name).collect();
         assert_eq!(names, ["path", "disk", "processors", "processor", "hashing", "files"]);
-        assert!((prediction.limits[1].allows_bps - 4e9).abs() < 1.0, "{prediction:?}");
+        assert!((prediction.limits[1].allows_bps.unwrap() - 4e9).abs() < 1.0, "{prediction:?}");
         // A second each to receive, to verify and to write, and half a one for the files, by two processors.
         assert!((prediction.limits[2].seconds - 1.75).abs() < 1e-9, "{prediction:?}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_and_so_is_a_limit_that_is_far() {
+        let limit = |name, seconds| Limit { name, seconds, allows_bps: None };
+        let mut prediction = Prediction {
+            limits: vec![limit("path", 10.0), limit("disk", 0.11), limit("files", 0.0)],
+            ..Prediction::default()
+        };
+        let json = |prediction: &Prediction| serde_json::to_value(prediction).unwrap();
+        for field in
+            ["seconds", "seconds_low", "seconds_high", "limit", "bytes", "files", "files_kept", "setup_seconds"]
+        {
+            assert!(json(&prediction)[field].is_null(), "{field}");
+        }
+        prediction.settle(0.5, 1_000_000, &Trial::default());
+        let known = json(&prediction);
+        assert_eq!(known["limits"][0]["allows_bps"], 8e5);
+        assert!(known["limits"][1]["allows_bps"].is_f64() && known["limits"][2]["allows_bps"].is_null(), "{known}");
+        // Nothing is to be fetched.
+        let mut nothing = Prediction { limits: vec![limit("path", 0.0)], ..Prediction::default() };
+        nothing.settle(0.5, 0, &Trial::default());
+        assert_eq!((nothing.limit, nothing.seconds, nothing.limits[0].allows_bps), (None, Some(0.5), None));
     }
 }

@@ -1,5 +1,6 @@
 //! What a transfer came to: the numbers behind the summary and behind `--json`.
 
+use inhaul_base::Span;
 use inhaul_store::Fate;
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ pub struct FileReport {
     /// Its size, in bytes.
     pub bytes: u64,
     /// The BLAKE3 hash of its content, in hexadecimal.
-    pub blake3: String,
+    pub blake3: Option<String>,
     /// Whether every byte agreed with the source's digests.
     pub verified: bool,
 }
@@ -103,8 +104,8 @@ pub struct SourceReport {
     pub goodput_bps: f64,
     /// Its data packets lost over its data packets sent.
     pub loss_ratio: f64,
-    /// Smoothed round-trip time, in milliseconds.
-    pub rtt_ms: f64,
+    /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
+    pub rtt_ms: Option<f64>,
     /// Bytes that were asked for a second time or more.
     pub retransmitted_bytes: u64,
     /// Bytes of its that came when they had come already, from whichever source.
@@ -191,8 +192,8 @@ pub struct BenchSource {
     pub goodput_bps: f64,
     /// Its data packets lost over its data packets sent.
     pub loss_ratio: f64,
-    /// Smoothed round-trip time, in milliseconds.
-    pub rtt_ms: f64,
+    /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
+    pub rtt_ms: Option<f64>,
     /// Bytes that were asked for a second time or more.
     pub retransmitted_bytes: u64,
     /// Processor time of the server's process during the session, in seconds: shared by the flows of one server.
@@ -214,6 +215,11 @@ pub struct BenchInterval {
     pub loss_ratio: f64,
 }
 
+/// A round-trip time in milliseconds, as reports have it; flows that have never measured theirs say zero.
+pub(crate) fn known_ms(rtt: Span) -> Option<f64> {
+    (rtt > Span::ZERO).then(|| rtt.as_millis_f64())
+}
+
 /// Jain's fairness index (gtp-2004 5.1.1): `(sum x)^2 / (n * sum x^2)`; 1 when nothing flowed at all.
 pub fn jain_index(rates: impl IntoIterator<Item = f64>) -> f64 {
     let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
@@ -228,6 +234,13 @@ pub fn jain_index(rates: impl IntoIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_never_measured_is_null() {
+        assert_eq!((known_ms(Span::ZERO), known_ms(Span::from_millis(20))), (None, Some(20.0)));
+        let source = serde_json::to_value(SourceReport::default()).unwrap();
+        assert!(source["rtt_ms"].is_null(), "{source}");
+    }
 
     #[test]
     fn jain_index_is_one_when_equal_and_one_nth_when_one_has_all() {

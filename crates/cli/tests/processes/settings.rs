@@ -42,8 +42,8 @@ fn logs_go_to_standard_error_without_colours_and_leave_standard_output_alone() {
 fn completions_and_man_pages_are_made() {
     let dir = tempfile::tempdir().unwrap();
     assert!(run(&["completions", "bash"]).stdout.contains("--receive-rate"));
-    let pages = dir.path().join("man1");
+    let pages = dir.path().join("man");
     assert_eq!(run(&["man", pages.to_str().unwrap()]).code, Some(0));
-    assert!(pages.join("inhaul-doctor.1").exists());
+    assert!(pages.join("man1/inhaul-doctor.1").exists());
     assert_eq!(run(&["man", "/proc/nothing"]).code, Some(9));
 }

@@ -16,7 +16,7 @@ use crate::haul::loss_ratio;
 use crate::net;
 use crate::options::{BenchLimit, BenchOptions, Stop};
 use crate::port::Port;
-use crate::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index};
+use crate::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index, known_ms};
 use crate::source::Server;
 
 /// How often a line is printed.
@@ -382,7 +382,7 @@ impl Flow {
             bytes: self.stats.placed_bytes,
             goodput_bps: Bitrate::of(self.stats.placed_bytes, active).as_f64(),
             loss_ratio: loss_ratio(self.stats.lost_packets, self.stats.received_packets),
-            rtt_ms: self.stats.rtt.as_millis_f64(),
+            rtt_ms: known_ms(self.stats.rtt),
             retransmitted_bytes: self.stats.retransmitted_bytes,
             cpu_seconds: self.server_cpu.as_secs_f64(),
         }

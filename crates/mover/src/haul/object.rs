@@ -42,6 +42,8 @@ pub(crate) struct Object {
     /// Checksums that somebody else has said what is to come has.
     pub(super) sums: KnownSums,
     pub(super) tally: Tally,
+    /// The files that land.
+    pub(super) files: usize,
     /// Bytes of the files that land.
     pub(super) bytes: u64,
     /// Of these, the ones in holes.
@@ -97,11 +99,12 @@ impl Object {
         for range in ranges() {
             free.insert(range);
         }
-        let landing_files = (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file));
-        let hole_group_bytes: u64 = landing_files.map(|file| groups.hole_bytes(file)).sum();
+        let landing_files = || (0..groups.manifest().entries().len()).filter(|&file| landing.lands(file));
+        let hole_group_bytes: u64 = landing_files().map(|file| groups.hole_bytes(file)).sum();
         Self {
             source,
             sought,
+            files: landing_files().count(),
             bytes: groups.manifest().size() - unwanted.covered(),
             hole_bytes: free.covered() - unwanted.covered() - held_bytes,
             hole_group_bytes,

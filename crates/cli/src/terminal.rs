@@ -1,0 +1,147 @@
+//! Lines at the end of what a terminal shows, which are drawn anew in their place while something goes on.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// How large a terminal is, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+/// What is assumed of a terminal that does not tell.
+const USUAL: Size = Size { columns: 80, rows: 24 };
+
+impl Size {
+    /// The size of the terminal now; it may be another one the next time.
+    fn now() -> Self {
+        match rustix::termios::tcgetwinsize(std::io::stderr()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+                Self { columns: usize::from(size.ws_col), rows: usize::from(size.ws_row) }
+            }
+            _ => USUAL,
+        }
+    }
+}
+
+/// The lines that are on the terminal now: what else is printed must stand above them.
+static SHOWN: Mutex<Option<Lines>> = Mutex::new(None);
+
+/// Whether there is a terminal to draw on.
+pub(crate) fn is_there() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Draws lines in the place of those that were drawn before. `lines` makes them for the size that the terminal has now.
+pub(crate) fn draw(lines: impl FnOnce(Size) -> Vec<String>) {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let size = Size::now();
+    let text = shown.get_or_insert_default().replace(lines(size), size);
+    print(&text);
+}
+
+/// Takes the lines away.
+pub(crate) fn clear() {
+    if let Some(mut lines) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        print(&lines.erase(Size::now()));
+    }
+}
+
+/// Prints a line on standard error, above the lines that are drawn there if there are any.
+pub(crate) fn print_above(line: &str) {
+    match &mut *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(lines) => {
+            let size = Size::now();
+            let (erased, drawn) = (lines.erase(size), std::mem::take(&mut lines.drawn));
+            print(&format!("{erased}{line}\n{}", lines.replace(drawn, size)));
+        }
+        None => print(&format!("{line}\n")),
+    }
+}
+
+/// One write, so that no terminal shows half of it. A terminal that has gone away shows nothing.
+fn print(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// What has been drawn, with the cursor in the line below.
+#[derive(Debug, Default)]
+struct Lines {
+    drawn: Vec<String>,
+}
+
+impl Lines {
+    /// What takes them away. A terminal that has become narrower since shows a line in several rows.
+    fn erase(&self, size: Size) -> String {
+        let rows_of = |line: &String| line.chars().count().div_ceil(size.columns).max(1);
+        match self.drawn.iter().map(rows_of).sum() {
+            0 => String::new(),
+            // Up, and away with all from there to the end of the screen.
+            rows => format!("\r\x1b[{}A\x1b[J", rows.min(size.rows)),
+        }
+    }
+
+    /// What draws `lines` in the place of the old ones: each cut at the edge of the terminal, and no more than it has rows for.
+    fn replace(&mut self, lines: Vec<String>, size: Size) -> String {
+        let mut text = self.erase(size);
+        self.drawn = lines.into_iter().take(size.rows.saturating_sub(1)).map(|line| cut(&line, size.columns)).collect();
+        for line in &self.drawn {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The text, or as much of it as fits into so many columns.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let mut start: String = text.chars().take(columns.saturating_sub(1)).collect();
+    if columns > 0 {
+        start.push('…');
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(columns: usize, rows: usize) -> Size {
+        Size { columns, rows }
+    }
+
+    #[test]
+    fn lines_are_drawn_in_the_place_of_the_old_ones() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.replace(vec!["a".to_owned(), "b".to_owned()], size(80, 24)), "a\nb\n");
+        assert_eq!(lines.replace(vec!["c".to_owned()], size(80, 24)), "\r\x1b[2A\x1b[Jc\n");
+        assert_eq!(lines.erase(size(80, 24)), "\r\x1b[1A\x1b[J");
+    }
+
+    #[test]
+    fn lines_are_cut_at_the_edge_and_at_the_last_row() {
+        let mut lines = Lines::default();
+        let drawn = lines.replace(vec!["x".repeat(30); 9], size(20, 4));
+        assert_eq!(drawn, format!("{}…\n", "x".repeat(19)).repeat(3));
+    }
+
+    #[test]
+    fn lines_take_more_rows_when_the_terminal_became_narrower() {
+        let mut lines = Lines::default();
+        lines.replace(vec!["x".repeat(80), String::new(), "y".repeat(30)], size(80, 24));
+        // Two rows, an empty one, and one; when it is wide again, three.
+        assert_eq!(lines.erase(size(40, 24)), "\r\x1b[4A\x1b[J");
+        assert_eq!(lines.erase(size(160, 24)), "\r\x1b[3A\x1b[J");
+        assert_eq!(lines.erase(size(1, 24)), "\r\x1b[24A\x1b[J", "no further up than the screen has rows");
+    }
+
+    #[test]
+    fn cut_says_that_something_is_missing() {
+        assert_eq!((cut("abc", 3), cut("abcd", 3), cut("abc", 0)), ("abc".to_owned(), "ab…".to_owned(), String::new()));
+    }
+}
