@@ -20,6 +20,8 @@ use crate::source::Server;
 const GREETING_SECONDS: u64 = 10;
 /// How often the stop flag is looked at.
 const STOP_LOOK: Duration = Duration::from_millis(50);
+/// A mirror has a head start of this before the next is asked too.
+const STAGGER: Duration = Duration::from_millis(250);
 /// Largest manifest that is taken, in bytes.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// Memory that a manifest may take, unless somebody says less. What it takes is in proportion to its bytes too.
@@ -89,22 +91,20 @@ impl Session {
         }
     }
 
-    /// Asks what there is at `path` and hears it while it is read, until `each` says no.
-    pub(crate) fn list(
-        &mut self,
-        path: &str,
-        recursive: bool,
-        each: &mut dyn FnMut(Listed) -> bool,
-    ) -> Result<(), MoveError> {
-        self.send(&Frame::List { recursive, path: format!("/{path}") })?;
-        let mut patience = Patience::for_listing();
+    /// Asks what there is at `path`: see [`Session::listing`].
+    pub(crate) fn list(&mut self, path: &str, recursive: bool) -> Result<(), MoveError> {
+        self.send(&Frame::List { recursive, path: format!("/{path}") })
+    }
+
+    /// The next of what there is, and whether that is all.
+    pub(crate) fn listing(&mut self, patience: &mut Patience) -> Result<(Vec<Listed>, bool), MoveError> {
         loop {
-            match self.receive_patiently(&patience)? {
+            match self.receive_patiently(patience)? {
                 Frame::Listing { last, bytes } => {
-                    self.check_piece(&mut patience, last, bytes.len())?;
+                    self.check_piece(patience, last, bytes.len())?;
                     let items = Listed::decode_all(&bytes).map_err(|error| self.protocol_error(error.to_string()))?;
-                    if !items.into_iter().all(&mut *each) || last {
-                        return Ok(());
+                    if last || !items.is_empty() {
+                        return Ok((items, last));
                     }
                 }
                 frame => return Err(self.unexpected(&frame)),
@@ -275,6 +275,40 @@ pub(crate) fn at_once<T: Send + 'static>(
     Ok(ordered.into_iter().flatten().collect())
 }
 
+/// Runs the jobs, each a moment after the one before, or at once when those before have failed; the first that ends well wins.
+///
+/// # Errors
+/// When all have failed: what the last to fail says.
+pub(crate) fn first_of<T: Send + 'static>(
+    jobs: Vec<Box<dyn FnOnce() -> Result<T, MoveError> + Send>>,
+) -> Result<T, MoveError> {
+    let (done, results) = mpsc::channel();
+    let mut jobs = jobs.into_iter();
+    let mut running = 0;
+    let mut failure = MoveError::Usage("a source has at least one server".to_owned());
+    loop {
+        if let Some(job) = jobs.next() {
+            let done = done.clone();
+            // Nobody listens any more once another one has won.
+            net::spawn_helper("inhaul-connect", move || drop(done.send(job())))?;
+            running += 1;
+        }
+        let received = match jobs.len() {
+            _ if running == 0 => return Err(failure),
+            0 => results.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            _ => results.recv_timeout(STAGGER),
+        };
+        match received {
+            Ok(Ok(result)) => return Ok(result),
+            Ok(Err(error)) => {
+                failure = error;
+                running -= 1;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +339,19 @@ mod tests {
         let error = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");
+    }
+
+    #[test]
+    fn first_of_takes_who_answers_first_and_else_says_why_nobody_does() {
+        type Job = Box<dyn FnOnce() -> Result<u8, MoveError> + Send>;
+        let fails = |text: &'static str| Box::new(move || Err(MoveError::Usage(text.to_owned()))) as Job;
+        let (release, wait) = mpsc::channel::<()>();
+        let silent = Box::new(move || wait.recv().map(|()| 1u8).map_err(|_| MoveError::Interrupted)) as Job;
+        assert_eq!(first_of(vec![silent, fails("no"), Box::new(|| Ok(3))]).unwrap(), 3);
+        drop(release);
+        let error = first_of(vec![fails("first"), fails("last")]).unwrap_err();
+        assert_eq!(error.to_string(), "last");
+        assert!(first_of(Vec::<Job>::new()).is_err());
     }
 
     #[test]

@@ -41,6 +41,8 @@ const FAREWELL: Span = Span::from_millis(500);
 
 /// How long a server may take for the next digests: it hashes far more in a second.
 const DIGESTS_MAX: Span = Span::from_secs(60);
+/// A mirror that takes so long is not waited for while there is another.
+const DIGESTS_SLOW: Span = Span::from_secs(3);
 
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
@@ -364,18 +366,29 @@ impl Haul {
         Ok(())
     }
 
-    /// Gives up mirrors that send no digests.
+    /// Does not wait for a mirror that sends no digests: another one's count from here on, or it is given up.
     fn check_digests(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
+        self.check_votes(engine, now)?;
         let mut overdue = Vec::new();
         for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, mirror)| mirror.status == SourceStatus::Running) {
             let object = &self.objects[mirror.object];
             let is_asked = object.authority() == Some(flow) && object.next_digest < object.asked_digests;
-            mirror.owing = (is_asked || self.disputes.is_asked(flow)).then(|| mirror.owing.unwrap_or(now));
-            if mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_MAX) {
-                overdue.push(flow);
+            mirror.owing = is_asked.then(|| mirror.owing.unwrap_or(now));
+            if mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_SLOW) {
+                mirror.slow_digests = true;
+                overdue.push((flow, mirror.object, mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_MAX)));
             }
         }
-        overdue.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no digests"))
+        for (flow, index, is_hopeless) in overdue {
+            let is_better = |other: &FlowId| self.mirrors.get(other).is_some_and(|m| !m.slow_digests);
+            let other = self.objects[index].mirrors.iter().copied().find(|&f| self.is_running(f) && is_better(&f));
+            match other {
+                Some(other) => self.objects[index].appoint(other),
+                None if is_hopeless => self.lose(engine, flow, "it sends no digests")?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use inhaul_store::{Kind, Listed, ListedKind, digest};
 
-use crate::connect::Session;
+use crate::connect::{Session, first_of};
 use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::groups::Groups;
 use crate::options::Stop;
 use crate::patience::Patience;
-use crate::source::Source;
+use crate::source::{Server, Source};
 
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;
@@ -23,7 +23,18 @@ const GROUPS_AHEAD: u64 = 4096;
 /// # Errors
 /// When no mirror answers, or the one that does has no such thing; then of the last that was tried.
 pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bool) -> Result<(), MoveError> {
-    first_session(source)?.list(&source.path, recursive, each)
+    let path = source.path.clone();
+    let (mut session, mut patience, (mut items, mut last)) = first_answer(source, move |session| {
+        let mut patience = Patience::for_listing();
+        session.list(&path, recursive)?;
+        let first = session.listing(&mut patience)?;
+        Ok((patience, first))
+    })
+    .map(|(session, (patience, first))| (session, patience, first))?;
+    while items.into_iter().all(&mut *each) && !last {
+        (items, last) = session.listing(&mut patience)?;
+    }
+    Ok(())
 }
 
 /// Shows `each` every file at `source`, each name of it, with its BLAKE3 hash, until it says no. The first mirror that
@@ -32,8 +43,9 @@ pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bo
 /// # Errors
 /// When no mirror answers, when the one that does has no such thing, or when that cannot be read.
 pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash) -> bool) -> Result<(), MoveError> {
-    let mut session = first_session(source)?;
-    let manifest = Arc::new(session.open(&source.path, false, false)?);
+    let path = source.path.clone();
+    let (mut session, manifest) = first_answer(source, move |session| session.open(&path, false, false))?;
+    let manifest = Arc::new(manifest);
     let mut links: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
     for link in manifest.hard_links() {
         links.entry(&link.file).or_default().push(&link.path);
@@ -111,17 +123,23 @@ impl Digests<'_> {
     }
 }
 
-/// A session with the first server of `source` that answers.
-fn first_session(source: &Source) -> Result<Session, MoveError> {
-    let mut failure = MoveError::Usage("a source has at least one server".to_owned());
-    for server in &source.mirrors {
-        // No data will flow, so any transport would do.
-        match Session::connect(server, SessionRole::Fetch, "gtp") {
-            Ok(session) => return Ok(session),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
+/// A session with the first server of `source` that answers what `ask` asks, and its answer.
+fn first_answer<T: Send + 'static>(
+    source: &Source,
+    ask: impl Fn(&mut Session) -> Result<T, MoveError> + Send + Sync + 'static,
+) -> Result<(Session, T), MoveError> {
+    type Job<T> = Box<dyn FnOnce() -> Result<(Session, T), MoveError> + Send>;
+    let ask = Arc::new(ask);
+    let job = |server: &Server| {
+        let (server, ask) = (server.clone(), Arc::clone(&ask));
+        Box::new(move || {
+            // No data will flow, so any transport would do.
+            let mut session = Session::connect(&server, SessionRole::Fetch, "gtp")?;
+            let answer = ask(&mut session)?;
+            Ok((session, answer))
+        }) as Job<T>
+    };
+    first_of(source.mirrors.iter().map(job).collect())
 }
 
 #[cfg(test)]

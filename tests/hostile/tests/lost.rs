@@ -37,8 +37,8 @@ impl Places {
     /// A get that is under way: some of it is verified.
     fn get(&self, source: &str, prefix: &[&str]) -> Running {
         let args = ["get", "--json", "--rate", RATE, "--retry-for", "1h", source];
-        let running = inhaul(args).arg(self.to.path()).by(prefix).start();
-        is_under_way(self.to.path());
+        let running = inhaul(args).arg(self.to.path().join("f")).by(prefix).start();
+        is_under_way(self.to.path(), &running);
         running
     }
 
@@ -55,10 +55,11 @@ impl Places {
 }
 
 /// Waits until a transfer of `f` has begun to be written down.
-fn is_under_way(to: &Path) {
+fn is_under_way(to: &Path, running: &Running) {
     let journal = to.join("f.inhaul");
     let has_some = || std::fs::metadata(&journal).is_ok_and(|journal| journal.len() > 200);
-    assert!(wait_for(PATIENCE, has_some), "no transfer began");
+    wait_for(PATIENCE, || has_some() || !running.is_running());
+    assert!(has_some() && running.is_running(), "no transfer began: {}", running.stderr());
 }
 
 fn has_said(running: &Running, words: &str) {
@@ -162,7 +163,7 @@ fn a_server_that_comes_later() {
         server.address
     };
     let source = format!("inhaul://{address}/f");
-    let get = inhaul(["get", "--json-stream", "--retry-for", "1h", &source]).arg(places.to.path()).start();
+    let get = inhaul(["get", "--json-stream", "--retry-for", "1h", &source]).arg(places.to.path().join("f")).start();
     has_said(&get, "trying again, Ctrl-C ends it");
     assert!(wait_for(PATIENCE, || get.stdout().contains("\"waiting\":{\"servers\":[")), "{}", get.stdout());
     let since = Instant::now();
@@ -176,14 +177,14 @@ fn an_end_to_all_patience() {
     let mut server = places.serve("127.0.0.1:0", &[], &[]);
     let source = server.source("/f");
     let args = ["get", "--quiet", "--rate", RATE, "--retry-for", "2s", &source];
-    let get = inhaul(args).arg(places.to.path()).start();
-    is_under_way(places.to.path());
+    let get = inhaul(args).arg(places.to.path().join("f")).start();
+    is_under_way(places.to.path(), &get);
     server.running.kill();
     let given_up = get.finish(PATIENCE);
     assert_eq!(given_up.code, Some(5), "{}", given_up.summary());
     assert!(given_up.stderr.contains("verified and kept"), "{}", given_up.stderr);
 
-    let waiting = inhaul(["get", "--retry-for", "1h", &source]).arg(places.to.path()).start();
+    let waiting = inhaul(["get", "--retry-for", "1h", &source]).arg(places.to.path().join("f")).start();
     has_said(&waiting, "trying again");
     waiting.signal(Signal::INT);
     let interrupted = waiting.finish(Duration::from_secs(10));
@@ -202,7 +203,7 @@ fn a_data_set_that_is_another_when_its_server_is_back() {
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(10), "{}", outcome.summary());
     assert!(!places.to.path().join("f").exists());
-    let outcome = inhaul(["get", "-q", &server.source("/f")]).arg(places.to.path()).finish(PATIENCE);
+    let outcome = inhaul(["get", "-q", &server.source("/f")]).arg(places.to.path().join("f")).finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
     assert!(std::fs::read(places.to.path().join("f")).unwrap() == noise(BYTES / 2, 8));
     figures("server started again with other data", "exit 10; the same command then fetches the new data");
@@ -227,7 +228,7 @@ fn a_put_goes_on_by_itself() {
         let to = if kill { server.source("/") } else { relay.source("/") };
         let args = ["put", "--json", "--send-rate", RATE, "--retry-for", "1h"];
         let put = inhaul(args).arg(places.from.path().join("f")).arg(to).start();
-        is_under_way(inbox.path());
+        is_under_way(inbox.path(), &put);
         if kill {
             server.running.kill();
             has_said(&put, "trying again");
@@ -250,7 +251,7 @@ fn a_copy_goes_on_by_itself() {
     let relay = Relay::honest(server.address);
     let args = ["copy", "--json", "--rate", RATE, "--retry-for", "1h", &source.source("/f"), &relay.source("/")];
     let copy = inhaul(args).start();
-    is_under_way(inbox.path());
+    is_under_way(inbox.path(), &copy);
     source.running.kill();
     has_said(&copy, "is lost");
     let _source = again(&places, source.address, &[]);

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use inhaul_base::{Span, Time};
+use inhaul_store::digest;
 use inhaul_transport::{Command, FlowId, ObjectId};
 
 use super::Haul;
@@ -14,6 +16,14 @@ use crate::engine::Engine;
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun};
 use crate::report::SourceStatus;
+
+/// How long a mirror may take to say what it has of a group; and one that has just read it to bring it.
+const VOTE_MAX: Span = Span::from_secs(3);
+const BRINGER_VOTE_MAX: Span = Span::from_secs(1);
+/// A mirror that has brought so many wrong groups is left out, if they are more than one in so many of those that are right:
+/// datagrams that were damaged on the way are known as such, so that what is wrong was sent.
+const WRONG_MAX: u64 = 3;
+const WRONG_PART: u64 = 8;
 
 /// The digests that the mirrors have of one group.
 #[derive(Debug)]
@@ -56,15 +66,23 @@ impl Dispute {
 pub(super) struct Disputes {
     open: BTreeMap<(usize, u64), Dispute>,
     /// What each mirror is being asked about: one thing at a time, so that a server never has many questions waiting.
-    asked: BTreeMap<FlowId, (usize, u64)>,
+    asked: BTreeMap<FlowId, Question>,
+}
+
+/// What a mirror is being asked.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    object: usize,
+    group: u64,
+    since: Time,
 }
 
 impl Disputes {
     /// Takes a mirror's answer; false if it was not asked about that group.
     fn take_vote(&mut self, flow: FlowId, group: u64, digest: GroupDigest) -> bool {
-        let Some(key) = self.asked.get(&flow).copied().filter(|&(_, asked)| asked == group) else { return false };
+        let Some(question) = self.asked.get(&flow).copied().filter(|asked| asked.group == group) else { return false };
         self.asked.remove(&flow);
-        if let Some(dispute) = self.open.get_mut(&key)
+        if let Some(dispute) = self.open.get_mut(&(question.object, group))
             && dispute.waiting.remove(&flow)
         {
             dispute.votes.insert(flow, digest);
@@ -89,19 +107,14 @@ impl Disputes {
         }
     }
 
-    /// Whether a mirror owes an answer.
-    pub(super) fn is_asked(&self, flow: FlowId) -> bool {
-        self.asked.contains_key(&flow)
-    }
-
     /// What mirrors that are not busy should be asked now.
-    fn questions(&mut self) -> Vec<(FlowId, u64)> {
+    fn questions(&mut self, now: Time) -> Vec<(FlowId, u64)> {
         let mut questions = Vec::new();
-        for (&key, dispute) in &self.open {
+        for (&(object, group), dispute) in &self.open {
             for &flow in &dispute.waiting {
                 if let std::collections::btree_map::Entry::Vacant(free) = self.asked.entry(flow) {
-                    free.insert(key);
-                    questions.push((flow, key.1));
+                    free.insert(Question { object, group, since: now });
+                    questions.push((flow, group));
                 }
             }
         }
@@ -152,7 +165,7 @@ impl Haul {
     pub(super) fn settle_disputes(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
         while let Some((index, group, verdict)) = self.disputes.take_settled() {
             match verdict {
-                Verdict::Agreed => {}
+                Verdict::Agreed => self.blame(engine, index, group)?,
                 Verdict::Undecided => {
                     let detail = "and no majority tells which copy is right: find out, and fetch from that one alone";
                     return Err(self.copies_differ(index, group, detail.to_owned()));
@@ -165,11 +178,55 @@ impl Haul {
             }
             self.refetch(engine, index, group);
         }
-        for (flow, group) in self.disputes.questions() {
+        for (flow, group) in self.disputes.questions(engine.now()) {
             let runs = vec![GroupRun { first: group, count: 1 }];
             engine.send(flow, &Frame::DigestsOf { runs });
         }
         Ok(())
+    }
+
+    /// Does not wait for mirrors that owe an answer for long. One that has brought the very group that is wrong, and does not say
+    /// what it has of it, is of no use at all.
+    pub(super) fn check_votes(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
+        let asked: Vec<(FlowId, Question)> = self.disputes.asked.iter().map(|(&flow, &asked)| (flow, asked)).collect();
+        for (flow, Question { object, group, since }) in asked {
+            let has_brought = self.objects[object].tally.deliverer(group) == Some(flow);
+            if now.since(since) <= if has_brought { BRINGER_VOTE_MAX } else { VOTE_MAX } {
+                continue;
+            }
+            if has_brought {
+                self.expel(engine, flow, "what it has brought is wrong, and it does not say what it has");
+                self.settle_authority(object);
+                self.settle_disputes(engine)?;
+            } else {
+                self.lose(engine, flow, "it does not say what it has")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All mirrors say that they have the same, and what one has brought is something else: once that may be the way's fault.
+    fn blame(&mut self, engine: &mut Engine, index: usize, group: u64) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        // What an earlier transfer has left is nobody's fault; and the only mirror that there is must do.
+        let Some(flow) = object.tally.deliverer(group) else { return Ok(()) };
+        let has_others = object.mirrors.iter().any(|&other| other != flow && self.is_running(other));
+        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
+        mirror.wrong_groups += 1;
+        let right = (mirror.placed_bytes / digest::GROUP_BYTES).saturating_sub(mirror.wrong_groups);
+        if mirror.wrong_groups >= WRONG_MAX && mirror.wrong_groups * WRONG_PART > right && has_others {
+            self.expel(engine, flow, "what it brings is wrong again and again");
+            self.settle_authority(index);
+        }
+        Ok(())
+    }
+
+    /// Goes on without a mirror whose data cannot be used.
+    fn expel(&mut self, engine: &mut Engine, flow: FlowId, why: &str) {
+        let Some(server) = self.mirrors.get(&flow).map(|mirror| mirror.server.clone()) else { return };
+        if self.part_with(engine, flow, SourceStatus::Different) {
+            self.warn(format!("going on without {server}: {why}"));
+        }
     }
 
     /// Goes on without a mirror that has other data than most.
@@ -249,13 +306,14 @@ mod tests {
     const A: FlowId = FlowId(1);
     const B: FlowId = FlowId(2);
     const C: FlowId = FlowId(3);
+    const NOW: Time = Time::ZERO;
 
     /// A dispute about group 7 of object 0, opened by what A says; B and C are asked.
     fn opened() -> Disputes {
         let dispute = Dispute { votes: BTreeMap::from([(A, [1; 32])]), waiting: BTreeSet::from([B, C]) };
         let mut disputes = Disputes::default();
         disputes.open.insert((0, 7), dispute);
-        assert_eq!(disputes.questions(), [(B, 7), (C, 7)]);
+        assert_eq!(disputes.questions(NOW), [(B, 7), (C, 7)]);
         disputes
     }
 
@@ -295,10 +353,10 @@ mod tests {
         let mut disputes = opened();
         let waiting = BTreeSet::from([B]);
         disputes.open.insert((0, 9), Dispute { votes: BTreeMap::new(), waiting });
-        assert_eq!(disputes.questions(), []);
+        assert_eq!(disputes.questions(NOW), []);
         assert!(!disputes.take_vote(B, 9, [1; 32]), "that was not asked yet");
         assert!(disputes.take_vote(B, 7, [1; 32]));
-        assert_eq!(disputes.questions(), [(B, 9)]);
+        assert_eq!(disputes.questions(NOW), [(B, 9)]);
         assert!(!disputes.take_vote(A, 7, [1; 32]), "nobody asked A");
     }
 }

@@ -26,6 +26,10 @@ pub(crate) struct Mirror {
     pub(super) has_opened: bool,
     /// How often in a row it was lost before it had stood for a while.
     pub(super) falls: u32,
+    /// Groups that it brought alone, and that were wrong though it says that it has what the others have.
+    pub(super) wrong_groups: u64,
+    /// It was slow to send digests once: another one's count while there is another.
+    pub(super) slow_digests: bool,
     /// Since when digests have been awaited and none has come.
     pub(super) owing: Option<Time>,
     /// Whether the session is over.
@@ -47,6 +51,8 @@ impl Mirror {
             active_before: 0.0,
             has_opened: false,
             falls: 0,
+            wrong_groups: 0,
+            slow_digests: false,
             owing: None,
             parted: false,
         }
@@ -55,6 +61,8 @@ impl Mirror {
     /// Takes over what the mirror has done as another flow.
     pub(super) fn carry_on(&mut self, old: &Self) {
         self.falls = old.falls;
+        self.wrong_groups = old.wrong_groups;
+        self.slow_digests = old.slow_digests;
         self.has_opened = old.has_opened;
         self.placed_bytes += old.placed_bytes;
         self.active_before += old.active_before;

@@ -157,6 +157,12 @@ impl Object {
         end
     }
 
+    /// Has this mirror's digests count from here on.
+    pub(super) fn appoint(&mut self, mirror: FlowId) {
+        self.authorities.push((self.next_digest, mirror));
+        self.asked_digests = self.next_digest;
+    }
+
     /// The mirror whose digests count from now on.
     pub(super) fn authority(&self) -> Option<FlowId> {
         self.authorities.last().map(|&(_, flow)| flow)

@@ -192,9 +192,7 @@ impl Haul {
             return;
         }
         let Some(next) = object.mirrors.iter().copied().find(|&flow| self.is_running(flow)) else { return };
-        let object = &mut self.objects[index];
-        object.authorities.push((object.next_digest, next));
-        object.asked_digests = object.next_digest;
+        self.objects[index].appoint(next);
     }
 
     pub(super) fn is_running(&self, flow: FlowId) -> bool {
