@@ -38,7 +38,7 @@ pub(super) struct SendFlow {
     pub(super) key: Option<u32>,
     /// Where data goes: the address that returned its challenge last.
     pub(super) peer: Option<SocketAddr>,
-    /// When it last did. Data goes there for [`FEEDBACK_MAX`] more.
+    /// When it last did: data goes there for [`FEEDBACK_MAX`] more. `None` again once that is over.
     responded: Option<Time>,
     pub(super) mtu: u16,
     pub(super) epoch: u16,
@@ -152,8 +152,8 @@ impl SendFlow {
             // Meanwhile nothing could be sent.
             self.pacer.rest(now);
         }
-        self.peer = Some(from);
-        self.responded.replace(now).is_none()
+        self.responded = Some(now);
+        self.peer.replace(from).is_none()
     }
 
     /// Until when data goes to the receiver's address unless it says something.
@@ -261,6 +261,9 @@ impl SendFlow {
     /// Appends what may leave as far as `out` has room; data for about `share` packets if other flows are due, and as `host`
     /// allows, which all flows share.
     pub(super) fn transmit(&mut self, now: Time, share: usize, host: &mut Option<Pacer>, out: &mut TxBatch) {
+        if self.path(now).is_none() {
+            self.responded = None;
+        }
         let small = self.push_small(now, out);
         self.charge(small, host);
         let data = self.push_data(now, share, host, out);
@@ -377,7 +380,7 @@ impl SendFlow {
     /// When this flow next needs attention, and why.
     pub(super) fn due(&self) -> (Time, Reason) {
         let data = (!self.queue.is_empty()).then(|| self.pacer.due(self.quantum()).max(self.held_until));
-        // What is due when the receiver will be taken for gone waits until it says something.
+        // What is due when the receiver is taken for gone, or will be, waits until it says something.
         let in_time = |due: &Time| *due < self.responsive_until();
         let echo = (!self.echoes.is_empty()).then_some(self.heard);
         let silence = (self.heard + SILENCE_MAX, Reason::Silence);

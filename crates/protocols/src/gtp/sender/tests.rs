@@ -360,6 +360,8 @@ fn without_responses_data_ends_and_with_them_it_returns_at_once() {
     let left = total(&bench.leaves_until(bench.now + Span::from_secs(5), &[]));
     // A quarter of a second at 10 MB/s.
     assert!((2_000_000..2_600_000).contains(&left), "{left} bytes");
+    let due = bench.sender.poll_timeout().unwrap();
+    assert!(due.0 > bench.now && due.1 == Reason::Silence, "nothing is to be done until it responds, but {due:?}");
     let end = bench.now + Span::from_millis(100);
     let left = total(&bench.leaves_until(end, &[(1, 9)]));
     assert!((900_000..1_200_000).contains(&left), "{left} bytes");
