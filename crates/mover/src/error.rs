@@ -160,6 +160,12 @@ pub enum MoveError {
         /// How often it was tried.
         times: u32,
     },
+    /// Another program has written to what was landing.
+    #[error("{detail}")]
+    Disturbed {
+        /// Where, and what to do.
+        detail: String,
+    },
     /// Mirrors have files of the same size with different bytes in them.
     #[error("{path}: bytes {start} to {end} are not the same on all mirrors, {detail}")]
     CopiesDiffer {
@@ -337,6 +343,7 @@ impl MoveError {
             Self::Integrity { .. }
             | Self::CopiesDiffer { .. }
             | Self::SourceChanged { .. }
+            | Self::Disturbed { .. }
             | Self::OtherVersion { .. }
             | Self::NotAsListed { .. } => ErrorKind::Integrity,
             Self::Partial { .. } => ErrorKind::Partial,

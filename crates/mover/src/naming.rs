@@ -1,11 +1,13 @@
 //! Gives files that are verified their names, on a thread of its own: before that they are brought to the disk, and while the disk
 //! takes its time others are verified.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use inhaul_base::ByteRange;
 use inhaul_store::{Landing, digest};
 use inhaul_udp::Waker;
 
@@ -27,6 +29,8 @@ pub(crate) struct Ready {
     /// In bytes.
     pub(crate) size: u64,
     pub(crate) hash: Option<digest::Hash>,
+    /// What its verified groups come to.
+    pub(crate) sum: digest::Sum,
 }
 
 /// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender that is
@@ -122,7 +126,10 @@ impl Namer {
         for files in ready.chunk_by(|a, b| a.object == b.object) {
             let object = &mut self.objects[files[0].object];
             let indices: Vec<usize> = files.iter().map(|ready| ready.file).collect();
-            object.landing.finish_files(&indices).map_err(MoveError::from)?;
+            for disturbed in object.landing.finish_files(&indices).map_err(MoveError::from)? {
+                let sum = files.iter().find(|ready| ready.file == disturbed).map(|ready| ready.sum);
+                name_disturbed(&object.landing, disturbed, sum.unwrap_or_default())?;
+            }
             object.left -= files.len();
             object.ready -= files.len();
             for &Ready { object, file, hash, .. } in files {
@@ -142,6 +149,35 @@ impl Namer {
         }
         Ok(())
     }
+}
+
+/// Names a file that somebody else may have written to, if its groups still come to `sum`.
+fn name_disturbed(landing: &Landing, file: usize, sum: digest::Sum) -> Result<(), MoveError> {
+    let sealed = landing.seal_again(file)?;
+    let entry = &landing.manifest().entries()[file];
+    let mut found = digest::Sum::default();
+    let mut buffer = Vec::new();
+    let mut next = 0;
+    let count = digest::group_count(entry.size);
+    for hole in entry.hole_groups().chain([count..count]) {
+        for group in next..hole.start {
+            let range = digest::group_range(entry.size, group);
+            buffer.resize(range.len() as usize, 0);
+            sealed.read_exact_at(&mut buffer, range.start).map_err(|_| landing.disturbed(file))?;
+            found.add(&digest::group_digest(entry.size, group, &buffer));
+        }
+        let start = digest::group_range(entry.size, hole.start).start;
+        let end = digest::group_range(entry.size, hole.end).start;
+        let is_hole = inhaul_store::is_zeros(&sealed, ByteRange::new(start, end), || true);
+        if !is_hole.is_ok_and(|zeros| zeros == Some(true)) {
+            return Err(landing.disturbed(file).into());
+        }
+        next = hole.end;
+    }
+    if found != sum {
+        return Err(landing.disturbed(file).into());
+    }
+    Ok(landing.finish_file(file)?)
 }
 
 #[cfg(test)]
@@ -171,7 +207,7 @@ mod tests {
     }
 
     fn ready(file: usize) -> Ready {
-        Ready { object: 0, file, size: 1, hash: Some([file as u8; 32].into()) }
+        Ready { object: 0, file, size: 1, hash: Some([file as u8; 32].into()), sum: digest::Sum::default() }
     }
 
     #[test]

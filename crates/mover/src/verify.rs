@@ -180,6 +180,8 @@ struct FileDigests {
     left: u64,
     /// Its hash in the making, if it is wanted.
     tree: Option<digest::Tree>,
+    /// What the verified ones come to.
+    sum: digest::Sum,
 }
 
 impl Object {
@@ -212,13 +214,15 @@ impl Object {
             || self.groups.holes_of_file(file).next().is_none()
             || self.sums.get(&file).is_some_and(|sums| sums.iter().any(wants_hash));
         let size = self.groups.manifest().entries()[file].size;
-        FileDigests { left: self.groups.data_groups(file), tree: is_hashed.then(|| digest::Tree::new(size)) }
+        let tree = is_hashed.then(|| digest::Tree::new(size));
+        FileDigests { left: self.groups.data_groups(file), tree, sum: digest::Sum::default() }
     }
 
     /// A group is verified: what there is of its file then, with its hash if all of it was hashed.
     fn take(&mut self, file: usize, group: u64, value: GroupDigest) -> (FileDigests, Option<digest::Hash>) {
         let mut digests = self.files.remove(&file).unwrap_or_else(|| self.begin_file(file));
         digests.left -= 1;
+        digests.sum.add(&value);
         let hash = digests.tree.as_mut().and_then(|tree| tree.insert(group, value));
         (digests, hash)
     }
@@ -394,11 +398,17 @@ impl Worker {
         if let Some(sums) = object.sums.get(&file) {
             known::check(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending)?;
         }
-        if self.is_ending() { Ok(()) } else { self.have_named(index, file, hash) }
+        if self.is_ending() { Ok(()) } else { self.have_named(index, file, hash, digests.sum) }
     }
 
     /// A file is verified: has it named.
-    fn have_named(&self, index: usize, file: usize, hash: Option<digest::Hash>) -> Result<(), MoveError> {
+    fn have_named(
+        &self,
+        index: usize,
+        file: usize,
+        hash: Option<digest::Hash>,
+        sum: digest::Sum,
+    ) -> Result<(), MoveError> {
         let object = &self.objects[index];
         let size = object.groups.manifest().entries()[file].size;
         // While it is still open.
@@ -406,7 +416,7 @@ impl Worker {
             object.landing.seal(file).map_err(MoveError::from)?;
         }
         // Whoever names files may have failed, which has been said.
-        let _ = self.ready.send(Ready { object: index, file, size, hash });
+        let _ = self.ready.send(Ready { object: index, file, size, hash, sum });
         Ok(())
     }
 
@@ -431,6 +441,7 @@ impl From<LandingError> for MoveError {
         let detail = error.to_string();
         match error {
             LandingError::NoSpace { .. } => Self::NoSpace { detail },
+            LandingError::Disturbed { .. } => Self::Disturbed { detail },
             LandingError::NoDirectory { .. }
             | LandingError::Outside { .. }
             | LandingError::Exists { .. }
@@ -442,6 +453,7 @@ impl From<LandingError> for MoveError {
             | LandingError::NeedsSlash { .. }
             | LandingError::WouldAdd { .. }
             | LandingError::Special { .. }
+            | LandingError::Linked { .. }
             | LandingError::FileTooLarge { .. }
             | LandingError::NotWritable { .. }
             | LandingError::Io { .. } => Self::Destination { detail },

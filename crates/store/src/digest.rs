@@ -32,6 +32,18 @@ pub fn group_range(file_len: u64, group: u64) -> ByteRange {
     ByteRange::new(start, start.saturating_add(GROUP_BYTES).min(file_len))
 }
 
+/// Digests of groups of one file, in any order, taken together: as each depends on where its group lies, the same groups come
+/// to the same, and others do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum(GroupDigest);
+
+impl Sum {
+    /// Adds the digest of a group.
+    pub fn add(&mut self, digest: &GroupDigest) {
+        self.0.iter_mut().zip(digest).for_each(|(sum, byte)| *sum ^= byte);
+    }
+}
+
 /// The digest of group `group` of a file of `file_len` bytes, from the group's bytes in `bytes`.
 pub fn group_digest(file_len: u64, group: u64, bytes: &[u8]) -> GroupDigest {
     let mut hasher = GroupHasher::new(file_len, group);

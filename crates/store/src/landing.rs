@@ -7,9 +7,10 @@ mod links;
 mod metadata;
 mod partial;
 mod resume;
+mod watch;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
@@ -21,6 +22,7 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use self::metadata::Notes;
+use self::watch::{GUARD_BYTES, Stamp, Watch};
 use self::write::Gather;
 use crate::beneath::{Beneath, Links};
 use crate::digest::{GROUP_BYTES, group_range};
@@ -99,6 +101,18 @@ struct State {
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
     end: End,
+    /// Who else opens partial files of several groups.
+    watch: Watch,
+    /// The files that nothing more is written to, and that do not have their name yet.
+    sealed: BTreeMap<usize, Seal>,
+}
+
+/// How a file was when the last was written to it.
+#[derive(Clone, Copy, Debug)]
+struct Seal {
+    stamp: Stamp,
+    /// Whether somebody else may have written to it before.
+    is_disturbed: bool,
 }
 
 /// Whether and how a landing has ended: then nothing more is written.
@@ -178,6 +192,8 @@ impl Landing {
             unsynced: BTreeSet::new(),
             kept_bytes: 0,
             end: End::Open,
+            watch: Watch::default(),
+            sealed: BTreeMap::new(),
         };
         journal.begin(&replay);
         // From here on a failure drops the landing, which removes what was made and cannot be gone on from.
@@ -380,6 +396,7 @@ impl Landing {
             match state.files.get(index) {
                 None => return Err(LandingError::NoSuchFile(index)),
                 Some(FileState::Named) => {
+                    self.check_links(index, self.path(index))?;
                     self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
                     state.files[index] = FileState::Partial;
                     state.open.remove(index);
@@ -395,11 +412,39 @@ impl Landing {
         if let Some(file) = state.open.get(index) {
             return Ok((state, file));
         }
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW;
-        let reopened = self.base.open(&self.partial_path(index), flags, Mode::empty(), Links::Refuse);
+        let path = self.partial_path(index);
+        self.check_links(index, &path)?;
+        // Somebody may have put a pipe there, which would be waited for.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let reopened = state.watch.open(index, || self.base.open(&path, flags, Mode::empty(), Links::Refuse));
         let file = Arc::new(File::from(reopened.map_err(|errno| self.file_error("open", index, errno))?));
-        state.open.insert(index, Arc::clone(&file));
+        self.hold_open(&mut state, index, &file);
         Ok((state, file))
+    }
+
+    /// Holds a partial file open, and has an eye on it.
+    fn hold_open(&self, state: &mut State, index: usize, file: &Arc<File>) {
+        if self.guard_bytes(index) > 0 && !state.watch.is_watching(index) {
+            state.watch.begin(index, file);
+        }
+        state.open.insert(index, Arc::clone(file));
+    }
+
+    /// Checks that what is at `path` is a file with no other name, through which something else would be written to.
+    fn check_links(&self, index: usize, path: &[u8]) -> Result<(), LandingError> {
+        let stat = self.base.stat(path, Links::Refuse).map_err(|errno| self.file_error("open", index, errno))?;
+        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
+        if is_ours { Ok(()) } else { Err(LandingError::Linked { path: self.shown(path) }) }
+    }
+
+    /// How much longer than the file its partial file is.
+    fn guard_bytes(&self, index: usize) -> u64 {
+        if self.plan.manifest.entries()[index].size > GROUP_BYTES { GUARD_BYTES } else { 0 }
+    }
+
+    /// The length of the partial file of `index`.
+    fn partial_bytes(&self, index: usize) -> u64 {
+        self.plan.manifest.entries()[index].size.saturating_add(self.guard_bytes(index))
     }
 
     /// Makes the partial file of `index`, of which there is nothing yet. The state is free meanwhile: to make a file takes longer
@@ -423,7 +468,7 @@ impl Landing {
             return Err(LandingError::Closed);
         }
         let file = Arc::new(made?);
-        state.open.insert(index, Arc::clone(&file));
+        self.hold_open(&mut state, index, &file);
         Ok((state, file))
     }
 
@@ -443,8 +488,7 @@ impl Landing {
             Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
             errno => self.file_error("make", index, errno),
         })?;
-        let size = self.plan.manifest.entries()[index].size;
-        if let Err(errno) = rustix::fs::ftruncate(&file, size) {
+        if let Err(errno) = rustix::fs::ftruncate(&file, self.partial_bytes(index)) {
             let error = self.file_error("make", index, errno);
             // What cannot be removed stays.
             let _ = self.base.remove_file(path);
@@ -517,6 +561,8 @@ impl Drop for Landing {
     }
 }
 
+#[cfg(test)]
+mod disturbed_tests;
 #[cfg(test)]
 mod resume_tests;
 #[cfg(test)]

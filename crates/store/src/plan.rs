@@ -227,7 +227,7 @@ impl Plan {
     /// What becomes of something that would take the place of what `stat` tells of.
     fn fate(&self, stat: &Stat, new: Timestamp, same: bool) -> Fate {
         match self.existing {
-            _ if !is(stat, FileType::RegularFile) && !is(stat, FileType::Symlink) => Fate::Blocked,
+            _ if is(stat, FileType::Directory) || is_special(stat) => Fate::Blocked,
             _ if same => Fate::Keep,
             Existing::Refuse => Fate::Refused,
             Existing::Replace => Fate::Replace,
@@ -382,9 +382,12 @@ impl Plan {
     /// What is at `path` is never replaced.
     fn blocked(&self, path: &[u8]) -> LandingError {
         let stat = self.base.as_ref().and_then(|base| base.stat(path, Links::Refuse).ok());
-        let is_special = stat.is_some_and(|stat| !is(&stat, FileType::Directory));
         let path = self.shown(path);
-        if is_special { LandingError::Special { path } } else { LandingError::IsADirectory { path } }
+        if stat.is_some_and(|stat| is_special(&stat)) {
+            LandingError::Special { path }
+        } else {
+            LandingError::IsADirectory { path }
+        }
     }
 
     /// Path of file `index` relative to the base.
@@ -414,6 +417,11 @@ fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether it is none of what may be replaced, nor a directory: a device, a pipe or a socket.
+pub(crate) fn is_special(stat: &Stat) -> bool {
+    ![FileType::RegularFile, FileType::Symlink, FileType::Directory].iter().any(|&kind| is(stat, kind))
 }
 
 fn is(stat: &Stat, kind: FileType) -> bool {

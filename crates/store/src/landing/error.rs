@@ -90,6 +90,21 @@ pub enum LandingError {
         /// What is there.
         path: PathBuf,
     },
+    /// A partial file has another name, or something else is in its place: nothing is written there.
+    #[error("'{}' has other names (hard links), or is no file any more, and is not written to: remove it", show(path))]
+    Linked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Somebody else has written to a partial file.
+    #[error(
+        "another program has changed '{}' while it was landing: the same command finds out what is wrong, and fetches that again",
+        show(path)
+    )]
+    Disturbed {
+        /// What it would have become.
+        path: PathBuf,
+    },
     /// A file is to get the name that a directory has.
     #[error("'{}' is a directory where a file should land: remove it, or choose another destination", show(path))]
     IsADirectory {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::{End, FileState, Landing, LandingError, State};
+use super::watch::Stamp;
+use super::{End, FileState, Landing, LandingError, Seal, State};
 use crate::beneath::{Beneath, Links, split};
 use crate::journal::Record;
-use crate::plan::Fate;
+use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
 /// From so many files on, one sync of the whole file system costs less than one for each file: a journal commits once.
@@ -34,29 +35,46 @@ impl Landing {
     ///
     /// # Errors
     /// When the disk is full or fails, or when a file of that name has come up meanwhile. The partial file is still
-    /// there then.
+    /// there then. So it is when somebody else may have written to it.
     pub fn finish_file(&self, index: usize) -> Result<(), LandingError> {
-        self.finish_files(&[index])
+        let disturbed = self.finish_files(&[index])?;
+        if disturbed.is_empty() { Ok(()) } else { Err(self.disturbed(index)) }
+    }
+
+    /// That somebody else has written to file `index`.
+    pub fn disturbed(&self, index: usize) -> LandingError {
+        LandingError::Disturbed { path: self.shown(self.path(index)) }
+    }
+
+    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as it should
+    /// be, it can be [named](Landing::finish_files).
+    ///
+    /// # Errors
+    /// As [`seal`](Landing::seal), and when it has got another name.
+    pub fn seal_again(&self, index: usize) -> Result<Arc<File>, LandingError> {
+        self.close_file(index, FileState::Sealed)
     }
 
     /// As [`finish_file`](Landing::finish_file), for many files at once: much faster when they are small, as one sync
-    /// serves them all (and, by the way, whatever else is unwritten on that file system).
+    /// serves them all (and, by the way, whatever else is unwritten on that file system). Those that somebody else may have
+    /// written to since they were verified do not get their name: they are returned, and still partial.
     ///
     /// # Errors
     /// As [`finish_file`](Landing::finish_file). The files that did not get their name are still partial then.
-    pub fn finish_files(&self, indices: &[usize]) -> Result<(), LandingError> {
+    pub fn finish_files(&self, indices: &[usize]) -> Result<Vec<usize>, LandingError> {
         let mut unnamed = Vec::with_capacity(indices.len());
+        let mut disturbed = Vec::new();
         let to_name = self.pass_named(indices);
-        let done = self.sync_files(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed));
+        let done = self.sync_files(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed, &mut disturbed));
         let mut state = self.lock();
-        for index in unnamed {
+        for index in unnamed.into_iter().chain(disturbed.iter().copied()) {
             state.files[index] = FileState::Partial;
             if state.end == End::Aborted {
                 // Aborted meanwhile, which left this file to us.
                 let _ = self.base.remove_file(&self.partial_path(index));
             }
         }
-        done
+        done.map(|()| disturbed)
     }
 
     /// The files that do not have their name yet; those that an earlier transfer has given it are finished by that.
@@ -73,16 +91,36 @@ impl Landing {
         indices.iter().copied().filter(|&index| !has_name(&mut state, index)).collect()
     }
 
-    /// Sets what is kept of a file and takes it out of the open ones, as one that is `next`.
+    /// Sets what is kept of a file and takes it out of the open ones, as one that is `next` and that nobody changes any more.
     fn close_file(&self, index: usize, next: FileState) -> Result<Arc<File>, LandingError> {
-        let file = {
+        let entry = &self.plan.manifest.entries()[index];
+        let (file, was_sealed) = {
             let (mut state, file) = self.opened(self.lock(), index)?;
             state.files[index] = next;
             state.open.remove(index);
-            file
+            (file, state.sealed.remove(&index).is_some())
         };
-        self.set_metadata(&*file, self.path(index), &self.plan.manifest.entries()[index].metadata);
+        let failed = |errno| self.file_error("finish", index, errno);
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        let len = if was_sealed { entry.size } else { self.partial_bytes(index) };
+        let is_whole = stat.st_size.unsigned_abs() == len && stat.st_nlink == 1;
+        if stat.st_size.unsigned_abs() != entry.size {
+            rustix::fs::ftruncate(&file, entry.size).map_err(failed)?;
+        }
+        self.set_metadata(&*file, self.path(index), &entry.metadata);
+        let stamp = Stamp::of(&rustix::fs::fstat(&file).map_err(failed)?);
+        let mut state = self.lock();
+        let is_disturbed = state.watch.end(index) || !is_whole;
+        state.sealed.insert(index, Seal { stamp, is_disturbed });
         Ok(file)
+    }
+
+    /// Whether a partial file in `directory` is as it was left, as far as can be known.
+    fn is_as_left(&self, index: usize, directory: &Beneath) -> bool {
+        let seal = self.lock().sealed.get(&index).copied();
+        let partial = self.partial_path(index);
+        let stat = rustix::fs::statat(directory.fd(), split(&partial).1, AtFlags::SYMLINK_NOFOLLOW);
+        seal.zip(stat.ok()).is_some_and(|(seal, stat)| !seal.is_disturbed && seal.stamp == Stamp::of(&stat))
     }
 
     /// Syncs the files. From then on nobody else handles them; they are added to `claimed`.
@@ -133,8 +171,9 @@ impl Landing {
         }
     }
 
-    /// Renames the files one after the other, and takes those out of `unnamed` that have their name.
-    fn name(&self, unnamed: &mut Vec<usize>) -> Result<(), LandingError> {
+    /// Renames the files one after the other, and takes those out of `unnamed` that have their name. Those that somebody else may
+    /// have written to go to `disturbed`.
+    fn name(&self, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
         // All of them before the first: one that is recorded and not renamed is still found by its partial name.
         let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
         self.record(&records)?;
@@ -148,13 +187,21 @@ impl Landing {
                 parent = Some((above, opened.map_err(|errno| self.file_error("rename", index, errno))?));
             }
             let Some((_, directory)) = &parent else { continue };
+            if !self.is_as_left(index, directory) {
+                unnamed.pop();
+                disturbed.push(index);
+                continue;
+            }
             self.rename(index, directory).map_err(|errno| match errno {
                 Errno::EXIST => LandingError::Exists { path: self.shown(path), others: 0 },
                 Errno::ISDIR => LandingError::IsADirectory { path: self.shown(path) },
+                Errno::NOTSUP => LandingError::Special { path: self.shown(path) },
                 _ => self.file_error("rename", index, errno),
             })?;
             unnamed.pop();
-            self.lock().files[index] = FileState::Finished;
+            let mut state = self.lock();
+            state.files[index] = FileState::Finished;
+            state.sealed.remove(&index);
         }
         Ok(())
     }
@@ -163,6 +210,9 @@ impl Landing {
         let partial = self.partial_path(index);
         let (partial, name) = (split(&partial).1, split(self.path(index)).1);
         if self.plan.files()[index] == Fate::Replace {
+            if rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_special(&stat)) {
+                return Err(Errno::NOTSUP);
+            }
             rustix::fs::renameat(directory.fd(), partial, directory.fd(), name)
         } else {
             rename_to_free_name(directory, partial, name)

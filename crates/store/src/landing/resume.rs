@@ -188,21 +188,24 @@ impl Landing {
             Err(errno) => return Err(errno),
         };
         let stat = rustix::fs::fstat(&file)?;
-        if !is_file(stat.st_mode) {
+        // Through another name something else would be written to; and what is another user's may change at any time.
+        let user = rustix::process::geteuid();
+        if !is_file(stat.st_mode) || stat.st_nlink > 1 || (stat.st_uid != user.as_raw() && !user.is_root()) {
             return Ok(false);
         }
         if stat.st_mode & 0o600 != 0o600 {
             rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
         }
         let mut holes = self.hole_ranges(index).peekable();
-        let is_as_long = stat.st_size.unsigned_abs() == entry.size;
+        let len = self.partial_bytes(index);
+        let is_as_long = stat.st_size.unsigned_abs() == len;
         if is_as_long && holes.peek().is_none() {
             return Ok(true);
         }
         let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
         let writable = File::from(writable);
         if !is_as_long {
-            rustix::fs::ftruncate(&writable, entry.size)?;
+            rustix::fs::ftruncate(&writable, len)?;
         }
         // Of an earlier version of the file there may be data where the source has none now.
         for hole in holes {

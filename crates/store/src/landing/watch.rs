@@ -1,0 +1,134 @@
+//! Notices when somebody else opens a file that is being written here, or has changed one that waits for its name.
+//!
+//! What was read back and verified may be written over by another program afterwards. Times do not show that while we write
+//! ourselves, so the kernel is asked (inotify) who opens the file; and its length shows when it was cut (see
+//! [`GUARD_BYTES`]). Once nothing more is written here, its times do show it ([`Stamp`]).
+//!
+//! Not noticed: writes through a descriptor from before the file was taken up, and those of other hosts to a network file
+//! system, until the file is sealed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::Stat;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+/// A partial file of several groups is so much longer than it will be. Nothing is ever written there, so a file that was cut
+/// and written on stays too short.
+pub(super) const GUARD_BYTES: u64 = 1;
+
+/// The files that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Made with the first watch; `None` also where the system has none left. Then nothing is noticed.
+    inotify: Option<OwnedFd>,
+    /// Files by the numbers of their watches, and the other way round.
+    files: BTreeMap<i32, usize>,
+    numbers: BTreeMap<usize, i32>,
+    /// Files that somebody else has opened.
+    opened: BTreeSet<usize>,
+}
+
+impl Watch {
+    /// From now on, whoever opens the file `index` is noticed. It has been opened as `file`.
+    pub(super) fn begin(&mut self, index: usize, file: &File) {
+        if self.inotify.is_none() {
+            self.inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Some(inotify) = &self.inotify
+            && let Ok(number) = inotify::add_watch(inotify, path, WatchFlags::OPEN)
+        {
+            self.files.insert(number, index);
+            self.numbers.insert(index, number);
+        }
+    }
+
+    /// Whether the file is watched.
+    pub(super) fn is_watching(&self, index: usize) -> bool {
+        self.numbers.contains_key(&index)
+    }
+
+    /// Opens a file that is watched, by `open`.
+    pub(super) fn open<T>(&mut self, index: usize, open: impl FnOnce() -> T) -> T {
+        self.listen(None);
+        let opened = open();
+        self.listen(Some(index));
+        opened
+    }
+
+    /// Ends the watch; whether somebody else has opened the file.
+    pub(super) fn end(&mut self, index: usize) -> bool {
+        self.listen(None);
+        if let Some(number) = self.numbers.remove(&index) {
+            self.files.remove(&number);
+            // The file may be gone, and its watch with it.
+            let _ = self.inotify.as_ref().map(|inotify| inotify::remove_watch(inotify, number));
+        }
+        self.opened.remove(&index)
+    }
+
+    /// Hears what has happened, but for what we have done ourselves to the file `own`.
+    fn listen(&mut self, own: Option<usize>) {
+        let Some(inotify) = &self.inotify else { return };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = Reader::new(inotify, &mut buffer);
+        while let Ok(event) = events.next() {
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                // Nobody knows what was missed.
+                self.opened.extend(self.numbers.keys());
+            } else if let Some(&index) = self.files.get(&event.wd())
+                && event.events().contains(ReadFlags::OPEN)
+                && own != Some(index)
+            {
+                self.opened.insert(index);
+            }
+        }
+    }
+}
+
+/// By what a file that nobody changes is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    identity: (u64, u64),
+    links: u64,
+    size: i64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Stamp {
+    #[allow(clippy::useless_conversion, reason = "the widths of these differ between processors")]
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self {
+            identity: (stat.st_dev, stat.st_ino),
+            links: stat.st_nlink.into(),
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec.into()),
+            changed: (stat.st_ctime, stat.st_ctime_nsec.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_opens_a_file_is_noticed_but_ourselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let open =
+            |name: &str| File::options().create(true).truncate(false).write(true).open(dir.path().join(name)).unwrap();
+        let mut watch = Watch::default();
+        let files = [open("a"), open("b")];
+        files.iter().enumerate().for_each(|(index, file)| watch.begin(index, file));
+        assert!(watch.is_watching(0) && watch.is_watching(1));
+        drop(watch.open(0, || open("a")));
+        assert!(!watch.end(0));
+        drop(open("b"));
+        assert!(watch.end(1));
+        assert!(!watch.is_watching(1) && !watch.end(1));
+    }
+}
