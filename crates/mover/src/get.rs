@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use inhaul_store::journal::{Change, Damage};
-use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, digest, printable};
+use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, Rule, digest, printable};
 use inhaul_transport::Role;
 use inhaul_udp::Socket;
 
@@ -101,7 +101,7 @@ fn haul(
 ) -> Result<(), MoveError> {
     let mut failures = Failures::default();
     let found = failures.keep(found)?;
-    for warning in found.iter().flat_map(Found::warnings) {
+    for warning in found.iter().flat_map(Found::warnings).chain(unmatched(options, &found)) {
         hear(Update::Warning(warning.clone()));
         report.warnings.push(warning);
     }
@@ -141,6 +141,19 @@ fn haul(
     report.take(part);
     failures.texts.extend(result?);
     failures.result()
+}
+
+/// That patterns match nothing of any data set, for people.
+pub(crate) fn unmatched(options: &GetOptions, found: &[Found]) -> Vec<String> {
+    let of_each = found.iter().map(|data_set| options.filter.unmatched(&data_set.manifest));
+    let of_all = of_each.reduce(|all, of_one| all.intersection(&of_one).cloned().collect()).unwrap_or_default();
+    let words = |rule| match rule {
+        Rule::Include(pattern) => format!("--include '{pattern}' matches nothing: check its spelling"),
+        Rule::Exclude(pattern) | Rule::Line(pattern) => {
+            format!("--exclude '{pattern}' matches nothing: check its spelling")
+        }
+    };
+    of_all.into_iter().map(words).collect()
 }
 
 /// Plans how a data set lands; with `--checksum` by the bytes of what is there.

@@ -23,6 +23,8 @@ pub struct Filter {
     otherwise: bool,
     /// What may be wanted at all, with all that lies beneath it; `None`: everything.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
+    /// The includes and excludes, each by itself.
+    single: Arc<Vec<(Rule, Gitignore)>>,
 }
 
 /// Which of a manifest's items are wanted, each by its index there.
@@ -37,7 +39,7 @@ pub(crate) struct Wanted {
 }
 
 /// A rule of a filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// What matches is wanted.
     Include(String),
@@ -49,7 +51,7 @@ pub enum Rule {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { patterns: Gitignore::empty(), otherwise: true, only: None }
+        Self { patterns: Gitignore::empty(), otherwise: true, only: None, single: Arc::default() }
     }
 }
 
@@ -60,6 +62,7 @@ impl Filter {
     /// When a pattern makes no sense.
     pub fn new(rules: &[Rule]) -> Result<Self, FilterError> {
         let mut builder = GitignoreBuilder::new("");
+        let mut single = Vec::new();
         let mut excludes = false;
         for rule in rules {
             let (line, pattern) = match rule {
@@ -68,10 +71,34 @@ impl Filter {
                 Rule::Line(line) => (line.clone(), line),
             };
             excludes |= !line.is_empty() && !line.starts_with(['!', '#']);
+            // Git takes such a pattern for one that matches nothing.
+            if !line.starts_with('#') && has_open_class(&line) {
+                let detail = "a '[' has no ']': write '\\[' for the character itself".to_owned();
+                return Err(FilterError::BadPattern { pattern: pattern.clone(), detail });
+            }
             builder.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
+            if !matches!(rule, Rule::Line(_)) {
+                let mut alone = GitignoreBuilder::new("");
+                alone.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
+                single.push((rule.clone(), alone.build().map_err(|error| FilterError::bad(pattern, &error))?));
+            }
         }
         let patterns = builder.build().map_err(|error| FilterError::bad("", &error))?;
-        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns, only: None })
+        Ok(Self { otherwise: excludes || patterns.is_empty(), patterns, only: None, single: Arc::new(single) })
+    }
+
+    /// The includes and excludes that no path of `manifest` matches: they may be misspelled.
+    pub fn unmatched(&self, manifest: &Manifest) -> BTreeSet<Rule> {
+        let matches = |patterns: &Gitignore, path: &[u8], is_directory| {
+            !patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory).is_none()
+        };
+        let is_matched = |patterns: &Gitignore| {
+            manifest.directories().iter().any(|directory| matches(patterns, &directory.path, true))
+                || manifest.entries().iter().any(|file| matches(patterns, &file.path, false))
+                || manifest.symlinks().iter().any(|link| matches(patterns, &link.path, false))
+                || manifest.hard_links().iter().any(|link| matches(patterns, &link.path, false))
+        };
+        self.single.iter().filter(|(_, patterns)| !is_matched(patterns)).map(|(rule, _)| rule.clone()).collect()
     }
 
     /// The same of `paths`, and of what lies beneath them; nothing else is wanted.
@@ -159,6 +186,25 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Whether a pattern opens a class of characters that it does not close.
+fn has_open_class(pattern: &str) -> bool {
+    let mut rest = pattern.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' => drop(rest.next()),
+            '[' => {
+                let class = rest.as_str().strip_prefix(['!', '^']).unwrap_or(rest.as_str());
+                // A ']' that comes first is one of the class.
+                let first = class.chars().next().map_or(0, char::len_utf8);
+                let Some(end) = class[first..].find(']') else { return true };
+                rest = class[first + end + 1..].chars();
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// A pattern as a line that is neither a comment nor an include.
@@ -261,6 +307,29 @@ mod tests {
         assert_eq!(wanted(&[include("*.h5"), Rule::Line("/sub".to_owned())]), {
             ["a.h5", "b.tmp", "empty/", "tmp/", "tmp/f.h5"]
         });
+    }
+
+    #[test]
+    fn a_class_that_is_not_closed_is_refused() {
+        for pattern in ["[z", "a[b", "[]", "[!]", "x[]y", "ok[a]/[", "[\u{e4}"] {
+            let error = Filter::new(&[exclude(pattern)]).unwrap_err();
+            assert!(error.to_string().contains("has no ']'"), "{pattern}: {error}");
+        }
+        for pattern in ["[z]", "a[]b]", "[!]x]", "\\[z", "a]", "[^a]"] {
+            assert!(Filter::new(&[exclude(pattern)]).is_ok(), "{pattern}");
+        }
+        assert!(Filter::new(&[Rule::Line("# [".to_owned())]).is_ok());
+    }
+
+    #[test]
+    fn unmatched_rules_are_those_of_no_path() {
+        let file = |path: &str| Entry { path: path.into(), ..Entry::default() };
+        let directories = vec![Directory { path: b"sub".to_vec(), ..Directory::default() }];
+        let contents = Contents { files: vec![file("a.h5"), file("sub/b")], directories, ..Contents::default() };
+        let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
+        let rules = [exclude("sub/"), exclude("*.tmp"), include("b"), include("a.h6"), Rule::Line("no".to_owned())];
+        let unmatched = Filter::new(&rules).unwrap().unmatched(&manifest);
+        assert_eq!(unmatched.into_iter().collect::<Vec<_>>(), [include("a.h6"), exclude("*.tmp")]);
     }
 
     #[test]
