@@ -4,22 +4,43 @@ use std::io::Read;
 use std::path::Path;
 
 use inhaul_base::{Span, format_bytes};
-use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Request, read_fetch_list};
+use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Report, Request, read_fetch_list};
 
 use crate::args::{Fetch, Get};
 use crate::exit::Failure;
-use crate::transfer;
+use crate::{stream, transfer};
 
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
-    let options = GetOptions {
+    let mut options = GetOptions {
         fresh: args.no_resume,
         dry_run: args.dry_run,
         manifest: args.manifest.clone(),
         retry_for: args.retry.retry_for,
         ..options(&args.fetch)?
     };
-    transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::get(&options, &stop, hear))
+    let output = stream::output(&options.destination)?;
+    let Some(output) = output else {
+        return transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::get(&options, &stop, hear));
+    };
+    if args.output.json || args.output.json_stream {
+        return Err(Failure::usage("--json is for files: standard output may be where the stream goes"));
+    }
+    if options.requests.len() > 1 || args.fetch.list().is_some() {
+        return Err(Failure::usage("a stream takes one source"));
+    }
+    options.destination = output.spool.file();
+    options.stream = Some(output.stream.clone());
+    let result = transfer::run(&args.output, args.dry_run, |hear| {
+        let (report, result) = inhaul_mover::get(&options, &stop, hear);
+        // What it has kept goes with the transfer.
+        (Report { kept_bytes: 0, ..report }, result)
+    });
+    if result.is_err() && output.stream.written_bytes() > 0 {
+        let written = format_bytes(output.stream.written_bytes());
+        eprintln!("inhaul: the stream ends early: {written} were written to it, all of them verified");
+    }
+    result
 }
 
 /// What is fetched from where to where, and how.
@@ -44,6 +65,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
         attributes: selection.xattrs,
         dry_run: false,
         manifest: None,
+        stream: None,
         retry_for: Span::ZERO,
         net: crate::net_options(&args.wire, &args.transport),
     })

@@ -24,6 +24,7 @@ mod retry;
 mod roff;
 mod serve;
 mod settings;
+mod stream;
 mod summary;
 mod terminal;
 mod transfer;

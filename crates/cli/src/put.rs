@@ -10,6 +10,7 @@ use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
 use crate::filter::Patterns;
 use crate::retry::Retry;
+use crate::stream;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
@@ -86,8 +87,12 @@ struct Files {
 pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     let stop = crate::stop_on_signals()?;
     let (paths, destination) = args.split_places().map_err(MoveError::Usage)?;
+    let spool = stream::input(&paths)?;
+    if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
+        return Err(Failure::usage("standard input has no name: say what it becomes, as in inhaul://HOST/NAME"));
+    }
     let options = PutOptions {
-        paths,
+        paths: spool.as_ref().map_or(paths, |spool| vec![spool.file()]),
         destination,
         rules: args.files.patterns.rules()?,
         existing: if args.files.overwrite { Existing::Replace } else { args.files.existing.into() },

@@ -194,6 +194,7 @@ impl Delegations {
             attributes: order.attributes,
             dry_run: order.dry_run,
             fresh: order.fresh,
+            stream: None,
             manifest: None,
             // A client that brings data itself comes again by itself.
             retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),

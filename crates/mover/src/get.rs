@@ -248,8 +248,11 @@ fn run_haul(
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
-    let result = join_all(options, &mut engine, &mut haul, joinings)
+    let result = haul
+        .stream_to(options.stream.clone())
+        .and_then(|()| join_all(options, &mut engine, &mut haul, joinings))
         .and_then(|()| engine.run(&mut haul))
+        .and_then(|()| haul.finish_stream())
         .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &mut haul)));
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);

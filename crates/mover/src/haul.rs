@@ -4,6 +4,7 @@ mod disputes;
 mod mirror;
 mod object;
 mod reopening;
+mod streaming;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
 use crate::report::{SourceStatus, known_ms};
 use crate::source::Server;
+use crate::stream::Streamer;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
 use crate::writer::Writer;
 
@@ -107,6 +109,8 @@ pub(crate) struct Haul {
     last_error: Option<FlowError>,
     disputes: Disputes,
     reopening: Reopening,
+    /// Where the one file is written in order as well.
+    stream: Option<Streamer>,
 }
 
 /// A session and what it is good for.
@@ -154,6 +158,7 @@ impl Haul {
             last_error: None,
             disputes: Disputes::default(),
             reopening,
+            stream: None,
         };
         haul.begin_reopening(engine);
         Ok(haul)
@@ -395,6 +400,9 @@ impl Haul {
         match finding {
             Finding::Verified { object, group, bytes, resumed } => {
                 self.objects[object].verified_groups += 1;
+                if let Some(stream) = &self.stream {
+                    stream.verified(group);
+                }
                 self.objects[object].tally.settle(group);
                 self.verified_bytes = self.verified_bytes.saturating_add(bytes);
                 self.resumed_bytes += if resumed { bytes } else { 0 };
@@ -559,6 +567,7 @@ impl Application for Haul {
             self.on_finding(engine, finding)?;
         }
         self.take_tried(engine)?;
+        self.check_stream()?;
         let now = engine.now();
         for index in 0..self.objects.len() {
             // The first mirror is the first authority.

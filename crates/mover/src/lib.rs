@@ -55,6 +55,7 @@ mod server;
 mod serving;
 mod slots;
 mod source;
+mod stream;
 mod sync;
 mod verify;
 mod writer;
@@ -88,3 +89,4 @@ pub use inhaul_store::digest::Hash;
 // What listings are made of.
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
 pub use source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
+pub use stream::StreamOutput;

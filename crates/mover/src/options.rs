@@ -13,6 +13,7 @@ use crate::frame::Memory;
 use crate::report::SourceStatus;
 use crate::request::Request;
 use crate::source::{Destination, Server, Source};
+use crate::stream::StreamOutput;
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +126,8 @@ pub struct GetOptions {
     pub fresh: bool,
     /// Where to write a list of the checksums of all that has come.
     pub manifest: Option<PathBuf>,
+    /// Where to write the one file in order as well, while it comes.
+    pub stream: Option<StreamOutput>,
     /// How long to go on trying without a byte when servers cannot be reached or are lost; zero: not at all.
     pub retry_for: Span,
     /// How the network is used.

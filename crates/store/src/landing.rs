@@ -327,6 +327,14 @@ impl Landing {
         })
     }
 
+    /// The partial file of `index`, open: to read of it what is verified. It is the same file when it has its name.
+    ///
+    /// # Errors
+    /// When it cannot be made or opened, or when it is finished.
+    pub fn partial_file(&self, index: usize) -> Result<Arc<File>, LandingError> {
+        self.opened(self.lock(), index).map(|(_, file)| file)
+    }
+
     /// Removes the partial files, the journal, and the directories that were made here as far as they are empty. Files
     /// that were finished stay; where they do, in a directory, so does a journal that says whose it is and nothing else,
     /// and another landing may add to it. Nothing can be written afterwards; calling it again, or after

@@ -174,3 +174,99 @@ fn a_journal_that_is_damaged_is_read_as_far_as_it_can_be() {
     assert_refused(&outcome, 9, "z.inhaul' is not the journal of a transfer");
     assert_eq!(std::fs::read(&journal).unwrap(), b"my own notes");
 }
+
+/// Runs a shell with the program as `$0` and these arguments; gives its exit code, output and errors.
+fn shell(script: &str, args: &[&str]) -> (Option<i32>, Vec<u8>, String) {
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_inhaul")])
+        .args(args)
+        .env("INHAUL_CONFIG", "/dev/null")
+        .env("XDG_CACHE_HOME", "/dev/null")
+        .output()
+        .unwrap();
+    (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_stream_gets_one_file_in_order() {
+    let trial = Trial::new();
+    let source = trial.url("run7/z");
+    let scratch = tempfile::tempdir().unwrap();
+    let script = format!("TMPDIR={} \"$0\" get \"$1\" - ", text(scratch.path()));
+    let (code, out, said) = shell(&script, &[&source]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(out == noise(12_000_000, 1) && said.contains("1 file, 12.0 MB, verified"), "{said}");
+    // A named pipe, and a device, which stays one.
+    let pipe = trial.to.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let (code, out, said) = shell("\"$0\" get -q \"$1\" \"$2\" & cat \"$2\"; wait $!", &[&source, text(&pipe)]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(out == noise(12_000_000, 1));
+    let null = run(&["get", &source, "/dev/null", "--overwrite"]);
+    assert_eq!(null.code, Some(0), "{}", null.stderr);
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&std::fs::metadata("/dev/null").unwrap().file_type()));
+    // A reader that goes, and what is no file.
+    let (_, _, said) = shell("(\"$0\" get \"$1\" -; echo code $? >&2) | head -c 100 > /dev/null", &[&source]);
+    assert!(said.contains("whoever read the stream has closed it") && said.contains("code 9"), "{said}");
+    assert_refused(&run(&["get", &trial.url("run7"), "-"]), 2, "a stream takes one file");
+    assert_refused(&run(&["get", &source, "-", "--json"]), 2, "--json is for files");
+    let left: Vec<_> = std::fs::read_dir(trial.to.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["pipe"]);
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn standard_input_is_put_under_the_name_that_it_is_given() {
+    let trial = Trial::new();
+    let dest = trial.url("from/input");
+    std::fs::create_dir(trial.to.path().join("from")).unwrap();
+    let (code, _, said) = shell("head -c 3000000 /dev/zero | \"$0\" put - \"$1\"", &[&dest]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(std::fs::read(trial.to.path().join("from/input")).unwrap() == vec![0; 3_000_000]);
+    for (dest, words) in [(trial.url("from/"), "standard input has no name"), (trial.url(""), "has no name")] {
+        assert_refused(&run(&["put", "-", &dest]), 2, words);
+    }
+    let file = trial.from.path().join("f");
+    assert_refused(&run(&["put", text(&file), "-", &trial.url("from/")]), 2, "is put alone");
+}
+
+#[test]
+fn patterns_that_match_nothing_are_named() {
+    let trial = Trial::new();
+    let dest = within(trial.to.path());
+    let outcome = run(&["get", &trial.url("run7"), &dest, "--exclude", "*.tpm", "--exclude", "z"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("--exclude '*.tpm' matches nothing"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("--exclude 'z'"), "{}", outcome.stderr);
+    assert_refused(&run(&["get", &trial.url("run7"), &dest, "--exclude", "[z"]), 2, "the pattern '[z' makes no sense");
+}
+
+#[test]
+fn what_another_program_does_to_a_partial_file_never_gets_the_name() {
+    use std::os::unix::fs::FileExt;
+    let deeds: [fn(&Path); 3] = [
+        |path| std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&[0xEE; 400], 100).unwrap(),
+        |path| std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1000).unwrap(),
+        |path| std::fs::rename(path, path.with_extension("away")).unwrap(),
+    ];
+    for deed in deeds {
+        let trial = Trial::new();
+        let (dest, partial) = (trial.to.path().join("z"), trial.to.path().join("z.partial"));
+        let get = |slow: &[&str]| start(&[&["get", &trial.url("run7/z"), text(&dest)][..], slow].concat());
+        let client = get(&["--receive-rate", "40M"]);
+        let journal = trial.to.path().join("z.inhaul");
+        wait_until("a few groups", || journal.metadata().is_ok_and(|stat| stat.len() > 400));
+        deed(&partial);
+        let outcome = client.finish();
+        // Either it was found while the rest came, or the transfer fails by name.
+        if outcome.code == Some(0) {
+            assert!(std::fs::read(&dest).unwrap() == noise(12_000_000, 1), "wrong bytes under the name");
+            continue;
+        }
+        assert!(!dest.exists(), "{}", outcome.stderr);
+        assert!(matches!(outcome.code, Some(9 | 10)), "{:?} {}", outcome.code, outcome.stderr);
+        let again = get(&[]).finish();
+        assert_eq!(again.code, Some(0), "{}", again.stderr);
+        assert!(std::fs::read(&dest).unwrap() == noise(12_000_000, 1));
+    }
+}

@@ -14,10 +14,6 @@ use crate::common::{Outcome, Running, Server, Signal, noise, run, start, tree, w
 /// Most that may be fetched a second time after an interruption.
 const REFETCHED_MAX: u64 = 16 << 20;
 
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
 /// A file that is offered, and a place for it.
 struct Trial {
     from: tempfile::TempDir,

@@ -16,10 +16,6 @@ use crate::common::{Server, noise, run, within};
 const SPARSE_BYTES: u64 = 200 << 20;
 const SPARSE_DATA: [u64; 3] = [0, 60 << 20, (200 << 20) - 70_000];
 
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
 /// Makes a tree in `top` that has one of everything.
 fn make(top: &Path) {
     let names: [&[u8]; 6] = [b" ", b"-rf", b"a\nb", b"no\xffutf8", b"x.partial", &[b'n'; 255]];

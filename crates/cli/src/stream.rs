@@ -1,0 +1,75 @@
+//! Streams in the place of files: standard input and output, named pipes and devices.
+//!
+//! What goes through one is kept in a directory of its own for that time, in $TMPDIR: what comes from the network comes in any
+//! order, and of what is put the length must be known before.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use inhaul_mover::{MoveError, StreamOutput};
+use tempfile::TempDir;
+
+/// The path that means standard input or output.
+const STANDARD: &str = "-";
+
+/// A directory that nobody else may look into, and that goes with this.
+#[derive(Debug)]
+pub(crate) struct Spool(TempDir);
+
+impl Spool {
+    fn new() -> Result<Self, MoveError> {
+        let private = Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix("inhaul-").permissions(private).tempdir();
+        made.map(Self).map_err(|error| MoveError::Destination {
+            detail: format!("no temporary directory can be made ({error}): name a place with TMPDIR"),
+        })
+    }
+
+    /// The file in it.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+}
+
+/// What a `get` to a stream needs.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) stream: StreamOutput,
+    pub(crate) spool: Spool,
+}
+
+/// The stream that `destination` is, if it is one: `-`, a pipe or a device that takes bytes in order.
+pub(crate) fn output(destination: &Path) -> Result<Option<Output>, MoveError> {
+    let failed = |error: io::Error| MoveError::Destination {
+        detail: format!("'{}' cannot be written ({error})", destination.display()),
+    };
+    let output = if [STANDARD, "/dev/stdout"].iter().any(|name| destination == Path::new(name)) {
+        File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?)
+    } else {
+        let is_stream = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device();
+        if !destination.metadata().is_ok_and(|metadata| is_stream(metadata.file_type())) {
+            return Ok(None);
+        }
+        // Of a pipe this waits for whoever reads it.
+        OpenOptions::new().write(true).open(destination).map_err(failed)?
+    };
+    Ok(Some(Output { stream: StreamOutput::new(output), spool: Spool::new()? }))
+}
+
+/// All of standard input, if that is what `paths` name.
+pub(crate) fn input(paths: &[PathBuf]) -> Result<Option<Spool>, MoveError> {
+    match paths {
+        [path] if path == Path::new(STANDARD) => {}
+        paths if paths.iter().any(|path| path == Path::new(STANDARD)) => {
+            return Err(MoveError::Usage("standard input ('-') is put alone".to_owned()));
+        }
+        _ => return Ok(None),
+    }
+    let spool = Spool::new()?;
+    let copied = File::create_new(spool.file()).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
+    copied.map_err(|error| MoveError::System { what: "standard input cannot be kept in TMPDIR", source: error })?;
+    Ok(Some(spool))
+}

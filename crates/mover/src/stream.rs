@@ -1,0 +1,183 @@
+//! Writes a file to a stream while it comes: its groups in order, each once it is verified.
+//!
+//! The file lands as any other, wherever the caller keeps it for the time being, so groups may come in any order and however
+//! fast: what waits for its turn, or for a slow reader, lies on the disk and not in memory.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use inhaul_base::format_bytes;
+use inhaul_store::digest::{ZEROS, group_count, group_range};
+use inhaul_store::{Entry, Kind, Landing};
+
+use crate::error::MoveError;
+use crate::net;
+
+/// Where a file is written in order while it comes. Clones share it.
+#[derive(Clone, Debug)]
+pub struct StreamOutput {
+    output: Arc<File>,
+    written_bytes: Arc<AtomicU64>,
+}
+
+impl StreamOutput {
+    /// A pipe, a device, or whatever else takes bytes in order.
+    pub fn new(output: File) -> Self {
+        Self { output: Arc::new(output), written_bytes: Arc::default() }
+    }
+
+    /// Bytes that have been written, all of them verified.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), MoveError> {
+        (&*self.output).write_all(bytes).map_err(|error| {
+            let written = format_bytes(self.written_bytes());
+            let what = match error.kind() {
+                io::ErrorKind::BrokenPipe => "whoever read the stream has closed it".to_owned(),
+                _ => format!("the stream cannot be written: {error}"),
+            };
+            MoveError::Destination { detail: format!("{what}; {written} were written before") }
+        })?;
+        self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+pub(crate) struct Streamer {
+    /// To tell it which groups are verified.
+    verified: Sender<u64>,
+    thread: JoinHandle<Result<(), MoveError>>,
+}
+
+impl Streamer {
+    /// Starts it for the one file that lands.
+    pub(crate) fn start(landing: &Landing, output: StreamOutput) -> Result<Self, MoveError> {
+        let manifest = landing.manifest();
+        let entry = match (manifest.kind(), manifest.entries()) {
+            (Kind::File, [entry]) => entry.clone(),
+            _ => return Err(MoveError::Usage("a stream takes one file, and this is a directory".to_owned())),
+        };
+        if !landing.lands(0) {
+            return Err(MoveError::Usage(
+                "the one file for the stream is left out by --exclude or --include".to_owned(),
+            ));
+        }
+        // It stays the same file when it gets its name, and when that goes.
+        let file = landing.partial_file(0)?;
+        let (verified, incoming) = channel();
+        let run = move || write_in_order(&file, &entry, &output, &incoming);
+        Ok(Self { verified, thread: net::spawn_helper("inhaul-stream", run)? })
+    }
+
+    /// A group has been verified.
+    pub(crate) fn verified(&self, group: u64) {
+        // The thread may have failed, which is asked for elsewhere.
+        let _ = self.verified.send(group);
+    }
+
+    /// Whether it has ended: before the last group is verified that is a failure.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits until all that is verified has been written.
+    pub(crate) fn finish(self) -> Result<(), MoveError> {
+        drop(self.verified);
+        self.thread.join().map_err(|_| MoveError::Internal("the thread of the stream has died".to_owned()))?
+    }
+}
+
+/// Writes the groups of a file in order, as they are `verified`; ends with the last, or when no more will be.
+fn write_in_order(
+    file: &File,
+    entry: &Entry,
+    output: &StreamOutput,
+    verified: &Receiver<u64>,
+) -> Result<(), MoveError> {
+    let count = if entry.size == 0 { 0 } else { group_count(entry.size) };
+    let mut waiting = BTreeSet::new();
+    let mut buffer = Vec::new();
+    for group in 0..count {
+        let len = group_range(entry.size, group).len() as usize;
+        // Holes are as they should be by themselves.
+        if entry.is_hole_group(group) {
+            output.write(&ZEROS[..len])?;
+            continue;
+        }
+        while !waiting.remove(&group) {
+            match verified.recv() {
+                Ok(other) => drop(waiting.insert(other)),
+                Err(_) => return Ok(()),
+            }
+        }
+        buffer.resize(len, 0);
+        file.read_exact_at(&mut buffer, group_range(entry.size, group).start)
+            .map_err(MoveError::system("what waits for the stream cannot be read back"))?;
+        output.write(&buffer)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_store::digest::GROUP_BYTES;
+    use std::io::Read;
+
+    const SIZE: u64 = 3 * GROUP_BYTES + 5;
+
+    fn spooled() -> (File, Vec<u8>, Entry) {
+        let bytes: Vec<u8> = (0..SIZE).map(|at| (at * 7 + at / 1000) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        (file, bytes, Entry { path: b"f".to_vec(), size: SIZE, ..Entry::default() })
+    }
+
+    #[test]
+    fn groups_are_written_in_order_whatever_order_they_are_verified_in() {
+        let (file, bytes, entry) = spooled();
+        let (verified, incoming) = channel();
+        [2, 0, 3, 1].into_iter().for_each(|group| verified.send(group).unwrap());
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let output = StreamOutput::new(out.reopen().unwrap());
+        write_in_order(&file, &entry, &output, &incoming).unwrap();
+        assert!(std::fs::read(out.path()).unwrap() == bytes);
+        assert_eq!(output.written_bytes(), SIZE);
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_what_is_verified() {
+        let (file, bytes, entry) = spooled();
+        let (verified, incoming) = channel();
+        [0, 2, 3].into_iter().for_each(|group| verified.send(group).unwrap());
+        drop(verified);
+        let out = tempfile::NamedTempFile::new().unwrap();
+        write_in_order(&file, &entry, &StreamOutput::new(out.reopen().unwrap()), &incoming).unwrap();
+        assert!(std::fs::read(out.path()).unwrap() == bytes[..GROUP_BYTES as usize]);
+    }
+
+    #[test]
+    fn a_reader_that_goes_is_named() {
+        let (file, _, entry) = spooled();
+        let (verified, incoming) = channel();
+        (0..4).for_each(|group| verified.send(group).unwrap());
+        let (mut reader, writer) = io::pipe().unwrap();
+        let output = StreamOutput::new(File::from(std::os::fd::OwnedFd::from(writer)));
+        let thread = std::thread::spawn(move || write_in_order(&file, &entry, &output, &incoming));
+        let mut first = [0; 10];
+        reader.read_exact(&mut first).unwrap();
+        drop(reader);
+        let error = thread.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("has closed it"), "{error}");
+    }
+}
