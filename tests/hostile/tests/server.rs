@@ -226,7 +226,7 @@ fn refusal_reaches_no_terminal_raw() {
     });
     let to = Scratch::new();
     let source = format!("inhaul://{}/f", server.address);
-    let outcome = inhaul(["get", "-vv", &source]).arg(to.path()).finish(PATIENCE);
+    let outcome = inhaul(["get", "-vv", &source]).arg(to.inside()).finish(PATIENCE);
     assert!(outcome.stderr.contains("fake line"), "{}", outcome.summary());
     let raw = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
     assert!(!outcome.stderr.contains(raw), "{:?}", outcome.stderr);
