@@ -248,3 +248,6 @@ impl Endpoint for TcpSender {
         self.flows.values().map(SendFlow::memory_bytes).sum::<usize>() + self.events.capacity() * size_of::<Event>()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -231,8 +231,8 @@ impl Stream {
         self.refresh(now);
     }
 
-    /// Forgets all that is on its way and goes on with segment `from`, as after a pause: nothing is known of the packets that are to
-    /// come. False when that is not behind all that was sent.
+    /// Forgets all that is on its way and goes on with segment `from`, as after a timeout: one segment, until it is acknowledged.
+    /// False when that is not behind all that was sent.
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> bool {
         let first = self.board.first();
         let ahead = from.ahead_of(Sequence::new(first as u32));
@@ -243,9 +243,9 @@ impl Stream {
         self.receiver_takes = self.receiver_takes.saturating_sub(first).saturating_add(from);
         self.held_back_until = from;
         self.phase = Phase::Open;
-        self.backoff = 0;
         self.rto_due = None;
-        self.law.on_idle(now);
+        self.law.on_timeout(now, true);
+        self.pacing.on_congestion();
         self.refresh(now);
         true
     }

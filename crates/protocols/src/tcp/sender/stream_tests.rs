@@ -264,3 +264,17 @@ proptest! {
         prop_assert!(hand.stream.board.is_empty() || hand.stream.rto_due().is_some());
     }
 }
+
+#[test]
+fn a_restarted_stream_goes_on_behind_all_that_was_sent() {
+    let mut hand = Hand::new(LawName::Reno, 10);
+    assert_eq!(hand.send().len(), 10);
+    hand.now += Span::from_secs(2);
+    assert!(!hand.stream.restart(hand.now, Sequence::new(9)), "segment 9 is on its way");
+    assert!(hand.stream.restart(hand.now, Sequence::new(1_000_000)));
+    assert_eq!((hand.stream.board.first(), hand.stream.board.next()), (1_000_000, 1_000_000));
+    // One segment; what an old acknowledgement says is of another time.
+    assert_eq!(hand.send(), [Next::New]);
+    assert_eq!(hand.ack(5, &[(7, 9)]), []);
+    assert_eq!(hand.ack(1_000_001, &[]), [Next::New, Next::New]);
+}

@@ -1,0 +1,124 @@
+//! A sender under a hand that plays receivers, honest or not.
+
+use super::*;
+use crate::tcp::laws::LawName;
+use crate::tcp::wire::{AckHeader, Blocks, Timestamp};
+use inhaul_base::{Bitrate, ByteRange, Sequence, Span};
+use inhaul_transport::Role;
+use proptest::prelude::*;
+
+const FLOW: FlowId = FlowId(1);
+const KEY: u32 = 9;
+const TOKEN: u64 = 5;
+
+fn peer(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+/// A sender of one object of this size, whose receiver has said Setup.
+fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
+    let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
+    let mut sender = TcpSender::new(&config, Options::default());
+    let only_from = Some(peer(0).ip());
+    let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, mtu: 1500, token: TOKEN };
+    sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
+    control(&mut sender, Time::ZERO, &Control::Setup { key: KEY, mtu: 1500, size, law: LawName::Reno });
+    sender
+}
+
+fn control(sender: &mut TcpSender, now: Time, message: &Control) {
+    sender.handle_control(now, FLOW, &message.emit());
+}
+
+fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: Datagram) {
+    sender.handle_datagrams(now, &[RxMessage::single(from, &datagram.emit())], &mut Vec::new());
+}
+
+fn respond(sender: &mut TcpSender, now: Time, from: SocketAddr) {
+    let challenge = sender.challenges.of(from, TOKEN);
+    datagram(sender, now, from, Datagram::Response { key: KEY, token: TOKEN, challenge });
+}
+
+fn request(sender: &mut TcpSender, now: Time, id: u32, ranges: Vec<ByteRange>) {
+    control(sender, now, &Control::Request { id, segment: 1_000, ranges });
+}
+
+/// What leaves now: to where, and how many bytes of UDP payload.
+fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
+    let mut batch = TxBatch::with_limit(264);
+    sender.handle_timeout(now);
+    sender.poll_transmit(now, &mut batch);
+    let sum = |datagrams: &[inhaul_transport::TxDatagram]| datagrams.iter().map(|datagram| datagram.len()).sum();
+    batch.transmits().map(|transmit| (transmit.to, sum(transmit.datagrams))).collect()
+}
+
+#[test]
+fn data_goes_only_to_an_address_that_returned_its_challenge() {
+    let (mut sender, now) = (offering(1 << 20, None), Time::ZERO);
+    request(&mut sender, now, 1, vec![ByteRange::new(0, 1 << 20)]);
+    let probe = Datagram::Probe { key: KEY, token: TOKEN, number: 1 };
+    datagram(&mut sender, now, peer(7), probe);
+    assert_eq!(leaves(&mut sender, now), [(peer(7), 24)], "an echo as long as the probe");
+    let later = now + Span::from_secs(5);
+    assert_eq!(leaves(&mut sender, later), []);
+    // Neither the challenge of another port nor a guess opens this one.
+    for challenge in [0, sender.challenges.of(peer(7), TOKEN)] {
+        datagram(&mut sender, later, peer(8), Datagram::Response { key: KEY, token: TOKEN, challenge });
+    }
+    respond(&mut sender, later, SocketAddr::from(([192, 0, 2, 2], 7)));
+    assert_eq!(leaves(&mut sender, later), []);
+    respond(&mut sender, later, peer(7));
+    assert_eq!(leaves(&mut sender, later), [(peer(7), 10 * 1_024)], "the initial window");
+    // A receiver that moved is followed once it has answered from there.
+    datagram(&mut sender, later, peer(8), probe);
+    assert_eq!(leaves(&mut sender, later), [(peer(8), 24)]);
+    respond(&mut sender, later, peer(8));
+    let timeout = later + Span::from_secs(1);
+    assert_eq!(leaves(&mut sender, timeout), [(peer(8), 1_024)]);
+}
+
+#[test]
+fn more_than_a_receiver_may_want_at_once_ends_the_flow() {
+    for (size, range, requests) in
+        [(u64::MAX, ByteRange::new(0, u64::MAX), 1), (1 << 40, ByteRange::new(0, 4 << 30), 3)]
+    {
+        let mut sender = offering(size, None);
+        (1..=requests).for_each(|id| request(&mut sender, Time::ZERO, id, vec![range]));
+        assert!(std::iter::from_fn(|| sender.poll_event()).any(|event| matches!(event, Event::Failed { .. })));
+    }
+}
+
+/// Values at which sums and products go over.
+fn extreme() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(u64::MAX), Just(u64::MAX - 1), Just(1 << 63), Just(1 << 32), any::<u64>()]
+}
+
+proptest! {
+    #[test]
+    fn no_value_of_a_peer_breaks_the_sender(
+        size in extreme(), limit in proptest::option::of(extreme()), len in prop_oneof![1..100_000u64, extreme()],
+        steps in proptest::collection::vec((extreme(), extreme(), any::<u32>(), any::<u32>(), any::<bool>()), 1..12),
+    ) {
+        let mut sender = offering(size, limit.map(Bitrate::from_bps));
+        let mut now = Time::ZERO;
+        respond(&mut sender, now, peer(7));
+        for (id, (rate, start, acknowledged, window, restart)) in (1..).zip(steps) {
+            control(&mut sender, now, &Control::Rate { rate: Some(Bitrate::from_bps(rate.max(1))) });
+            if start < size {
+                request(&mut sender, now, id, vec![ByteRange::at(start, len.max(1).min(size - start))]);
+            }
+            leaves(&mut sender, now);
+            now += Span::from_nanos(rate / 2);
+            let (sequence, stamp) = (Sequence::new(acknowledged), Timestamp::new(window));
+            let mut blocks = Blocks::default();
+            blocks.push(sequence, Sequence::new(window));
+            let ack = AckHeader { key: KEY, acknowledged: sequence, echo: stamp, window, sent: stamp, blocks };
+            datagram(&mut sender, now, peer(7), Datagram::Ack(ack));
+            if restart {
+                control(&mut sender, now, &Control::Restart { from: Sequence::new(window) });
+            }
+            leaves(&mut sender, now);
+            let _ = (sender.poll_timeout(), sender.flow_stats(FLOW), sender.memory_bytes());
+        }
+    }
+}
