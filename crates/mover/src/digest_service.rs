@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache};
-use inhaul_store::{DataSet, digest};
+use inhaul_store::{DataSet, OfferedError, digest};
 use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
 use crate::catalogue::OpenSet;
-use crate::frame::{Frame, GroupDigest, GroupRun, RefusalCode};
-use crate::groups::Groups;
+use crate::frame::{FileProblem, Frame, GroupDigest, GroupRun};
+use crate::groups::{GroupPlace, Groups};
 use crate::net;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
@@ -55,7 +55,7 @@ struct Session {
     /// Not here while a thread has it.
     hasher: Option<Hasher>,
     is_queued: bool,
-    /// Its data cannot be read: nothing more comes.
+    /// It has broken the rules: nothing more comes.
     has_failed: bool,
 }
 
@@ -166,6 +166,15 @@ impl Session {
         Some(part)
     }
 
+    /// Leaves out the groups from `from` up to `to` of the run that is in turn.
+    fn skip(&mut self, from: u64, to: u64) {
+        if let Some(run) = self.requests.front_mut().and_then(VecDeque::front_mut).filter(|run| run.first == from) {
+            let count = to.saturating_sub(from).min(run.count);
+            *run = GroupRun { first: from.saturating_add(count), count: run.count - count };
+            self.drop_done();
+        }
+    }
+
     /// Drops runs and requests that have no groups left, so that the first one of those that are here has some.
     fn drop_done(&mut self) {
         while let Some(request) = self.requests.front_mut() {
@@ -201,16 +210,17 @@ impl Shared {
         let Some(run) = session.next_groups() else { return true };
         let Some(mut hasher) = session.hasher.take() else { return true };
         drop(state);
-        let frame = hasher.frame(self.cache.as_ref(), run, buffer);
+        let (frames, next) = hasher.frames(self.cache.as_ref(), run, buffer);
         let mut state = self.state();
         // It may be over by now.
         let Some(session) = state.sessions.get_mut(&flow) else { return true };
         session.hasher = Some(hasher);
-        if matches!(frame, Frame::Refused { .. }) {
+        session.skip(run.first.saturating_add(run.count), next);
+        if frames.iter().any(|frame| matches!(frame, Frame::Refused { .. })) {
             session.has_failed = true;
             session.requests.clear();
         }
-        session.frames.push_back(frame);
+        session.frames.extend(frames);
         state.ready.insert(flow);
         state.enqueue(flow);
         drop(state);
@@ -234,27 +244,49 @@ impl Hasher {
         Self { cached: None, now, groups: Arc::clone(set.groups()), data_set: Arc::clone(set.data_set()) }
     }
 
-    /// The answer to a request for some groups, read by way of `buffer`.
-    fn frame(&mut self, cache: Option<&DigestCache>, run: GroupRun, buffer: &mut Vec<u8>) -> Frame {
+    /// The answer to a request for some groups, read by way of `buffer`: their digests, and which files cannot be had; and the
+    /// number of the first group behind all that it is an answer to.
+    fn frames(&mut self, cache: Option<&DigestCache>, run: GroupRun, buffer: &mut Vec<u8>) -> (Vec<Frame>, u64) {
         let end = run.first.saturating_add(run.count);
-        let values: Result<Vec<_>, _> = (run.first..end).map(|number| self.digest(cache, number, buffer)).collect();
-        match values {
-            Ok(values) => Frame::Digests { first_group: run.first, values },
-            Err(text) => Frame::Refused { code: RefusalCode::Unreadable, text },
+        let (mut frames, mut values, mut number) = (Vec::new(), Vec::new(), run.first);
+        let put = |frames: &mut Vec<Frame>, values: &mut Vec<GroupDigest>, number: u64| {
+            if !values.is_empty() {
+                let first_group = number - values.len() as u64;
+                frames.push(Frame::Digests { first_group, values: std::mem::take(values) });
+            }
+        };
+        while number < end {
+            let Some(place) = self.groups.place(number) else {
+                frames.push(Frame::malformed(&"there is no such group"));
+                return (frames, end);
+            };
+            match self.digest(cache, place, buffer) {
+                Ok(value) => {
+                    values.push(value);
+                    number += 1;
+                }
+                Err(error) => {
+                    put(&mut frames, &mut values, number);
+                    log::warn!("{error}");
+                    frames.push(Frame::FileFailed { file: place.file as u64, problem: problem_of(&error) });
+                    number = self.groups.of_file(place.file).end;
+                }
+            }
         }
+        put(&mut frames, &mut values, number);
+        (frames, number)
     }
 
     fn digest(
         &mut self,
         cache: Option<&DigestCache>,
-        number: u64,
+        place: GroupPlace,
         buffer: &mut Vec<u8>,
-    ) -> Result<GroupDigest, String> {
-        let place = self.groups.place(number).ok_or("there is no such group")?;
+    ) -> Result<GroupDigest, OfferedError> {
         if let Some(known) = self.remembered(cache, place.file).and_then(|digests| digests.get(place.group)) {
             return Ok(known);
         }
-        self.data_set.read_group(place.file, place.group, buffer).map_err(|error| error.to_string())?;
+        self.data_set.read_group(place.file, place.group, buffer)?;
         let size = self.groups.manifest().entries()[place.file].size;
         let computed = digest::group_digest(size, place.group, buffer);
         // What was read is of the version from before only if that is still the version.
@@ -279,6 +311,14 @@ impl Hasher {
             self.cached = cache.of(version).map(|digests| (index, digests));
         }
         self.cached.as_ref().map(|(_, digests)| digests)
+    }
+}
+
+/// What a receiver is told of a file that could not be read.
+pub(crate) fn problem_of(error: &OfferedError) -> FileProblem {
+    match error {
+        OfferedError::Changed { .. } => FileProblem::Changed,
+        _ => FileProblem::Unreadable,
     }
 }
 
@@ -309,17 +349,18 @@ mod tests {
         let cache = DigestCache::open(&dir.path().join("cache")).unwrap();
         let cache = Some(&cache);
         let hasher = |now: fn() -> i64| Hasher { now, ..Hasher::new(&data_set(dir.path().join("f"))) };
+        let place = hasher(|| 0).groups.place(3).unwrap();
         let mut buffer = Vec::new();
         // A file that has just been written may be written to again without a trace: nothing is remembered.
-        let right = hasher(|| 0).digest(cache, 3, &mut buffer).unwrap();
+        let right = hasher(|| 0).digest(cache, place, &mut buffer).unwrap();
         let remembered = |hasher: &mut Hasher| hasher.remembered(cache, 0).and_then(|digests| digests.get(3));
         assert_eq!(remembered(&mut hasher(|| 0)), None);
-        assert_eq!(hasher(|| i64::MAX).digest(cache, 3, &mut buffer).unwrap(), right);
+        assert_eq!(hasher(|| i64::MAX).digest(cache, place, &mut buffer).unwrap(), right);
         assert_eq!(remembered(&mut hasher(|| 0)), Some(right));
         hasher(|| 0).remembered(cache, 0).unwrap().put(3, &[1; 32]);
-        assert_eq!(hasher(|| 0).digest(cache, 3, &mut buffer).unwrap(), [1; 32], "it is recalled");
+        assert_eq!(hasher(|| 0).digest(cache, place, &mut buffer).unwrap(), [1; 32], "it is recalled");
         std::fs::write(dir.path().join("f"), vec![8; CACHED_BYTES_MIN as usize]).unwrap();
-        let changed = hasher(|| 0).digest(cache, 3, &mut buffer).unwrap();
+        let changed = hasher(|| 0).digest(cache, place, &mut buffer).unwrap();
         assert!(changed != right && changed != [1; 32]);
     }
 
@@ -370,17 +411,46 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_the_end_of_a_session() {
+    fn files_that_cannot_be_read_are_named_in_the_place_of_their_digests() {
+        let dir = tempfile::tempdir().unwrap();
+        let groups = GROUPS_PER_FRAME * 3;
+        for (name, size) in [("a", 5), ("b", groups * GROUP_BYTES), ("c", 5), ("d", 5)] {
+            std::fs::File::create(dir.path().join(name)).unwrap().set_len(size).unwrap();
+        }
+        let set = data_set(dir.path().to_path_buf());
+        let (mut service, _poller) = idle_service();
+        // One is truncated, one is gone, and one has grown after it was opened.
+        set.data_set().read(5 + groups * GROUP_BYTES, &mut [0; 5]).unwrap();
+        std::fs::File::create(dir.path().join("b")).unwrap();
+        std::fs::write(dir.path().join("c"), b"longer").unwrap();
+        std::fs::remove_file(dir.path().join("d")).unwrap();
+        let runs = [(0, 2), (2, groups + 1), (0, 1)].map(|(first, count)| GroupRun { first, count });
+        assert!(service.request(FlowId(1), &set, runs.to_vec()));
+        let mut frames = Vec::new();
+        while !service.shared.state().queue.is_empty() {
+            assert!(service.shared.make_a_frame(&mut Vec::new()));
+            frames.extend(drain(&service, FlowId(1)));
+        }
+        let shown = |frame: Frame| match frame {
+            Frame::Digests { first_group, values } => (first_group, values.len() as u64),
+            Frame::FileFailed { file, problem: FileProblem::Changed } => (100 + file, 0),
+            other => panic!("{other:?}"),
+        };
+        let shown: Vec<_> = frames.into_iter().map(shown).collect();
+        assert_eq!(shown, [(0, 1), (101, 0), (102, 0), (103, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn groups_that_are_not_there_are_the_end_of_a_session() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), vec![7; 1 << 20]).unwrap();
         let set = data_set(dir.path().join("f"));
         let (mut service, _poller) = idle_service();
-        let runs = || vec![GroupRun { first: 0, count: u64::MAX }];
+        let runs = || vec![GroupRun { first: 1, count: u64::MAX }];
         for _ in 0..REQUESTS_AHEAD {
             assert!(service.request(FlowId(1), &set, runs()));
         }
         assert!(!service.request(FlowId(1), &set, runs()), "too much at once");
-        std::fs::remove_file(dir.path().join("f")).unwrap();
         assert!(service.shared.make_a_frame(&mut Vec::new()));
         assert!(matches!(service.next_frame(FlowId(1)), Some(Frame::Refused { .. })));
         assert!(service.shared.state().queue.is_empty());

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::frame::FileProblem;
 use crate::source::{Server, Source};
 
 /// Why a transfer, a bench or a server ended badly.
@@ -165,6 +166,17 @@ pub enum MoveError {
     Disturbed {
         /// Where, and what to do.
         detail: String,
+    },
+    /// A source cannot bring one of its files.
+    #[error("{path}: {}", match .problem {
+        FileProblem::Changed => "its source has another version of it by now, or none: fetch it again when nobody changes it",
+        FileProblem::Unreadable => "its source cannot read it",
+    })]
+    SourceFile {
+        /// The file.
+        path: String,
+        /// What is wrong with it there.
+        problem: FileProblem,
     },
     /// Mirrors have files of the same size with different bytes in them.
     #[error("{path}: bytes {start} to {end} are not the same on all mirrors, {detail}")]
@@ -341,6 +353,7 @@ impl MoveError {
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
             Self::Integrity { .. }
+            | Self::SourceFile { .. }
             | Self::CopiesDiffer { .. }
             | Self::SourceChanged { .. }
             | Self::Disturbed { .. }

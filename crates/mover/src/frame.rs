@@ -22,6 +22,7 @@
 //! Protocol {message}               <->  the endpoint's control messages
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
+//!                                  <-   FileFailed {file, problem}, at any time, and in the place of its digests
 //!                                  <-   Stats, once a second              (Bench, server receives)
 //! Finish                           ->
 //!                                  <-   Stats (Bench), Bye
@@ -103,6 +104,15 @@ pub enum RefusalCode {
     Malformed,
     /// This server does not do that for others, or not for this one.
     NotAllowed,
+}
+
+/// What is wrong with a file that cannot be had from a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileProblem {
+    /// It is gone, or has another size than the manifest says.
+    Changed,
+    /// The server cannot read it.
+    Unreadable,
 }
 
 /// How a bench's flow did, as its receiver counted, and what the reporting process spent.
@@ -233,6 +243,14 @@ pub enum Frame {
         first_group: u64,
         /// A value for each group.
         values: Vec<GroupDigest>,
+    },
+    /// A file of the data set cannot be had from this server any more, though the others can. Its digests are left out wherever
+    /// they were asked for, and what is sent of it means nothing.
+    FileFailed {
+        /// The file, by its index in the manifest.
+        file: u64,
+        /// What is wrong with it.
+        problem: FileProblem,
     },
     /// How a bench's flow is doing.
     Stats(BenchStats),

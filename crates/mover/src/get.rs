@@ -258,11 +258,11 @@ fn run_haul(
     let mut report = report_of(&haul, &engine);
     let result = result.map(|()| haul.failures());
     for object in &haul.objects {
-        match &result {
-            Ok(_) if !object.has_failed() => object.landing.conclude(),
+        match object.failure.as_ref().or(result.as_ref().err()) {
+            None => object.landing.conclude(),
             // What was verified by digests that nobody should rely on is nothing to go on from.
-            Err(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
-            _ => report.kept_bytes += object.landing.suspend(),
+            Some(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
+            Some(_) => report.kept_bytes += object.landing.suspend(),
         }
     }
     (report, result)

@@ -53,6 +53,7 @@ impl Groups {
     }
 
     /// How many groups there are in all files together.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -180,6 +181,12 @@ impl Tally {
             let missing = place.range.len() as u32;
             self.begun.insert(number, Begun { missing, deliverer: Deliverer::Nobody });
         }
+    }
+
+    /// These groups need not come any more.
+    pub(crate) fn drop_all(&mut self, numbers: std::ops::Range<u64>) {
+        let mut dropped = self.begun.split_off(&numbers.start);
+        self.begun.append(&mut dropped.split_off(&numbers.end));
     }
 
     /// Who brought a group; `None` when it was several, or nobody.

@@ -1,6 +1,7 @@
 //! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
 
 mod disputes;
+mod failing;
 mod mirror;
 mod object;
 mod reopening;
@@ -22,7 +23,7 @@ use crate::connect::Session;
 use crate::control_stream::StreamError;
 use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
-use crate::frame::{Frame, MAX_RUNS, RefusalCode};
+use crate::frame::{Frame, RefusalCode};
 use crate::net;
 use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
@@ -277,6 +278,9 @@ impl Haul {
             return self.fail(index, error);
         }
         self.settle_authority(index);
+        if !self.has_away(index) {
+            self.give_up_what_nobody_has(index);
+        }
         self.settle_disputes(engine)
     }
 
@@ -307,7 +311,8 @@ impl Haul {
 
     /// What has failed, in words, while other data sets have landed.
     pub(crate) fn failures(&self) -> Vec<String> {
-        self.objects.iter().filter_map(|object| object.failure.as_ref()).map(ToString::to_string).collect()
+        let failure = |object: &Object| object.failure.as_ref().map(ToString::to_string);
+        self.objects.iter().flat_map(|object| object.failing.texts().chain(failure(object))).collect()
     }
 
     fn all_lost(&self, index: usize, server: &Server, detail: &str) -> MoveError {
@@ -336,9 +341,12 @@ impl Haul {
             let end = object.digests_wanted();
             object.digest_window = end.saturating_sub(object.verified_groups);
             if end > object.asked_digests {
-                let runs: Vec<_> = object.plan.between(object.asked_digests, end).take(MAX_RUNS).collect();
-                object.asked_digests += runs.iter().map(|run| run.count).sum::<u64>();
-                engine.send(authority, &Frame::DigestsOf { runs });
+                let runs = object.next_runs(end);
+                if runs.is_empty() {
+                    object.next_digest = object.asked_digests;
+                } else {
+                    engine.send(authority, &Frame::DigestsOf { runs });
+                }
             }
         }
     }
@@ -360,14 +368,23 @@ impl Haul {
         if object.authority() != Some(flow) {
             return Ok(());
         }
-        let end = object.next_digest + values.len() as u64;
-        let run = object.plan.between(object.next_digest, end).next();
-        let is_asked = run.is_some_and(|run| (run.first, run.count) == (first_group, values.len() as u64));
-        if !is_asked || end > object.asked_digests {
-            return self.give_up(engine, flow, "it sent digests that were not asked for");
+        let mut accepted = Vec::with_capacity(values.len());
+        let mut next = first_group;
+        for value in values {
+            object.pass_given_up();
+            let expected = object.plan.between(object.next_digest, object.asked_digests).next();
+            if expected.is_some_and(|run| run.first == next) {
+                object.next_digest += 1;
+                accepted.push(value);
+            } else if object.is_given_up(next) {
+                self.verifier.expect(index, next, &mut accepted);
+            } else {
+                return self.give_up(engine, flow, "it sent digests that were not asked for");
+            }
+            next += 1;
         }
-        object.next_digest = end;
-        self.verifier.tell(Task::Digests { object: index, first_group, values });
+        self.verifier.expect(index, next, &mut accepted);
+        object.pass_given_up();
         Ok(())
     }
 
@@ -417,6 +434,9 @@ impl Haul {
                     self.warn(note);
                 }
                 self.objects[object].done = true;
+            }
+            Finding::FileFailed { object, file, groups_left, error } => {
+                self.take_failure(engine, object, file, groups_left, error)?;
             }
             Finding::Failed(error) => return Err(error),
         }
@@ -537,6 +557,7 @@ impl Application for Haul {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
+            Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),
             Frame::Refused { code: RefusalCode::Busy, text } => self.lose(engine, flow, &text),
             Frame::Refused { text, .. } => self.give_up(engine, flow, &text),
             Frame::Bye => {

@@ -33,13 +33,22 @@ pub(crate) struct Ready {
     pub(crate) sum: digest::Sum,
 }
 
+/// What is told of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Told {
+    /// It waits for its name.
+    Ready(Ready),
+    /// A file of this object does not land.
+    GivenUp { object: usize },
+}
+
 /// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender that is
 /// returned is dropped.
 pub(crate) fn start(
     landings: Vec<Arc<Landing>>,
     findings: Sender<Finding>,
     waker: Waker,
-) -> Result<(Sender<Ready>, JoinHandle<()>), MoveError> {
+) -> Result<(Sender<Told>, JoinHandle<()>), MoveError> {
     let (ready, incoming) = channel();
     let objects = landings.into_iter().map(Object::new).collect();
     let namer = Namer { objects, ready: Vec::new(), bytes: 0, since: None, is_last: false, findings, waker };
@@ -52,12 +61,14 @@ struct Object {
     left: usize,
     /// Of these, the ones that wait for nothing else.
     ready: usize,
+    /// Whether any has its name.
+    has_named: bool,
 }
 
 impl Object {
     fn new(landing: Arc<Landing>) -> Self {
         let left = (0..landing.manifest().entries().len()).filter(|&file| landing.lands(file)).count();
-        Self { landing, left, ready: 0 }
+        Self { landing, left, ready: 0, has_named: false }
     }
 }
 
@@ -74,22 +85,23 @@ struct Namer {
 }
 
 impl Namer {
-    fn run(mut self, incoming: &Receiver<Ready>) {
+    fn run(mut self, incoming: &Receiver<Told>) {
         if let Err(error) = self.work(incoming) {
             report(&self.findings, &self.waker, Finding::Failed(error));
         }
     }
 
-    fn work(&mut self, incoming: &Receiver<Ready>) -> Result<(), MoveError> {
+    fn work(&mut self, incoming: &Receiver<Told>) -> Result<(), MoveError> {
         // Nothing will come for an object without files.
         (0..self.objects.len()).try_for_each(|object| self.finish_if_done(object))?;
         loop {
             let patience = self.since.map_or(Duration::MAX, |since| NAMES_WAIT.saturating_sub(since.elapsed()));
             match incoming.recv_timeout(patience) {
                 Ok(first) => {
-                    self.add(first);
                     // All that have come while others got theirs.
-                    incoming.try_iter().for_each(|ready| self.add(ready));
+                    for told in [first].into_iter().chain(incoming.try_iter()) {
+                        self.hear(told)?;
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -98,6 +110,22 @@ impl Namer {
                 self.name_files()?;
             }
         }
+    }
+
+    fn hear(&mut self, told: Told) -> Result<(), MoveError> {
+        match told {
+            Told::Ready(ready) => self.add(ready),
+            Told::GivenUp { object: index } => {
+                let object = &mut self.objects[index];
+                object.left -= 1;
+                self.is_last |= object.ready > 0 && object.ready == object.left;
+                // Where nothing has landed nothing is finished, either.
+                if object.has_named {
+                    self.finish_if_done(index)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, ready: Ready) {
@@ -132,6 +160,7 @@ impl Namer {
             }
             object.left -= files.len();
             object.ready -= files.len();
+            object.has_named = true;
             for &Ready { object, file, hash, .. } in files {
                 // The data thread may have ended: then nobody needs to know.
                 let _ = self.findings.send(Finding::FileDone { object, file, hash });
@@ -192,7 +221,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     /// A namer for one object of files of one byte each, which are written.
-    fn namer(files: &[&str]) -> (tempfile::TempDir, Arc<Landing>, Sender<Ready>, Receiver<Finding>, JoinHandle<()>) {
+    fn namer(files: &[&str]) -> (tempfile::TempDir, Arc<Landing>, Sender<Told>, Receiver<Finding>, JoinHandle<()>) {
         let dir = tempfile::tempdir().unwrap();
         let sizes: Vec<_> = files.iter().map(|name| (*name, 1)).collect();
         let manifest = crate::groups::tests::manifest_of(&sizes);
@@ -206,8 +235,14 @@ mod tests {
         (dir, landing, ready, found, thread)
     }
 
-    fn ready(file: usize) -> Ready {
-        Ready { object: 0, file, size: 1, hash: Some([file as u8; 32].into()), sum: digest::Sum::default() }
+    fn ready(file: usize) -> Told {
+        Told::Ready(Ready {
+            object: 0,
+            file,
+            size: 1,
+            hash: Some([file as u8; 32].into()),
+            sum: digest::Sum::default(),
+        })
     }
 
     #[test]
@@ -226,6 +261,24 @@ mod tests {
         assert!(since.elapsed() < NAMES_WAIT);
         drop(namer);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn an_object_ends_without_the_files_that_were_given_up() {
+        let (dir, landing, namer, found, thread) = namer(&["a", "b", "c"]);
+        namer.send(ready(1)).unwrap();
+        for file in [0, 2] {
+            landing.give_up(file, false);
+            namer.send(Told::GivenUp { object: 0 }).unwrap();
+        }
+        let findings: Vec<_> = (0..2).map(|_| found.recv_timeout(PATIENCE).unwrap()).collect();
+        assert!(
+            matches!(findings[..], [Finding::FileDone { file: 1, .. }, Finding::ObjectDone { .. }]),
+            "{findings:?}"
+        );
+        drop((namer, landing));
+        thread.join().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path().join("set")).unwrap().count(), 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::error::MoveError;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
 use crate::known;
-use crate::naming::{self, Ready};
+use crate::naming::{self, Ready, Told};
 use crate::net;
 use crate::recheck::{Held, Recheck};
 use crate::request::KnownSums;
@@ -38,6 +38,8 @@ pub(crate) enum Task {
     Held { object: usize, group: u64, digest: Option<GroupDigest> },
     /// The source's digests of consecutive groups.
     Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
+    /// No more comes of a file, for this reason: unless all of it is verified, it does not land.
+    GiveUp { object: usize, file: usize, error: MoveError },
 }
 
 /// What the verifier has found.
@@ -52,7 +54,9 @@ pub(crate) enum Finding {
     Wrong { object: usize, group: u64, expected: GroupDigest },
     /// A file is verified and has its name. Its hash may have taken too long: see [`ToVerify::hash_holes`].
     FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
-    /// All files of the object have their names, and will keep them.
+    /// A file does not land, for this reason; of so many of its groups it was not found out whether they are good.
+    FileFailed { object: usize, file: usize, groups_left: u64, error: MoveError },
+    /// All files of the object that land have their names, and will keep them.
     ObjectDone { object: usize },
     /// It cannot go on.
     Failed(MoveError),
@@ -127,6 +131,14 @@ impl Verifier {
         }
     }
 
+    /// Tells it the source's digests of the groups before number `end`, if there are any, and takes them away.
+    pub(crate) fn expect(&self, object: usize, end: u64, values: &mut Vec<GroupDigest>) {
+        if !values.is_empty() {
+            let first_group = end - values.len() as u64;
+            self.tell(Task::Digests { object, first_group, values: std::mem::take(values) });
+        }
+    }
+
     pub(crate) fn next_finding(&self) -> Option<Finding> {
         self.findings.try_recv().ok()
     }
@@ -173,6 +185,19 @@ struct Object {
     tries: BTreeMap<u64, u32>,
     /// Files of which some groups are verified.
     files: BTreeMap<usize, FileDigests>,
+    /// How far each file is.
+    states: Vec<FileState>,
+}
+
+/// How far a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileState {
+    /// It is being verified.
+    Open,
+    /// All of it is verified.
+    Whole,
+    /// It does not land.
+    GivenUp,
 }
 
 struct FileDigests {
@@ -186,6 +211,7 @@ struct FileDigests {
 
 impl Object {
     fn new(ToVerify { groups, landing, sums, hash_holes }: ToVerify) -> Self {
+        let states = vec![FileState::Open; groups.manifest().entries().len()];
         Self {
             groups,
             landing,
@@ -196,7 +222,13 @@ impl Object {
             resumed: BTreeSet::new(),
             tries: BTreeMap::new(),
             files: BTreeMap::new(),
+            states,
         }
+    }
+
+    /// Whether a group is one of a file that does not land.
+    fn is_given_up(&self, group: u64) -> bool {
+        self.groups.place(group).is_some_and(|place| self.states[place.file] == FileState::GivenUp)
     }
 
     /// A group's bytes have come: its digest.
@@ -238,7 +270,7 @@ impl Object {
 struct Worker {
     objects: Vec<Object>,
     /// To where files get their names.
-    ready: Sender<Ready>,
+    ready: Sender<Told>,
     buffer: Vec<u8>,
     findings: Sender<Finding>,
     /// Findings that the data thread was not woken for yet.
@@ -259,6 +291,9 @@ impl Worker {
         self.begin()?;
         while let Some(task) = self.next(tasks) {
             match task {
+                Task::GiveUp { object, file, error } => self.give_up(object, file, error, false),
+                Task::Whole { object, group } | Task::Held { object, group, .. }
+                    if self.objects[object].is_given_up(group) => {}
                 Task::Whole { object, group } => self.on_whole(object, group)?,
                 Task::Held { object, group, digest: Some(digest) } => {
                     self.objects[object].resumed.insert(group);
@@ -267,7 +302,9 @@ impl Worker {
                 Task::Held { object, group, digest: None } => self.report(Finding::Gone { object, group }),
                 Task::Digests { object, first_group, values } => {
                     for (group, value) in (first_group..).zip(values) {
-                        self.on_expected(object, group, value)?;
+                        if !self.objects[object].is_given_up(group) {
+                            self.on_expected(object, group, value)?;
+                        }
                     }
                 }
             }
@@ -374,12 +411,14 @@ impl Worker {
         if *tries >= TRIES_MAX {
             let manifest = object.groups.manifest();
             let start = manifest.file_range(place.file).map_or(0, |range| range.start);
-            return Err(MoveError::Integrity {
+            let error = MoveError::Integrity {
                 path: inhaul_store::printable(&manifest.entries()[place.file].path),
                 start: place.range.start - start,
                 end: place.range.end - start,
                 times: *tries,
-            });
+            };
+            self.give_up(index, place.file, error, true);
+            return Ok(());
         }
         self.report(Finding::Wrong { object: index, group, expected });
         Ok(())
@@ -396,9 +435,40 @@ impl Worker {
         let object = &self.objects[index];
         let hash = hash.or_else(|| object.hash_holes_of(file, digests.tree.as_mut()?, &self.ending));
         if let Some(sums) = object.sums.get(&file) {
-            known::check(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending)?;
+            match known::check(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending) {
+                Err(error @ MoveError::OtherVersion { .. }) => {
+                    self.objects[index].files.insert(file, digests);
+                    self.give_up(index, file, error, false);
+                    return Ok(());
+                }
+                checked => checked?,
+            }
         }
-        if self.is_ending() { Ok(()) } else { self.have_named(index, file, hash, digests.sum) }
+        if self.is_ending() {
+            return Ok(());
+        }
+        self.objects[index].states[file] = FileState::Whole;
+        self.have_named(index, file, hash, digests.sum)
+    }
+
+    /// A file does not land, unless it is verified already; `keep`: what there is of it is worth going on from.
+    fn give_up(&mut self, index: usize, file: usize, error: MoveError, keep: bool) {
+        let object = &mut self.objects[index];
+        if !object.landing.lands(file) || object.states[file] != FileState::Open {
+            return;
+        }
+        object.states[file] = FileState::GivenUp;
+        let groups_left =
+            object.files.remove(&file).map_or_else(|| object.groups.data_groups(file), |begun| begun.left);
+        let groups = object.groups.of_file(file);
+        take_range(&mut object.expected, &groups);
+        take_range(&mut object.found, &groups);
+        take_range(&mut object.tries, &groups);
+        object.resumed.retain(|group| !groups.contains(group));
+        object.landing.give_up(file, keep);
+        // Whoever names files may have failed, which has been said.
+        let _ = self.ready.send(Told::GivenUp { object: index });
+        self.report(Finding::FileFailed { object: index, file, groups_left, error });
     }
 
     /// A file is verified: has it named.
@@ -416,7 +486,7 @@ impl Worker {
             object.landing.seal(file).map_err(MoveError::from)?;
         }
         // Whoever names files may have failed, which has been said.
-        let _ = self.ready.send(Ready { object: index, file, size, hash, sum });
+        let _ = self.ready.send(Told::Ready(Ready { object: index, file, size, hash, sum }));
         Ok(())
     }
 
@@ -434,6 +504,12 @@ impl Worker {
             self.waker.wake();
         }
     }
+}
+
+/// Takes out what is said of `groups`.
+fn take_range<T>(of: &mut BTreeMap<u64, T>, groups: &std::ops::Range<u64>) {
+    let mut taken = of.split_off(&groups.start);
+    of.append(&mut taken.split_off(&groups.end));
 }
 
 impl From<LandingError> for MoveError {
@@ -521,8 +597,8 @@ mod tests {
     }
 
     #[test]
-    fn verifier_asks_again_for_what_is_wrong_and_gives_up_the_third_time() {
-        let (_dir, landing, verifier, _poller) = verifier();
+    fn verifier_asks_again_for_what_is_wrong_and_gives_its_file_up_the_third_time() {
+        let (dir, landing, verifier, _poller) = verifier();
         landing.write(GROUP_BYTES, &[IoSlice::new(&[3; 9])]).unwrap();
         verifier.tell(Task::Digests { object: 0, first_group: 1, values: digests()[1..2].to_vec() });
         for _ in 0..2 {
@@ -532,7 +608,39 @@ mod tests {
         }
         verifier.tell(Task::Whole { object: 0, group: 1 });
         let finding = next(&verifier);
-        let Finding::Failed(MoveError::Integrity { path, start, times, .. }) = finding else { panic!("{finding:?}") };
+        let Finding::FileFailed { object: 0, file: 0, groups_left: 2, error } = finding else { panic!("{finding:?}") };
+        let MoveError::Integrity { path, start, times, .. } = error else { panic!("{error}") };
         assert_eq!((path.as_str(), start, times), ("a", GROUP_BYTES, 3));
+        // What comes of it all the same is passed over, and the other file lands.
+        landing.write(GROUP_BYTES, &[IoSlice::new(&[3; 9])]).unwrap();
+        verifier.tell(Task::Whole { object: 0, group: 1 });
+        verifier.tell(Task::Digests { object: 0, first_group: 0, values: digests() });
+        let findings: Vec<_> = (0..3).map(|_| next(&verifier)).collect();
+        assert!(
+            matches!(
+                findings[..],
+                [Finding::Verified { .. }, Finding::FileDone { file: 1, .. }, Finding::ObjectDone { .. }]
+            ),
+            "{findings:?}"
+        );
+        assert!(dir.path().join("set/b").exists() && dir.path().join("set/a.partial").exists());
+    }
+
+    #[test]
+    fn a_file_that_its_source_cannot_bring_leaves_nothing_and_the_others_land() {
+        let (dir, landing, verifier, _poller) = verifier();
+        landing.write(0, &[IoSlice::new(&[1; 9])]).unwrap();
+        let error = || MoveError::Internal("it is gone".to_owned());
+        verifier.tell(Task::GiveUp { object: 0, file: 0, error: error() });
+        let finding = next(&verifier);
+        assert!(matches!(finding, Finding::FileFailed { file: 0, groups_left: 2, .. }), "{finding:?}");
+        verifier.tell(Task::Digests { object: 0, first_group: 0, values: digests() });
+        let findings: Vec<_> = (0..3).map(|_| next(&verifier)).collect();
+        assert!(matches!(findings.last(), Some(Finding::ObjectDone { .. })), "{findings:?}");
+        // What is verified cannot be given up.
+        verifier.tell(Task::GiveUp { object: 0, file: 1, error: error() });
+        drop((verifier, landing));
+        let left: Vec<_> = std::fs::read_dir(dir.path().join("set")).unwrap().map(|f| f.unwrap().file_name()).collect();
+        assert_eq!(left, ["b"]);
     }
 }

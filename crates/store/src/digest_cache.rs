@@ -53,6 +53,11 @@ impl FileVersion {
         })
     }
 
+    /// The file's size, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Whether the version is old enough, at `now` in seconds since 1970, that whatever is written to the file gives it
     /// another one.
     pub fn is_settled(&self, now: i64) -> bool {

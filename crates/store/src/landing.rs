@@ -100,6 +100,8 @@ struct State {
     unsynced: BTreeSet<usize>,
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
+    /// Partial files of files that were given up are left to go on from.
+    keeps_given_up: bool,
     end: End,
     /// Who else opens partial files of several groups.
     watch: Watch,
@@ -142,6 +144,8 @@ enum FileState {
     Finished,
     /// It does not land: it is not wanted, or there already.
     Outside,
+    /// It does not land after all: see [`Landing::give_up`].
+    GivenUp,
 }
 
 impl Landing {
@@ -191,6 +195,7 @@ impl Landing {
             open: OpenFiles::with_limit(OPEN_FILES_MAX),
             unsynced: BTreeSet::new(),
             kept_bytes: 0,
+            keeps_given_up: false,
             end: End::Open,
             watch: Watch::default(),
             sealed: BTreeMap::new(),
@@ -283,7 +288,7 @@ impl Landing {
     }
 
     /// Writes `slices`, one after the other, from `offset` of the byte space on, across files; those that fall on one
-    /// file in as few calls as the system allows.
+    /// file in as few calls as the system allows. What belongs to a file that was [given up](Landing::give_up) is passed over.
     ///
     /// # Errors
     /// When the disk is full or fails, when the bytes reach beyond the end, or when they belong to a finished file.
@@ -295,8 +300,12 @@ impl Landing {
         }
         let mut gather = Gather::new(slices);
         for piece in self.plan.manifest.locate(range) {
-            let file = self.opened(self.lock(), piece.file)?.1;
             let mut bufs = gather.take(piece.len as usize);
+            let file = match self.opened(self.lock(), piece.file) {
+                Ok((_, file)) => file,
+                Err(LandingError::GivenUp(_)) => continue,
+                Err(error) => return Err(error),
+            };
             write::write_fully(&mut bufs, piece.offset, |bufs, at| rustix::io::pwritev(&*file, bufs, at))
                 .map_err(|errno| self.file_error("write", piece.file, errno))?;
         }
@@ -415,6 +424,7 @@ impl Landing {
                 Some(FileState::Sealed | FileState::Finishing | FileState::Finished | FileState::Outside) => {
                     return Err(LandingError::Finished(index));
                 }
+                Some(FileState::GivenUp) => return Err(LandingError::GivenUp(index)),
             }
         }
         if let Some(file) = state.open.get(index) {

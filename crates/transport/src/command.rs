@@ -80,6 +80,20 @@ pub enum Command {
         /// The flow that delivered them.
         suspect: Option<FlowId>,
     },
+    /// Receiver: these bytes need not come any more; what comes of them all the same is dropped.
+    Skip {
+        /// The object.
+        object: ObjectId,
+        /// The bytes.
+        range: ByteRange,
+    },
+    /// Receiver: the flow's sender does not have these bytes; another flow is asked for them, if there is one.
+    Avoid {
+        /// The flow.
+        flow: FlowId,
+        /// The bytes.
+        range: ByteRange,
+    },
     /// Receiver: the rate that all flows together may take (C_r) has changed. `None`: find it out.
     LimitReceive(Option<Bitrate>),
     /// Sender: the rate that all flows together may send (R_send) has changed. `None`: no limit.

@@ -5,7 +5,8 @@ use inhaul_base::Span;
 use inhaul_store::printable;
 
 use super::{
-    BenchStats, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_RUNS, Memory, RefusalCode, SessionRole,
+    BenchStats, FileProblem, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_RUNS, Memory, RefusalCode,
+    SessionRole,
 };
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
@@ -34,6 +35,7 @@ pub(super) mod kind {
     pub(in crate::frame) const UPDATE: u8 = 18;
     pub(in crate::frame) const REPORT: u8 = 19;
     pub(in crate::frame) const ATTACH: u8 = 20;
+    pub(in crate::frame) const FILE_FAILED: u8 = 21;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -129,6 +131,7 @@ impl Frame {
             kind::UPDATE => Some(Self::Update { update: r.rest() }),
             kind::REPORT => r.flag().map(|last| Self::Report { last, bytes: r.rest() }),
             kind::ATTACH => r.attach(),
+            kind::FILE_FAILED => r.file_failed(),
             unknown => return Err(FrameError::UnknownKind(unknown)),
         };
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
@@ -165,6 +168,7 @@ impl Frame {
             Self::Update { .. } => kind::UPDATE,
             Self::Report { .. } => kind::REPORT,
             Self::Attach { .. } => kind::ATTACH,
+            Self::FileFailed { .. } => kind::FILE_FAILED,
         }
     }
 
@@ -218,6 +222,10 @@ impl Frame {
             Self::Attach { token, source } => {
                 out.extend_from_slice(&token.to_be_bytes());
                 out.extend_from_slice(&source.to_be_bytes());
+            }
+            Self::FileFailed { file, problem } => {
+                out.extend_from_slice(&file.to_be_bytes());
+                out.push(problem.code());
             }
             Self::Finish | Self::Bye | Self::Probe => {}
         }
@@ -276,6 +284,17 @@ impl RefusalCode {
             Self::Malformed => 7,
             Self::UnknownTransport => 8,
             Self::NotAllowed => 9,
+        }
+    }
+}
+
+impl FileProblem {
+    pub(super) const ALL: [Self; 2] = [Self::Changed, Self::Unreadable];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Changed => 1,
+            Self::Unreadable => 2,
         }
     }
 }
@@ -379,6 +398,13 @@ impl Reader<'_> {
 
     fn attach(&mut self) -> Option<Frame> {
         Some(Frame::Attach { token: self.u64()?, source: self.u16()? })
+    }
+
+    fn file_failed(&mut self) -> Option<Frame> {
+        let file = self.u64()?;
+        let code = self.u8()?;
+        let problem = FileProblem::ALL.into_iter().find(|problem| problem.code() == code)?;
+        Some(Frame::FileFailed { file, problem })
     }
 
     fn data_set(&mut self) -> Option<Frame> {

@@ -51,6 +51,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         bytes(300).prop_map(|update| Frame::Update { update }),
         (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Report { last, bytes }),
         (any::<u64>(), any::<u16>()).prop_map(|(token, source)| Frame::Attach { token, source }),
+        (any::<u64>(), prop::sample::select(FileProblem::ALL.to_vec()))
+            .prop_map(|(file, problem)| Frame::FileFailed { file, problem }),
         Just(Frame::Finish),
         Just(Frame::Bye),
     ]

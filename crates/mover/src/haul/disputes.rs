@@ -6,6 +6,7 @@
 //! majority, nothing that was verified against it can be relied on, and the transfer ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use inhaul_base::{Span, Time};
 use inhaul_store::digest;
@@ -107,6 +108,21 @@ impl Disputes {
         }
     }
 
+    /// A mirror has no such groups: what it was asked about them is not answered.
+    pub(super) fn forget_vote(&mut self, flow: FlowId, object: usize, groups: &Range<u64>) {
+        if self.asked.get(&flow).is_some_and(|asked| asked.object == object && groups.contains(&asked.group)) {
+            self.asked.remove(&flow);
+        }
+        for (_, dispute) in self.open.range_mut((object, groups.start)..(object, groups.end)) {
+            dispute.waiting.remove(&flow);
+        }
+    }
+
+    /// These groups need not come any more.
+    pub(super) fn forget_groups(&mut self, object: usize, groups: &Range<u64>) {
+        self.open.retain(|key, _| key.0 != object || !groups.contains(&key.1));
+    }
+
     /// What mirrors that are not busy should be asked now.
     fn questions(&mut self, now: Time) -> Vec<(FlowId, u64)> {
         let mut questions = Vec::new();
@@ -139,7 +155,7 @@ impl Haul {
         expected: GroupDigest,
     ) -> Result<(), MoveError> {
         let object = &self.objects[index];
-        let Some(author) = object.author_of_digest(group) else { return Ok(()) };
+        let Some(author) = object.author_of_digest(group).filter(|_| !object.has_failed()) else { return Ok(()) };
         let is_running = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
         let waiting = object.mirrors.iter().copied().filter(|flow| *flow != author && is_running(flow)).collect();
         let dispute = Dispute { votes: BTreeMap::from([(author, expected)]), waiting };
@@ -168,7 +184,9 @@ impl Haul {
                 Verdict::Agreed => self.blame(engine, index, group)?,
                 Verdict::Undecided => {
                     let detail = "and no majority tells which copy is right: find out, and fetch from that one alone";
-                    return Err(self.copies_differ(index, group, detail.to_owned()));
+                    let error = self.copies_differ(index, group, detail.to_owned());
+                    self.fail_whole(engine, index, error)?;
+                    continue;
                 }
                 Verdict::Outvoted(flows) => {
                     for flow in flows {
@@ -209,7 +227,10 @@ impl Haul {
     fn blame(&mut self, engine: &mut Engine, index: usize, group: u64) -> Result<(), MoveError> {
         let object = &self.objects[index];
         // What an earlier transfer has left is nobody's fault; and the only mirror that there is must do.
-        let Some(flow) = object.tally.deliverer(group) else { return Ok(()) };
+        // One that has said that it does not have the file sends nothing of worth of it.
+        let Some(flow) = object.tally.deliverer(group).filter(|&flow| !object.lacks(flow, group)) else {
+            return Ok(());
+        };
         let has_others = object.mirrors.iter().any(|&other| other != flow && self.is_running(other));
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
         mirror.wrong_groups += 1;
@@ -234,7 +255,8 @@ impl Haul {
         let Some(server) = self.mirrors.get(&flow).map(|mirror| mirror.server.clone()) else { return Ok(()) };
         if self.objects[index].author_of_digest(group) == Some(flow) {
             let detail = format!("and it is {server} that differs from the others: fetch again without it");
-            return Err(self.copies_differ(index, group, detail));
+            let error = self.copies_differ(index, group, detail);
+            return self.fail_whole(engine, index, error);
         }
         if self.part_with(engine, flow, SourceStatus::Different) {
             let (path, start, end) = self.bytes_of(index, group);
@@ -278,7 +300,7 @@ impl Haul {
     /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
     fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
         let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group) else { return };
+        let Some(place) = object.groups.place(group).filter(|_| !object.has_failed()) else { return };
         let suspect = object.tally.deliverer(group);
         object.tally.forget(&object.groups, group);
         let is_change = object.drop_held(group);

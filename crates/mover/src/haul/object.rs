@@ -7,8 +7,10 @@ use inhaul_base::{ByteRange, Time};
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
+use super::failing::Failing;
 use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
+use crate::frame::{GroupRun, MAX_RUNS};
 use crate::groups::{Groups, Tally};
 use crate::request::KnownSums;
 use crate::source::{Server, Source};
@@ -74,9 +76,11 @@ pub(crate) struct Object {
     /// The user knows already that some of it is wrong.
     pub(super) told_of_gone: bool,
     pub(super) told_of_change: bool,
+    /// Files that do not come, or not from everybody.
+    pub(super) failing: Failing,
     pub(super) done: bool,
     /// Why no more of it comes, while other data sets do.
-    pub(super) failure: Option<MoveError>,
+    pub(crate) failure: Option<MoveError>,
     /// The files that are done, and the hash of each, unless it would have taken too long: see [`HASHED_HOLES_MAX`].
     pub(crate) finished: BTreeMap<usize, Option<digest::Hash>>,
 }
@@ -127,6 +131,7 @@ impl Object {
             asked_digests: 0,
             digest_window: 0,
             verified_groups: 0,
+            failing: Failing::default(),
             done: false,
             failure: None,
             finished: BTreeMap::new(),
@@ -161,6 +166,22 @@ impl Object {
     pub(super) fn appoint(&mut self, mirror: FlowId) {
         self.authorities.push((self.next_digest, mirror));
         self.asked_digests = self.next_digest;
+    }
+
+    /// The runs whose digests are to be asked for next, up to position `end`: notes them as asked for.
+    pub(super) fn next_runs(&mut self, end: u64) -> Vec<GroupRun> {
+        let mut runs = Vec::new();
+        for run in self.plan.between(self.asked_digests, end) {
+            for part in self.failing.without(ByteRange::at(run.first, run.count)) {
+                if runs.len() == MAX_RUNS {
+                    self.asked_digests += part.start - run.first;
+                    return runs;
+                }
+                runs.push(GroupRun { first: part.start, count: part.len() });
+            }
+            self.asked_digests += run.count;
+        }
+        runs
     }
 
     /// The mirror whose digests count from now on.

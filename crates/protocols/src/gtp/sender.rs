@@ -320,9 +320,12 @@ impl Endpoint for GtpSender {
                 self.limit_send(now, limit);
                 Ok(())
             }
-            Command::Fetch { .. } | Command::Join(_) | Command::Refetch { .. } | Command::LimitReceive(_) => {
-                Err(CommandError::WrongRole)
-            }
+            Command::Fetch { .. }
+            | Command::Join(_)
+            | Command::Refetch { .. }
+            | Command::Skip { .. }
+            | Command::Avoid { .. }
+            | Command::LimitReceive(_) => Err(CommandError::WrongRole),
         }
     }
 

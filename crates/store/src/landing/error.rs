@@ -155,6 +155,9 @@ pub enum LandingError {
     /// The file has its name already, or is getting it.
     #[error("file {0} is finished")]
     Finished(usize),
+    /// The file was given up.
+    #[error("file {0} was given up")]
+    GivenUp(usize),
     /// The landing was finished or aborted.
     #[error("the transfer has ended: nothing more is written")]
     Closed,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -230,7 +230,8 @@ impl Landing {
             if state.end != End::Open {
                 return Err(LandingError::Closed);
             }
-            let is_done = |file: &FileState| matches!(file, FileState::Finished | FileState::Outside);
+            let is_done =
+                |file: &FileState| matches!(file, FileState::Finished | FileState::Outside | FileState::GivenUp);
             let missing = state.files.iter().filter(|&file| !is_done(file)).count();
             if missing > 0 {
                 return Err(LandingError::Incomplete { missing });
@@ -250,12 +251,40 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the journal of a landing that is [finished](Landing::finish), unless it was suspended after that. When it is
-    /// dropped this is done, too.
+    /// Removes the journal of a landing that is [finished](Landing::finish), unless it was suspended after that, or files that
+    /// were given up can be gone on with. When it is dropped this is done, too.
     pub fn conclude(&self) {
-        if self.lock().end == End::Finished {
+        let state = self.lock();
+        if state.end == End::Finished && !state.keeps_given_up {
+            drop(state);
             self.journal().retire();
         }
+    }
+
+    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left, or it is
+    /// kept for a later transfer to go on from.
+    pub fn give_up(&self, index: usize, keep: bool) {
+        let mut state = self.lock();
+        while state.files.get(index) == Some(&FileState::Making) {
+            state = self.made_one.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let before = state.files.get(index).copied();
+        if state.end != End::Open || !matches!(before, Some(FileState::Absent | FileState::Partial | FileState::Named))
+        {
+            return;
+        }
+        state.files[index] = FileState::GivenUp;
+        state.open.remove(index);
+        state.keeps_given_up |= keep;
+        if before == Some(FileState::Partial) && !keep {
+            // What cannot be removed stays.
+            let _ = self.base.remove_file(&self.partial_path(index));
+        }
+    }
+
+    /// Whether file `index` was given up.
+    pub(super) fn is_given_up(&self, index: usize) -> bool {
+        self.lock().files.get(index) == Some(&FileState::GivenUp)
     }
 
     /// Gives all directories of the data set that are wanted, and the data set's own, what is kept of them, and syncs them.

@@ -17,7 +17,7 @@ impl Landing {
             self.make_symlink(link, fate).map_err(|errno| self.link_error(&link.path, errno))?;
         }
         for (link, &fate) in manifest.hard_links().iter().zip(&self.plan.hard_links).filter(|(_, fate)| fate.lands()) {
-            let Some(file) = manifest.find(&link.file) else { continue };
+            let Some(file) = manifest.find(&link.file).filter(|&file| !self.is_given_up(file)) else { continue };
             self.make_hard_link(self.path(file), &link.path, fate)
                 .map_err(|errno| self.link_error(&link.path, errno))?;
         }

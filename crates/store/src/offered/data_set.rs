@@ -125,21 +125,24 @@ impl DataSet {
     /// Reads group `group` of file `index` into `buf`, which gets the group's length (see [`crate::digest`]).
     ///
     /// # Errors
-    /// As [`DataSet::read`].
+    /// As [`DataSet::read`], and when the file has another size by now.
     pub fn read_group(&self, index: usize, group: u64, buf: &mut Vec<u8>) -> Result<(), OfferedError> {
         let size = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
+        self.version(index)?;
         self.read_file(index, range.start, buf)
     }
 
     /// The version of file `index` as it is now: of the file that reads go to.
     ///
     /// # Errors
-    /// As [`DataSet::open`].
+    /// As [`DataSet::open`], also when it was opened before.
     pub fn version(&self, index: usize) -> Result<FileVersion, OfferedError> {
         let file = self.opened(index)?;
-        FileVersion::of(&file).map_err(|error| OfferedError::from_io(&self.shown(index), &error))
+        let version = FileVersion::of(&file).map_err(|error| OfferedError::from_io(&self.shown(index), &error))?;
+        let is_as_listed = version.size() == self.manifest.entries()[index].size;
+        if is_as_listed { Ok(version) } else { Err(OfferedError::Changed { path: self.shown(index) }) }
     }
 
     fn read_file(&self, index: usize, offset: u64, buf: &mut [u8]) -> Result<(), OfferedError> {

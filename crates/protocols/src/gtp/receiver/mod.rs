@@ -5,6 +5,7 @@ mod flow;
 mod judgement;
 mod probing;
 mod requests;
+mod wants;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -435,42 +436,6 @@ impl GtpReceiver {
             flow.noted = due;
         }
     }
-
-    /// Wrong bytes are wanted again, from another flow if there is one; resting flows take up work.
-    fn refetch(
-        &mut self,
-        now: Time,
-        object_id: ObjectId,
-        range: ByteRange,
-        suspect: Option<FlowId>,
-    ) -> Result<(), CommandError> {
-        let object = self.objects.get_mut(&object_id).ok_or(CommandError::UnknownObject(object_id))?;
-        if range.end > object.size {
-            return Err(CommandError::OutOfRange(range));
-        }
-        object.unhold(range);
-        if object.flows.is_empty() {
-            self.events.push_back(Event::Starved { object: object_id });
-        }
-        for id in object.flows.clone() {
-            self.touched.insert(id);
-            let alone = self.objects.get(&object_id).is_some_and(|o| o.flows.len() == 1);
-            let Some(flow) = self.flows.get_mut(&id) else { continue };
-            // Only the last that was wrong is left out, so that there is always one to ask.
-            if Some(id) == suspect && !alone {
-                flow.avoid.insert(range);
-            } else {
-                flow.avoid.remove(range);
-            }
-            if flow.phase == Phase::Idle && flow.is_measured() {
-                flow.phase = Phase::Steady;
-            } else if flow.phase == Phase::Idle {
-                self.begin(now, id); // it was never measured
-            }
-        }
-        self.central.schedule(now, &mut self.flows);
-        Ok(())
-    }
 }
 
 impl Gathered {
@@ -566,6 +531,8 @@ impl Endpoint for GtpReceiver {
                 }
             }
             Command::Refetch { object, range, suspect } => self.refetch(now, object, range, suspect)?,
+            Command::Skip { object, range } => self.skip(object, range)?,
+            Command::Avoid { flow, range } => self.avoid(flow, range)?,
             Command::LimitReceive(limit) => self.central.limit(now, limit, &mut self.flows),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }

@@ -170,6 +170,13 @@ impl Outstanding {
         self.frontier = (self.last_id().wrapping_add(1), 0);
     }
 
+    /// What is pending of `range` is waited for no longer, and not lost.
+    pub(super) fn forget(&mut self, range: ByteRange) {
+        for request in &mut self.requests {
+            self.pending_bytes -= request.pending.remove(range);
+        }
+    }
+
     /// The last request made; 0 before the first.
     pub(super) fn last_id(&self) -> u32 {
         self.first_id.wrapping_add(self.requests.len() as u32).wrapping_sub(1)
@@ -281,6 +288,20 @@ mod tests {
         // And one when it had been given up.
         assert_eq!(out.arrive(at(5), 1, blocks(3, 1), 0), Arrival::Late);
         assert_eq!(out.pending_bytes(), 2000);
+    }
+
+    #[test]
+    fn forget_waits_for_nothing_and_loses_nothing() {
+        let mut out = Outstanding::new();
+        out.request(1000, &[blocks(0, 4)]);
+        out.request(1000, &[blocks(4, 4)]);
+        out.forget(blocks(2, 4));
+        assert_eq!(out.pending_bytes(), 4000);
+        out.arrive(at(1), 1, blocks(0, 2), 0);
+        assert_eq!(out.arrive(at(2), 2, blocks(6, 2), 0), Arrival::InOrder);
+        assert_eq!((expired(&mut out, at(9)), out.pending_bytes()), (vec![], 0));
+        // It may come all the same.
+        assert_eq!(out.arrive(at(9), 1, blocks(3, 1), 0), Arrival::Late);
     }
 
     #[test]

@@ -398,6 +398,31 @@ impl TcpReceiver {
         Ok(())
     }
 
+    /// Bytes need not come any more: they count as held. What was asked for of them still comes, and is dropped.
+    fn skip(&mut self, object_id: ObjectId, range: ByteRange) -> Result<(), CommandError> {
+        let object = self.objects.get_mut(&object_id).ok_or(CommandError::UnknownObject(object_id))?;
+        if range.end > object.size {
+            return Err(CommandError::OutOfRange(range));
+        }
+        object.hold(range, |_| {});
+        self.touched.extend(object.flows.iter().copied());
+        Ok(())
+    }
+
+    /// A flow is not asked for these bytes, as long as there are others.
+    fn avoid(&mut self, id: FlowId, range: ByteRange) -> Result<(), CommandError> {
+        let flow = self.flows.get_mut(&id).ok_or(CommandError::UnknownFlow(id))?;
+        let object = self.objects.get(&flow.object).ok_or(CommandError::UnknownObject(flow.object))?;
+        if range.end > object.size {
+            return Err(CommandError::OutOfRange(range));
+        }
+        if object.flows.len() > 1 {
+            flow.avoid.insert(range);
+        }
+        self.touched.extend(object.flows.iter().copied());
+        Ok(())
+    }
+
     /// Wrong bytes are wanted again, from another flow if there is one.
     fn refetch(&mut self, object_id: ObjectId, range: ByteRange, suspect: Option<FlowId>) -> Result<(), CommandError> {
         let object = self.objects.get_mut(&object_id).ok_or(CommandError::UnknownObject(object_id))?;
@@ -489,6 +514,8 @@ impl Endpoint for TcpReceiver {
             Command::Join(join) => self.join(now, join)?,
             Command::Disconnect { flow } => self.disconnect(flow)?,
             Command::Refetch { object, range, suspect } => self.refetch(object, range, suspect)?,
+            Command::Skip { object, range } => self.skip(object, range)?,
+            Command::Avoid { flow, range } => self.avoid(flow, range)?,
             Command::LimitReceive(capacity) => self.division.set_capacity(capacity, &mut self.flows),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }

@@ -205,9 +205,12 @@ impl Endpoint for TcpSender {
                 self.limit.set(now, limit);
                 Ok(())
             }
-            Command::Fetch { .. } | Command::Join(_) | Command::Refetch { .. } | Command::LimitReceive(_) => {
-                Err(CommandError::WrongRole)
-            }
+            Command::Fetch { .. }
+            | Command::Join(_)
+            | Command::Refetch { .. }
+            | Command::Skip { .. }
+            | Command::Avoid { .. }
+            | Command::LimitReceive(_) => Err(CommandError::WrongRole),
         }
     }
 

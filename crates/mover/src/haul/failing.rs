@@ -1,0 +1,205 @@
+//! Files that do not come, while the rest of their data set does: their mirrors cannot read them, or they come in wrong time and
+//! again.
+//!
+//! A mirror that cannot bring a file says so, and is not asked for it while another can. When none can, or when the verifier has had
+//! enough of it, the verifier gives the file up and says how far it was; then nothing more is asked of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use inhaul_base::{ByteRange, RangeSet};
+use inhaul_store::printable;
+use inhaul_transport::{Command, FlowId, ObjectId};
+
+use super::Haul;
+use super::object::Object;
+use crate::engine::Engine;
+use crate::error::MoveError;
+use crate::frame::FileProblem;
+use crate::verify::Task;
+
+/// Most files that do not come and are named; the others are counted.
+const NAMED_MAX: usize = 16;
+
+/// The files of a data set that do not come, or not from everybody.
+#[derive(Debug, Default)]
+pub(super) struct Failing {
+    /// The mirrors that cannot bring a file, and what the first of them said.
+    lacking: BTreeMap<usize, (BTreeSet<FlowId>, FileProblem)>,
+    /// The groups of files that were given up.
+    groups: RangeSet,
+    /// Why the first of these were, in words, and how many there are.
+    texts: Vec<String>,
+    count: usize,
+}
+
+impl Failing {
+    /// The part of `run` whose files were not given up.
+    pub(super) fn without(&self, run: ByteRange) -> Vec<ByteRange> {
+        self.groups.gaps(run)
+    }
+
+    /// What does not come, in words.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> + '_ {
+        let more = self.count - self.texts.len();
+        let more = (more > 0).then(|| format!("{more} files more have failed"));
+        self.texts.iter().cloned().chain(more)
+    }
+}
+
+impl Object {
+    /// Whether a group is one of a file that was given up: its digest may come or not.
+    pub(super) fn is_given_up(&self, group: u64) -> bool {
+        self.failing.groups.contains(ByteRange::at(group, 1))
+    }
+
+    /// Whether the mirror has said that it cannot bring the file of a group.
+    pub(super) fn lacks(&self, flow: FlowId, group: u64) -> bool {
+        let file = self.groups.place(group).map(|place| place.file);
+        file.and_then(|file| self.failing.lacking.get(&file)).is_some_and(|(flows, _)| flows.contains(&flow))
+    }
+
+    /// Passes over digests that were asked for, of files that were given up.
+    pub(super) fn pass_given_up(&mut self) {
+        while self.next_digest < self.asked_digests
+            && let Some(run) = self.plan.between(self.next_digest, self.asked_digests).next()
+            && self.is_given_up(run.first)
+        {
+            let file = self.groups.place(run.first).map_or(0, |place| place.file);
+            self.next_digest += run.count.min(self.groups.of_file(file).end - run.first);
+        }
+    }
+
+    /// Nothing is waited for of a file any more.
+    fn give_up_file(&mut self, file: usize) {
+        let numbers = self.groups.of_file(file);
+        self.failing.lacking.remove(&file);
+        self.failing.groups.insert(ByteRange::new(numbers.start, numbers.end));
+        self.pass_given_up();
+    }
+}
+
+impl Haul {
+    /// A mirror cannot bring a file: others have to, or it is given up.
+    pub(super) fn on_file_failed(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        file: u64,
+        problem: FileProblem,
+    ) -> Result<(), MoveError> {
+        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
+        mirror.owing = None;
+        let (server, index) = (mirror.server.clone(), mirror.object);
+        let object = &mut self.objects[index];
+        let file = usize::try_from(file).ok().filter(|&file| file < object.groups.manifest().entries().len());
+        let Some(file) = file else {
+            return self.give_up(engine, flow, "it spoke of a file that there is not");
+        };
+        let is_given_up = object.is_given_up(object.groups.of_file(file).start);
+        if !object.landing.lands(file) || object.finished.contains_key(&file) || is_given_up {
+            return Ok(());
+        }
+        let (flows, _) = object.failing.lacking.entry(file).or_insert_with(|| (BTreeSet::new(), problem));
+        let is_news = flows.insert(flow);
+        let range = object.groups.manifest().file_range(file).unwrap_or_default();
+        let path = printable(&object.groups.manifest().entries()[file].path);
+        self.disputes.forget_vote(flow, index, &self.objects[index].groups.of_file(file));
+        match self.who_has(index, file) {
+            None => self.give_up_lacking(index, file),
+            Some(other) => {
+                if is_news {
+                    self.warn(format!("{server} {}: '{path}'; fetching it from others", said(problem)));
+                    if !range.is_empty() {
+                        engine.command(self.side, Command::Avoid { flow, range });
+                    }
+                }
+                let object = &mut self.objects[index];
+                if object.authority() == Some(flow) {
+                    object.appoint(other);
+                }
+            }
+        }
+        self.settle_disputes(engine)
+    }
+
+    /// A mirror that takes part and has not said that it cannot bring the file.
+    fn who_has(&self, index: usize, file: usize) -> Option<FlowId> {
+        let object = &self.objects[index];
+        let lacks = |flow: &FlowId| object.failing.lacking.get(&file).is_some_and(|(flows, _)| flows.contains(flow));
+        object.mirrors.iter().copied().find(|&flow| self.is_running(flow) && !lacks(&flow))
+    }
+
+    /// A mirror has gone: what only it could bring does not come.
+    pub(super) fn give_up_what_nobody_has(&mut self, index: usize) {
+        let lacking: Vec<usize> = self.objects[index].failing.lacking.keys().copied().collect();
+        for file in lacking {
+            if self.who_has(index, file).is_none() {
+                self.give_up_lacking(index, file);
+            }
+        }
+    }
+
+    /// No mirror can bring a file: has the verifier give it up, if it is not verified yet.
+    fn give_up_lacking(&mut self, index: usize, file: usize) {
+        let object = &mut self.objects[index];
+        let Some(&(_, problem)) = object.failing.lacking.get(&file) else { return };
+        object.give_up_file(file);
+        let path = printable(&object.groups.manifest().entries()[file].path);
+        let error = MoveError::SourceFile { path, problem };
+        // Behind all that was written before.
+        self.verifier.writer().tell(Task::GiveUp { object: index, file, error });
+    }
+
+    /// The verifier has given a file up: nothing more of it is asked for.
+    pub(super) fn take_failure(
+        &mut self,
+        engine: &mut Engine,
+        index: usize,
+        file: usize,
+        groups_left: u64,
+        error: MoveError,
+    ) -> Result<(), MoveError> {
+        let object = &mut self.objects[index];
+        let numbers = object.groups.of_file(file);
+        object.give_up_file(file);
+        object.verified_groups += groups_left;
+        object.tally.drop_all(numbers.clone());
+        let held: Vec<u64> = object.held.range(numbers.clone()).copied().collect();
+        for group in held {
+            object.drop_held(group);
+        }
+        let range = object.groups.manifest().file_range(file).unwrap_or_default();
+        if !range.is_empty() {
+            engine.command(self.side, Command::Skip { object: ObjectId(index as u32), range });
+        }
+        self.disputes.forget_groups(index, &numbers);
+        let object = &mut self.objects[index];
+        let failing = &mut object.failing;
+        failing.count += 1;
+        if failing.count == object.files {
+            failing.texts.clear();
+            failing.count = 0;
+            return self.fail(index, error);
+        }
+        if failing.texts.len() < NAMED_MAX {
+            failing.texts.push(error.to_string());
+            self.warn(format!("going on with the other files: {error}"));
+        }
+        Ok(())
+    }
+
+    /// No more of a data set is asked for, and none of it can be relied on.
+    pub(super) fn fail_whole(&mut self, engine: &mut Engine, index: usize, error: MoveError) -> Result<(), MoveError> {
+        let range = ByteRange::new(0, self.objects[index].size());
+        engine.command(self.side, Command::Skip { object: ObjectId(index as u32), range });
+        self.fail(index, error)
+    }
+}
+
+/// What a mirror has said of a file.
+fn said(problem: FileProblem) -> &'static str {
+    match problem {
+        FileProblem::Changed => "has another version of a file by now, or none",
+        FileProblem::Unreadable => "cannot read a file",
+    }
+}
