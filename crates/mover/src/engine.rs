@@ -4,17 +4,18 @@
 //! wait for something to be ready or due, take in datagrams and control messages, and after each change drain the
 //! endpoint. What a transfer means is the [`Application`]'s business.
 
+mod sockets;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{SocketAddr, TcpListener};
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Reason, Role, TxBatch, drain};
-use inhaul_udp::{Clock, Interest, Poller, SendError, Socket, Waker};
+use inhaul_udp::{Clock, Interest, Poller, SendError, Waker};
 
 use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
 use crate::frame::Frame;
-use crate::listener::{Accepted, Listener};
+use crate::listener::Listener;
 use crate::port::{Outlet, Port};
 
 pub(crate) use crate::port::{Bodies, PortId, Sink};
@@ -193,69 +194,6 @@ impl Engine {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
         self.sides.push(Side { role, endpoint, batch, prepared: false, due: None, budget: TURN_BYTES });
         SideId(self.sides.len() - 1)
-    }
-
-    /// Has the engine take connections.
-    pub(crate) fn listen(&mut self, listener: TcpListener) -> Result<(), MoveError> {
-        listener.set_nonblocking(true).map_err(MoveError::system("cannot listen"))?;
-        self.poller.add(&listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))?;
-        self.listener = Some(Listener::new(listener));
-        Ok(())
-    }
-
-    /// Takes no connections any more.
-    pub(crate) fn stop_listening(&mut self) {
-        // Dropping it closes it, and with that the poller forgets it.
-        self.listener = None;
-    }
-
-    /// Has the engine receive from and send over a socket.
-    pub(crate) fn add_port(&mut self, port: Port) -> Result<PortId, MoveError> {
-        let id = PortId(self.next_number());
-        let added = self.poller.add(&port.socket, PORTS + u64::from(id.0), Interest::Read);
-        added.map_err(MoveError::system("cannot wait for a socket"))?;
-        self.ports.insert(id, port);
-        Ok(id)
-    }
-
-    /// Gives each flow of the port `shared` a socket of its own, which `branch` makes for our address and the peer's, and gives
-    /// the port up: somebody else may read it from now on. Returns the flows that have no peer yet, or no socket.
-    pub(crate) fn branch_off(
-        &mut self,
-        shared: PortId,
-        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<Socket, MoveError>,
-    ) -> Vec<FlowId> {
-        let Some(number) = self.ports.get(&shared).map(|port| port.socket.local_address().port()) else {
-            return Vec::new();
-        };
-        let flows: Vec<FlowId> = self.flows.iter().filter(|(_, of)| of.port == shared).map(|(&flow, _)| flow).collect();
-        let mut left = Vec::new();
-        for flow in flows {
-            let of = &self.flows[&flow];
-            let local = SocketAddr::new(of.stream.local().ip(), number);
-            let Some(peer) = self.sides[of.side.0].endpoint.peer(flow) else {
-                left.push(flow);
-                continue;
-            };
-            match branch(local, peer).and_then(|socket| self.add_port(Port::new(socket, true))) {
-                Ok(own) => self.settle_at(flow, own),
-                Err(error) => {
-                    log::warn!("{peer}: its flow gets no socket of its own: {error}");
-                    left.push(flow);
-                }
-            }
-        }
-        // Dropping it closes it, and with that the poller forgets it.
-        self.ports.remove(&shared);
-        left
-    }
-
-    /// From now on a flow's datagrams come and go over the connected port `own`.
-    fn settle_at(&mut self, flow: FlowId, own: PortId) {
-        if let (Some(of), Some(port)) = (self.flows.get_mut(&flow), self.ports.get_mut(&own)) {
-            of.port = own;
-            port.flow = Some(flow);
-        }
     }
 
     /// A number that no flow and no port has.
@@ -492,36 +430,6 @@ impl Engine {
         }
     }
 
-    fn accept(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
-        for _ in 0..ACCEPTS_A_TURN {
-            let now = self.now();
-            let Some(listener) = &mut self.listener else { break };
-            match listener.accept(now) {
-                // The listener's mode is not inherited everywhere.
-                Accepted::Client(tcp) if tcp.set_nonblocking(false).is_ok() => app.on_accept(self, tcp)?,
-                Accepted::Client(_) | Accepted::SentAway => {}
-                Accepted::Nobody => break,
-                Accepted::Paused => {
-                    self.poller.remove(&*listener).map_err(MoveError::system("cannot stop listening"))?;
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for connections again after a pause.
-    fn resume_listening(&mut self) -> Result<(), MoveError> {
-        let now = self.now();
-        match &mut self.listener {
-            Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
-                listener.resume();
-                self.poller.add(&*listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn serve_port(&mut self, app: &mut dyn Application, id: PortId, ready: inhaul_udp::Event) -> Result<(), MoveError> {
         if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked) {
             self.unblock(id, app)?;
@@ -565,31 +473,6 @@ impl Engine {
                 self.drain(index, now, app);
             }
         }
-    }
-
-    /// Waits for writable sockets where sending was blocked.
-    fn watch_blocked(&mut self) -> Result<(), MoveError> {
-        for (id, port) in &mut self.ports {
-            if port.blocked && !port.watched {
-                let token = PORTS + u64::from(id.0);
-                let changed = self.poller.modify(&port.socket, token, Interest::ReadWrite);
-                changed.map_err(MoveError::system("cannot wait for a socket"))?;
-                port.watched = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn unblock(&mut self, id: PortId, app: &mut dyn Application) -> Result<(), MoveError> {
-        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
-        port.blocked = false;
-        port.watched = false;
-        let changed = self.poller.modify(&port.socket, PORTS + u64::from(id.0), Interest::Read);
-        changed.map_err(MoveError::system("cannot wait for a socket"))?;
-        let mut failures = Vec::new();
-        port.send_rest(app.bodies(), &mut failures);
-        self.end_failed(failures);
-        Ok(())
     }
 
     fn serve_stream(

@@ -137,6 +137,8 @@ impl Serving {
                 Some(session) if session.watch == Watch::Offered && matches!(error, FlowError::Silent { .. }) => {
                     session.watch = Watch::Server;
                 }
+                // It may have been away, and may come back.
+                _ if matches!(error, FlowError::Silent { .. }) => self.part_for_now(engine, *flow, &error.to_string()),
                 _ => self.part(engine, *flow, &Frame::malformed(error), &error.to_string()),
             },
             Event::Complete { .. } | Event::Starved { .. } | Event::Control { .. } => {}
@@ -173,6 +175,11 @@ impl Serving {
         self.forget(engine, flow, outcome);
     }
 
+    /// Ends a session whose client has done nothing wrong: it may connect anew.
+    fn part_for_now(&mut self, engine: &mut Engine, flow: FlowId, why: &str) {
+        self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text: why.to_owned() }, why);
+    }
+
     /// A session is over.
     fn forget(&mut self, engine: &Engine, flow: FlowId, outcome: &str) {
         if let Some(session) = self.sessions.remove(&flow) {
@@ -200,8 +207,7 @@ impl Serving {
         let Some(session) = self.sessions.get(&flow) else { return };
         if !self.digests.request(flow, &session.data_set, runs) {
             let text = "too many digests were asked for at once".to_owned();
-            let refusal = Frame::Refused { code: RefusalCode::Busy, text: text.clone() };
-            self.part(engine, flow, &refusal, &text);
+            self.part_for_now(engine, flow, &text);
         }
     }
 
@@ -238,7 +244,7 @@ impl Serving {
         let idle: Vec<FlowId> = self.sessions.iter().filter(is_idle).map(|(&flow, _)| flow).collect();
         for flow in idle {
             let text = format!("nothing was heard for {:.0} s", IDLE_MAX.as_secs_f64());
-            self.part(engine, flow, &Frame::malformed(&text), &text);
+            self.part_for_now(engine, flow, &text);
         }
     }
 
