@@ -15,8 +15,11 @@ const OPENING_GAP_MAX: Span = Span::from_secs(1);
 const PROBE_GAP: Span = Span::from_millis(250);
 /// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds opens, too.
 const PROBES_MAX: usize = 64;
-/// A path that carries less than both hosts would is tried again so often: it may have been chance, or over.
-const RAISE_GAP: Span = Span::from_secs(30);
+/// A path that carries less than both hosts would is tried again after so long, it may have been chance; then after twice as long
+/// each time, ...
+const RAISE_GAP: Span = Span::from_secs(1);
+/// ... up to this.
+const RAISE_GAP_MAX: Span = Span::from_secs(32);
 /// From one check of the MTU to the next it takes so long ...
 const CHECK_GAP: Span = Span::from_secs(1);
 /// ... and until so many times the bytes of a check could have come: echoes are sent at the flow's rate, too.
@@ -39,6 +42,7 @@ pub(super) struct Probing {
     /// The last probes that have not come back, and when they were sent.
     probes: VecDeque<(u32, Time)>,
     raise_due: Time,
+    raise_gap: Span,
     check: Option<MtuCheck>,
     next_check: Time,
     /// What the last echo wants to have back.
@@ -59,6 +63,7 @@ impl Probing {
             number: 0,
             probes: VecDeque::new(),
             raise_due: Time::FAR_FUTURE,
+            raise_gap: RAISE_GAP,
             check: None,
             next_check: Time::ZERO,
             challenge: None,
@@ -77,7 +82,7 @@ impl Probing {
     /// The path is open.
     pub(super) fn open(&mut self, now: Time) {
         self.next_probe = now + PROBE_GAP;
-        self.raise_due = now + RAISE_GAP;
+        self.raise_due = now + self.raise_gap;
     }
 
     /// Whether packets of the largest size have come back.
@@ -122,11 +127,15 @@ impl Probing {
             return;
         }
         self.next_probe = now + PROBE_GAP;
-        let raise = !self.is_whole() && now >= self.raise_due;
-        if raise {
-            self.raise_due = now + RAISE_GAP;
+        if self.is_whole() || now < self.raise_due {
+            return self.probe(now, None, send);
         }
-        self.probe(now, raise.then_some(self.mtu), send);
+        self.raise_gap = (self.raise_gap * 2).min(RAISE_GAP_MAX);
+        self.raise_due = now + self.raise_gap;
+        let confirmed = self.confirmed;
+        for size in mtu_candidates(self.mtu).take_while(|&size| size > confirmed) {
+            self.probe(now, Some(size), send);
+        }
     }
 
     /// A probe came back in `len` bytes of UDP payload; each counts once, by our own record of when it left. Returns the time that it took.
@@ -190,7 +199,7 @@ impl Probing {
             MtuStep::Over(smaller) => {
                 self.check = None;
                 self.confirmed = smaller.unwrap_or(self.confirmed);
-                self.raise_due = now + RAISE_GAP;
+                self.raise_due = now + self.raise_gap;
                 smaller.is_some()
             }
         }

@@ -23,8 +23,10 @@ const RESPONSE_GAP: Span = Span::from_millis(50);
 const VANISHED_MIN: Span = Span::from_millis(500);
 /// From one such suspicion to the next.
 const SUSPICION_GAP: Span = Span::from_secs(1);
-/// A path that carries less than both hosts would is tried again so often.
-const RAISE_GAP: Span = Span::from_secs(30);
+/// A path that carries less than both hosts would is tried again after so long, then after twice as long each time, ...
+const RAISE_GAP: Span = Span::from_secs(1);
+/// ... up to this.
+const RAISE_GAP_MAX: Span = Span::from_secs(32);
 
 /// How far the path is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +59,7 @@ pub(super) struct Path {
     suspicious: bool,
     check: Option<MtuCheck>,
     raise_due: Time,
+    raise_gap: Span,
     pub(super) rtt: RttEstimator,
 }
 
@@ -85,6 +88,7 @@ impl Path {
             suspicious: false,
             check: None,
             raise_due: Time::FAR_FUTURE,
+            raise_gap: RAISE_GAP,
             rtt: RttEstimator::default(),
         }
     }
@@ -126,11 +130,15 @@ impl Path {
                 mtu_candidates(self.mtu).for_each(|size| self.probe(now, Some(size), &mut send));
             } else {
                 self.next_probe = now + PROBE_GAP;
-                let raise = self.confirmed < self.mtu && now >= self.raise_due;
-                if raise {
-                    self.raise_due = now + RAISE_GAP;
+                let known = if now >= self.raise_due { self.confirmed } else { self.mtu };
+                let mut larger = mtu_candidates(self.mtu).take_while(|&size| size > known).peekable();
+                if larger.peek().is_none() {
+                    self.probe(now, None, &mut send);
+                } else {
+                    self.raise_gap = (self.raise_gap * 2).min(RAISE_GAP_MAX);
+                    self.raise_due = now + self.raise_gap;
+                    larger.for_each(|size| self.probe(now, Some(size), &mut send));
                 }
-                self.probe(now, raise.then_some(self.mtu), &mut send);
             }
         }
         self.step_check(now, &mut send)
@@ -147,7 +155,7 @@ impl Path {
             MtuStep::Over(smaller) => {
                 self.check = None;
                 self.confirmed = smaller.unwrap_or(self.confirmed);
-                self.raise_due = now + RAISE_GAP;
+                self.raise_due = now + self.raise_gap;
                 smaller.is_some()
             }
         }
@@ -205,7 +213,7 @@ impl Path {
         }
         self.phase = Phase::Open;
         self.next_probe = now + PROBE_GAP;
-        self.raise_due = now + RAISE_GAP;
+        self.raise_due = now + self.raise_gap;
         true
     }
 
