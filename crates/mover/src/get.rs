@@ -46,6 +46,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
         net::check(&options.net, options.receive_rate)?;
+        net::allow_many_files();
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }

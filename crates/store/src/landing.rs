@@ -37,8 +37,8 @@ pub use destination::{Site, make_parents};
 pub use error::LandingError;
 pub use resume::{HeldGroup, Resumed};
 
-/// Files that are held open while they are written and verified: half of the usual 1024 descriptors of a process. A
-/// verifier that is fewer files behind finds them open.
+/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is fewer files
+/// behind finds them open.
 const OPEN_FILES_MAX: usize = 512;
 
 /// How a data set is to land.
@@ -192,7 +192,7 @@ impl Landing {
         let files = plan.files().iter().map(|fate| if fate.lands() { FileState::Absent } else { FileState::Outside });
         let state = State {
             files: files.collect(),
-            open: OpenFiles::with_limit(OPEN_FILES_MAX),
+            open: OpenFiles::with_share(OPEN_FILES_MAX),
             unsynced: BTreeSet::new(),
             kept_bytes: 0,
             keeps_given_up: false,

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use rustix::process::{Resource, getrlimit};
+
 /// Files by index, the one used last in front. A caller keeps what it took even when it is dropped from here.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
@@ -11,11 +13,24 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// At most `limit` files are held open. Low enough to leave room in the usual 1024 descriptors of a process.
+    /// At most so many files of an offered data set are held open.
     pub(crate) const LIMIT: usize = 128;
 
     pub(crate) fn with_limit(limit: usize) -> Self {
         Self { files: Vec::new(), limit }
+    }
+
+    /// At most `most`, and at most a quarter of the descriptors that this process may have: there are sockets, directories and journals
+    /// too, and other data sets.
+    pub(crate) fn with_share(most: usize) -> Self {
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let share = usize::try_from(allowed / 4).unwrap_or(usize::MAX);
+        Self::with_limit(share.clamp(1, most))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     pub(crate) fn get(&mut self, index: usize) -> Option<Arc<File>> {

@@ -59,6 +59,11 @@ pub fn heavy() -> MutexGuard<'static, ()> {
     HEAVY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The flag that limits the rate of a put, by another name before session version 5.
+pub fn put_rate() -> &'static str {
+    if session_version() < 5 { "--rate" } else { "--send-rate" }
+}
+
 /// Waits until `condition` holds, at most for `within`; whether it came to hold.
 pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;

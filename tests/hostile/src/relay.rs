@@ -1,6 +1,6 @@
 //! A relay between a client and a server, TCP and UDP, that damages what passes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use inhaul_base::RandomStream;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
 /// The relay's address: the server's UDP port is said in the session, so that it is the address by which the two differ.
@@ -44,6 +45,8 @@ struct Shared {
     stop: AtomicBool,
     udp_blocked: AtomicBool,
     delay_us: AtomicU64,
+    /// Most that a datagram is delayed beside that, each by chance, which reorders them.
+    jitter_us: AtomicU64,
     /// Counts resets: a connection of an earlier count is to be reset.
     resets: AtomicU64,
     /// Counts changes of the sender's side's address.
@@ -77,6 +80,7 @@ impl Relay {
             stop: AtomicBool::new(false),
             udp_blocked: AtomicBool::new(false),
             delay_us: AtomicU64::new(0),
+            jitter_us: AtomicU64::new(0),
             resets: AtomicU64::new(0),
             rebinds: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -103,6 +107,11 @@ impl Relay {
     /// Delays every datagram by so much from now on.
     pub fn delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Delays each datagram by up to so much more from now on, by chance, so that they overtake each other.
+    pub fn jitter(&self, most: Duration) {
+        self.shared.jitter_us.store(most.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// Resets all connections; new ones are relayed.
@@ -242,23 +251,34 @@ impl Shared {
         if self.udp_blocked.load(Ordering::Relaxed) {
             return;
         }
-        let due = Instant::now() + Duration::from_micros(self.delay_us.load(Ordering::Relaxed));
+        let (delay, jitter) = (self.delay_us.load(Ordering::Relaxed), self.jitter_us.load(Ordering::Relaxed));
         for datagram in (lock(&self.datagrams))(way, datagram) {
-            line.waiting.push_back((due, datagram, Arc::clone(by), to));
+            let by_chance = if jitter == 0 { 0 } else { line.random.below(jitter) };
+            let due = Instant::now() + Duration::from_micros(delay + by_chance);
+            line.count += 1;
+            line.waiting.insert((due, line.count), (datagram, Arc::clone(by), to));
         }
     }
 }
 
 /// Datagrams that are on their way.
-#[derive(Default)]
 struct Line {
-    waiting: VecDeque<(Instant, Vec<u8>, Arc<UdpSocket>, SocketAddr)>,
+    /// By when they are due; those that are due at once stay in order.
+    waiting: BTreeMap<(Instant, u64), (Vec<u8>, Arc<UdpSocket>, SocketAddr)>,
+    count: u64,
+    random: RandomStream,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), count: 0, random: RandomStream::new(0, 0) }
+    }
 }
 
 impl Line {
     /// The next datagram at `socket`, waited for until something on the line is due.
     fn receive(&self, socket: &UdpSocket) -> Option<(Vec<u8>, SocketAddr)> {
-        let due = self.waiting.front().map(|(due, ..)| due.saturating_duration_since(Instant::now()));
+        let due = self.waiting.keys().next().map(|(due, _)| due.saturating_duration_since(Instant::now()));
         let patience = due.map_or(GLANCE, |due| due.clamp(Duration::from_micros(1), GLANCE));
         socket.set_read_timeout(Some(patience)).unwrap();
         let mut buffer = vec![0; 1 << 16];
@@ -268,10 +288,9 @@ impl Line {
     }
 
     fn send_due(&mut self) {
-        while self.waiting.front().is_some_and(|(due, ..)| *due <= Instant::now()) {
-            if let Some((_, datagram, by, to)) = self.waiting.pop_front() {
-                let _ = by.send_to(&datagram, to);
-            }
+        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= Instant::now()) {
+            let (datagram, by, to) = first.remove();
+            let _ = by.send_to(&datagram, to);
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use inhaul_hostile_tests::{Scratch, Server, SmallDisk, figures, inhaul, noise, tree, wait_for};
+use inhaul_hostile_tests::{Scratch, Server, SmallDisk, figures, inhaul, noise, put_rate, tree, wait_for};
 
 const SIZE: usize = 12 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ fn a_full_inbox() {
     let file = from.file("f", &noise(SIZE, 44));
     offered.file("small", b"still served");
     let server = Server::offer_with(offered.path(), &["--accept-puts", disk.path().to_str().unwrap()]);
-    let running = inhaul(["put", "-q", "--rate", "50M"]).arg(&file).arg(server.source("/")).start();
+    let running = inhaul(["put", "-q", put_rate(), "50M"]).arg(&file).arg(server.source("/")).start();
     wait_for_data(&disk.path().join("f.partial"));
     disk.fill();
     let put = running.finish(PATIENCE);

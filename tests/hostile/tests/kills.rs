@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use inhaul_base::RandomStream;
 use inhaul_hostile_tests::{
-    Running, Scratch, Server, Signal, Start, all, figures, heavy, inhaul, noise, seed, tree, wait_for,
+    Running, Scratch, Server, Signal, Start, all, figures, heavy, inhaul, noise, put_rate, seed, tree, wait_for,
 };
 
 /// Bytes of the one large file; at [`RATE`] it takes a second.
@@ -117,7 +117,8 @@ fn killed_sender() {
     let mut commands = 0;
     for _ in 0..rounds {
         let to = Scratch::new();
-        let get = inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.inside());
+        let get =
+            inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "60");
         let running = get.start();
         wait_up_to(&mut random, 700);
         server.running.kill();
@@ -146,7 +147,7 @@ fn killed_putter() {
     let file = from.file("f", &bytes);
     let server = Server::offer_with(empty.path(), &["--accept-puts", inbox.path().to_str().unwrap()]);
     let rounds = rounds(4);
-    let put = inhaul(["put", "-q", "--rate", RATE]).arg(&file).arg(server.source("/"));
+    let put = inhaul(["put", "-q", put_rate(), RATE]).arg(&file).arg(server.source("/"));
     for _ in 0..rounds {
         let mut running = put.start();
         wait_up_to(&mut random, 700);
@@ -166,7 +167,8 @@ fn stopped(attempt: &str, stop: Duration, victim: impl FnOnce(&Running, &Server)
     let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(SIZE, 34));
     from.file("f", &bytes);
     let server = Server::offer(from.path());
-    let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside()).start();
+    let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside());
+    let get = get.variable("INHAUL_GET_RETRY_FOR", "60").start();
     let partial = to.path().join("f.partial");
     assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
     let victim = rustix::process::Pid::from_raw(victim(&get, &server) as i32).unwrap();

@@ -26,6 +26,11 @@ fn one_in(random: &mut RandomStream, count: u64) -> bool {
 
 /// Fetches a file through a relay that does this damage; it must come, and be right.
 fn comes_through(attempt: &str, damage: Damage) {
+    comes_through_with(attempt, |_| {}, damage);
+}
+
+/// The same through a relay that is set up like this.
+fn comes_through_with(attempt: &str, set_up: impl FnOnce(&Relay), damage: Damage) {
     let _alone = heavy();
     let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(SIZE, 11));
     from.file("f", &bytes);
@@ -34,6 +39,7 @@ fn comes_through(attempt: &str, damage: Damage) {
     // What a damage keeps back, for later.
     let mut kept = Vec::new();
     let relay = Relay::start(server.address, move |way, datagram| damage(&mut random, way, datagram, &mut kept));
+    set_up(&relay);
     let get = inhaul(["get", "-q", "--mtu", "1500", "--rate", "300M", &relay.source("/f")]).arg(to.inside());
     let outcome = get.finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();
@@ -52,19 +58,10 @@ fn duplicated_datagrams() {
 }
 
 #[test]
-fn shuffled_datagrams() {
-    comes_through("data is shuffled, 20 datagrams at a time", |random, way, datagram, kept| {
-        if way == Way::ToServer {
-            return vec![datagram];
-        }
-        kept.push(datagram);
-        // Fewer now and then, so that nothing waits for ever at the end.
-        let whole = kept.len() >= 20 || one_in(random, 20);
-        let mut shuffled = if whole { std::mem::take(kept) } else { Vec::new() };
-        for last in (1..shuffled.len()).rev() {
-            shuffled.swap(last, random.below(last as u64 + 1) as usize);
-        }
-        shuffled
+fn reordered_datagrams() {
+    let slow_and_fast = |relay: &Relay| relay.jitter(Duration::from_millis(2));
+    comes_through_with("each datagram is late by 0 to 2 ms: all are reordered", slow_and_fast, |_, _, datagram, _| {
+        vec![datagram]
     });
 }
 
@@ -246,7 +243,7 @@ fn flipped_bits_of_tcp() {
                 passed += bytes.len() as u64;
             },
         );
-        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside());
+        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "20");
         let outcome = get.finish(Duration::from_secs(75));
         slowest = slowest.max(outcome.took);
         let is_clear = outcome.code == Some(0) || outcome.code.is_some_and(|code| CLEAR_ENDS.contains(&code));

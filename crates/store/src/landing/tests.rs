@@ -548,7 +548,8 @@ fn more_files_than_may_be_open_land_in_any_order() {
             write(&landing, index * 2 + half, &[(index + half) as u8]).unwrap();
         }
     }
-    assert_eq!(landing.lock().open.len(), OPEN_FILES_MAX);
+    let state = landing.lock();
+    assert_eq!(state.open.len(), state.open.limit());
     finish(&landing);
     for (index, name) in names.iter().enumerate() {
         assert_eq!(fs::read(dir.path().join("set").join(name)).unwrap(), [index as u8, (index + 1) as u8]);

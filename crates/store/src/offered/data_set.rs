@@ -49,7 +49,7 @@ impl DataSet {
             file: Some(path.to_vec()),
             links,
             request: request.to_vec(),
-            open: Mutex::new(OpenFiles::with_limit(OpenFiles::LIMIT)),
+            open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
 
@@ -68,7 +68,7 @@ impl DataSet {
             file: None,
             links: Links::Refuse,
             request: request.to_vec(),
-            open: Mutex::new(OpenFiles::with_limit(OpenFiles::LIMIT)),
+            open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
 

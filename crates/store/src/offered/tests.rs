@@ -268,5 +268,5 @@ fn read_serves_more_files_than_it_holds_open() {
     let expected: Vec<u8> = (0..300u16).flat_map(u16::to_be_bytes).collect();
     assert_eq!(all_bytes(&set), expected);
     let open = set.open.lock().unwrap();
-    assert_eq!(open.len(), crate::open_files::OpenFiles::LIMIT);
+    assert_eq!(open.len(), open.limit());
 }
