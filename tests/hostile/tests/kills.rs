@@ -118,7 +118,7 @@ fn killed_sender() {
     for _ in 0..rounds {
         let to = Scratch::new();
         let get =
-            inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "60");
+            inhaul(["get", "-q", "--rate", RATE, &source]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "60s");
         let running = get.start();
         wait_up_to(&mut random, 700);
         server.running.kill();
@@ -168,7 +168,7 @@ fn stopped(attempt: &str, stop: Duration, victim: impl FnOnce(&Running, &Server)
     from.file("f", &bytes);
     let server = Server::offer(from.path());
     let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside());
-    let get = get.variable("INHAUL_GET_RETRY_FOR", "60").start();
+    let get = get.variable("INHAUL_GET_RETRY_FOR", "60s").start();
     let partial = to.path().join("f.partial");
     assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
     let victim = rustix::process::Pid::from_raw(victim(&get, &server) as i32).unwrap();

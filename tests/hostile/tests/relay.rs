@@ -243,7 +243,7 @@ fn flipped_bits_of_tcp() {
                 passed += bytes.len() as u64;
             },
         );
-        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "20");
+        let get = inhaul(["get", "-q", &relay.source("/t")]).arg(to.inside()).variable("INHAUL_GET_RETRY_FOR", "20s");
         let outcome = get.finish(Duration::from_secs(75));
         slowest = slowest.max(outcome.took);
         let is_clear = outcome.code == Some(0) || outcome.code.is_some_and(|code| CLEAR_ENDS.contains(&code));

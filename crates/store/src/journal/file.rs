@@ -142,7 +142,8 @@ impl Journal {
 
     /// Whether there is something to go on from.
     pub(crate) fn is_of_use(&self) -> bool {
-        self.is_of_use
+        // Without a name, because its directory was removed, there is nothing that a later transfer could find.
+        self.is_of_use && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
     /// The open file, to sync it.

@@ -248,3 +248,12 @@ fn a_file_that_the_file_system_cannot_hold_is_refused_before_anything_is_made() 
         Ok(_) => file.set_len(size).expect("the file system said that it could"),
     }
 }
+
+#[test]
+fn suspend_keeps_nothing_where_the_destination_was_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = create(dir.path(), SIZES);
+    bring(&landing, 0, 2);
+    fs::remove_dir_all(dir.path()).unwrap();
+    assert_eq!(landing.suspend(), 0);
+}

@@ -548,8 +548,9 @@ fn more_files_than_may_be_open_land_in_any_order() {
             write(&landing, index * 2 + half, &[(index + half) as u8]).unwrap();
         }
     }
-    let state = landing.lock();
-    assert_eq!(state.open.len(), state.open.limit());
+    let open = |state: &State| (state.open.len(), state.open.limit());
+    let (len, limit) = open(&landing.lock());
+    assert_eq!(len, limit);
     finish(&landing);
     for (index, name) in names.iter().enumerate() {
         assert_eq!(fs::read(dir.path().join("set").join(name)).unwrap(), [index as u8, (index + 1) as u8]);
