@@ -148,10 +148,11 @@ impl Haul {
                 Ok(port) => port,
                 // The way is gone again already.
                 Err(error) => {
-                    return match away.former {
-                        Some(former) => self.reopen(engine, former, &error.to_string()).map(drop),
-                        None => Ok(self.warn(format!("going on without {server}: {error}"))),
-                    };
+                    match away.former {
+                        Some(former) => _ = self.reopen(engine, former, &error.to_string())?,
+                        None => self.warn(format!("going on without {server}: {error}")),
+                    }
+                    return Ok(());
                 }
             };
         let flow = self.join(engine, Joining { object: index, session }, port, &net, self.reopening.rate)?;
