@@ -61,7 +61,7 @@ mod tests {
             let script = String::from_utf8(completion_script(shell)).unwrap();
             for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
                 assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
-                for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+                for flag in command.get_arguments().filter_map(Arg::get_long) {
                     assert!(script.contains(flag), "{shell}: {} --{flag}", command.get_name());
                 }
             }

@@ -149,6 +149,20 @@ const ANSWERS: &[Answer] = &[
         options: &["-V", "--check-integrity", "--verify"],
         text: "every byte is verified with BLAKE3; no option is needed",
     },
+    Answer {
+        commands: REPORTS,
+        options: &[
+            "--retry",
+            "--retries",
+            "--max-tries",
+            "-t",
+            "--tries",
+            "--timeout",
+            "--contimeout",
+            "--connect-timeout",
+        ],
+        text: "--retry-for 10m says how long to keep trying, --retry-for 0 not to",
+    },
     // How it goes.
     Answer {
         commands: TRANSFERS,

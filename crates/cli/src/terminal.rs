@@ -43,7 +43,7 @@ pub(crate) fn draw(lines: impl FnOnce(Size) -> Vec<String>) {
 
 /// Takes the lines away.
 pub(crate) fn clear() {
-    if let Some(mut lines) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(lines) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
         print(&lines.erase(Size::now()));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use inhaul_base::Span;
 use inhaul_udp::{Waker, thread};
 use serde::Serialize;
 
@@ -230,6 +231,7 @@ impl Emulator {
     /// When the operating system failed the emulator.
     pub fn stop(mut self) -> Result<Report, EmuError> {
         let counters = self.counters();
+        let cpu = self.processor_time();
         let engine = self.end()?;
         let circumstances = Circumstances {
             grid: &self.grid,
@@ -237,9 +239,18 @@ impl Emulator {
             superpackets: &self.superpackets,
             addresses: &self.addresses,
             counters,
+            cpu,
             warnings: std::mem::take(&mut self.warnings),
         };
         Ok(Report::new(&engine, &circumstances))
+    }
+
+    /// The processor time of each host's processes, if the keeper is still there.
+    fn processor_time(&self) -> Option<Vec<Span>> {
+        match self.ask(&Request::ProcessorTime, &[]) {
+            Ok(Answer::ProcessorTime(nanos)) => Some(nanos.into_iter().map(Span::from_nanos).collect()),
+            _ => None,
+        }
     }
 
     fn counters(&self) -> Option<Vec<DeviceCounters>> {

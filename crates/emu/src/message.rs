@@ -14,6 +14,8 @@ pub(crate) enum Request {
     Spawn(Spawn),
     /// What have the devices counted?
     Counters,
+    /// How much processor time have the hosts' processes used?
+    ProcessorTime,
     /// Does anybody at this host listen for connections or datagrams?
     Listens { host: usize, port: Option<u16> },
 }
@@ -52,6 +54,8 @@ pub(crate) enum Answer {
     Started { pid: u32 },
     /// By host.
     Counters(Vec<DeviceCounters>),
+    /// By host, in nanoseconds.
+    ProcessorTime(Vec<u64>),
     /// Whether anybody listens.
     Listens(bool),
     /// It could not be done.
@@ -88,7 +92,7 @@ pub(crate) struct DeviceCounters {
 pub(crate) struct Ended {
     /// As `wait` gives it.
     pub(crate) status: i32,
-    /// Nanoseconds of processor time that it and what it has waited for have used.
+    /// Nanoseconds of processor time that it and all that it has started have used, as far as they have ended.
     pub(crate) cpu_nanos: u64,
 }
 

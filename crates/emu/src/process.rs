@@ -64,7 +64,7 @@ pub struct Process {
 pub struct Exit {
     /// Its status.
     pub status: ExitStatus,
-    /// The processor time that it, and what it has started and waited for, has used.
+    /// The processor time that it, and all that it has started, has used; what still runs is not in it.
     pub cpu: Span,
 }
 

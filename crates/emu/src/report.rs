@@ -113,6 +113,8 @@ pub struct HostReport {
     /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel when they were handed
     /// over, or by the emulator for lack of memory or because it did not understand them.
     pub hidden_drops: u64,
+    /// Processor time that all processes at it have used, whoever their parents were, in seconds; `None`: the grid was killed.
+    pub cpu_s: Option<f64>,
 }
 
 /// What is needed for a report beside the engine's own.
@@ -123,6 +125,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) addresses: &'a [Ipv4Addr],
     /// `None`: the keeper did not answer.
     pub(crate) counters: Option<Vec<DeviceCounters>>,
+    /// By host.
+    pub(crate) cpu: Option<Vec<Span>>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -235,6 +239,7 @@ fn host_report(host: usize, engine: &EngineReport, circumstances: &Circumstances
         received_packets: seen.written,
         unroutable_packets: seen.unroutable,
         hidden_drops: inward + counted.outward_drops + seen.malformed + seen.no_memory,
+        cpu_s: circumstances.cpu.as_ref().and_then(|all| all.get(host)).map(|cpu| cpu.as_secs_f64()),
     }
 }
 
@@ -270,7 +275,7 @@ mod tests {
         let (options, superpackets) = (Options::default(), &[false; 2]);
         Report::new(
             engine,
-            &Circumstances { grid: &grid, options, superpackets, addresses: &addresses, counters, warnings },
+            &Circumstances { grid: &grid, options, superpackets, addresses: &addresses, counters, cpu: None, warnings },
         )
     }
 

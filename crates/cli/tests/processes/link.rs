@@ -120,6 +120,31 @@ fn run_says_which_command_failed_and_ends_the_others_after_the_time() {
 }
 
 #[test]
+fn run_counts_the_processor_time_of_what_is_left_behind() {
+    let place = Place::new(SCENARIO);
+    let scenario = place.scenario();
+    fs::write(place.path("count"), "i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; touch done").unwrap();
+    // One leaves its command by a session of its own, and ends before it; the other one runs until it is killed.
+    let directory = place.path("");
+    let left =
+        format!("cd {}; (setsid sh count 300000 &); until [ -e done ]; do sleep 0.05; done", directory.display());
+    let right = format!("cd {}; (setsid sh count 4000000000 &); sleep 0.5", directory.display());
+    let outcome = run(&["link", "run", &scenario, "--on", "left", &left, "--on", "right", &right, "--json"]);
+    if is_forbidden(&outcome) {
+        return;
+    }
+    let report = outcome.json();
+    let at = |host: &str| {
+        let hosts = report["hosts"].as_array().unwrap();
+        hosts.iter().find(|found| found["name"] == host).unwrap()["cpu_s"].as_f64().unwrap()
+    };
+    let of_command = report["commands"][0]["cpu_s"].as_f64().unwrap();
+    assert!(of_command > 0.05, "{report}");
+    assert!(at("left") >= of_command - 0.02, "{report}");
+    assert!(at("right") > 0.05, "{report}");
+}
+
+#[test]
 fn shell_is_in_its_host_and_hands_on_the_exit_code() {
     let place = Place::new(SCENARIO);
     let script = "echo $INHAUL_NODE; cat /proc/sys/kernel/hostname /proc/net/dev /etc/hosts; exit 7";

@@ -8,8 +8,10 @@
 //! or by the signal that the kernel sends it when its parent dies: one of both happens however the emulator ends.
 
 mod hosts;
+mod minder;
 mod serve;
 mod sockets;
+mod times;
 
 use std::fs;
 use std::io;
@@ -35,18 +37,21 @@ pub enum Stage {
     Outer,
     /// Is the keeper.
     Init,
+    /// Is the parent of one command.
+    Minder,
 }
 
 impl Stage {
     /// The stage by its name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Outer, Self::Init].into_iter().find(|stage| stage.name() == name)
+        [Self::Outer, Self::Init, Self::Minder].into_iter().find(|stage| stage.name() == name)
     }
 
     const fn name(self) -> &'static str {
         match self {
             Self::Outer => "outer",
             Self::Init => "init",
+            Self::Minder => "minder",
         }
     }
 }
@@ -59,6 +64,7 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
     let result = match stage {
         Stage::Outer => outer(),
         Stage::Init => init(&channel),
+        Stage::Minder => minder(&channel),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,13 +88,19 @@ pub(crate) fn is_keeper() -> bool {
     std::env::args().skip(1).take(KEEPER_ARGUMENTS.len()).eq(KEEPER_ARGUMENTS)
 }
 
-fn outer() -> Result<(), Failure> {
-    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends the grid in
-    // order. This process ends with the keeper, whose end is the emulator's.
+/// Signals that a terminal, or the end of a session, sends to all are for the commands alone.
+fn leave_signals_to_commands() -> Result<(), Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed("handling signals"))?;
     }
+    Ok(())
+}
+
+fn outer() -> Result<(), Failure> {
+    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends the grid in
+    // order. This process ends with the keeper, whose end is the emulator's.
+    leave_signals_to_commands()?;
     leave()?;
     // After that: the change of privileges cancels what was asked for before.
     die_with_parent()?;
@@ -120,6 +132,11 @@ fn init(channel: &Channel) -> Result<(), Failure> {
     die_with_parent()?;
     let Some(hosts) = hosts::set_up(channel)? else { return Ok(()) };
     serve::serve(channel, &hosts)
+}
+
+fn minder(channel: &Channel) -> Result<(), Failure> {
+    leave_signals_to_commands()?;
+    minder::mind(channel)
 }
 
 fn die_with_parent() -> Result<(), Failure> {

@@ -1,27 +1,27 @@
-//! The keeper at work: it starts commands, hands on signals, and tells of their ends.
+//! The keeper at work: it has commands started at hosts, and counts what they use.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
 
+use inhaul_base::Span;
 use inhaul_udp::{EndedChild, reap_child};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::Pid;
 
-use super::failed;
 use super::hosts::HostNamespaces;
 use super::sockets::{device_counters, listens};
+use super::{Stage, failed, keeper_command, times};
 use crate::channel::Channel;
-use crate::message::{Answer, Cause, Ended, Failure, Request, Spawn};
+use crate::message::{Answer, Failure, Request, Spawn};
 
-/// A command that runs, and the socket to whoever started it.
-struct Running {
-    pid: Pid,
-    own_group: bool,
-    channel: Channel,
+/// The parents of commands.
+struct Minders {
+    /// Those that run, and the host of each.
+    running: Vec<(Pid, usize)>,
+    /// Processor time of those that have ended, with all that they have adopted, by host.
+    ended: Vec<Span>,
 }
 
 /// Answers the emulator until it is gone.
@@ -30,44 +30,38 @@ pub(super) fn serve(channel: &Channel, hosts: &[HostNamespaces]) -> Result<(), F
     ends.set_nonblocking(true).map_err(failed("waiting for children"))?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, notify)
         .map_err(failed("waiting for children"))?;
-    let mut running: Vec<Running> = Vec::new();
+    let mut minders = Minders { running: Vec::new(), ended: vec![Span::ZERO; hosts.len()] };
     loop {
-        let (asked, child_ended, ready) = wait(channel, &ends, &running)?;
+        let (asked, child_ended) = wait(channel, &ends)?;
         if child_ended {
-            tell_of_ends(&ends, &mut running)?;
-        }
-        for pid in ready {
-            hand_on_signals(pid, &mut running);
+            minders.reap(&ends)?;
         }
         if asked {
             let Some((request, descriptors)) = channel.receive().map_err(failed("reading a request"))? else {
                 return Ok(());
             };
-            let answer = answer(request, descriptors, hosts, &mut running).unwrap_or_else(Answer::Failed);
+            let answer = answer(request, &descriptors, hosts, &mut minders).unwrap_or_else(Answer::Failed);
             channel.send(&answer, &[]).map_err(failed("answering"))?;
         }
     }
 }
 
-/// Waits until there is something to do: a request, the end of a child, words about a running command.
-fn wait(channel: &Channel, ends: &UnixStream, running: &[Running]) -> Result<(bool, bool, Vec<Pid>), Failure> {
-    let mut ready: Vec<PollFd<'_>> =
-        [channel.as_fd(), ends.as_fd()].into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    ready.extend(running.iter().map(|command| PollFd::new(&command.channel, PollFlags::IN)));
+/// Waits until there is something to do: a request, or the end of a child.
+fn wait(channel: &Channel, ends: &UnixStream) -> Result<(bool, bool), Failure> {
+    let mut ready = [channel.as_fd(), ends.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     match poll(&mut ready, None) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(failed("waiting")(error.into())),
     }
-    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-    let pids = running.iter().zip(&ready[2..]).filter(|(_, fd)| is_ready(fd)).map(|(command, _)| command.pid);
-    Ok((is_ready(&ready[0]), is_ready(&ready[1]), pids.collect()))
+    let [asked, child_ended] = ready.map(|fd| !fd.revents().is_empty());
+    Ok((asked, child_ended))
 }
 
 fn answer(
     request: Request,
-    descriptors: Vec<OwnedFd>,
+    descriptors: &[OwnedFd],
     hosts: &[HostNamespaces],
-    running: &mut Vec<Running>,
+    minders: &mut Minders,
 ) -> Result<Answer, Failure> {
     let enter = |host: usize| {
         let known = hosts.get(host).ok_or(io::ErrorKind::NotFound.into());
@@ -77,11 +71,11 @@ fn answer(
         Request::SetUp { .. } => Err(failed("setting up")(io::Error::other("it is done already"))),
         Request::Spawn(spawn) => {
             enter(spawn.host)?;
-            let command = start(&spawn, descriptors)?;
-            let pid = command.pid.as_raw_nonzero().get() as u32;
-            running.push(command);
-            Ok(Answer::Started { pid })
+            let (minder, answer) = start(&spawn, descriptors)?;
+            minders.running.push((minder, spawn.host));
+            Ok(answer)
         }
+        Request::ProcessorTime => Ok(Answer::ProcessorTime(minders.processor_time())),
         Request::Counters => {
             let count =
                 |host| enter(host).and_then(|()| device_counters().map_err(failed("reading a device's counters")));
@@ -94,58 +88,39 @@ fn answer(
     }
 }
 
-fn start(spawn: &Spawn, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
-    let Ok([input, output, error, socket]) = <[OwnedFd; 4]>::try_from(descriptors) else {
-        return Err(failed("starting a command")(io::Error::other("it came without its descriptors")));
-    };
-    let mut command = Command::new(&spawn.program);
-    command.args(&spawn.arguments).stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(error));
-    for (name, value) in &spawn.environment {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
+/// Has a process of its own start a command at the host that this thread is in, and mind it.
+fn start(spawn: &Spawn, descriptors: &[OwnedFd]) -> Result<(Pid, Answer), Failure> {
+    let starting = "starting a command";
+    let (near, far) = Channel::pair().map_err(failed(starting))?;
+    let child = keeper_command(Stage::Minder).stdin(far.into_descriptor()).spawn().map_err(failed(starting))?;
+    let given: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    near.send(spawn, &given).map_err(failed(starting))?;
+    match near.receive::<Answer>().map_err(failed(starting))? {
+        Some((answer, _)) => Ok((Pid::from_child(&child), answer)),
+        None => Err(failed(starting)(io::ErrorKind::BrokenPipe.into())),
     }
-    if let Some(directory) = &spawn.directory {
-        command.current_dir(directory);
-    }
-    if spawn.own_group {
-        command.process_group(0);
-    }
-    let refused = |error: io::Error| Failure { cause: Cause::Other, what: String::new(), message: error.to_string() };
-    // Not waited for by `Child`: the keeper, as the init of its namespace, waits for everybody.
-    let child = command.spawn().map_err(refused)?;
-    let pid = Pid::from_child(&child);
-    Ok(Running { pid, own_group: spawn.own_group, channel: Channel::from_descriptor(socket) })
 }
 
-/// Tells whoever started a command that it has ended, and forgets those that nobody asked for.
-fn tell_of_ends(ends: &UnixStream, running: &mut Vec<Running>) -> Result<(), Failure> {
-    while matches!(rustix::io::read(ends, &mut [0u8; 64]), Ok(1..)) {}
-    while let Some(EndedChild { pid, status, cpu }) = reap_child().map_err(failed("waiting for a child"))? {
-        if let Some(at) = running.iter().position(|command| command.pid.as_raw_nonzero().get() == pid) {
-            let command = running.swap_remove(at);
-            // Whoever is not there any more need not be told.
-            let _ = command.channel.send(&Ended { status: status.into_raw(), cpu_nanos: cpu.as_nanos() }, &[]);
+impl Minders {
+    /// Takes note of processes that have ended. Those that are not minders were left behind by one that was killed.
+    fn reap(&mut self, ends: &UnixStream) -> Result<(), Failure> {
+        while matches!(rustix::io::read(ends, &mut [0u8; 64]), Ok(1..)) {}
+        while let Some(EndedChild { pid, cpu, .. }) = reap_child().map_err(failed("waiting for a child"))? {
+            if let Some(at) = self.running.iter().position(|(minder, _)| minder.as_raw_nonzero().get() == pid) {
+                let (_, host) = self.running.swap_remove(at);
+                self.ended[host] = self.ended[host] + cpu;
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// A number that comes over a command's socket is a signal for it; when the socket closes, it is killed.
-fn hand_on_signals(pid: Pid, running: &mut Vec<Running>) {
-    let Some(at) = running.iter().position(|command| command.pid == pid) else { return };
-    let own_group = running[at].own_group;
-    let signal = match running[at].channel.receive::<i32>() {
-        Ok(Some((number, _))) => Signal::from_named_raw(number),
-        Ok(None) | Err(_) => {
-            // Nobody is left who could be told of its end.
-            running.swap_remove(at);
-            Some(Signal::KILL)
+    /// The processor time of all that has run at each host, or runs.
+    fn processor_time(&self) -> Vec<u64> {
+        let roots: Vec<i32> = self.running.iter().map(|(minder, _)| minder.as_raw_nonzero().get()).collect();
+        let mut total = self.ended.clone();
+        for ((_, host), cpu) in self.running.iter().zip(times::of_trees(&roots)) {
+            total[*host] = total[*host] + cpu;
         }
-    };
-    if let Some(signal) = signal {
-        // It fails when the command has just ended.
-        let _ = if own_group { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
+        total.into_iter().map(Span::as_nanos).collect()
     }
 }
