@@ -20,6 +20,7 @@ DEST is inhaul://HOST[:PORT]/PATH, beneath the directory into which the server a
 puts ('inhaul serve --accept-puts DIR' there). With a slash at its end it is a directory,
 made if it is missing: each local PATH lands in it under its own name. inhaul://HOST/ is
 that directory itself. Without the slash, DEST is what the one local PATH becomes.
+PATH '-' is standard input.
 
 This host connects and sends. The server receives, verifies and sets the rates. After an
 interruption of any kind, give the same command again: it goes on from what is verified

@@ -48,7 +48,8 @@ RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
 
 A DEST with a slash at its end (or '.' or '..') is a directory, made if it is missing:
 each SOURCE lands in it under the last name of its PATH. Without the slash, DEST is
-what the one SOURCE becomes. It does not matter what is there already.
+what the one SOURCE becomes. It does not matter what is there already. As '-', or a
+named pipe, it is a stream that takes one file in order, verified as it is written.
 
 A file appears under its name when every byte of it is verified. After an
 interruption of any kind, give the same command again: it goes on from what is
@@ -65,6 +66,8 @@ Examples:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
   The files that a Metalink names, from all their mirrors, by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
+  One file straight into another program:
+    inhaul get inhaul://dtn1/run7.tar - | tar x
   Leave part of a 1 Gbit/s link to other traffic:
     inhaul get inhaul://dtn1/run7 . --receive-rate 850M";
 
