@@ -72,15 +72,12 @@ class Contestant:
 
 
 class RawUdp(Contestant):
-    """The ceiling: plain senders and a plain receiver of datagrams, with the same batching, offloads and memory.
+    """The ceiling: plain senders and a plain receiver of datagrams, with the same batching, offloads and memory."""
 
-    With `gather` each datagram is gathered from a head and a body that lie apart, as any protocol's is.
-    """
+    name = "raw-udp"
 
-    def __init__(self, binary, gather=False):
+    def __init__(self, binary):
         self.binary = binary
-        self.name = "raw-udp-gather" if gather else "raw-udp"
-        self.gather = ["--gather"] if gather else []
 
     def missing(self):
         return None if self.binary else "crates/udp/examples/raw.rs did not build"
@@ -91,7 +88,7 @@ class RawUdp(Contestant):
         address = f"{ends.receiver_address}:{PORT}"
         receiver = group.start("raw recv", ends.receiver, [self.binary, "recv", "--listen", address, *options])
         receiver.wait_for_port("udp", PORT)
-        send = [self.binary, "send", address, "--seconds", seconds, *options, *self.gather]
+        send = [self.binary, "send", address, "--seconds", seconds, *options]
         senders = [group.start("raw send", ends.sender, send) for _ in range(case.senders)]
         sent = [_last_json(sender.wait(seconds + PATIENCE_SECONDS)) for sender in senders]
         report = _last_json(receiver.wait(PATIENCE_SECONDS))

@@ -1,20 +1,18 @@
-//! A server's data: the bytes of its data sets, from mapped files where they are large and from memory where they are small.
+//! A server's data: the bytes of the data sets that its flows are of, read from their files.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use inhaul_base::ByteRange;
-use inhaul_store::{DataSet, Piece};
-use inhaul_transport::{FlowId, TxBatch};
-use inhaul_udp::{BodySource, IoVecs, MappedFile};
+use inhaul_store::{DataSet, Piece, UnreadableFile};
+use inhaul_transport::FlowId;
 
-use crate::port::Bodies;
+use crate::engine::BodySource;
 
-/// Files from this size on are mapped; smaller ones are read, because a mapping costs more than it saves.
-const MAPPED_BYTES_MIN: u64 = 1 << 20;
-/// Files that one flow keeps mapped. A batch falls on fewer files than that.
-const MAPPED_FILES_MAX: usize = 1024;
+/// How far ahead of what is sent the kernel is asked to read from disk, and in what steps.
+const READ_AHEAD: u64 = 8 << 20;
+const READ_AHEAD_STEP: u64 = 2 << 20;
 
 /// The data of all flows of a server.
 #[derive(Default)]
@@ -24,33 +22,15 @@ pub(crate) struct FileBodies {
 
 struct FlowBodies {
     data_set: Arc<DataSet>,
-    mapped: BTreeMap<usize, Mapping>,
-    /// Bodies of the current batch that were read into memory, by where they begin.
-    read: BTreeMap<u64, Vec<u8>>,
-    /// Counts batches, to know which mapping has not been used for the longest time.
-    turn: u64,
-    /// Bytes of bodies that were made ready to be sent, those that are sent again included.
+    /// The file that was read last, and up to where the kernel has been asked to read it.
+    ahead: (usize, u64),
+    /// Bytes that were read to be sent, those that are sent again included.
     sent_bytes: u64,
-    /// Why the last body could not be had.
-    failure: Option<String>,
-}
-
-struct Mapping {
-    file: MappedFile,
-    used: u64,
 }
 
 impl FileBodies {
     pub(crate) fn insert(&mut self, flow: FlowId, data_set: Arc<DataSet>) {
-        let bodies = FlowBodies {
-            data_set,
-            mapped: BTreeMap::new(),
-            read: BTreeMap::new(),
-            turn: 0,
-            sent_bytes: 0,
-            failure: None,
-        };
-        self.flows.insert(flow, bodies);
+        self.flows.insert(flow, FlowBodies { data_set, ahead: (usize::MAX, 0), sent_bytes: 0 });
     }
 
     pub(crate) fn remove(&mut self, flow: FlowId) {
@@ -64,139 +44,112 @@ impl FileBodies {
 }
 
 impl FlowBodies {
-    fn prepare(&mut self, range: ByteRange) {
-        if let Err(error) = self.fetch(range) {
-            self.failure = Some(error);
+    fn read(&mut self, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> Result<(), UnreadableFile> {
+        let len: usize = bodies.iter().map(|body| body.len()).sum();
+        self.data_set.read_vectored(offset, bodies)?;
+        self.sent_bytes += len as u64;
+        if let Some(piece) = self.data_set.manifest().locate(ByteRange::at(offset, len as u64)).last() {
+            self.read_ahead(piece);
         }
-    }
-
-    /// Maps the file that the range lies in, or reads the range.
-    fn fetch(&mut self, range: ByteRange) -> Result<(), String> {
-        if let Some(piece) = self.mappable(range) {
-            if let Some(mapping) = self.mapped.get_mut(&piece.file) {
-                mapping.used = self.turn;
-                return Ok(());
-            }
-            let file = self.data_set.open(piece.file).map_err(|error| error.to_string())?;
-            let file = MappedFile::new(&file).map_err(|error| format!("a file cannot be mapped: {error}"))?;
-            self.make_room();
-            self.mapped.insert(piece.file, Mapping { file, used: self.turn });
-            return Ok(());
-        }
-        let mut bytes = vec![0; range.len() as usize];
-        self.data_set.read(range.start, &mut bytes).map_err(|error| error.to_string())?;
-        self.read.insert(range.start, bytes);
         Ok(())
     }
 
-    /// The piece of a large file that is all of the range.
-    fn mappable(&self, range: ByteRange) -> Option<Piece> {
-        let manifest = self.data_set.manifest();
-        let piece = manifest.locate(range).next()?;
-        let large = manifest.entries()[piece.file].size >= MAPPED_BYTES_MIN;
-        (large && piece.len == range.len()).then_some(piece)
-    }
-
-    /// Unmaps the file that has not been used for the longest time, if there are many.
-    fn make_room(&mut self) {
-        if self.mapped.len() >= MAPPED_FILES_MAX
-            && let Some(oldest) = self.mapped.iter().min_by_key(|(_, mapping)| mapping.used).map(|(&file, _)| file)
-        {
-            self.mapped.remove(&oldest);
-        }
-    }
-
-    fn body<'a>(&'a self, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
-        if let Some(piece) = self.mappable(range)
-            && let Some(mapping) = self.mapped.get(&piece.file)
-        {
-            return mapping.file.read(ByteRange::at(piece.offset, piece.len), out);
-        }
-        match self.read.get(&range.start).filter(|bytes| bytes.len() as u64 == range.len()) {
-            Some(bytes) => {
-                out.push(bytes);
-                Ok(())
-            }
-            None => Err(io::Error::other(self.failure.clone().unwrap_or_else(|| "it was not made ready".to_owned()))),
-        }
-    }
-}
-
-impl Bodies for FileBodies {
-    fn prepare(&mut self, batch: &TxBatch) {
-        for transmit in batch.transmits() {
-            let Some(flow) = self.flows.get_mut(&transmit.flow) else { continue };
-            flow.turn += 1;
-            flow.read.clear();
-        }
-        for transmit in batch.transmits() {
-            let Some(flow) = self.flows.get_mut(&transmit.flow) else { continue };
-            for datagram in transmit.datagrams.iter().filter(|datagram| !datagram.body.is_empty()) {
-                flow.sent_bytes += datagram.body.len();
-                flow.prepare(datagram.body);
-            }
+    /// Has the kernel read on behind `piece`, unless it does already.
+    fn read_ahead(&mut self, piece: Piece) {
+        let (file, end) = (piece.file, piece.offset + piece.len);
+        let size = self.data_set.manifest().entries()[file].size;
+        let asked = if self.ahead.0 == file { self.ahead.1 } else { end };
+        let wanted = size.min(end + READ_AHEAD);
+        // The end of a file is worth a smaller step, small files are not.
+        if wanted >= asked + READ_AHEAD_STEP || (wanted == size && wanted > asked && size > READ_AHEAD_STEP) {
+            self.data_set.read_ahead(file, ByteRange::new(asked.max(end), wanted));
+            self.ahead = (file, wanted);
         }
     }
 }
 
 impl BodySource for FileBodies {
-    fn body<'a>(&'a self, flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
-        match self.flows.get(&flow) {
-            Some(bodies) => bodies.body(range, out),
-            None => Err(io::Error::other("the flow has ended")),
-        }
+    fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let flow = self.flows.get_mut(&flow).ok_or_else(|| io::Error::other("the flow has ended"))?;
+        // The error tells which file it is, for whoever looks into it.
+        flow.read(offset, bodies).map_err(io::Error::other)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_store::{Offered, ScanOptions};
+    use inhaul_store::{Offered, OfferedError, ScanOptions};
 
-    /// A directory with a large file between two small ones, offered.
-    fn data_set(dir: &std::path::Path) -> Arc<DataSet> {
-        std::fs::write(dir.join("a"), b"small").unwrap();
-        std::fs::write(dir.join("b"), vec![7; MAPPED_BYTES_MIN as usize]).unwrap();
-        std::fs::write(dir.join("c"), b"tiny").unwrap();
-        Arc::new(Offered::new(&[dir.to_path_buf()]).unwrap().scan(b"", ScanOptions::default()).unwrap())
+    const FLOW: FlowId = FlowId(1);
+
+    fn offered(dir: &std::path::Path) -> FileBodies {
+        let data_set = Offered::new(&[dir.to_path_buf()]).unwrap().scan(b"", ScanOptions::default()).unwrap();
+        let mut bodies = FileBodies::default();
+        bodies.insert(FLOW, Arc::new(data_set));
+        bodies
     }
 
-    fn batch(ranges: &[ByteRange]) -> TxBatch {
-        let mut batch = TxBatch::with_limit(ranges.len());
-        for &range in ranges {
-            batch.push(FlowId(1), "192.0.2.1:7".parse().unwrap(), b"head", range, 0);
-        }
-        batch
+    /// Reads three bodies of `len` bytes from `offset` on.
+    fn read(bodies: &mut FileBodies, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut memory = vec![0; 3 * len];
+        let mut slices: Vec<_> = memory.chunks_mut(len).map(IoSliceMut::new).collect();
+        bodies.read(FLOW, offset, &mut slices).map(|()| memory)
+    }
+
+    fn failed_file(error: &io::Error) -> usize {
+        error.get_ref().unwrap().downcast_ref::<UnreadableFile>().unwrap().file
     }
 
     #[test]
-    fn prepare_maps_large_files_and_reads_across_borders() {
+    fn read_fills_bodies_across_the_borders_of_files() {
         let dir = tempfile::tempdir().unwrap();
-        let mut bodies = FileBodies::default();
-        bodies.insert(FlowId(1), data_set(dir.path()));
-        let end = MAPPED_BYTES_MIN + 5;
-        let ranges =
-            [ByteRange::new(0, 5), ByteRange::new(2, 10), ByteRange::new(5, 1005), ByteRange::new(end - 3, end + 4)];
-        bodies.prepare(&batch(&ranges));
-        for range in ranges {
-            let mut out = IoVecs::new();
-            bodies.body(FlowId(1), range, &mut out).unwrap();
-            assert_eq!((out.bytes() as u64, out.len()), (range.len(), 1), "{range}");
+        let large: Vec<u8> = (0..3 << 20).map(|n: u32| (n / 7 + n / 251) as u8).collect();
+        for (name, bytes) in [("a", &b"small"[..]), ("b", &large), ("c", b""), ("d", b"tiny")] {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
         }
-        assert_eq!(bodies.flows[&FlowId(1)].mapped.len(), 1);
-        assert_eq!(bodies.flows[&FlowId(1)].read[&(end - 3)], b"\x07\x07\x07tiny");
+        let all = [b"small", &large[..], b"tiny"].concat();
+        let mut bodies = offered(dir.path());
+        for (offset, len) in [(0, 1), (2, 2), (3, 1_440), (1 << 20, 20_000), (all.len() - 9, 3), (all.len() - 6, 2)] {
+            let found = read(&mut bodies, offset as u64, len).unwrap();
+            assert!(found == all[offset..offset + 3 * len], "{len} bytes at {offset}");
+        }
+        assert!(read(&mut bodies, all.len() as u64 - 5, 2).is_err(), "beyond the end");
+        assert!(bodies.read(FlowId(2), 0, &mut []).is_err(), "of another flow");
     }
 
     #[test]
-    fn body_says_what_has_become_of_a_file() {
+    fn read_names_the_file_that_was_truncated_or_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let mut bodies = FileBodies::default();
-        bodies.insert(FlowId(1), data_set(dir.path()));
-        std::fs::remove_file(dir.path().join("b")).unwrap();
-        let range = ByteRange::new(5, 105);
-        bodies.prepare(&batch(&[range]));
-        let error = bodies.body(FlowId(1), range, &mut IoVecs::new()).unwrap_err();
-        assert!(error.to_string().contains("changed"), "{error}");
-        assert!(bodies.body(FlowId(2), range, &mut IoVecs::new()).is_err());
+        for name in ["a", "b", "c"] {
+            std::fs::write(dir.path().join(name), [7; 10_000]).unwrap();
+        }
+        let mut bodies = offered(dir.path());
+        read(&mut bodies, 10_000, 100).unwrap();
+        std::fs::File::options().write(true).open(dir.path().join("b")).unwrap().set_len(5_000).unwrap();
+        std::fs::remove_file(dir.path().join("c")).unwrap();
+        for (offset, file) in [(14_990, 1), (19_990, 1), (20_000, 2)] {
+            let error = read(&mut bodies, offset, 10).unwrap_err();
+            assert_eq!(failed_file(&error), file);
+            assert!(error.to_string().contains("has changed"), "{error}");
+        }
+        // What is there still comes.
+        read(&mut bodies, 0, 3_333).unwrap();
+        read(&mut bodies, 10_000, 1_000).unwrap();
+    }
+
+    #[test]
+    fn memory_is_of_what_is_read_and_not_of_the_size_of_the_file() {
+        // Where a file system takes so large a file: memory does.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("huge");
+        let size = 7 << 60;
+        std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+        let mut bodies = offered(dir.path());
+        for offset in [0, 1 << 40, size - 300] {
+            assert_eq!(read(&mut bodies, offset, 100).unwrap(), [0; 300]);
+        }
+        let error = bodies.flows[&FLOW].data_set.read_vectored(size, &mut [IoSliceMut::new(&mut [0])]).unwrap_err();
+        assert!(matches!(error.source, OfferedError::OutOfRange(_)), "{error}");
     }
 }

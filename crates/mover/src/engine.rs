@@ -18,7 +18,8 @@ use crate::frame::Frame;
 use crate::listener::Listener;
 use crate::port::{Outlet, Port};
 
-pub(crate) use crate::port::{Bodies, PortId, Sink};
+pub(crate) use crate::port::{PortId, Sink};
+pub(crate) use inhaul_udp::BodySource;
 
 /// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an MTU of
 /// 1500, about a third of a millisecond at 10 Gbit/s.
@@ -52,7 +53,7 @@ pub(crate) trait Application {
     fn sink(&mut self) -> &mut dyn Sink;
 
     /// Where datagrams' bodies come from.
-    fn bodies(&mut self) -> &mut dyn Bodies;
+    fn bodies(&mut self) -> &mut dyn BodySource;
 
     /// Bodies have been brought to these places.
     fn on_places(&mut self, _places: &[inhaul_transport::Place]) {}
@@ -104,8 +105,6 @@ struct Side {
     role: Role,
     endpoint: Box<dyn Endpoint + Send>,
     batch: TxBatch,
-    /// Whether the bodies of `batch` have been made ready.
-    prepared: bool,
     due: Option<(Time, Reason)>,
     /// What is left of [`TURN_BYTES`].
     budget: u64,
@@ -119,6 +118,8 @@ struct Flow {
     waits_to_write: bool,
     /// The stream is closed once all is sent, or at this time.
     closing: Option<Time>,
+    /// The log has it that its datagrams are too large for the interface.
+    warned_of_size: bool,
 }
 
 /// How much is going on: above about 10 Gbit/s the loop looks again at once instead of sleeping for a moment, because being
@@ -192,7 +193,7 @@ impl Engine {
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> SideId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.sides.push(Side { role, endpoint, batch, prepared: false, due: None, budget: TURN_BYTES });
+        self.sides.push(Side { role, endpoint, batch, due: None, budget: TURN_BYTES });
         SideId(self.sides.len() - 1)
     }
 
@@ -226,7 +227,8 @@ impl Engine {
         {
             port.flow = Some(flow);
         }
-        self.flows.insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None });
+        self.flows
+            .insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None, warned_of_size: false });
         Ok(())
     }
 
@@ -336,7 +338,7 @@ impl Engine {
 
     /// Takes what an endpoint has to give, within what it may send in a turn.
     fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application) {
-        let Side { role, endpoint, batch, prepared, due, budget } = &mut self.sides[index];
+        let Side { role, endpoint, batch, due, budget } = &mut self.sides[index];
         let flows = &self.flows;
         let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
         let mut failures = Vec::new();
@@ -345,7 +347,6 @@ impl Engine {
             ports: &mut self.ports,
             route: &route,
             bodies: app.bodies(),
-            prepared,
             events: &mut self.events,
             failures: &mut failures,
             sent: 0,
@@ -355,21 +356,31 @@ impl Engine {
         if sent > 0 {
             self.pulse.count(now, sent);
         }
-        self.end_failed(failures);
+        self.take_failures(failures);
     }
 
-    /// Ends flows whose data cannot be sent. A peer that cannot be reached just now may be in a moment; and what a receiver
-    /// sends carries no data, and may be lost.
-    fn end_failed(&mut self, failures: Vec<SendError>) {
+    /// Ends flows whose data cannot be read. What a receiver sends carries no data, and may be lost.
+    fn take_failures(&mut self, failures: Vec<SendError>) {
         for error in failures {
             let side = self.flows.get(&error.flow()).map(|of| of.side.0);
             if side.is_some_and(|side| self.sides[side].role == Role::Receiver) {
                 continue;
             }
-            if !matches!(error, SendError::Network { .. }) {
-                self.ended.push_back((error.flow(), error.into()));
+            match error {
+                SendError::Body { flow, .. } => self.ended.push_back((flow, error.into())),
+                // Lost, as on the way: the receiver finds out that packets have to be smaller.
+                SendError::TooLarge { flow, .. } => self.warn_of_size(flow, &error),
+                // A peer that cannot be reached just now may be in a moment.
+                SendError::Network { .. } => {}
             }
         }
+    }
+
+    /// Says once of each flow that its datagrams are too large for the interface.
+    fn warn_of_size(&mut self, flow: FlowId, error: &SendError) {
+        let Some(of) = self.flows.get_mut(&flow).filter(|of| !of.warned_of_size) else { return };
+        of.warned_of_size = true;
+        log::warn!("flow {}: {error}; they are lost until the receiver asks for smaller ones", flow.0);
     }
 
     /// Carries out what follows from the last changes, until nothing more does.

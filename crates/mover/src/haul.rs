@@ -21,7 +21,7 @@ pub(crate) use self::object::{Object, Sought};
 pub(crate) use self::reopening::Reopening;
 use crate::connect::Session;
 use crate::control_stream::StreamError;
-use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, RefusalCode};
 use crate::net;
@@ -500,7 +500,7 @@ impl Application for Haul {
         &mut self.sink
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.bodies
     }
 

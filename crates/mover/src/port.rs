@@ -1,6 +1,7 @@
 //! A UDP socket of the engine, and the way of datagrams through it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSliceMut;
 
 use inhaul_base::Time;
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
@@ -51,12 +52,6 @@ pub(crate) trait Sink {
     ) -> Result<bool, MoveError>;
 }
 
-/// Where the bodies of datagrams come from.
-pub(crate) trait Bodies: BodySource {
-    /// Makes the bodies of the batch ready to be read; those that cannot be had are reported when they are read.
-    fn prepare(&mut self, batch: &TxBatch);
-}
-
 impl Port {
     /// A port on `socket`; `connected` to the one peer whose datagrams it takes, or open to all.
     pub(crate) fn new(socket: Socket, connected: bool) -> Self {
@@ -92,7 +87,7 @@ impl Port {
     }
 
     /// Sends what was left when the network took no more.
-    pub(crate) fn send_rest(&mut self, bodies: &dyn Bodies, failures: &mut Vec<SendError>) {
+    pub(crate) fn send_rest(&mut self, bodies: &mut dyn BodySource, failures: &mut Vec<SendError>) {
         while !self.outgoing.is_empty() {
             match self.side_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
                 Ok(true) => {}
@@ -111,8 +106,7 @@ pub(crate) struct Outlet<'e> {
     pub(crate) role: Role,
     pub(crate) ports: &'e mut BTreeMap<PortId, Port>,
     pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
-    pub(crate) bodies: &'e mut dyn Bodies,
-    pub(crate) prepared: &'e mut bool,
+    pub(crate) bodies: &'e mut dyn BodySource,
     pub(crate) events: &'e mut VecDeque<Event>,
     pub(crate) failures: &'e mut Vec<SendError>,
     /// How many datagrams were handed to the network.
@@ -146,16 +140,12 @@ impl Outlet<'_> {
             return false;
         }
         let first = routes().next();
-        let is_one = routes().all(|id| Some(id) == first);
-        if !*self.prepared {
-            self.bodies.prepare(batch);
-            *self.prepared = true;
-        }
-        if is_one {
+        if routes().all(|id| Some(id) == first) {
             // What is left of flows that have ended leaves with the others.
             return self.transmit_over(first.or_else(|| self.ports.keys().next().copied()), batch);
         }
-        *self.prepared = false;
+        // One of them may have sent a part of it: that part comes twice.
+        self.ports.values_mut().for_each(|port| port.transmitter.restart());
         self.spread(batch);
         true
     }
@@ -163,16 +153,12 @@ impl Outlet<'_> {
     /// Everything leaves by one socket.
     fn transmit_over(&mut self, id: Option<PortId>, batch: &mut TxBatch) -> bool {
         let Some(port) = id.and_then(|id| self.ports.get_mut(&id)) else {
-            *self.prepared = false;
             batch.clear();
             return true;
         };
         loop {
-            match port.transmitter.transmit(&port.socket, batch, &*self.bodies) {
-                Ok(true) => {
-                    *self.prepared = false;
-                    return true;
-                }
+            match port.transmitter.transmit(&port.socket, batch, self.bodies) {
+                Ok(true) => return true,
                 Ok(false) => {
                     port.blocked = true;
                     return false;
@@ -192,7 +178,7 @@ impl Outlet<'_> {
         }
         batch.clear();
         for port in self.ports.values_mut().filter(|port| !port.blocked) {
-            port.send_rest(&*self.bodies, self.failures);
+            port.send_rest(self.bodies, self.failures);
         }
     }
 }
@@ -201,18 +187,9 @@ impl Outlet<'_> {
 pub(crate) struct NoBodies;
 
 impl BodySource for NoBodies {
-    fn body<'a>(
-        &'a self,
-        _flow: FlowId,
-        _range: inhaul_base::ByteRange,
-        _out: &mut inhaul_udp::IoVecs<'a>,
-    ) -> std::io::Result<()> {
+    fn read(&mut self, _flow: FlowId, _offset: u64, _bodies: &mut [IoSliceMut<'_>]) -> std::io::Result<()> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
-}
-
-impl Bodies for NoBodies {
-    fn prepare(&mut self, _batch: &TxBatch) {}
 }
 
 /// Bodies are dropped: what a sender does, to whom none come, and a bench from hot memory.

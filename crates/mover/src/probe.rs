@@ -8,6 +8,7 @@
 //! Numbers are big-endian. The echo may be longer than the probe, because data comes from the server: it is the way back
 //! that has to carry large packets. So that nobody can have a server flood a third party, a server answers only probes
 //! with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
+//! Both carry the checksum of every datagram ([`checksum`]), in bytes 4 to 7 of what is written here.
 
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::Span;
 use inhaul_transport::{Expected, Place, RxMessage};
-use inhaul_udp::{Clock, Interest, IoVecs, Poller, Socket};
+use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
 use crate::engine::Sink;
 use crate::error::MoveError;
@@ -76,8 +77,15 @@ impl Probe {
     }
 }
 
+/// The numbers of the probes with this token that a message, which lies at the start of `memory`, echoes.
+pub(crate) fn echoes(memory: &mut [u8], arrival: &Arrival, token: u64) -> Vec<u32> {
+    let message = &mut memory[..arrival.len];
+    checksum::mask_each(message, arrival.segment);
+    message.chunks(arrival.segment.max(1)).filter_map(|datagram| echoed(datagram, token)).collect()
+}
+
 /// The number of the probe that a datagram echoes, if it does, with this token.
-pub(crate) fn echoed(datagram: &[u8], token: u64) -> Option<u32> {
+fn echoed(datagram: &[u8], token: u64) -> Option<u32> {
     let (theirs, number, _) = after_magic(datagram, ECHO_MAGIC)?;
     (theirs == token).then_some(number)
 }
@@ -209,13 +217,10 @@ pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Spa
         let next = (clock.now() + KNOCK_GAP).min(deadline);
         while clock.now() < next {
             socket.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals)?;
-            let mut datagrams = arrivals.drain(..).flat_map(|arrival| {
-                memory[..arrival.len].chunks(arrival.segment.max(1)).map(|datagram| echoed(datagram, token).is_some())
-            });
-            if datagrams.any(|is_echo| is_echo) {
+            let came = arrivals.drain(..).flat_map(|arrival| echoes(&mut memory, &arrival, token)).count();
+            if came > 0 {
                 return Ok(true);
             }
-            drop(datagrams);
             poller.sleep_until(clock, next, &mut ready)?;
         }
         if next == deadline {
@@ -232,11 +237,9 @@ pub(crate) fn send(
     datagrams: &[&[u8]],
     segment: Option<u16>,
 ) -> std::io::Result<usize> {
-    let mut pieces = IoVecs::new();
-    for datagram in datagrams {
-        pieces.push(datagram);
-    }
-    socket.send(&[socket.outgoing(to, 0..datagrams.len(), segment)], &pieces)
+    let mut message = datagrams.concat();
+    checksum::mask_each(&mut message, segment.map_or(usize::MAX, usize::from));
+    socket.send([socket.outgoing(to, &message, segment)])
 }
 
 #[cfg(test)]

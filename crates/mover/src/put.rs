@@ -12,7 +12,7 @@ use inhaul_udp::Socket;
 use crate::catalogue::Catalogue;
 use crate::connect::{Session, at_once};
 use crate::destination;
-use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::error::{ErrorKind, MoveError};
 use crate::follow::follow;
 use crate::frame::{Frame, RefusalCode, SessionRole};
@@ -195,7 +195,7 @@ impl Application for Sender {
         &mut self.sink
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.serving.bodies
     }
 

@@ -13,7 +13,7 @@ use inhaul_udp::Socket;
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::delegated::Delegations;
-use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::greeting::{Arrival, Service};
@@ -256,7 +256,7 @@ impl Application for FileServer {
         &mut self.sink
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.serving.bodies
     }
 

@@ -1,10 +1,16 @@
 //! Datagrams in and out, as headers and ranges.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use inhaul_base::{ByteRange, Span};
 
 use crate::FlowId;
+
+/// Where every datagram of every protocol has the key of its flow, and where an endpoint looks before it believes anything else
+/// in it: one with another key is a stranger's and is dropped. Whoever carries datagrams over a network may therefore hide a
+/// checksum in the key, so that one that was changed on its way is a stranger's too.
+pub const KEY_FIELD: Range<usize> = 4..8;
 
 /// One or more datagrams that came in together: equal in size but for the last, from one peer
 /// (what receive offload hands over, or a single datagram).

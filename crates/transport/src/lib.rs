@@ -17,7 +17,7 @@ mod law;
 mod protocol;
 mod pump;
 
-pub use batch::{Place, RxMessage, Transmit, TxBatch, TxDatagram};
+pub use batch::{KEY_FIELD, Place, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
 pub use endpoint::{Endpoint, Expected, FlowId, FlowStats, ObjectId, Reason};
 pub use event::{Event, FlowError};

@@ -15,16 +15,14 @@ use std::process::ExitCode;
 
 use inhaul_base::{Bitrate, Span, Time, parse_bytes};
 use inhaul_udp::{
-    Arrival, Clock, Interest, IoVecs, MESSAGE_BYTES_MAX, MESSAGES_MAX, Offload, Outgoing, Poller, SEGMENTS_MAX, Socket,
+    Arrival, Clock, Interest, MESSAGE_BYTES_MAX, MESSAGES_MAX, Offload, Outgoing, Poller, SEGMENTS_MAX, Socket,
     SocketOptions, thread,
 };
 
 const USAGE: &str = "usage: raw recv --listen ADDRESS:PORT --mtu BYTES --memory hot|cold [--no-offload]
-       raw send ADDRESS:PORT --seconds N|--bytes N --mtu BYTES --memory hot|cold [--no-offload] [--gather]";
+       raw send ADDRESS:PORT --seconds N|--bytes N --mtu BYTES --memory hot|cold [--no-offload]";
 
 const COLD_BYTES: usize = 1 << 30;
-/// With --gather each datagram is gathered from a head of so many bytes and a body, as a protocol's is.
-const HEAD_BYTES: usize = 32;
 const AGGREGATE_BYTES: usize = 1 << 16;
 const AGGREGATES: usize = 8;
 
@@ -34,7 +32,6 @@ struct Setup {
     /// UDP payload of each datagram, in bytes.
     datagram: usize,
     cold: bool,
-    gather: bool,
     offload: Offload,
     seconds: Option<f64>,
     bytes: Option<u64>,
@@ -65,7 +62,7 @@ fn run(arguments: &[String]) -> Result<String, Box<dyn Error>> {
 
 fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
     let mut address = None;
-    let (mut mtu, mut cold, mut gather) = (1500, false, false);
+    let (mut mtu, mut cold) = (1500, false);
     let (mut offload, mut seconds, mut bytes) = (Offload::Auto, None, None);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -81,7 +78,6 @@ fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
                 }
             }
             "--no-offload" => offload = Offload::Off,
-            "--gather" => gather = true,
             "--seconds" => seconds = Some(value()?.parse()?),
             "--bytes" => bytes = Some(parse_bytes(value()?)?),
             other => address = Some(other.parse().map_err(|_| format!("'{other}' is no address and no option"))?),
@@ -90,7 +86,7 @@ fn setup(arguments: &[String]) -> Result<Setup, Box<dyn Error>> {
     let address: SocketAddr = address.ok_or("an address is needed")?;
     let headers = if address.is_ipv4() { 28 } else { 48 };
     let datagram = usize::checked_sub(mtu, headers).filter(|&n| (1..=MESSAGE_BYTES_MAX).contains(&n));
-    Ok(Setup { address, datagram: datagram.ok_or("no such MTU")?, cold, gather, offload, seconds, bytes })
+    Ok(Setup { address, datagram: datagram.ok_or("no such MTU")?, cold, offload, seconds, bytes })
 }
 
 /// Memory whose pages are all there.
@@ -120,18 +116,9 @@ fn send(setup: &Setup) -> Result<String, Box<dyn Error>> {
     let segment = if segments > 1 { Some(u16::try_from(setup.datagram)?) } else { None };
     let message_bytes = segments * setup.datagram;
     let memory = memory(setup, message_bytes * messages);
-    let calls: Vec<(IoVecs<'_>, Vec<Outgoing>)> = memory
+    let calls: Vec<Vec<Outgoing<'_>>> = memory
         .chunks_exact(message_bytes * messages)
-        .map(|chunk| {
-            let mut pieces = IoVecs::new();
-            for datagram in chunk.chunks_exact(if setup.gather { setup.datagram } else { message_bytes }) {
-                let (head, body) = datagram.split_at(if setup.gather { HEAD_BYTES.min(datagram.len()) } else { 0 });
-                pieces.push(head);
-                pieces.push(body);
-            }
-            let each = pieces.len() / messages;
-            (pieces, (0..messages).map(|m| socket.outgoing(setup.address, m * each..(m + 1) * each, segment)).collect())
-        })
+        .map(|call| call.chunks_exact(message_bytes).map(|m| socket.outgoing(setup.address, m, segment)).collect())
         .collect();
 
     let clock = Clock::start();
@@ -139,13 +126,13 @@ fn send(setup: &Setup) -> Result<String, Box<dyn Error>> {
     let deadline = setup.seconds.map_or(Time::FAR_FUTURE, |seconds| Time::ZERO + Span::from_secs_f64(seconds));
     let limit = setup.bytes.unwrap_or(if setup.seconds.is_some() { u64::MAX } else { 1 << 30 });
     let (mut bytes, mut events) = (0, Vec::new());
-    'sending: for (pieces, outgoing) in calls.iter().cycle() {
+    'sending: for outgoing in calls.iter().cycle() {
         let mut rest = &outgoing[..];
         while !rest.is_empty() {
             if bytes >= limit || clock.now() >= deadline {
                 break 'sending;
             }
-            match socket.send(rest, pieces) {
+            match socket.send(rest.iter().copied()) {
                 Ok(sent) => {
                     bytes += (sent * message_bytes) as u64;
                     rest = &rest[sent..];

@@ -4,8 +4,9 @@
 //!
 //! - A [`Socket`] is UDP over IPv4, IPv6 or both, with the buffers that the system gives, the don't-fragment bit, and
 //!   segmentation and receive offload where there are any.
-//! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. Bodies come
-//!   from a [`BodySource`], which names memory or the pages of a [`MappedFile`]; the kernel copies them, nobody else does.
+//! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. A
+//!   [`BodySource`] reads their bodies to between the heads.
+//! - Each datagram carries a [`checksum`], which the transmitter adds and the receiver takes out.
 //! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies to
 //!   the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
@@ -21,6 +22,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where clocks are read and threads wait")]
 
+pub mod checksum;
 mod clock;
 mod machine;
 mod poller;
@@ -35,7 +37,7 @@ pub use machine::Interface;
 pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
-pub use sys::{Arrival, IoVecs, MESSAGES_MAX, MappedFile, Outgoing};
+pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use sys::{TcpCounts, tcp_counts};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::sys::{self, Arrival, IoVecs, Outgoing, option, set_option};
+use crate::sys::{self, Arrival, Outgoing, option, set_option};
 
 /// Whether the kernel may join and cut datagrams for us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,19 +170,19 @@ impl Socket {
         u32::try_from(option(self.as_fd(), level, name).ok()?).ok()
     }
 
-    /// A message to `peer` that is made of `pieces` of a list, cut into datagrams of `segment` bytes.
-    pub fn outgoing(&self, peer: SocketAddr, pieces: std::ops::Range<usize>, segment: Option<u16>) -> Outgoing {
+    /// A message to `peer`, cut into datagrams of `segment` bytes.
+    pub fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
         // A connected socket knows the way already; naming the peer again would have the kernel look for it each time.
         let to = (self.peer != Some(peer)).then(|| self.kernel_address(peer));
-        Outgoing { to, pieces, segment }
+        Outgoing { to, bytes, segment }
     }
 
     /// Sends messages, at most [`crate::MESSAGES_MAX`], and says how many left.
     ///
     /// # Errors
     /// Why the first could not be sent: `WouldBlock` when the network takes no more just now.
-    pub fn send(&self, messages: &[Outgoing], pieces: &IoVecs<'_>) -> io::Result<usize> {
-        sys::send(self.as_fd(), messages, pieces)
+    pub fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
+        sys::send(self.as_fd(), messages.into_iter())
     }
 
     /// Receives what has come: message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and what is known of it is
@@ -288,9 +288,7 @@ mod tests {
             let mut connected = Socket::bind(address, &shared).unwrap();
             connected.connect(ours.local_address()).unwrap();
             for (from, to) in [(&ours, &connected), (&stranger, &open), (&ours, &connected)] {
-                let mut pieces = IoVecs::new();
-                pieces.push(b"datagram");
-                from.send(&[from.outgoing(address, 0..1, None)], &pieces).unwrap();
+                from.send([from.outgoing(address, b"datagram", None)]).unwrap();
                 let (mut memory, mut arrivals) = ([0; 64], Vec::new());
                 to.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
                 assert_eq!(arrivals.len(), 1, "{wildcard}");
@@ -335,18 +333,16 @@ mod tests {
     fn dual_stack_socket_talks_to_ipv4_and_writes_it_plainly() {
         let dual = bind("[::]:0");
         let v4 = bind("127.0.0.1:0");
-        let mut pieces = IoVecs::new();
-        pieces.push(b"hello");
         for connected in [false, true] {
             let mut sender = bind("[::]:0");
             if connected {
                 sender.connect(v4.local_address()).unwrap();
                 assert!(sender.path_mtu().is_some());
             }
-            assert_eq!(sender.send(&[sender.outgoing(v4.local_address(), 0..1, None)], &pieces).unwrap(), 1);
+            assert_eq!(sender.send([sender.outgoing(v4.local_address(), b"hello", None)]).unwrap(), 1);
         }
         let to_dual = SocketAddr::new(v4.local_address().ip(), dual.local_address().port());
-        assert_eq!(v4.send(&[v4.outgoing(to_dual, 0..1, None)], &pieces).unwrap(), 1);
+        assert_eq!(v4.send([v4.outgoing(to_dual, b"hello", None)]).unwrap(), 1);
         let mut memory = [0; 16];
         let mut arrivals = Vec::new();
         dual.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
@@ -358,9 +354,7 @@ mod tests {
         let gone = bind("127.0.0.1:0").local_address();
         let mut socket = bind("127.0.0.1:0");
         socket.connect(gone).unwrap();
-        let mut pieces = IoVecs::new();
-        pieces.push(b"x");
-        socket.send(&[socket.outgoing(gone, 0..1, None)], &pieces).unwrap();
+        socket.send([socket.outgoing(gone, b"x", None)]).unwrap();
         let mut arrivals = Vec::new();
         socket.receive(&mut [IoSliceMut::new(&mut [0; 4])], &[1], &mut arrivals).unwrap();
         assert!(arrivals.is_empty());

@@ -1,14 +1,17 @@
 //! From a batch of transmissions to the network.
 
-use std::io;
+mod staged;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 
-use inhaul_base::ByteRange;
-use inhaul_transport::{FlowId, TxBatch, TxDatagram};
+use inhaul_transport::{FlowId, TxBatch};
 use rustix::io::Errno;
 
 use crate::socket::Socket;
-use crate::sys::{IoVecs, MESSAGES_MAX, Outgoing};
+use staged::{Run, Staged};
 
 /// Most bytes that one message carries: what fits an IPv4 packet behind IP and UDP headers.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;
@@ -16,20 +19,13 @@ pub const MESSAGE_BYTES_MAX: usize = 65_507;
 /// Most datagrams that the kernel cuts a message into (`UDP_MAX_SEGMENTS`; 128 since Linux 6.11).
 pub const SEGMENTS_MAX: usize = 64;
 
-/// Most pieces that the kernel gathers a message from (`UIO_MAXIOV`).
-const PIECES_MAX: usize = 1024;
-
-/// What padding is made of: as much as a datagram can ask for.
-static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-
-/// Where the bodies of datagrams come from: memory ([`IoVecs::push`]) or mapped files ([`crate::MappedFile::read`]).
+/// Where the bodies of datagrams come from.
 pub trait BodySource {
-    /// Appends the bytes `range` of the flow's object to `out`, in as many pieces as it takes. They are read by the kernel
-    /// some time before the send call returns.
+    /// Fills `bodies`, one behind the other, with the bytes of the flow's object from `offset` on.
     ///
     /// # Errors
-    /// When the bytes cannot be had. What was appended until then is ignored.
-    fn body<'a>(&'a self, flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()>;
+    /// When not all of the bytes can be had. What was written until then is ignored.
+    fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()>;
 }
 
 /// Why datagrams of a flow could not be sent. The other flows of the batch are not concerned: call
@@ -44,26 +40,8 @@ pub enum SendError {
         /// What the source said.
         source: io::Error,
     },
-    /// The source gave more or fewer bytes than it was asked for, or in too many pieces.
-    #[error("the source gave {got} bytes in {pieces} pieces for a datagram's body of {wanted} bytes")]
-    WrongBody {
-        /// The flow.
-        flow: FlowId,
-        /// Bytes asked for.
-        wanted: u64,
-        /// Bytes given.
-        got: usize,
-        /// Pieces given.
-        pieces: usize,
-    },
-    /// The kernel found the source's memory unreadable: a mapped file has become shorter.
-    #[error("a file became shorter while it was being sent; send it again once nothing changes it")]
-    FileTruncated {
-        /// The flow.
-        flow: FlowId,
-    },
-    /// The datagram is larger than the local interface takes.
-    #[error("datagrams of {bytes} bytes are too large for the way to {peer}: use a smaller MTU")]
+    /// Datagrams are larger than the local interface takes (any more). They are lost, as on a path that takes no more.
+    #[error("datagrams of {bytes} bytes are too large for the interface to {peer}")]
     TooLarge {
         /// The flow.
         flow: FlowId,
@@ -88,11 +66,7 @@ impl SendError {
     /// The flow whose datagrams failed.
     pub const fn flow(&self) -> FlowId {
         match self {
-            Self::Body { flow, .. }
-            | Self::WrongBody { flow, .. }
-            | Self::FileTruncated { flow }
-            | Self::TooLarge { flow, .. }
-            | Self::Network { flow, .. } => *flow,
+            Self::Body { flow, .. } | Self::TooLarge { flow, .. } | Self::Network { flow, .. } => *flow,
         }
     }
 }
@@ -107,36 +81,31 @@ enum Segmentation {
     Off,
 }
 
-/// Datagrams that leave as one message.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    flow: FlowId,
-    peer: SocketAddr,
-    datagrams: usize,
-    datagram_len: usize,
-    padded: bool,
-}
-
 /// Sends batches over a socket. Keeps its memory, and its place in a batch that could not be sent whole.
 pub struct Transmitter {
     segmentation: Segmentation,
-    /// How many datagrams of the batch have been dealt with.
+    /// How many datagrams of the batch have been dealt with: have left, or failed.
     done: usize,
-    runs: Vec<Run>,
-    messages: Vec<Outgoing>,
-    spare: IoVecs<'static>,
+    /// What comes next.
+    staged: Staged,
 }
 
 impl Transmitter {
     /// A transmitter for `socket`.
     pub fn new(socket: &Socket) -> Self {
         let segmentation = if socket.segments() { Segmentation::On } else { Segmentation::Off };
-        Self { segmentation, done: 0, runs: Vec::new(), messages: Vec::new(), spare: IoVecs::new() }
+        Self { segmentation, done: 0, staged: Staged::default() }
     }
 
     /// Whether messages are cut into datagrams by the kernel; false too once an interface has proved unable.
     pub fn segments(&self) -> bool {
         self.segmentation != Segmentation::Off
+    }
+
+    /// Forgets its place: what comes next is another batch.
+    pub fn restart(&mut self) {
+        self.done = 0;
+        self.staged.clear();
     }
 
     /// Sends what is left of `batch`, and clears it; or returns false when the network takes no more just now. Call it with
@@ -150,27 +119,21 @@ impl Transmitter {
         &mut self,
         socket: &Socket,
         batch: &mut TxBatch,
-        source: &(impl BodySource + ?Sized),
+        source: &mut (impl BodySource + ?Sized),
     ) -> Result<bool, SendError> {
         loop {
-            let mut pieces = std::mem::take(&mut self.spare).recycle();
-            let gathered = self.gather(socket, batch, source, &mut pieces);
-            let sent = match gathered {
-                Ok(()) if self.runs.is_empty() => None,
-                Ok(()) => Some(socket.send(&self.messages, &pieces)),
-                Err(_) => None,
-            };
-            self.spare = pieces.recycle();
-            gathered?;
-            match sent {
-                None => {
-                    batch.clear();
-                    self.done = 0;
-                    return Ok(true);
-                }
-                Some(Ok(count)) => self.advance(count),
-                Some(Err(error)) => {
-                    if self.is_blocked_by(&error)? {
+            if self.staged.runs().is_empty() {
+                self.stage(batch, source)?;
+            }
+            if self.staged.runs().is_empty() {
+                batch.clear();
+                self.restart();
+                return Ok(true);
+            }
+            match socket.send(self.staged.outgoing(socket)) {
+                Ok(count) => self.advance(count),
+                Err(error) => {
+                    if self.is_blocked_by(&error, batch)? {
                         return Ok(false);
                     }
                 }
@@ -178,46 +141,28 @@ impl Transmitter {
         }
     }
 
-    /// Makes messages of the datagrams that are left, as many as one call sends. A body that cannot be had ends them; it is
+    /// Makes messages of the datagrams that are left, as many as there is room for. A body that cannot be had ends them; it is
     /// an error, and skipped, only once it is the first.
-    fn gather<'a>(
-        &mut self,
-        socket: &Socket,
-        batch: &'a TxBatch,
-        source: &'a (impl BodySource + ?Sized),
-        pieces: &mut IoVecs<'a>,
-    ) -> Result<(), SendError> {
-        self.runs.clear();
-        self.messages.clear();
+    fn stage(&mut self, batch: &TxBatch, source: &mut (impl BodySource + ?Sized)) -> Result<(), SendError> {
+        self.staged.clear();
+        let segmented = self.segmentation == Segmentation::On;
         let mut skip = self.done;
         for transmit in batch.transmits() {
             let mut rest = &transmit.datagrams[skip.min(transmit.datagrams.len())..];
             skip -= transmit.datagrams.len() - rest.len();
-            while let Some(first) = rest.first() {
-                if self.runs.len() == MESSAGES_MAX {
+            while !rest.is_empty() {
+                if !self.staged.runs().is_empty() && !self.staged.has_room() {
                     return Ok(());
                 }
-                let start = pieces.len();
-                let limit = if self.segmentation == Segmentation::On { run_length(rest) } else { 1 };
-                let taken = match gather_run(batch, transmit.flow, &rest[..limit], source, pieces) {
-                    Ok(taken) => taken,
-                    Err(_) if !self.runs.is_empty() => return Ok(()),
-                    Err(error) => {
+                let (count, error) = self.staged.push(batch, (transmit.flow, transmit.to), rest, segmented, source);
+                match error {
+                    Some(source) if self.staged.runs().is_empty() => {
                         self.done += 1;
-                        return Err(error);
+                        return Err(SendError::Body { flow: transmit.flow, source });
                     }
-                };
-                // One datagram needs no cutting; and not asking for it leaves paths alone that cannot do it.
-                let segment = if taken > 1 { u16::try_from(first.len()).ok() } else { None };
-                self.messages.push(socket.outgoing(transmit.to, start..pieces.len(), segment));
-                self.runs.push(Run {
-                    flow: transmit.flow,
-                    peer: transmit.to,
-                    datagrams: taken,
-                    datagram_len: first.len(),
-                    padded: first.pad > 0,
-                });
-                rest = &rest[taken..];
+                    Some(_) => return Ok(()),
+                    None => rest = &rest[count..],
+                }
             }
         }
         Ok(())
@@ -225,136 +170,63 @@ impl Transmitter {
 
     /// The first `count` messages have left.
     fn advance(&mut self, count: usize) {
-        self.done += self.runs[..count].iter().map(|run| run.datagrams).sum::<usize>();
+        let runs = self.staged.runs();
+        self.done += runs[..count.min(runs.len())].iter().map(|run| run.datagrams).sum::<usize>();
+        self.staged.advance(count);
         if self.segmentation == Segmentation::Doubted && count > 0 {
-            self.segmentation = Segmentation::Off;
+            self.set_segmentation(Segmentation::Off);
         }
     }
 
+    /// What was made ready one way has to be made ready the other way.
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.segmentation = segmentation;
+        self.staged.clear();
+    }
+
     /// Deals with the failure of the first message: true when the caller must wait, false when it may go on at once.
-    fn is_blocked_by(&mut self, error: &io::Error) -> Result<bool, SendError> {
-        let (run, segmented) = (self.runs[0], self.messages[0].segment.is_some());
+    fn is_blocked_by(&mut self, error: &io::Error, batch: &TxBatch) -> Result<bool, SendError> {
+        let Some(run) = self.staged.runs().first().cloned() else { return Ok(false) };
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         match errno {
             Errno::AGAIN | Errno::NOBUFS => return Ok(true),
             // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another one.
             Errno::INTR | Errno::CONNREFUSED => return Ok(false),
-            Errno::IO | Errno::INVAL if segmented => {
-                self.segmentation = Segmentation::Doubted;
+            Errno::IO | Errno::INVAL if run.is_segmented() => {
+                self.set_segmentation(Segmentation::Doubted);
                 return Ok(false);
             }
             _ => {}
         }
-        self.done += run.datagrams;
+        let Run { flow, peer, datagram_len: bytes, padded, datagrams, .. } = run;
+        if errno == Errno::MSGSIZE && !padded {
+            // So are those behind it; trying each of them would cost more than sending it.
+            self.done += as_long(batch, self.done, bytes).max(datagrams);
+            self.staged.clear();
+        } else {
+            self.done += datagrams;
+            self.staged.advance(1);
+        }
         if self.segmentation == Segmentation::Doubted {
             // One datagram alone fails just so: the kernel's cutting is not to blame.
-            self.segmentation = Segmentation::On;
+            self.set_segmentation(Segmentation::On);
         }
-        let Run { flow, peer, datagram_len: bytes, padded, .. } = run;
         match errno {
             Errno::MSGSIZE if padded => Ok(false),
             Errno::MSGSIZE => Err(SendError::TooLarge { flow, peer, bytes }),
-            Errno::FAULT => Err(SendError::FileTruncated { flow }),
             _ => Err(SendError::Network { flow, peer, source: errno.into() }),
         }
     }
 }
 
-/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter.
-fn run_length(datagrams: &[TxDatagram]) -> usize {
-    let len = datagrams[0].len();
-    let padded = datagrams[0].pad > 0;
-    if len == 0 {
-        return 1;
-    }
-    let max = (MESSAGE_BYTES_MAX / len).clamp(1, SEGMENTS_MAX);
-    let alike = |d: &TxDatagram| (d.pad > 0) == padded;
-    let mut count = datagrams.iter().take(max).take_while(|d| d.len() == len && alike(d)).count();
-    if count < max && datagrams.get(count).is_some_and(|d| !d.is_empty() && d.len() < len && alike(d)) {
-        count += 1;
-    }
-    count
-}
-
-/// Appends the first of `run` to `pieces`, as many as the kernel takes in one message, and says how many: at least one.
-fn gather_run<'a>(
-    batch: &'a TxBatch,
-    flow: FlowId,
-    run: &'a [TxDatagram],
-    source: &'a (impl BodySource + ?Sized),
-    pieces: &mut IoVecs<'a>,
-) -> Result<usize, SendError> {
-    if gather_straight(batch, flow, run, source, pieces) {
-        return Ok(run.len());
-    }
-    let start = pieces.len();
-    for (index, datagram) in run.iter().enumerate() {
-        let before = pieces.len();
-        let result = gather_datagram(batch, flow, datagram, source, pieces);
-        let fits = pieces.len() - start <= PIECES_MAX;
-        if result.is_ok() && fits {
-            continue;
-        }
-        let count = pieces.len() - before;
-        pieces.truncate(before);
-        if index > 0 {
-            return Ok(index);
-        }
-        result?;
-        let wanted = datagram.body.len();
-        return Err(SendError::WrongBody { flow, wanted, got: wanted as usize, pieces: count });
-    }
-    Ok(run.len())
-}
-
-/// The common case in one go: bodies that follow each other in the object and that the source has in one piece. False, and
-/// nothing is appended, when it is another case.
-fn gather_straight<'a>(
-    batch: &'a TxBatch,
-    flow: FlowId,
-    run: &'a [TxDatagram],
-    source: &'a (impl BodySource + ?Sized),
-    pieces: &mut IoVecs<'a>,
-) -> bool {
-    let [first, .., last] = run else { return false };
-    let whole = ByteRange::new(first.body.start, last.body.end);
-    let follow = run.windows(2).all(|pair| pair[0].body.end == pair[1].body.start && !pair[0].body.is_empty());
-    if !follow || last.body.is_empty() || run.iter().any(|d| d.pad > 0) || 2 * run.len() > PIECES_MAX {
-        return false;
-    }
-    let mut bodies = IoVecs::new();
-    let got = source.body(flow, whole, &mut bodies);
-    if got.is_err() || bodies.len() != 1 || bodies.bytes() as u64 != whole.len() {
-        return false;
-    }
-    for datagram in run {
-        pieces.push(batch.head(datagram));
-        pieces.push_part(&bodies, (datagram.body.start - whole.start) as usize, datagram.body.len() as usize);
-    }
-    true
-}
-
-/// Appends a datagram to `pieces`: head, body, zeros.
-fn gather_datagram<'a>(
-    batch: &'a TxBatch,
-    flow: FlowId,
-    datagram: &'a TxDatagram,
-    source: &'a (impl BodySource + ?Sized),
-    pieces: &mut IoVecs<'a>,
-) -> Result<(), SendError> {
-    pieces.push(batch.head(datagram));
-    if !datagram.body.is_empty() {
-        let (bytes, count) = (pieces.bytes(), pieces.len());
-        source.body(flow, datagram.body, pieces).map_err(|source| SendError::Body { flow, source })?;
-        let got = pieces.bytes() - bytes;
-        if got as u64 != datagram.body.len() {
-            let wanted = datagram.body.len();
-            return Err(SendError::WrongBody { flow, wanted, got, pieces: pieces.len() - count });
+/// How many datagrams from number `first` on, of the same flow and to the same peer, are at least `len` bytes long.
+fn as_long(batch: &TxBatch, first: usize, len: usize) -> usize {
+    let mut skip = first;
+    for transmit in batch.transmits() {
+        match transmit.datagrams.get(skip..).filter(|rest| !rest.is_empty()) {
+            Some(rest) => return rest.iter().take_while(|datagram| datagram.len() >= len).count(),
+            None => skip -= transmit.datagrams.len(),
         }
     }
-    pieces.push(&ZEROS[..usize::from(datagram.pad)]);
-    Ok(())
+    0
 }
-
-#[cfg(test)]
-mod tests;

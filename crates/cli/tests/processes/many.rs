@@ -35,7 +35,7 @@ fn many_receivers_at_once_are_all_served() {
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     }
     assert!(into.iter().all(|to| tree(to.path()) == tree(from.path())));
-    // The file is mapped, not held: what grows with receivers is what a session needs.
+    // The file is read as it is sent, not held: what grows with receivers is what a session needs.
     let rss_bytes = server.memory_bytes();
     assert!(rss_bytes < 100 << 20, "{rss_bytes} bytes");
 }

@@ -9,7 +9,7 @@ use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving, bench_stats};
 use crate::connect::{Session, at_once};
-use crate::engine::{Application, Bodies, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{BenchStats, Frame, SessionRole};
 use crate::haul::loss_ratio;
@@ -394,7 +394,7 @@ impl Application for BenchClient {
         &mut self.memory
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.memory
     }
 

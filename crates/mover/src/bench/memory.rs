@@ -1,15 +1,14 @@
 //! The memory that a bench moves bytes from and into.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 
-use inhaul_base::ByteRange;
-use inhaul_transport::{Expected, FlowId, Place, TxBatch};
-use inhaul_udp::{BodySource, Delivery, IoVecs, Window};
+use inhaul_transport::{Expected, FlowId, Place};
+use inhaul_udp::{BodySource, Delivery, Window};
 
 use crate::error::MoveError;
 use crate::frame::Memory;
-use crate::port::{Bodies, Port, Show, Sink};
+use crate::port::{Port, Show, Sink};
 
 /// The hot buffer: as much as one datagram can carry, so that all of it stays in the fastest cache.
 const HOT_BYTES: usize = 1 << 16;
@@ -125,24 +124,24 @@ impl Sink for BenchMemory {
 }
 
 impl BodySource for BenchMemory {
-    fn body<'a>(&'a self, flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
-        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
-        let taken = match self.flows.get(&flow) {
-            Some(Memory::Hot) => self.hot.get(..len).map(|bytes| out.push(bytes)),
-            Some(Memory::Cold) => {
-                let at = (range.start % COLD_BYTES as u64) as usize;
-                let first = len.min(COLD_BYTES - at);
-                out.push(&self.cold[at..at + first]);
-                self.cold.get(..len - first).map(|bytes| out.push(bytes))
+    fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let none = || io::Error::other("the bench has no such memory");
+        let memory = self.flows.get(&flow).ok_or_else(none)?;
+        let mut at = (offset % COLD_BYTES as u64) as usize;
+        for body in bodies {
+            let len = body.len();
+            match memory {
+                Memory::Hot => body.copy_from_slice(self.hot.get(..len).ok_or_else(none)?),
+                Memory::Cold => {
+                    let (before_end, from_start) = body.split_at_mut(len.min(COLD_BYTES - at));
+                    before_end.copy_from_slice(&self.cold[at..at + before_end.len()]);
+                    from_start.copy_from_slice(self.cold.get(..from_start.len()).ok_or_else(none)?);
+                    at = (at + len) % COLD_BYTES;
+                }
             }
-            None => None,
-        };
-        taken.ok_or_else(|| io::Error::other("the bench has no such memory"))
+        }
+        Ok(())
     }
-}
-
-impl Bodies for BenchMemory {
-    fn prepare(&mut self, _batch: &TxBatch) {}
 }
 
 #[cfg(test)]
@@ -162,16 +161,29 @@ mod tests {
     }
 
     #[test]
-    fn body_of_hot_memory_is_always_the_same_buffer() {
+    fn read_of_hot_memory_is_always_from_the_same_buffer() {
         let mut memory = BenchMemory::default();
         memory.insert(FlowId(1), Memory::Hot);
         for start in [0, 1 << 40] {
-            let mut out = IoVecs::new();
-            memory.body(FlowId(1), ByteRange::at(start, 9000), &mut out).unwrap();
-            assert_eq!((out.bytes(), out.len()), (9000, 1));
+            let (mut first, mut second) = ([0; 9000], [0; 100]);
+            memory.read(FlowId(1), start, &mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)]).unwrap();
+            assert!(first.iter().chain(&second).all(|&byte| byte == 0xA5));
         }
-        assert!(memory.body(FlowId(2), ByteRange::at(0, 1), &mut IoVecs::new()).is_err());
-        let too_long = ByteRange::at(0, HOT_BYTES as u64 + 1);
-        assert!(memory.body(FlowId(1), too_long, &mut IoVecs::new()).is_err());
+        assert!(memory.read(FlowId(2), 0, &mut [IoSliceMut::new(&mut [0])]).is_err());
+        let mut too_long = vec![0; HOT_BYTES + 1];
+        assert!(memory.read(FlowId(1), 0, &mut [IoSliceMut::new(&mut too_long)]).is_err());
+    }
+
+    #[test]
+    fn read_of_cold_memory_goes_round_at_its_end() {
+        let mut memory = BenchMemory::default();
+        memory.insert(FlowId(1), Memory::Cold);
+        for (at, byte) in [(COLD_BYTES - 2, 1), (COLD_BYTES - 1, 2), (0, 3), (1, 4)] {
+            memory.cold[at] = byte;
+        }
+        let (mut first, mut second) = ([0; 3], [0; 1]);
+        let bodies = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        memory.read(FlowId(1), 5 * COLD_BYTES as u64 - 2, bodies).unwrap();
+        assert_eq!((first, second), ([1, 2, 3], [4]));
     }
 }

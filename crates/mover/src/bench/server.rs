@@ -10,7 +10,7 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, 
 use super::bench_stats;
 use super::memory::BenchMemory;
 use crate::endpoints::Endpoints;
-use crate::engine::{Application, Bodies, EndCause, Engine, PortId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PortId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, SessionRole};
 use crate::greeting::{Arrival, Bencher, Service};
@@ -143,7 +143,7 @@ impl Application for BenchServer {
         &mut self.memory
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.memory
     }
 

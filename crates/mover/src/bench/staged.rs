@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving};
 use crate::connect::Session;
-use crate::engine::{Application, Bodies, EndCause, Engine, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, Memory, SessionRole};
 use crate::net;
@@ -285,7 +285,7 @@ impl Application for StagedReceiver {
         &mut self.memory
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.memory
     }
 

@@ -12,7 +12,7 @@ use super::{Cost, Finding, Verdict};
 use crate::connect::Session;
 use crate::error::MoveError;
 use crate::frame::SessionRole;
-use crate::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe, echoed};
+use crate::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::source::Server;
 
 /// Small probes that are sent one after another, and how long each may take.
@@ -142,13 +142,9 @@ impl Prober {
         loop {
             self.socket.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals)?;
             let now = self.clock.now();
-            let mut numbers = arrivals.drain(..).flat_map(|arrival| {
-                let datagrams = memory[..arrival.len].chunks(arrival.segment.max(1));
-                datagrams.filter_map(|datagram| echoed(datagram, self.token)).collect::<Vec<_>>()
-            });
-            let found = numbers.any(|echoed| echoed == number);
-            drop(numbers);
-            if found {
+            let echoed: Vec<u32> =
+                arrivals.drain(..).flat_map(|arrival| probe::echoes(&mut memory, &arrival, self.token)).collect();
+            if echoed.contains(&number) {
                 return Ok(Some((number, now.since(sent))));
             }
             if now >= deadline {

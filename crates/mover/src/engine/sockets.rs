@@ -125,7 +125,7 @@ impl Engine {
         changed.map_err(MoveError::system("cannot wait for a socket"))?;
         let mut failures = Vec::new();
         port.send_rest(app.bodies(), &mut failures);
-        self.end_failed(failures);
+        self.take_failures(failures);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use inhaul_base::{Span, Time};
 use inhaul_store::Plan;
 use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 
-use crate::engine::{Application, Bodies, EndCause, Engine, PortId, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::get::{self, Found};
@@ -190,7 +190,7 @@ impl Application for Hauling {
         &mut self.sink
     }
 
-    fn bodies(&mut self) -> &mut dyn Bodies {
+    fn bodies(&mut self) -> &mut dyn BodySource {
         &mut self.bodies
     }
 

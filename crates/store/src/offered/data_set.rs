@@ -1,6 +1,8 @@
 //! A data set that is offered: its manifest, and its bytes.
 
 use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,12 +10,15 @@ use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
 use super::scan::{Tree, entry, shown};
-use super::{MayHold, OfferedError, ScanOptions};
+use super::{MayHold, OfferedError, ScanOptions, UnreadableFile};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::FileVersion;
 use crate::open_files::OpenFiles;
 use crate::{Contents, Kind, Manifest};
+
+/// Most buffers that one system call fills (`IOV_MAX`).
+const SLICES_MAX: usize = 1024;
 
 /// A data set that [`crate::Offered::scan`] found. Can be read from several threads at once.
 #[derive(Debug)]
@@ -122,6 +127,35 @@ impl DataSet {
         Ok(())
     }
 
+    /// Fills `bufs`, one behind the other, with the bytes from `offset` of the byte space on, across files; one system call for
+    /// what lies in one file. Keeps the files open that were used last.
+    ///
+    /// # Errors
+    /// Which file could not be opened or has become shorter; the last one when `bufs` reach beyond the end.
+    pub fn read_vectored(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), UnreadableFile> {
+        let range = ByteRange::at(offset, bufs.iter().map(|buf| buf.len() as u64).sum());
+        if range.end > self.manifest.size() {
+            let file = self.manifest.entries().len().saturating_sub(1);
+            return Err(UnreadableFile { file, source: OfferedError::OutOfRange(range) });
+        }
+        let mut rest = bufs;
+        for piece in self.manifest.locate(range) {
+            let failed = |source| UnreadableFile { file: piece.file, source };
+            let file = self.opened(piece.file).map_err(failed)?;
+            read_exact_vectored(&file, piece.offset, piece.len as usize, &mut rest)
+                .map_err(|error| failed(self.read_error(piece.file, &error)))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to read what lies in `range` of file `index` from disk, without waiting for it.
+    pub fn read_ahead(&self, index: usize, range: ByteRange) {
+        if let (Ok(file), Some(len)) = (self.opened(index), NonZeroU64::new(range.len())) {
+            // Where it is not done, reads wait longer.
+            let _ = rustix::fs::fadvise(&file, range.start, Some(len), rustix::fs::Advice::WillNeed);
+        }
+    }
+
     /// Reads group `group` of file `index` into `buf`, which gets the group's length (see [`crate::digest`]).
     ///
     /// # Errors
@@ -149,10 +183,14 @@ impl DataSet {
         if buf.is_empty() {
             return Ok(());
         }
-        self.opened(index)?.read_exact_at(buf, offset).map_err(|e| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => OfferedError::Changed { path: self.shown(index) },
-            _ => OfferedError::from_io(&self.shown(index), &e),
-        })
+        self.opened(index)?.read_exact_at(buf, offset).map_err(|error| self.read_error(index, &error))
+    }
+
+    fn read_error(&self, index: usize, error: &io::Error) -> OfferedError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => OfferedError::Changed { path: self.shown(index) },
+            _ => OfferedError::from_io(&self.shown(index), error),
+        }
     }
 
     fn opened(&self, index: usize) -> Result<Arc<File>, OfferedError> {
@@ -183,4 +221,30 @@ impl DataSet {
 
 fn is_descriptor_missing(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Fills the first `len` bytes of `bufs` from `offset` of the file on, and takes them off.
+fn read_exact_vectored(
+    file: &File,
+    mut offset: u64,
+    mut len: usize,
+    bufs: &mut &mut [IoSliceMut<'_>],
+) -> io::Result<()> {
+    while len > 0 {
+        // Where the file ends within a buffer, that one is filled by itself.
+        let mut room = len;
+        let fits = |buf: &&IoSliceMut<'_>| room.checked_sub(buf.len()).inspect(|&rest| room = rest).is_some();
+        let whole = bufs.iter().take(SLICES_MAX).take_while(fits).count();
+        let read = match bufs.first_mut() {
+            Some(first) if whole == 0 => file.read_at(&mut first[..len], offset)?,
+            _ => rustix::io::preadv(file, &mut bufs[..whole], offset)?,
+        };
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        IoSliceMut::advance_slices(bufs, read);
+        offset += read as u64;
+        len -= read;
+    }
+    Ok(())
 }

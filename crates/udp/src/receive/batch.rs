@@ -8,6 +8,7 @@ use inhaul_transport::{FlowId, Place, RxMessage};
 
 use super::scatter::{Layout, Shape, Spot};
 use super::{Window, usable_len};
+use crate::checksum;
 use crate::sys::Arrival;
 
 /// Most slices of one delivery: what one write call takes (`IOV_MAX`).
@@ -161,6 +162,32 @@ impl Memory {
             self.linear.extend_from_slice(bytes);
         }
         start
+    }
+
+    /// Takes the checksums out of the keys of the message's datagrams (see [`checksum`]), so that an endpoint knows the intact ones.
+    pub(super) fn unmask(&mut self, message: &Message, window: &[u8]) {
+        let Arrival { len, segment, .. } = message.arrival;
+        match message.form {
+            Form::Plain => checksum::mask_each(&mut self.buffers[message.part * self.buffer_len..][..len], segment),
+            Form::Linear(at) => checksum::mask_each(&mut self.linear[at..at + len], segment),
+            Form::Scattered => {
+                let (heads, buffer) = (message.part * self.heads_len, message.part * self.buffer_len);
+                let head_len = message.layout.shape.head_len;
+                for (k, start) in (0..len).step_by(segment).enumerate() {
+                    let end = (start + segment).min(len);
+                    let body = (start + head_len).min(end);
+                    let head = &mut self.heads[heads + k * head_len..][..body - start];
+                    let buffers = &self.buffers[buffer..];
+                    let pieces = message.layout.spots(body, end).filter_map(|(spot, len)| match spot {
+                        Spot::Window(at) => Some(&window[at..at + len]),
+                        Spot::Buffer(at) => Some(&buffers[at..at + len]),
+                        // Behind a datagram's head comes no other.
+                        Spot::Head(_) => None,
+                    });
+                    checksum::mask_pieces(head, pieces);
+                }
+            }
+        }
     }
 
     /// The message as the endpoint sees it.

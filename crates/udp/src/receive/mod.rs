@@ -17,7 +17,7 @@ mod tests;
 
 use std::io::{self, IoSliceMut};
 
-use inhaul_transport::{Expected, FlowId};
+use inhaul_transport::{Expected, FlowId, KEY_FIELD};
 
 use crate::socket::Socket;
 use crate::sys::{Arrival, MESSAGES_MAX};
@@ -165,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// Makes the heads of each message readable at equal distances.
+    /// Makes the heads of each message readable at equal distances, and their keys what they were.
     fn batch<'w>(&mut self, window: Option<Window<'w>>) -> Batch<'_, 'w> {
         self.memory.linear.clear();
         self.work.messages.clear();
@@ -184,7 +184,9 @@ impl Receiver {
                 // Datagrams of another size straddle the slots: their bytes are put together again.
                 Form::Linear(self.memory.linearize(part, &layout, arrival.len, window_memory))
             };
-            self.work.messages.push(Message { part, form, layout, arrival });
+            let message = Message { part, form, layout, arrival };
+            self.memory.unmask(&message, window_memory);
+            self.work.messages.push(message);
         }
         let memory = &self.memory;
         let shown = self.work.messages.iter().map(|message| memory.show(message)).collect();
@@ -192,10 +194,11 @@ impl Receiver {
     }
 }
 
-/// The shape of the datagrams that are expected, if it makes sense to receive by it.
+/// The shape of the datagrams that are expected, if it makes sense to receive by it: each head has a key.
 fn shape_of(expected: &Expected) -> Option<Shape> {
     let shape = Shape { head_len: expected.head_len, body_len: expected.body_len };
-    let fits = shape.head_len <= HEAD_BYTES_MAX && (1..MESSAGE_BYTES - HEAD_BYTES_MAX).contains(&shape.body_len);
+    let fits = (KEY_FIELD.end..=HEAD_BYTES_MAX).contains(&shape.head_len)
+        && (1..MESSAGE_BYTES - HEAD_BYTES_MAX).contains(&shape.body_len);
     fits.then_some(shape)
 }
 

@@ -9,11 +9,13 @@ use inhaul_transport::{Place, RxMessage, TxBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BodySource, Clock, Event, Interest, IoVecs, Offload, Poller, SocketOptions, Transmitter};
+use crate::{BodySource, Clock, Event, Interest, Offload, Poller, SocketOptions, Transmitter, checksum};
 
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
-const HEAD: usize = 8;
+const HEAD: usize = 12;
+/// What every datagram has as its key.
+const KEY: [u8; 4] = [0xC0, 0xFF, 0xEE, 1];
 const BODY: usize = 100;
 const SIZE: usize = 20_030;
 
@@ -22,9 +24,10 @@ fn pattern(flow: FlowId, offset: u64) -> u8 {
     ((offset * 31 + offset / 251 + u64::from(flow.0) * 101) % 256) as u8
 }
 
-/// A head of `len` bytes: its own length, the flow, and where the body belongs. Control has length 0.
+/// A head of `len` bytes: its own length, the flow, the key, and where the body belongs. Control has length 0.
 fn head(len: usize, flow: FlowId, offset: u64) -> Vec<u8> {
     let mut head = vec![len as u8, flow.0 as u8, 0, 0];
+    head.extend_from_slice(&KEY);
     head.extend_from_slice(&(offset as u32).to_le_bytes());
     head.resize(len.max(head.len()), 0xEE);
     head
@@ -36,7 +39,7 @@ fn datagram(head_len: usize, flow: FlowId, body: ByteRange) -> Vec<u8> {
     bytes
 }
 
-/// The least of an endpoint: places what is not held yet.
+/// The least of an endpoint: places what has the key and is not held yet.
 #[derive(Default)]
 struct Endpoint {
     held: [RangeSet; 3],
@@ -50,14 +53,14 @@ impl Endpoint {
             let mut open = false;
             for k in 0..shown.datagrams() {
                 let head = shown.head(k);
-                let data = head.len() >= HEAD && head[0] > 0;
+                let data = head.len() >= HEAD && head[0] > 0 && head[KEY_FIELD] == KEY;
                 let head_len = head.first().map_or(0, |&n| usize::from(n));
                 if !data || shown.len_of(k) < head_len {
                     open = false;
                     continue;
                 }
                 let flow = FlowId(u32::from(head[1]));
-                let offset = u64::from(u32::from_le_bytes(head[4..8].try_into().unwrap()));
+                let offset = u64::from(u32::from_le_bytes(head[8..12].try_into().unwrap()));
                 let body = ByteRange::at(offset, (shown.len_of(k) - head_len) as u64);
                 // Of what is new, the first stretch; a body that is new on both sides of a held stretch is rare.
                 let held = &mut self.held[flow.0 as usize];
@@ -101,7 +104,9 @@ struct Sent {
 }
 
 fn sent(datagrams: &[Vec<u8>]) -> Sent {
-    Sent { segment: datagrams[0].len(), bytes: datagrams.concat() }
+    let (segment, mut bytes) = (datagrams[0].len(), datagrams.concat());
+    checksum::mask_each(&mut bytes, segment);
+    Sent { segment, bytes }
 }
 
 /// Does what the kernel does: scatters each message over its slices.
@@ -134,6 +139,8 @@ enum Step {
     Next(usize),
     /// `n` datagrams are lost (and come again at the end).
     Lose(usize),
+    /// The next `n` datagrams come as one message, each with a byte changed, the first at `at` (and come again at the end).
+    Change { n: usize, at: usize, by: u8 },
     /// `n` datagrams come again, from `back` datagrams ago.
     Repeat { back: usize, n: usize },
     /// `n` datagrams of an odd body length, over what is next.
@@ -149,6 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1usize..64).prop_map(Step::Next),
         2 => Just(Step::Next(44)),
         2 => (1usize..20).prop_map(Step::Lose),
+        2 => (1usize..50, 0..HEAD + BODY, 1u8..=255).prop_map(|(n, at, by)| Step::Change { n, at, by }),
         1 => (1usize..50, 1usize..30).prop_map(|(back, n)| Step::Repeat { back, n }),
         1 => (1usize..30, 1usize..180).prop_map(|(n, body)| Step::Odd { n, body }),
         2 => (1usize..5, 1usize..200).prop_map(|(n, len)| Step::Control { n, len }),
@@ -172,6 +180,15 @@ fn messages(steps: &[Step]) -> Vec<Sent> {
                 at += (n * BODY) as u64;
             }
             Step::Lose(n) => at += (n * BODY) as u64,
+            Step::Change { n, at: first, by } => {
+                let mut message = run(at, n, BODY);
+                for (k, datagram) in message.iter_mut().flat_map(|m| m.bytes.chunks_mut(m.segment)).enumerate() {
+                    let len = datagram.len();
+                    datagram[(first + 7 * k) % len] ^= by;
+                }
+                all.extend(message);
+                at += (n * BODY) as u64;
+            }
             Step::Repeat { back, n } => all.extend(run(at.saturating_sub((back * BODY) as u64), n, BODY)),
             Step::Odd { n, body } => all.extend(run(at, n, body)),
             Step::Control { n, len } => {
@@ -315,8 +332,13 @@ fn learn_counts_drops_across_the_wrap_of_the_kernels_counter() {
 struct Memory(Vec<u8>);
 
 impl BodySource for Memory {
-    fn body<'a>(&'a self, _flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
-        out.push(&self.0[range.start as usize..range.end as usize]);
+    fn read(&mut self, _flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut rest = &self.0[offset as usize..];
+        for body in bodies {
+            let (now, later) = rest.split_at(body.len());
+            body.copy_from_slice(now);
+            rest = later;
+        }
         Ok(())
     }
 }
@@ -327,7 +349,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
     let receiving = Socket::bind(address.parse().unwrap(), &options).unwrap();
     let sending = Socket::bind(address.parse().unwrap(), &options).unwrap();
     let size = 300 * body + 37;
-    let source = Memory((0..size as u64).map(|offset| pattern(FLOW, offset)).collect());
+    let mut source = Memory((0..size as u64).map(|offset| pattern(FLOW, offset)).collect());
     let mut object = vec![0u8; size];
     let mut batch = TxBatch::default();
     let mut transmitter = Transmitter::new(&sending);
@@ -346,7 +368,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
                 batch.push(FLOW, receiving.local_address(), &head(HEAD, FLOW, range.start), range, 0);
                 asked = range.end;
             }
-            assert!(transmitter.transmit(&sending, &mut batch, &source).unwrap());
+            assert!(transmitter.transmit(&sending, &mut batch, &mut source).unwrap());
         }
         poller.wait_until(clock, deadline, &mut events).unwrap();
         let first = endpoint.held[1].covered();

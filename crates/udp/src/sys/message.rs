@@ -1,9 +1,8 @@
 //! Many messages in one system call, with segmentation and receive offload.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -12,19 +11,18 @@ use libc::{c_int, c_void, mmsghdr, msghdr};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::address::RawAddress;
-use super::iovec::IoVecs;
 use crate::clock::nanos;
 
 /// Most messages that one call sends or receives.
 pub const MESSAGES_MAX: usize = 64;
 
-/// A message to send: pieces of an [`IoVecs`], to be cut into datagrams.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
+/// A message to send, to be cut into datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'m> {
     /// The peer; `None` when the socket is connected to it. An IPv6 socket wants an IPv6 address.
     pub to: Option<SocketAddr>,
-    /// The pieces of the list that it is made of.
-    pub pieces: Range<usize>,
+    /// All of its bytes.
+    pub bytes: &'m [u8],
     /// Length of each datagram but the last, in bytes; `None`: all of it is one datagram.
     pub segment: Option<u16>,
 }
@@ -63,31 +61,33 @@ const fn empty_header() -> mmsghdr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Sends the first messages of `messages` (at most [`MESSAGES_MAX`]), gathered from `pieces`, and says how many left.
+/// Sends the first messages of `messages` (at most [`MESSAGES_MAX`]), and says how many left.
 ///
 /// # Errors
 /// Why the first of them could not be sent.
-pub(crate) fn send(fd: BorrowedFd<'_>, messages: &[Outgoing], pieces: &IoVecs<'_>) -> io::Result<usize> {
+pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoing<'m>>) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; MESSAGES_MAX];
     let mut names = [const { MaybeUninit::<RawAddress>::uninit() }; MESSAGES_MAX];
+    let mut slices = [const { MaybeUninit::<IoSlice<'m>>::uninit() }; MESSAGES_MAX];
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; MESSAGES_MAX];
-    let count = messages.len().min(MESSAGES_MAX);
-    for (index, message) in messages[..count].iter().enumerate() {
+    let mut count = 0;
+    for (index, message) in messages.take(MESSAGES_MAX).enumerate() {
         let header = headers[index].write(empty_header());
         if let Some(to) = message.to {
             let (name, len) = RawAddress::new(to);
             header.msg_hdr.msg_name = ptr::from_mut(names[index].write(name)).cast();
             header.msg_hdr.msg_namelen = len;
         }
-        let slices = pieces.slice(message.pieces.clone());
-        header.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_iovlen = slices.len() as _;
+        // `IoSlice` is documented to have the layout of `iovec`.
+        header.msg_hdr.msg_iov = ptr::from_mut(slices[index].write(IoSlice::new(message.bytes))).cast();
+        header.msg_hdr.msg_iovlen = 1;
         if let Some(segment) = message.segment {
             put_segment(&mut header.msg_hdr, controls[index].write(EMPTY_CONTROL), segment);
         }
+        count = index + 1;
     }
-    // SAFETY: the first `count` headers are initialized and point to names, pieces and control bytes that outlive the call;
-    // the kernel only reads them. Pieces that cannot be read give EFAULT.
+    // SAFETY: the first `count` headers are initialized and point to names, slices and control bytes that outlive the call;
+    // the kernel only reads them.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

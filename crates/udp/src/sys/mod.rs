@@ -6,8 +6,6 @@
 mod address;
 mod device;
 mod interfaces;
-mod iovec;
-mod map;
 mod message;
 mod namespace;
 mod netlink;
@@ -17,8 +15,6 @@ mod tcp;
 
 pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
 pub(crate) use interfaces::interface_addresses;
-pub use iovec::IoVecs;
-pub use map::MappedFile;
 pub(crate) use message::receive;
 pub(crate) use message::send;
 pub use message::{Arrival, MESSAGES_MAX, Outgoing};

@@ -1,37 +1,41 @@
 //! What leaves a socket, as seen by a plain socket at the other end.
 
-use std::fs::File;
-use std::io::{Seek, Write};
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use inhaul_base::ByteRange;
+
+use super::staged::run_length;
 use super::*;
+use crate::checksum;
 use crate::socket::{Offload, SocketOptions};
-use crate::sys::{MappedFile, set_option};
+use crate::sys::set_option;
 
 const MEMORY: FlowId = FlowId(1);
-const FILE: FlowId = FlowId(2);
+const OTHER: FlowId = FlowId(2);
 const BROKEN: FlowId = FlowId(3);
-const SHORT: FlowId = FlowId(4);
-const SPLIT: FlowId = FlowId(5);
 
-/// One object of each kind.
+/// One object for all flows but the broken one.
 struct Source {
     memory: Vec<u8>,
-    file: MappedFile,
+    /// From here on the object cannot be read.
+    readable: u64,
+    /// What was asked for: where, and how many bytes.
+    reads: Vec<(u64, usize)>,
 }
 
 impl BodySource for Source {
-    fn body<'a>(&'a self, flow: FlowId, range: ByteRange, out: &mut IoVecs<'a>) -> io::Result<()> {
-        if flow == FILE {
-            return self.file.read(range, out);
+    fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let len: usize = bodies.iter().map(|body| body.len()).sum();
+        self.reads.push((offset, len));
+        if flow == BROKEN || offset + len as u64 > self.readable {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let memory = &self.memory[range.start as usize..range.end as usize];
-        match flow {
-            MEMORY => out.push(memory),
-            SPLIT => memory.chunks(1).for_each(|byte| out.push(byte)),
-            SHORT => out.push(&memory[1..]),
-            _ => return Err(io::ErrorKind::PermissionDenied.into()),
+        let mut rest = &self.memory[offset as usize..];
+        for body in bodies {
+            let (now, later) = rest.split_at(body.len());
+            body.copy_from_slice(now);
+            rest = later;
         }
         Ok(())
     }
@@ -41,13 +45,8 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 253) as u8).collect()
 }
 
-/// A source, and the file under it.
-fn source(len: usize) -> (Source, File) {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&contents(len)).unwrap();
-    file.rewind().unwrap();
-    let mapped = MappedFile::new(&file).unwrap();
-    (Source { memory: contents(len), file: mapped }, file)
+fn source(len: usize) -> Source {
+    Source { memory: contents(len), readable: len as u64, reads: Vec::new() }
 }
 
 fn socket(offload: Offload) -> Socket {
@@ -61,10 +60,12 @@ fn plain() -> UdpSocket {
     socket
 }
 
+/// The next datagram, as an endpoint would see it.
 fn next(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = vec![0; 65_536];
     let len = socket.recv(&mut bytes).unwrap();
     bytes.truncate(len);
+    checksum::mask(&mut bytes);
     bytes
 }
 
@@ -92,22 +93,22 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
 
 #[test]
 fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
-    let (source, _file) = source(200_000);
+    let mut source = source(200_000);
     for offload in [Offload::Auto, Offload::Off] {
         let (sender, peers) = (socket(offload), [plain(), plain()]);
         let mut batch = TxBatch::default();
         let mut wanted = [Vec::new(), Vec::new()];
         for n in 0..160usize {
-            let flow = [MEMORY, FILE, SPLIT][n / 20 % 3];
+            let flow = [MEMORY, OTHER][n / 20 % 2];
             let to = n / 50 % 2;
             let len = if n % 9 == 8 { 77 } else { 400 };
             let (body, pad) = (ByteRange::at(n as u64 * 999, len), if n % 31 < 3 { 12 } else { 0 });
-            let head = [n as u8, 1, 2];
+            let head = [n as u8, 1, 2, 3, 4, 5, 6, 7, 8];
             batch.push(flow, peers[to].local_addr().unwrap(), &head, body, pad);
             let bytes = &source.memory[body.start as usize..body.end as usize];
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
-        assert!(Transmitter::new(&sender).transmit(&sender, &mut batch, &source).unwrap());
+        assert!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut source).unwrap());
         assert!(batch.is_empty());
         for (peer, wanted) in peers.iter().zip(wanted) {
             wanted.into_iter().for_each(|wanted| assert_eq!(next(peer), wanted));
@@ -117,43 +118,49 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
 }
 
 #[test]
+fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had() {
+    let mut source = Source { readable: 10_250, ..source(20_000) };
+    let (sender, peer) = (socket(Offload::Auto), plain());
+    let mut batch = TxBatch::default();
+    for n in 0..8 {
+        batch.push(MEMORY, peer.local_addr().unwrap(), &[n; 8], ByteRange::at(9_000 + 300 * u64::from(n), 300), 0);
+    }
+    let mut transmitter = Transmitter::new(&sender);
+    let mut errors = 0;
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut source) {
+        assert!(matches!(error, SendError::Body { flow: MEMORY, .. }), "{error:?}");
+        errors += 1;
+    }
+    assert_eq!((source.reads[0], errors), ((9_000, 2_400), 4));
+    // 9,000 to 10,200 can be read: four bodies of 300 bytes.
+    for n in 0..4u8 {
+        let datagram = next(&peer);
+        let start = 9_000 + 300 * usize::from(n);
+        assert_eq!((&datagram[..8], &datagram[8..]), (&[n; 8][..], &source.memory[start..start + 300]));
+    }
+    nothing_more(&peer);
+}
+
+#[test]
 fn transmit_goes_on_behind_what_failed() {
-    let (source, file) = source(3 << 20);
-    file.set_len(100).unwrap();
+    let mut source = source(3 << 20);
     let (sender, peer) = (socket(Offload::Auto), plain());
     let to = peer.local_addr().unwrap();
     let mut batch = TxBatch::default();
-    for flow in [MEMORY, BROKEN, FILE, SHORT, MEMORY] {
-        batch.push(flow, to, &[flow.0 as u8], ByteRange::at(1 << 20, 50), 0);
+    for flow in [MEMORY, BROKEN, OTHER, BROKEN, MEMORY] {
+        batch.push(flow, to, &[flow.0 as u8; 8], ByteRange::at(1 << 20, 50), 0);
     }
-    // Beyond the end that the file had when it was mapped: the map itself says no.
-    batch.push(FILE, to, b"!", ByteRange::at((3 << 20) - 1, 2), 0);
-    // More pieces than the kernel takes in one message.
-    batch.push(SPLIT, to, b"!", ByteRange::at(0, 1100), 0);
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = Vec::new();
     loop {
-        match transmitter.transmit(&sender, &mut batch, &source) {
+        match transmitter.transmit(&sender, &mut batch, &mut source) {
             Ok(done) => break assert!(done),
-            Err(error) => errors.push(error),
+            Err(error) => errors.push(error.flow()),
         }
     }
-    assert!(
-        matches!(
-            &errors[..],
-            [
-                SendError::Body { flow: BROKEN, .. },
-                SendError::FileTruncated { flow: FILE },
-                SendError::WrongBody { flow: SHORT, wanted: 50, got: 49, .. },
-                SendError::Body { flow: FILE, .. },
-                SendError::WrongBody { flow: SPLIT, pieces: 1101, .. },
-            ]
-        ),
-        "{errors:?}"
-    );
-    assert!(errors.iter().map(SendError::flow).eq([BROKEN, FILE, SHORT, FILE, SPLIT]));
-    for _ in 0..2 {
-        assert_eq!(next(&peer)[0], 1);
+    assert_eq!(errors, [BROKEN, BROKEN]);
+    for flow in [MEMORY, OTHER, MEMORY] {
+        assert_eq!(next(&peer)[0], flow.0 as u8);
     }
     nothing_more(&peer);
     assert!(transmitter.segments());
@@ -161,23 +168,31 @@ fn transmit_goes_on_behind_what_failed() {
 
 #[test]
 fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
-    let (source, _file) = source(70_000);
+    let mut source = source(200_000);
     let (sender, peer) = (socket(Offload::Auto), plain());
     let to = peer.local_addr().unwrap();
     let mut transmitter = Transmitter::new(&sender);
     let mut batch = TxBatch::default();
     batch.push(MEMORY, to, b"probe", ByteRange::default(), u16::MAX);
     batch.push(MEMORY, to, b"after", ByteRange::default(), 0);
-    assert!(transmitter.transmit(&sender, &mut batch, &source).unwrap());
+    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
     assert_eq!(next(&peer), b"after");
-    batch.push(MEMORY, to, b"data", ByteRange::at(0, 66_000), 0);
-    let error = transmitter.transmit(&sender, &mut batch, &source).unwrap_err();
+    // Those behind it that are as long are not tried; shorter ones are.
+    for len in [66_000, 66_000, 66_001, 400, 66_000] {
+        batch.push(MEMORY, to, b"data", ByteRange::at(0, len), 0);
+    }
+    let error = transmitter.transmit(&sender, &mut batch, &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_004, .. }), "{error:?}");
+    let error = transmitter.transmit(&sender, &mut batch, &mut source).unwrap_err();
+    assert!(matches!(error, SendError::TooLarge { .. }), "{error:?}");
+    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    assert_eq!(next(&peer).len(), 404);
+    nothing_more(&peer);
 }
 
 #[test]
 fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
-    let (source, _file) = source(100_000);
+    let mut source = source(100_000);
     let (sender, peer) = (socket(Offload::Auto), plain());
     // The kernel cuts no message whose datagrams have no checksum: it says EINVAL, as for a device that cannot do it.
     set_option(std::os::fd::AsFd::as_fd(&sender), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
@@ -187,7 +202,7 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
         batch.push(MEMORY, peer.local_addr().unwrap(), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
     }
     assert!(transmitter.segments());
-    assert!(transmitter.transmit(&sender, &mut batch, &source).unwrap());
+    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
     assert!(!transmitter.segments());
     for n in 0..30 {
         assert_eq!(next(&peer)[0], n);
@@ -197,7 +212,7 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
 
 #[test]
 fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
-    let (source, _file) = source(1_000);
+    let mut source = source(1_000);
     let sender = socket(Offload::Auto);
     let mut transmitter = Transmitter::new(&sender);
     let mut batch = TxBatch::default();
@@ -206,7 +221,7 @@ fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
         batch.push(MEMORY, "127.0.0.1:0".parse().unwrap(), &[n], ByteRange::at(0, 100), 0);
     }
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &source) {
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut source) {
         assert!(matches!(error, SendError::Network { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -215,17 +230,25 @@ fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
 
 #[test]
 fn transmit_keeps_its_place_when_the_network_takes_no_more() {
-    let sender = socket(Offload::Off);
+    let (sender, peer) = (socket(Offload::Off), plain());
     let mut transmitter = Transmitter::new(&sender);
-    let run =
-        |datagrams| Run { flow: MEMORY, peer: sender.local_address(), datagrams, datagram_len: 100, padded: false };
-    transmitter.runs = vec![run(3), run(2), run(4)];
-    transmitter.messages = vec![sender.outgoing(sender.local_address(), 0..1, None); 3];
-    transmitter.advance(2);
-    for errno in [Errno::AGAIN, Errno::NOBUFS] {
-        assert!(transmitter.is_blocked_by(&errno.into()).unwrap());
-        assert_eq!(transmitter.done, 5);
+    let mut source = source(1_000);
+    let mut batch = TxBatch::default();
+    for n in 0..9 {
+        batch.push(MEMORY, peer.local_addr().unwrap(), &[n; 8], ByteRange::at(u64::from(n) * 100, 92), 0);
     }
-    assert!(!transmitter.is_blocked_by(&Errno::CONNREFUSED.into()).unwrap());
+    transmitter.stage(&batch, &mut source).unwrap();
+    transmitter.advance(5);
+    let reads = source.reads.len();
+    for errno in [Errno::AGAIN, Errno::NOBUFS] {
+        assert!(transmitter.is_blocked_by(&errno.into(), &batch).unwrap());
+        assert_eq!((transmitter.done, transmitter.staged.runs().len()), (5, 4));
+    }
+    assert!(!transmitter.is_blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap());
     assert_eq!(transmitter.done, 5);
+    // What was made ready leaves; it is not read again.
+    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    (5..9).for_each(|n| assert_eq!(next(&peer)[0], n));
+    nothing_more(&peer);
+    assert_eq!(source.reads.len(), reads);
 }

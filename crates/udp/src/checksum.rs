@@ -1,0 +1,117 @@
+//! Knowing a datagram that was changed on its way.
+//!
+//! UDP's own checksum is 16 bits wide, weak, and made anew by every middle box that rewrites a packet. So each datagram carries a
+//! CRC-32C of all its bytes, without a byte more: it is hidden in the flow's key ([`KEY_FIELD`]), which on the wire is the key XOR
+//! the CRC-32C of the whole datagram with zeros in place of the key, padding included. A datagram that arrives changed then shows
+//! a key that no flow has (but for one in 2^32), and is dropped as a stranger's.
+//!
+//! It is a checksum and no seal: whoever means to can make a datagram that passes.
+
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use inhaul_transport::KEY_FIELD;
+
+/// Masks the datagram's key with its checksum, or unmasks it: doing it twice leaves the datagram as it was. One that is too
+/// short to have a key is left alone; no endpoint takes it.
+pub fn mask(datagram: &mut [u8]) {
+    let Some(key) = take_key(datagram) else { return };
+    put_key(datagram, key ^ crc32_iscsi(datagram));
+}
+
+/// Masks or unmasks each datagram of a message: all are `datagram_len` bytes long, the last may be shorter.
+pub fn mask_each(message: &mut [u8], datagram_len: usize) {
+    message.chunks_mut(datagram_len.max(1)).for_each(mask);
+}
+
+/// As [`mask`], for a datagram in pieces. The key lies in the first.
+pub(crate) fn mask_pieces<'p>(head: &mut [u8], rest: impl Iterator<Item = &'p [u8]>) {
+    let Some(key) = take_key(head) else { return };
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(head);
+    rest.for_each(|piece| digest.update(piece));
+    put_key(head, key ^ digest.finalize() as u32);
+}
+
+/// Takes the key out of a datagram: zeros are left in its place.
+fn take_key(datagram: &mut [u8]) -> Option<u32> {
+    let field = datagram.get_mut(KEY_FIELD)?.first_chunk_mut()?;
+    Some(u32::from_be_bytes(std::mem::take(field)))
+}
+
+fn put_key(datagram: &mut [u8], key: u32) {
+    datagram[KEY_FIELD].copy_from_slice(&key.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The example of both PROTOCOL.md.
+    #[test]
+    fn mask_gives_the_example_of_the_specification() {
+        assert_eq!(crc32_iscsi(b"123456789"), 0xE306_9283, "CRC-32C as RFC 3720 has it");
+        let head = [0x11, 0, 0, 7, 0xC0, 0xFF, 0xEE, 1];
+        let mut datagram = [&head[..], b"The quick brown fox jumps over the lazy dog."].concat();
+        mask(&mut datagram);
+        assert_eq!(datagram[KEY_FIELD], [0x41, 0xC1, 0xFD, 0xA8], "the checksum is 813E13A9");
+        assert_eq!(
+            (&datagram[..4], &datagram[8..]),
+            (&head[..4], &b"The quick brown fox jumps over the lazy dog."[..])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn mask_undoes_itself_however_the_datagram_lies(
+            datagram in prop::collection::vec(any::<u8>(), 0..3_000),
+            cuts in prop::collection::vec(8usize..3_000, 0..4),
+        ) {
+            let mut masked = datagram.clone();
+            mask(&mut masked);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(datagram.len())).collect();
+            cuts.extend([8.min(datagram.len()), datagram.len()]);
+            cuts.sort_unstable();
+            let mut head = masked[..cuts[0]].to_vec();
+            mask_pieces(&mut head, cuts.windows(2).map(|pair| &masked[pair[0]..pair[1]]));
+            prop_assert_eq!(&head, &datagram[..cuts[0]]);
+            mask(&mut masked);
+            prop_assert_eq!(masked, datagram);
+        }
+
+        #[test]
+        fn mask_shows_another_key_after_any_change(
+            datagram in prop::collection::vec(any::<u8>(), 8..2_000),
+            at in any::<prop::sample::Index>(),
+            change in 1u8..=255,
+            lost in 0usize..20,
+        ) {
+            let key = |datagram: &[u8]| <[u8; 4]>::try_from(&datagram[KEY_FIELD]).unwrap();
+            let mut on_the_wire = datagram.clone();
+            mask(&mut on_the_wire);
+            // One byte, wherever it lies: head, key, body or padding. A CRC finds every change within 32 bits.
+            let mut changed = on_the_wire.clone();
+            changed[at.index(datagram.len())] ^= change;
+            mask(&mut changed);
+            prop_assert_ne!(key(&changed), key(&datagram));
+            if lost > 0 {
+                let mut cut = on_the_wire[..on_the_wire.len().saturating_sub(lost).max(8)].to_vec();
+                let shorter = cut.len() < on_the_wire.len();
+                mask(&mut cut);
+                prop_assert!(!shorter || key(&cut) != key(&datagram));
+            }
+        }
+    }
+
+    #[test]
+    fn mask_each_takes_a_shorter_last_datagram_and_none() {
+        let mut message: Vec<u8> = (0..50).collect();
+        let before = message.clone();
+        mask_each(&mut message, 20);
+        let mut alone = before[40..].to_vec();
+        mask(&mut alone);
+        assert_eq!(message[40..], alone);
+        mask_each(&mut message, 20);
+        assert_eq!(message, before);
+        mask_each(&mut [], 0);
+    }
+}

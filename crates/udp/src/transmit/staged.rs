@@ -1,0 +1,175 @@
+//! Messages that are ready to leave: heads, bodies and padding of their datagrams in one piece of memory, keys masked.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use inhaul_transport::{FlowId, TxBatch, TxDatagram};
+
+use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
+use crate::checksum;
+use crate::socket::Socket;
+use crate::sys::{MESSAGES_MAX, Outgoing};
+
+/// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the kernel
+/// copies them.
+const STAGED_BYTES: usize = 128 << 10;
+
+/// Datagrams that leave as one message.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) flow: FlowId,
+    pub(super) peer: SocketAddr,
+    pub(super) datagrams: usize,
+    pub(super) datagram_len: usize,
+    pub(super) padded: bool,
+    pub(super) bytes: Range<usize>,
+}
+
+impl Run {
+    /// Whether the kernel is to cut it. One datagram needs no cutting; and not asking for it leaves paths alone that cannot do it.
+    pub(super) const fn is_segmented(&self) -> bool {
+        self.datagrams > 1
+    }
+}
+
+/// Messages that are ready to leave. Its memory is used again and again.
+#[derive(Default)]
+pub(super) struct Staged {
+    memory: Vec<u8>,
+    runs: Vec<Run>,
+    /// How many of them have left.
+    left: usize,
+}
+
+impl Staged {
+    /// The messages that have not left.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs[self.left..]
+    }
+
+    /// Forgets all messages.
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.left = 0;
+    }
+
+    /// The first `count` messages have left.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.left = (self.left + count).min(self.runs.len());
+    }
+
+    /// Whether there is room for another message.
+    pub(super) fn has_room(&self) -> bool {
+        self.runs.len() < MESSAGES_MAX && self.end() + MESSAGE_BYTES_MAX <= STAGED_BYTES
+    }
+
+    fn end(&self) -> usize {
+        self.runs.last().map_or(0, |run| run.bytes.end)
+    }
+
+    /// The messages that have not left, for `socket` to send.
+    pub(super) fn outgoing<'m>(&'m self, socket: &'m Socket) -> impl Iterator<Item = Outgoing<'m>> {
+        self.runs().iter().map(|run| {
+            let segment = if run.is_segmented() { u16::try_from(run.datagram_len).ok() } else { None };
+            socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment)
+        })
+    }
+
+    /// Makes ready the first of `datagrams`, as many as the kernel can cut from one message and the source has bodies for: as one
+    /// message, or as one each. Says how many, and why no more if that is the source's doing.
+    pub(super) fn push(
+        &mut self,
+        batch: &TxBatch,
+        (flow, peer): (FlowId, SocketAddr),
+        datagrams: &[TxDatagram],
+        segmented: bool,
+        source: &mut (impl BodySource + ?Sized),
+    ) -> (usize, Option<io::Error>) {
+        let run = &datagrams[..run_length(datagrams)];
+        let start = self.end();
+        let len: usize = run.iter().map(TxDatagram::len).sum();
+        if self.memory.len() < start + len {
+            self.memory.resize(start + len, 0);
+        }
+        let (count, error) = fill(batch, flow, run, source, &mut self.memory[start..start + len]);
+        let each = if segmented { SEGMENTS_MAX } else { 1 };
+        let mut at = start;
+        for message in run[..count].chunks(each) {
+            let bytes = at..at + message.iter().map(TxDatagram::len).sum::<usize>();
+            at = bytes.end;
+            let (datagrams, datagram_len) = (message.len(), message[0].len());
+            checksum::mask_each(&mut self.memory[bytes.clone()], datagram_len);
+            self.runs.push(Run { flow, peer, datagrams, datagram_len, padded: message[0].pad > 0, bytes });
+        }
+        (count, error)
+    }
+}
+
+/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter.
+pub(super) fn run_length(datagrams: &[TxDatagram]) -> usize {
+    let len = datagrams[0].len();
+    let padded = datagrams[0].pad > 0;
+    if len == 0 {
+        return 1;
+    }
+    let max = (MESSAGE_BYTES_MAX / len).clamp(1, SEGMENTS_MAX);
+    let alike = |d: &TxDatagram| (d.pad > 0) == padded;
+    let mut count = datagrams.iter().take(max).take_while(|d| d.len() == len && alike(d)).count();
+    if count < max && datagrams.get(count).is_some_and(|d| !d.is_empty() && d.len() < len && alike(d)) {
+        count += 1;
+    }
+    count
+}
+
+/// Writes the datagrams of a run to `out`, which is as long as they are. Says how many are whole, and why no more.
+fn fill(
+    batch: &TxBatch,
+    flow: FlowId,
+    run: &[TxDatagram],
+    source: &mut (impl BodySource + ?Sized),
+    mut out: &mut [u8],
+) -> (usize, Option<io::Error>) {
+    let mut together = run.len();
+    let mut rest = run;
+    while let Some(first) = rest.first() {
+        let count = consecutive(&rest[..together.min(rest.len())]);
+        let len = rest[..count].iter().map(TxDatagram::len).sum();
+        let mut bodies = lay_out(batch, &rest[..count], &mut out[..len]);
+        let result = if bodies.is_empty() { Ok(()) } else { source.read(flow, first.body.start, &mut bodies) };
+        match result {
+            Ok(()) => {
+                rest = &rest[count..];
+                out = &mut out[len..];
+            }
+            // Which body it is shows when they are read one by one.
+            Err(_) if count > 1 => together = 1,
+            Err(error) => return (run.len() - rest.len(), Some(error)),
+        }
+    }
+    (run.len(), None)
+}
+
+/// How many of the first datagrams have bodies that follow each other in the object, so that they are read as one.
+fn consecutive(datagrams: &[TxDatagram]) -> usize {
+    let follows = |pair: &[TxDatagram]| pair[0].body.end == pair[1].body.start && !pair[1].body.is_empty();
+    if datagrams[0].body.is_empty() { 1 } else { 1 + datagrams.windows(2).take_while(|pair| follows(pair)).count() }
+}
+
+/// Writes heads and padding of `datagrams` to `out`, and gives the room for their bodies.
+fn lay_out<'o>(batch: &TxBatch, datagrams: &[TxDatagram], mut out: &'o mut [u8]) -> Vec<IoSliceMut<'o>> {
+    let mut bodies = Vec::with_capacity(datagrams.len());
+    for datagram in datagrams {
+        let head = batch.head(datagram);
+        let (own, after) = out.split_at_mut(datagram.len());
+        let (head_at, rest) = own.split_at_mut(head.len());
+        let (body, pad) = rest.split_at_mut(datagram.body.len() as usize);
+        head_at.copy_from_slice(head);
+        pad.fill(0);
+        if !body.is_empty() {
+            bodies.push(IoSliceMut::new(body));
+        }
+        out = after;
+    }
+    bodies
+}
