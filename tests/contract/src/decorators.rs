@@ -2,7 +2,7 @@
 
 use inhaul_base::Time;
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, KEY_FIELD, Place, Reason, RxMessage, TxBatch,
 };
 
 /// Forwards everything that a decorator leaves as it is.
@@ -117,6 +117,32 @@ impl Endpoint for Nagged {
 
     fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
         self.0.poll_transmit(now, out);
+        self.0.poll_transmit(now, out);
+    }
+}
+
+/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another key than its flow's.
+pub struct Strangers(pub Box<dyn Endpoint + Send>);
+
+impl Endpoint for Strangers {
+    forward!();
+
+    fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
+        for message in batch {
+            let mut heads = message.heads.to_vec();
+            for key in heads.chunks_mut(message.head_stride.max(1)).filter_map(|head| head.get_mut(KEY_FIELD)) {
+                key.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            self.0.handle_datagrams(now, &[RxMessage { heads: &heads, ..*message }], places);
+        }
+        self.0.handle_datagrams(now, batch, places);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
         self.0.poll_transmit(now, out);
     }
 }

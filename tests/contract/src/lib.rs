@@ -14,7 +14,7 @@ use inhaul_sim::{
 };
 use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Role};
 
-pub use decorators::{Aggregated, Nagged};
+pub use decorators::{Aggregated, Nagged, Strangers};
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;

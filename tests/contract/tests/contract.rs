@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec};
+use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::Change;
 use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
@@ -174,6 +174,18 @@ fn calls_for_nothing_change_nothing() {
             (scene.complete(0), scene.sim.trace())
         };
         assert_eq!(end(|endpoint| Box::new(Nagged(endpoint))), end(|endpoint| endpoint), "{}", protocol.name);
+    });
+}
+
+#[test]
+fn datagrams_with_another_key_change_nothing() {
+    each(|protocol| {
+        let end = |decorate| {
+            let spec = Spec { loss: 0.01, decorate, ..scene(protocol) };
+            let scene = complete("strangers", &spec);
+            (scene.complete(0), scene.sim.trace())
+        };
+        assert_eq!(end(|endpoint| Box::new(Strangers(endpoint))), end(|endpoint| endpoint), "{}", protocol.name);
     });
 }
 

@@ -1,0 +1,139 @@
+//! Networks that damage datagrams, and files that are not what they were.
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use inhaul_hostile_tests::{
+    GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, Way, figures, heavy, inhaul, noise, seed, session_version,
+};
+use inhaul_protocols::gtp::wire::Datagram;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What is fetched: 11,651 datagrams at an MTU of 1500.
+const BYTES: usize = 16 << 20;
+/// What a receiver takes in, in bit/s: what a relay in user space passes on without loss of its own. 1.4 s for all.
+const RATE: &str = "100M";
+
+/// What is done to a datagram on its way, by a random number.
+type Damage = fn(&mut Vec<u8>, usize);
+
+const ONE_BYTE: Damage = |datagram, random| {
+    let at = random % datagram.len();
+    datagram[at] ^= 1 + (random >> 20) as u8 % 255;
+};
+const HEADER: Damage = |datagram, random| {
+    let at = random % datagram.len().min(32);
+    datagram[at] ^= 1 << (random >> 20 & 7);
+};
+const CUT: Damage = |datagram, random| datagram.truncate(random % datagram.len());
+const LONGER: Damage = |datagram, random| datagram.resize(datagram.len() + 1 + random % 100, b'x');
+
+/// Fetches by way of a relay that damages one of so many datagrams to the client (0: none), and looks at every byte.
+fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: Damage, seed: u64) -> Outcome {
+    let to = Scratch::new();
+    let mut random = seed | 1;
+    let relay = Relay::start(server.address, move |way, mut datagram| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        if one_in > 0 && way == Way::ToClient && (random >> 32) as usize % one_in == 0 && !datagram.is_empty() {
+            damage(&mut datagram, random as u32 as usize);
+        }
+        vec![datagram]
+    });
+    let options = ["--quiet", "--json", "--mtu", "1500", "--receive-rate", RATE, "--transport", transport];
+    let get = inhaul(["get"]).arg(relay.source("/f")).arg(to.path());
+    let outcome = options.into_iter().fold(get, |get, option| get.arg(option)).finish(PATIENCE);
+    if outcome.code == Some(0) {
+        assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "wrong bytes under the final name");
+    }
+    outcome
+}
+
+#[test]
+fn damaged_datagrams_cost_little_and_never_the_transfer() {
+    let _heavy = heavy();
+    let (from, bytes) = (Scratch::new(), noise(BYTES, 1));
+    from.file("f", &bytes);
+    let server = Server::offer_with(from.path(), &["--mtu", "1500"]);
+    let seed = seed("damaged datagrams");
+    let kinds: [(&str, usize, Damage); 5] = [
+        ("0.1 % with a byte changed", 1_000, ONE_BYTE),
+        ("1 % with a byte changed", 100, ONE_BYTE),
+        ("1 % with a bit of the header flipped", 100, HEADER),
+        ("1 % cut short", 100, CUT),
+        ("1 % made longer", 100, LONGER),
+    ];
+    let mut slow = Vec::new();
+    for (round, &(kind, one_in, damage)) in kinds.iter().enumerate() {
+        let seconds = |one_in| {
+            let outcome = fetch(&server, &bytes, "gtp", one_in, damage, seed + round as u64);
+            assert_eq!(outcome.code, Some(0), "{kind}: {}", outcome.summary());
+            assert!(!outcome.stderr.contains("came in wrong"), "{kind}: {}", outcome.stderr);
+            outcome.took.as_secs_f64()
+        };
+        // Beside each other, because what else the machine does changes.
+        let (clean, damaged) = (seconds(0), seconds(one_in));
+        figures(&format!("{kind} (gtp)"), &format!("exit 0, {damaged:.1} s, undamaged {clean:.1} s"));
+        if damaged > 2.0 * clean {
+            slow.push(format!("{kind}: {damaged:.1} s instead of {clean:.1} s"));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?}");
+}
+
+#[test]
+fn damaged_datagrams_do_not_end_a_transfer_over_tcps_laws() {
+    let _heavy = heavy();
+    let (from, bytes) = (Scratch::new(), noise(BYTES / 4, 2));
+    from.file("f", &bytes);
+    let server = Server::offer_with(from.path(), &["--mtu", "1500"]);
+    let outcome = fetch(&server, &bytes, "cubic", 100, ONE_BYTE, seed("damaged segments"));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
+    assert!(!outcome.stderr.contains("came in wrong"), "{}", outcome.stderr);
+    figures("1 % with a byte changed (cubic)", &format!("exit 0, {:.1} s", outcome.took.as_secs_f64()));
+}
+
+#[test]
+fn a_server_of_a_file_of_exbibytes_needs_memory_for_what_it_sends() {
+    let Some(disk) = SmallDisk::mount(16) else { return };
+    let size = 7 << 60;
+    std::fs::File::create(disk.path().join("f")).unwrap().set_len(size).unwrap();
+    let server = Server::offer(disk.path());
+    let mut client = GtpClient::open_with_mtu(server.address, "/f", 1500);
+    assert_eq!(client.size, size);
+    client.open_path();
+    client.rate(1, 10_000_000, 9000);
+    // At both ends of the file.
+    client.request(1440, &[(0, 14_400), (size - 14_400, 14_400)]);
+    for _ in 0..20 {
+        let datagram = std::iter::from_fn(|| client.datagram(PATIENCE))
+            .find(|datagram| matches!(Datagram::parse(datagram), Ok(Datagram::Data(_))))
+            .unwrap_or_else(|| panic!("no data: {}", server.running.stderr()));
+        assert_eq!(datagram[32..], [0; 1440]);
+    }
+    let memory = server.readings().memory;
+    assert!(memory < 64 << 20, "{memory} bytes");
+    figures("a sparse file of 7 EiB is asked for", &format!("data comes, {} MB of memory", memory / 1_000_000));
+}
+
+#[test]
+fn a_file_that_is_truncated_while_it_is_sent_does_not_end_the_server() {
+    let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(8 << 20, 3));
+    let path = from.file("f", &bytes);
+    from.file("g", &bytes);
+    let server = Server::offer_with(from.path(), &["--send-rate", "40M"]);
+    let get = inhaul(["get", "--quiet", &server.source("/f")]).arg(to.path()).start();
+    std::thread::sleep(Duration::from_millis(500));
+    std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
+    let outcome = get.finish(PATIENCE);
+    assert!(outcome.code.is_some_and(|code| code > 0), "{}", outcome.summary());
+    assert!(!to.path().join("f").exists());
+    let outcome = server.get("/g", to.path(), PATIENCE);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
+    figures(
+        "a file is truncated while it is sent",
+        &format!("that get ends, the next is served (session {})", session_version()),
+    );
+}
