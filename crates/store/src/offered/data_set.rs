@@ -219,7 +219,7 @@ impl DataSet {
     }
 }
 
-fn is_descriptor_missing(error: &std::io::Error) -> bool {
+fn is_descriptor_missing(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
