@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     } else if result.is_ok() {
         announce(&summary(&report));
     }
-    result.map_err(exit::reported)
+    result.map_err(|error| exit::reported(&error))
 }
 
 fn interval_line(interval: &BenchInterval) -> String {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
         announce(&to_json(&report));
     }
     match result {
-        Err(error) => Err(exit::reported(error)),
+        Err(error) => Err(exit::reported(&error)),
         Ok(()) if report.worst() == Verdict::Broken => Err(Failure::reported(exit::CHECK_FAILED, None)),
         Ok(()) => Ok(()),
     }

@@ -92,7 +92,7 @@ impl From<MoveError> for Failure {
 }
 
 /// The same of an error that stands in a report, which has been printed where JSON was asked for.
-pub(crate) fn reported(error: MoveError) -> Failure {
+pub(crate) fn reported(error: &MoveError) -> Failure {
     Failure::reported(code(error.kind()), Some(error.to_string()))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
         }
         announce(sentences(&prediction).trim_end());
     }
-    result.map_err(exit::reported)
+    result.map_err(|error| exit::reported(&error))
 }
 
 /// The prediction, for people.

@@ -53,7 +53,7 @@ pub(crate) fn run(
         let kept = format_bytes(report.kept_bytes);
         eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
     }
-    result.map_err(exit::reported)
+    result.map_err(|error| exit::reported(&error))
 }
 
 /// Passes on what happens: to a terminal, as lines of JSON, or not at all.

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
             eprintln!("inhaul: {} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files);
         }
     }
-    result.map_err(exit::reported)
+    result.map_err(|error| exit::reported(&error))
 }
 
 pub(crate) fn manifest(args: &Manifest) -> Result<(), Failure> {

@@ -102,19 +102,6 @@ fn a_landing_that_is_interrupted_again_keeps_both_parts() {
 }
 
 #[test]
-fn nothing_is_kept_when_the_destination_has_been_removed() {
-    let dir = tempfile::tempdir().unwrap();
-    interrupted(dir.path());
-    let landing = create(dir.path(), SIZES);
-    bring(&landing, 0, 0);
-    fs::remove_dir_all(dir.path().join("set")).unwrap();
-    for entry in fs::read_dir(dir.path()).unwrap() {
-        fs::remove_file(entry.unwrap().path()).unwrap();
-    }
-    assert_eq!(landing.suspend(), 0);
-}
-
-#[test]
 fn a_landing_that_was_killed_between_sealing_and_naming_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     interrupted(dir.path());
