@@ -11,7 +11,7 @@ use inhaul_base::RandomStream;
 use inhaul_hostile_tests::{Relay, Scratch, Server, Way, all, figures, heavy, inhaul, noise, seed, tree};
 
 /// Bytes of what is fetched through a relay.
-const SIZE: usize = 8 << 20;
+const SIZE: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What may come down to some of these: an end that names its cause, and no wrong byte.
 const CLEAR_ENDS: [i32; 6] = [5, 6, 7, 10, 11, 16];
