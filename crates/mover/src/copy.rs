@@ -25,9 +25,12 @@ pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) ->
         Ok(transfer) => transfer,
         Err(error) => return (Report::failed(&error), Err(error)),
     };
-    repeat(options.retry_for, stop, hear, |hear| match begin(options, transfer) {
-        Ok(mut session) => follow(&mut session, stop, hear),
-        Err(error) => (Report::failed(&error), Err(error)),
+    repeat(options.retry_for, stop, hear, |hear, goes_on| {
+        let options = CopyOptions { fresh: options.fresh && !goes_on, ..options.clone() };
+        match begin(&options, transfer) {
+            Ok(mut session) => follow(&mut session, stop, hear),
+            Err(error) => (Report::failed(&error), Err(error)),
+        }
     })
 }
 

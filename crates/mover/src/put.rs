@@ -41,13 +41,16 @@ pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         Ok(transfer) => transfer,
         Err(error) => return (Report::failed(&error), Err(error)),
     };
-    repeat(options.retry_for, stop, hear, |hear| match begin(options, transfer, stop) {
-        Ok(mut put) => {
-            let (report, result) = follow(&mut put.session, stop, hear);
-            put.end();
-            (report, result.map_err(seen_from_here))
+    repeat(options.retry_for, stop, hear, |hear, goes_on| {
+        let options = PutOptions { fresh: options.fresh && !goes_on, ..options.clone() };
+        match begin(&options, transfer, stop) {
+            Ok(mut put) => {
+                let (report, result) = follow(&mut put.session, stop, hear);
+                put.end();
+                (report, result.map_err(seen_from_here))
+            }
+            Err(error) => (Report::failed(&error), Err(error)),
         }
-        Err(error) => (Report::failed(&error), Err(error)),
     })
 }
 

@@ -18,12 +18,13 @@ const TOLD: Duration = Duration::from_secs(1);
 /// What an attempt comes to.
 pub(crate) type Attempted = (Report, Result<(), MoveError>);
 
-/// Makes attempts until one ends well, or in a way that would be the same again, or `retry_for` has passed without a byte.
+/// Makes attempts until one ends well, or in a way that would be the same again, or `retry_for` has passed without a byte. An
+/// attempt is told whether data has come by those before, from which it is to go on.
 pub(crate) fn repeat(
     retry_for: Span,
     stop: &Stop,
     hear: &mut dyn FnMut(Update),
-    mut attempt: impl FnMut(&mut dyn FnMut(Update)) -> Attempted,
+    mut attempt: impl FnMut(&mut dyn FnMut(Update), bool) -> Attempted,
 ) -> Attempted {
     let began = Instant::now();
     let mut latest = Latest { progress: Progress::default(), since: began };
@@ -31,10 +32,11 @@ pub(crate) fn repeat(
     let mut failures = 0;
     loop {
         let before = latest.progress.received_bytes;
-        let (mut report, result) = attempt(&mut |update| {
+        let mut note = |update| {
             latest.note(&update);
             hear(update);
-        });
+        };
+        let (mut report, result) = attempt(&mut note, before > 0);
         report.seconds = began.elapsed().as_secs_f64();
         report.warnings.splice(0..0, warnings.iter().cloned());
         let has_come = latest.progress.received_bytes > 0;
@@ -119,7 +121,8 @@ mod tests {
     fn attempts(retry_for: Span, ends: Vec<Result<(), MoveError>>) -> (Vec<Update>, Result<(), MoveError>, usize) {
         let (mut told, mut made) = (Vec::new(), 0);
         let mut ends = ends.into_iter();
-        let (report, result) = repeat(retry_for, &Stop::new(), &mut |update| told.push(update), |hear| {
+        let (report, result) = repeat(retry_for, &Stop::new(), &mut |update| told.push(update), |hear, goes_on| {
+            assert_eq!(goes_on, made > 0);
             made += 1;
             hear(Update::Progress(Progress { received_bytes: 7 * made as u64, ..Progress::default() }));
             (Report::default(), ends.next().unwrap())
@@ -159,7 +162,7 @@ mod tests {
                     stop.stop();
                 }
             },
-            |_| (Report::default(), Err(lost())),
+            |_, _| (Report::default(), Err(lost())),
         );
         assert!(matches!(result, Err(MoveError::Interrupted)));
         assert!(began.elapsed() < Duration::from_secs(5));
