@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A data set called `name` that has one file.
 fn tree_of(name: &str, file: &str, bytes: &[u8]) -> Offer {
-    let manifest = RawManifest::directory(name, vec![RawFile::new(file, bytes.len() as u64)]);
+    let mut manifest = RawManifest::directory(name, vec![RawFile::new(file, bytes.len() as u64)]);
+    manifest.directories.extend(file.rsplit_once('/').map(|(above, _)| above.as_bytes().to_vec()));
     Offer { manifest: manifest.encode(), ..Offer::file(name, bytes.to_vec()) }
 }
 
@@ -47,7 +48,7 @@ fn a_server_that_adds_to_a_directory_that_was_there() {
         let server = HostileServer::offer(tree_of(dot, ".ssh/authorized_keys", b"somebody else's"));
         let home = home();
         let outcome = inhaul(["get", "-q", &server.source("/run-42")]).arg(home.path()).finish(PATIENCE);
-        assert_ne!(outcome.code, Some(0), "{}", outcome.summary());
+        assert_eq!(outcome.code, Some(9), "{}", outcome.summary());
         assert_eq!(tree(home.path()), [".ssh/", ".ssh/id"]);
         figures("a server brings .ssh/authorized_keys to $HOME", &outcome.summary());
     }
