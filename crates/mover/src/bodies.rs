@@ -1,14 +1,19 @@
 //! A server's data: the bytes of the data sets that its flows are of, read from their files.
+//!
+//! A file that cannot be read, or is not what was listed, does not end the flow: its bytes are sent as zeros, so that the transport
+//! goes on, and the receiver is told over the control stream to forget the file.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use inhaul_base::ByteRange;
-use inhaul_store::{DataSet, Piece, UnreadableFile};
+use inhaul_store::{DataSet, Piece};
 use inhaul_transport::FlowId;
 
+use crate::digest_service::problem_of;
 use crate::engine::BodySource;
+use crate::frame::FileProblem;
 
 /// How far ahead of what is sent the kernel is asked to read from disk, and in what steps.
 const READ_AHEAD: u64 = 8 << 20;
@@ -18,6 +23,17 @@ const READ_AHEAD_STEP: u64 = 2 << 20;
 #[derive(Default)]
 pub(crate) struct FileBodies {
     flows: BTreeMap<FlowId, FlowBodies>,
+    /// Files that were found to have failed, each once for each flow.
+    failed: Vec<FailedFile>,
+}
+
+/// A file that a flow's receiver must be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailedFile {
+    pub(crate) flow: FlowId,
+    /// By its index in the manifest.
+    pub(crate) file: usize,
+    pub(crate) problem: FileProblem,
 }
 
 struct FlowBodies {
@@ -26,15 +42,23 @@ struct FlowBodies {
     ahead: (usize, u64),
     /// Bytes that were read to be sent, those that are sent again included.
     sent_bytes: u64,
+    /// Files that have failed.
+    failed: BTreeMap<usize, FileProblem>,
 }
 
 impl FileBodies {
     pub(crate) fn insert(&mut self, flow: FlowId, data_set: Arc<DataSet>) {
-        self.flows.insert(flow, FlowBodies { data_set, ahead: (usize::MAX, 0), sent_bytes: 0 });
+        let bodies = FlowBodies { data_set, ahead: (usize::MAX, 0), sent_bytes: 0, failed: BTreeMap::new() };
+        self.flows.insert(flow, bodies);
     }
 
     pub(crate) fn remove(&mut self, flow: FlowId) {
         self.flows.remove(&flow);
+    }
+
+    /// The files that were found to have failed since this was asked last.
+    pub(crate) fn take_failed(&mut self) -> Vec<FailedFile> {
+        std::mem::take(&mut self.failed)
     }
 
     /// How many bytes of its data set a flow has been sent, those that were sent again included.
@@ -44,14 +68,48 @@ impl FileBodies {
 }
 
 impl FlowBodies {
-    fn read(&mut self, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> Result<(), UnreadableFile> {
-        let len: usize = bodies.iter().map(|body| body.len()).sum();
-        self.data_set.read_vectored(offset, bodies)?;
-        self.sent_bytes += len as u64;
-        if let Some(piece) = self.data_set.manifest().locate(ByteRange::at(offset, len as u64)).last() {
-            self.read_ahead(piece);
+    /// Reads what can be read; gives the files that cannot, and were not known to be such.
+    fn read(&mut self, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> Vec<(usize, FileProblem)> {
+        let len: u64 = bodies.iter().map(|body| body.len() as u64).sum();
+        self.sent_bytes += len;
+        if self.failed.is_empty() && self.data_set.read_vectored(offset, bodies).is_ok() {
+            if let Some(piece) = self.data_set.manifest().locate(ByteRange::at(offset, len)).last() {
+                self.read_ahead(piece);
+            }
+            return Vec::new();
         }
-        Ok(())
+        let mut news = Vec::new();
+        let mut at = offset;
+        for body in bodies {
+            news.extend(self.read_what_there_is(at, body));
+            at += body.len() as u64;
+        }
+        news
+    }
+
+    /// The same for one body, file by file.
+    fn read_what_there_is(&mut self, offset: u64, body: &mut [u8]) -> Vec<(usize, FileProblem)> {
+        let data_set = Arc::clone(&self.data_set);
+        let mut news = Vec::new();
+        let (mut at, mut rest) = (offset, body);
+        for piece in data_set.manifest().locate(ByteRange::at(offset, rest.len() as u64)) {
+            let (part, behind) = rest.split_at_mut(piece.len as usize);
+            let failed = if self.failed.contains_key(&piece.file) { None } else { Some(data_set.read(at, part)) };
+            match failed {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    part.fill(0);
+                    log::warn!("{error}");
+                    self.failed.insert(piece.file, problem_of(&error));
+                    news.push((piece.file, problem_of(&error)));
+                }
+                None => part.fill(0),
+            }
+            (at, rest) = (at + piece.len, behind);
+        }
+        // Nothing lies beyond the end.
+        rest.fill(0);
+        news
     }
 
     /// Has the kernel read on behind `piece`, unless it does already.
@@ -70,16 +128,17 @@ impl FlowBodies {
 
 impl BodySource for FileBodies {
     fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-        let flow = self.flows.get_mut(&flow).ok_or_else(|| io::Error::other("the flow has ended"))?;
-        // The error tells which file it is, for whoever looks into it.
-        flow.read(offset, bodies).map_err(io::Error::other)
+        let of = self.flows.get_mut(&flow).ok_or_else(|| io::Error::other("the flow has ended"))?;
+        let news = of.read(offset, bodies);
+        self.failed.extend(news.into_iter().map(|(file, problem)| FailedFile { flow, file, problem }));
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_store::{Offered, OfferedError, ScanOptions};
+    use inhaul_store::{Offered, ScanOptions};
 
     const FLOW: FlowId = FlowId(1);
 
@@ -97,10 +156,6 @@ mod tests {
         bodies.read(FLOW, offset, &mut slices).map(|()| memory)
     }
 
-    fn failed_file(error: &io::Error) -> usize {
-        error.get_ref().unwrap().downcast_ref::<UnreadableFile>().unwrap().file
-    }
-
     #[test]
     fn read_fills_bodies_across_the_borders_of_files() {
         let dir = tempfile::tempdir().unwrap();
@@ -114,12 +169,11 @@ mod tests {
             let found = read(&mut bodies, offset as u64, len).unwrap();
             assert!(found == all[offset..offset + 3 * len], "{len} bytes at {offset}");
         }
-        assert!(read(&mut bodies, all.len() as u64 - 5, 2).is_err(), "beyond the end");
         assert!(bodies.read(FlowId(2), 0, &mut []).is_err(), "of another flow");
     }
 
     #[test]
-    fn read_names_the_file_that_was_truncated_or_is_gone() {
+    fn a_file_that_was_truncated_or_is_gone_is_zeros_and_named_once() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             std::fs::write(dir.path().join(name), [7; 10_000]).unwrap();
@@ -128,14 +182,20 @@ mod tests {
         read(&mut bodies, 10_000, 100).unwrap();
         std::fs::File::options().write(true).open(dir.path().join("b")).unwrap().set_len(5_000).unwrap();
         std::fs::remove_file(dir.path().join("c")).unwrap();
-        for (offset, file) in [(14_990, 1), (19_990, 1), (20_000, 2)] {
-            let error = read(&mut bodies, offset, 10).unwrap_err();
-            assert_eq!(failed_file(&error), file);
-            assert!(error.to_string().contains("has changed"), "{error}");
+        let failed = |file| FailedFile { flow: FLOW, file, problem: FileProblem::Changed };
+        let sevens = |count: usize| [vec![7; count], vec![0; 30 - count]].concat();
+        for (offset, expected, news) in [
+            (9_990, sevens(30), vec![]),
+            (14_985, sevens(10), vec![failed(1)]),
+            (9_990, sevens(10), vec![]),
+            (19_990, sevens(0), vec![failed(2)]),
+            (20_000, sevens(0), vec![]),
+            // What is there still comes.
+            (9_970, sevens(30), vec![]),
+        ] {
+            assert_eq!(read(&mut bodies, offset, 10).unwrap(), expected, "{offset}");
+            assert_eq!(bodies.take_failed(), news, "{offset}");
         }
-        // What is there still comes.
-        read(&mut bodies, 0, 3_333).unwrap();
-        read(&mut bodies, 10_000, 1_000).unwrap();
     }
 
     #[test]
@@ -149,7 +209,5 @@ mod tests {
         for offset in [0, 1 << 40, size - 300] {
             assert_eq!(read(&mut bodies, offset, 100).unwrap(), [0; 300]);
         }
-        let error = bodies.flows[&FLOW].data_set.read_vectored(size, &mut [IoSliceMut::new(&mut [0])]).unwrap_err();
-        assert!(matches!(error.source, OfferedError::OutOfRange(_)), "{error}");
     }
 }

@@ -10,7 +10,7 @@ use inhaul_store::digest_cache::DigestCache;
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
-use crate::bodies::FileBodies;
+use crate::bodies::{FailedFile, FileBodies};
 use crate::catalogue::OpenSet;
 use crate::control_stream::ControlStream;
 use crate::digest_service::DigestService;
@@ -214,6 +214,9 @@ impl Serving {
     /// What is to be done each turn: digests that are ready, clients that are silent.
     pub(crate) fn tend(&mut self, engine: &mut Engine) {
         self.pass_digests(engine);
+        for FailedFile { flow, file, problem } in self.bodies.take_failed() {
+            engine.send(flow, &Frame::FileFailed { file: file as u64, problem });
+        }
         let now = engine.now();
         if now >= self.idle_look {
             self.idle_look = now + IDLE_LOOK;

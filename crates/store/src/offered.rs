@@ -252,16 +252,6 @@ pub enum OfferedError {
     },
 }
 
-/// Why the bytes of a data set could not be read, and of which file.
-#[derive(Debug, thiserror::Error)]
-#[error("{source}")]
-pub struct UnreadableFile {
-    /// The file, by its index in the manifest.
-    pub file: usize,
-    /// What is wrong with it.
-    pub source: OfferedError,
-}
-
 impl OfferedError {
     fn from_errno(path: &[u8], errno: Errno) -> Self {
         let path = path.to_vec();

@@ -10,7 +10,7 @@ use inhaul_base::ByteRange;
 use rustix::io::Errno;
 
 use super::scan::{Tree, entry, shown};
-use super::{MayHold, OfferedError, ScanOptions, UnreadableFile};
+use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::FileVersion;
@@ -131,19 +131,17 @@ impl DataSet {
     /// what lies in one file. Keeps the files open that were used last.
     ///
     /// # Errors
-    /// Which file could not be opened or has become shorter; the last one when `bufs` reach beyond the end.
-    pub fn read_vectored(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), UnreadableFile> {
+    /// As [`DataSet::read`].
+    pub fn read_vectored(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), OfferedError> {
         let range = ByteRange::at(offset, bufs.iter().map(|buf| buf.len() as u64).sum());
         if range.end > self.manifest.size() {
-            let file = self.manifest.entries().len().saturating_sub(1);
-            return Err(UnreadableFile { file, source: OfferedError::OutOfRange(range) });
+            return Err(OfferedError::OutOfRange(range));
         }
         let mut rest = bufs;
         for piece in self.manifest.locate(range) {
-            let failed = |source| UnreadableFile { file: piece.file, source };
-            let file = self.opened(piece.file).map_err(failed)?;
+            let file = self.opened(piece.file)?;
             read_exact_vectored(&file, piece.offset, piece.len as usize, &mut rest)
-                .map_err(|error| failed(self.read_error(piece.file, &error)))?;
+                .map_err(|error| self.read_error(piece.file, &error))?;
         }
         Ok(())
     }
