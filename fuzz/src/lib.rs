@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod mutate;
+mod pair;
 pub mod targets;
 
 pub use mutate::Mutator;

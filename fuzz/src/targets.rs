@@ -1,6 +1,7 @@
 //! The parsers, one function and a few samples each. A new parser is one function, one line in [`TARGETS`], and one
 //! file in `fuzz_targets/`.
 
+mod endpoints;
 mod gtp;
 mod lab;
 mod mover;
@@ -8,6 +9,7 @@ mod store;
 mod tcp;
 mod text;
 
+pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
 pub use lab::{kept_result, scenario};
 pub use mover::{input_file, metalink, order, session_frame, source};
@@ -34,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "bitrate", run: bitrate, corpus: text::bitrates, cost: 1 },
     Target { name: "byte_count", run: byte_count, corpus: text::byte_counts, cost: 1 },
     Target { name: "checksums", run: checksums, corpus: store::checksum_lists, cost: 1 },
+    Target { name: "endpoints", run: endpoints, corpus: endpoints::scripts, cost: 200 },
     Target { name: "gtp_datagram", run: gtp_datagram, corpus: gtp::datagrams, cost: 1 },
     Target { name: "gtp_control", run: gtp_control, corpus: gtp::controls, cost: 1 },
     Target { name: "input_file", run: input_file, corpus: mover::input_files, cost: 1 },
