@@ -7,7 +7,8 @@ const MAX_LEN: usize = 4096;
 /// At most so many changes make an input out of a sample.
 const MAX_CHANGES: u64 = 6;
 /// Numbers at which parsers err: around zero, around the ends of each width.
-pub(crate) const EDGES: &[u64] = &[0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX >> 1, u64::MAX];
+pub(crate) const EDGES: &[u64] =
+    &[0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX >> 1, u64::MAX];
 
 /// An endless, reproducible stream of inputs that are mutations of the samples of a corpus.
 #[derive(Debug)]

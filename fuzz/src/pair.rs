@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
+use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_protocols::registry::PROTOCOLS;
 use inhaul_transport::{
     Command, Endpoint, EndpointConfig, Event, FlowId, FlowLimits, Host, JoinFlow, ObjectId, OfferFlow, Place, Role,
@@ -23,6 +23,8 @@ const UNDER_WAY_MAX: usize = 512;
 const TIMERS_A_STEP: usize = 64;
 /// Timers that may fire one after the other while no time passes.
 const STANDSTILL_MAX: usize = 32;
+/// A bit of a step: it is about a control message.
+pub(crate) const CONTROL: u8 = 16;
 /// Flows between the two.
 const FLOWS: u32 = 2;
 /// Sizes of the object, in bytes.
@@ -62,6 +64,8 @@ pub(crate) struct Pair {
     last: Option<Parcel>,
     size: u64,
     placed: RangeSet,
+    /// Whether anything ever was.
+    has_placed: bool,
     /// Addresses at which a datagram of the sender's has arrived.
     reached: BTreeSet<SocketAddr>,
     /// Bytes that came to the sender from each address, and that it sent there.
@@ -100,7 +104,10 @@ impl Host for Collector<'_> {
                     *went += datagram.len();
                     let is_validated = self.reached.contains(&transmit.to);
                     assert!(is_validated || datagram.body.is_empty(), "data to an address that has returned nothing");
-                    assert!(is_validated || *went <= *came, "{went} bytes for {came} to an address that has returned nothing");
+                    assert!(
+                        is_validated || *went <= *came,
+                        "{went} bytes for {came} to an address that has returned nothing"
+                    );
                 }
                 if self.under_way.len() < UNDER_WAY_MAX {
                     let head = batch.head(datagram).to_vec();
@@ -135,6 +142,7 @@ impl Pair {
             last: None,
             size,
             placed: RangeSet::default(),
+            has_placed: false,
             reached: BTreeSet::new(),
             exchanged: BTreeMap::new(),
         };
@@ -162,9 +170,9 @@ impl Pair {
         pair
     }
 
-    /// Bytes that have been placed.
-    pub(crate) fn placed_bytes(&self) -> u64 {
-        self.placed.iter().map(ByteRange::len).sum()
+    /// Whether any data has come to its place.
+    pub(crate) fn has_placed(&self) -> bool {
+        self.has_placed
     }
 
     /// Carries a script out, step by step.
@@ -176,8 +184,8 @@ impl Pair {
                 5 => drop(self.under_way.pop_front()),
                 6 => self.repeat(),
                 7 => self.under_way.rotate_left(usize::from(a).min(self.under_way.len())),
-                8 => self.garble(|bytes| flip(bytes, a, b)),
-                9 => self.garble(|bytes| write_edge(bytes, a, b, c)),
+                8 => self.garble(c, |bytes| flip(bytes, a, b)),
+                9 => self.garble(c, |bytes| write_edge(bytes, a, b, c)),
                 10 => self.resize(u16::from_be_bytes([a, b])),
                 11 | 12 => self.pass(Span::from_nanos(1 << (a % 36))),
                 13 => self.from_elsewhere(),
@@ -208,9 +216,11 @@ impl Pair {
         }
     }
 
-    /// The next parcel arrives with other bytes.
-    fn garble(&mut self, change: impl Fn(&mut [u8])) {
-        let Some(mut parcel) = self.under_way.pop_front() else { return };
+    /// The next parcel arrives with other bytes, or the next control message, before what should have come first.
+    fn garble(&mut self, choice: u8, change: impl Fn(&mut [u8])) {
+        let is_control = |parcel: &Parcel| matches!(parcel, Parcel::Control { .. });
+        let control = self.under_way.iter().position(is_control).filter(|_| choice & CONTROL != 0);
+        let Some(mut parcel) = self.under_way.remove(control.unwrap_or(0)) else { return };
         match &mut parcel {
             Parcel::Datagram { head, .. } => change(head),
             Parcel::Control { message, .. } => change(message),
@@ -245,7 +255,9 @@ impl Pair {
         let parcel = match choice % 4 {
             0 => Parcel::Control { to: Role::Sender, flow, message: bytes.to_vec() },
             1 => Parcel::Control { to: Role::Receiver, flow, message: bytes.to_vec() },
-            2 => Parcel::Datagram { from: address(SILENT), to: address(SENDER), head: bytes.to_vec(), len: bytes.len() },
+            2 => {
+                Parcel::Datagram { from: address(SILENT), to: address(SENDER), head: bytes.to_vec(), len: bytes.len() }
+            }
             _ => Parcel::Datagram { from: address(SENDER), to: address(RECEIVER), head: bytes.to_vec(), len: 1400 },
         };
         self.deliver(parcel);
@@ -287,6 +299,7 @@ impl Pair {
         assert_eq!((role, place.message), (Role::Receiver, 0), "{place:?}");
         assert!(place.range.end <= self.size && !place.range.is_empty(), "{place:?} of {} bytes", self.size);
         assert!(place.range.len() as usize + place.skip as usize <= len, "{place:?} of a datagram of {len} bytes");
+        self.has_placed = true;
         assert_eq!(self.placed.insert(place.range), place.range.len(), "{place:?} is placed twice");
     }
 
@@ -308,7 +321,9 @@ impl Pair {
             3 => self.command(Role::Sender, Command::Disconnect { flow }),
             _ => {
                 // Only what was placed can have turned out to be wrong.
-                let Some(range) = self.placed.iter().nth(usize::from(c) % self.placed.fragments().max(1)) else { return };
+                let Some(range) = self.placed.iter().nth(usize::from(c) % self.placed.fragments().max(1)) else {
+                    return;
+                };
                 self.placed.remove(range);
                 self.command(Role::Receiver, Command::Refetch { object: ObjectId(0), range, suspect: Some(flow) });
             }
@@ -345,7 +360,7 @@ impl Pair {
         assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");
         for event in events {
             if let Event::Complete { .. } = event {
-                assert_eq!(self.placed_bytes(), self.size, "complete, but not whole");
+                assert_eq!(self.placed.covered(), self.size, "complete, but not whole");
             }
         }
     }

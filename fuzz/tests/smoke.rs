@@ -1,7 +1,8 @@
 //! A bounded fuzz run on stable Rust: seeded mutations of each parser's samples.
 //!
-//! `INHAUL_FUZZ_ITERATIONS` raises the number of inputs for each parser, `INHAUL_FUZZ_SEED` chooses others. A failure names
-//! the seed and the input, and both replay it.
+//! `INHAUL_FUZZ_ITERATIONS` raises the number of inputs for each target, `INHAUL_FUZZ_SEED` chooses others, and
+//! `INHAUL_FUZZ_TARGETS` (names with commas between) limits the run to some targets. A failure names the seed and the input,
+//! and both replay it.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,9 @@ const DEFAULT_SEED: u64 = 1;
 fn every_parser_survives_mutations_of_its_samples() {
     let iterations = setting("INHAUL_FUZZ_ITERATIONS", DEFAULT_ITERATIONS);
     let seed = setting("INHAUL_FUZZ_SEED", DEFAULT_SEED);
-    for (stream, target) in TARGETS.iter().enumerate() {
+    let chosen = env::var("INHAUL_FUZZ_TARGETS").unwrap_or_default();
+    let is_chosen = |name: &str| chosen.is_empty() || chosen.split(',').any(|choice| choice == name);
+    for (stream, target) in TARGETS.iter().enumerate().filter(|(_, target)| is_chosen(target.name)) {
         let mut mutator = Mutator::new(seed, stream as u64, (target.corpus)());
         let mut accepted = 0;
         let iterations = iterations.div_ceil(target.cost);

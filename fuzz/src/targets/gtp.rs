@@ -54,3 +54,19 @@ pub(super) fn controls() -> Vec<Vec<u8>> {
     .map(Control::emit)
     .collect()
 }
+
+/// Legal messages whose numbers are as large as they can be.
+pub(super) fn extreme_controls() -> Vec<Vec<u8>> {
+    let rate = Bitrate::from_bps(u64::MAX);
+    [
+        Control::Rate { epoch: u16::MAX, rate, burst: u32::MAX },
+        Control::Rate { epoch: 1, rate: Bitrate::from_bps(1), burst: 0 },
+        Control::Request { id: 1, block: 256, ranges: vec![ByteRange::new(0, u64::MAX)] },
+        Control::Limit { send_rate: Some(rate) },
+        Control::Accept { token: 0, mtu: u16::MAX, size: u64::MAX, send_rate: Some(rate) },
+        Control::Cancel { through: u32::MAX },
+    ]
+    .iter()
+    .map(Control::emit)
+    .collect()
+}

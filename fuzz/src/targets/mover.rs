@@ -1,7 +1,9 @@
 //! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
 
 use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION, framed};
-use inhaul_mover::{FetchListFormat, Order, Part, Source, read_fetch_list};
+use inhaul_mover::{
+    FetchListFormat, FileReport, Order, Part, Progress, Report, Source, SourceProgress, Update, read_fetch_list,
+};
 
 use super::samples;
 
@@ -150,4 +152,33 @@ pub(super) fn orders() -> Vec<Vec<u8>> {
         &format!(r#"{{"origin":{{"client":{{"sources":3}}}},{rest}null}}"#),
         &format!(r#"{{"origin":{{"servers":{{"sources":["inhaul://a,b:7/c"]}}}},{rest}1000000}}"#),
     ])
+}
+
+/// What a server tells of a transfer that it does for a client: while it runs, and at its end.
+pub fn update(data: &[u8]) -> bool {
+    if let Ok(update) = serde_json::from_slice::<Update>(data) {
+        return reads_back(&update);
+    }
+    serde_json::from_slice::<Report>(data).is_ok_and(|report| reads_back(&report))
+}
+
+fn reads_back<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) -> bool {
+    let text = serde_json::to_vec(value).expect("what was read can be written");
+    let again: T = serde_json::from_slice(&text).expect("what was written can be read");
+    assert_eq!(again, *value);
+    true
+}
+
+pub(super) fn updates() -> Vec<Vec<u8>> {
+    let source =
+        SourceProgress { address: "a:4321".to_owned(), bytes: 7, loss_ratio: 0.01, ..SourceProgress::default() };
+    let progress = Progress { seconds: 1.5, total_bytes: 1 << 40, sources: vec![source], ..Progress::default() };
+    let file = FileReport { path: "d/e".to_owned(), blake3: "0a".repeat(32), ..FileReport::default() };
+    let report = Report { files: vec![file], warnings: vec!["slow".to_owned()], ..Report::default() };
+    let json = |value: serde_json::Result<Vec<u8>>| value.expect("a sample can be written");
+    vec![
+        json(serde_json::to_vec(&Update::Progress(progress))),
+        json(serde_json::to_vec(&Update::Warning("a \u{1b}[31m word".to_owned()))),
+        json(serde_json::to_vec(&report)),
+    ]
 }

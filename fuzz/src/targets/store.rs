@@ -1,14 +1,18 @@
 //! What a server says a data set is made of; and what is read from disks: journals, and lists of checksums.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use inhaul_base::ByteRange;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format, bag_manifests};
+use inhaul_store::digest_cache::{CACHED_BYTES_MIN, DigestCache, FileVersion};
 use inhaul_store::journal::{self, Record, Replay};
 use inhaul_store::{
-    Attribute, Contents, Directory, Entry, HardLink, Kind, Listed, ListedKind, Manifest, Metadata, Owner, Skipped,
-    Symlink, Timestamp,
+    Attribute, Contents, Directory, Entry, Existing, Filter, HardLink, Kind, Listed, ListedKind, Manifest, Metadata,
+    Owner, Plan, Rule, Site, Skipped, Symlink, Timestamp,
 };
+use tempfile::TempDir;
 
 /// A manifest.
 pub fn manifest(data: &[u8]) -> bool {
@@ -117,4 +121,69 @@ pub(super) fn manifests() -> Vec<Vec<u8>> {
     let file = Manifest::new(b"events.h5".to_vec(), Kind::File, single);
     let trees = [plain, rich].map(|contents| Manifest::new(b"run7".to_vec(), Kind::Directory, contents));
     std::iter::once(file).chain(trees).flatten().map(|manifest| manifest.encode()).collect()
+}
+
+thread_local! {
+    /// A directory for what a target needs on the disk.
+    static SCRATCH: TempDir = tempfile::tempdir().expect("a temporary directory can be made");
+}
+
+/// A path in the thread's directory.
+fn scratch(name: &str) -> PathBuf {
+    SCRATCH.with(|directory| directory.path().join(name))
+}
+
+/// The patterns that choose what is wanted: a line each, of a kind that its first byte says, applied to a tree.
+pub fn filter(data: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(data) else { return false };
+    let rule = |line: &str| match line.split_at_checked(1) {
+        Some(("+", pattern)) => Rule::Include(pattern.to_owned()),
+        Some(("-", pattern)) => Rule::Exclude(pattern.to_owned()),
+        _ => Rule::Line(line.to_owned()),
+    };
+    let rules: Vec<Rule> = text.split('\n').map(rule).collect();
+    let Ok(filter) = Filter::new(&rules) else { return false };
+    let tree = Arc::new(tree());
+    let site = Site::Beneath { root: scratch(""), path: b"tree".to_vec() };
+    let plan = Plan::new(&site, tree.clone(), &filter, Existing::Refuse).expect("an empty place takes anything");
+    let unwanted = plan.unwanted().iter().map(|range| range.len()).sum::<u64>();
+    assert_eq!(plan.bytes() + unwanted, tree.size(), "every byte is wanted or not: {text:?}");
+    true
+}
+
+/// A tree without holes.
+fn tree() -> Manifest {
+    Manifest::decode(&manifests()[1]).expect("a sample is legal")
+}
+
+pub(super) fn filters() -> Vec<Vec<u8>> {
+    super::samples(&["-*.tmp\n+a/**/b\n", "!keep\n# comment\n/a/[a-c]?\\ \n**/x", "+**\n-a\n-/b/", "-[!a]*\n+{a,b}"])
+}
+
+/// A file of remembered digests with damage: the input is laid over it, bit by bit. A damaged digest is not believed.
+pub fn digest_cache(data: &[u8]) -> bool {
+    const DIGEST: [u8; 32] = [7; 32];
+    let file = File::options().create(true).truncate(false).write(true).read(true).open(scratch("large"));
+    let file = file.expect("a file can be made");
+    if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        file.set_len(CACHED_BYTES_MIN).expect("a file can be sparse");
+    }
+    let cache = DigestCache::open(&scratch("cache")).expect("a cache can be made");
+    let digests = cache.of(FileVersion::of(&file).expect("it is there")).expect("files of that size are cached");
+    digests.put(0, &DIGEST);
+    let directory = std::fs::read_dir(scratch("cache")).expect("it was made");
+    let path = directory.map(|item| item.expect("it can be read").path()).next().expect("one file is in it");
+    let honest = std::fs::read(&path).expect("it can be read");
+    let byte = |at: usize| honest.get(at).unwrap_or(&0) ^ data.get(at).unwrap_or(&0);
+    let damaged: Vec<u8> = (0..honest.len().max(data.len())).map(byte).collect();
+    std::fs::write(&path, &damaged).expect("it can be written");
+    let believed: Vec<_> = (0..10).filter_map(|group| digests.get(group)).collect();
+    let is_whole = damaged.starts_with(&honest);
+    assert_eq!(believed, if is_whole { vec![DIGEST] } else { Vec::new() });
+    std::fs::write(&path, &honest).expect("it can be written");
+    is_whole
+}
+
+pub(super) fn damages() -> Vec<Vec<u8>> {
+    vec![Vec::new(), vec![0; 40], vec![0; 400]]
 }
