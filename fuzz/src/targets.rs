@@ -12,7 +12,7 @@ mod text;
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
 pub use lab::{kept_result, scenario};
-pub use mover::{input_file, metalink, order, session_frame, source, update};
+pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
@@ -37,6 +37,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "byte_count", run: byte_count, corpus: text::byte_counts, cost: 1 },
     Target { name: "checksums", run: checksums, corpus: store::checksum_lists, cost: 1 },
     Target { name: "endpoints", run: endpoints, corpus: endpoints::scripts, cost: 200 },
+    Target { name: "bookkeeping", run: bookkeeping, corpus: mover::data_sets, cost: 2 },
+    Target { name: "probe", run: probe, corpus: mover::probes, cost: 1 },
     Target { name: "filter", run: filter, corpus: store::filters, cost: 20 },
     Target { name: "digest_cache", run: digest_cache, corpus: store::damages, cost: 20 },
     Target { name: "update", run: update, corpus: mover::updates, cost: 2 },

@@ -26,6 +26,7 @@ mod error;
 mod fetch_list;
 mod follow;
 pub mod frame;
+pub mod fuzzing;
 mod get;
 mod greeting;
 mod groups;

@@ -60,14 +60,14 @@ impl Probe {
     }
 
     /// The probe that a datagram begins with, if it is one.
-    fn parse(datagram: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(datagram: &[u8]) -> Option<Self> {
         let (token, number, rest) = after_magic(datagram, PROBE_MAGIC)?;
         let echo_len = u16::from_be_bytes(*rest.first_chunk()?);
         let legal = (ECHO_LEN_MIN..=ECHO_LEN_MAX).contains(&usize::from(echo_len));
         legal.then_some(Self { token, number, echo_len })
     }
 
-    fn echo(&self) -> Vec<u8> {
+    pub(crate) fn echo(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(usize::from(self.echo_len));
         bytes.extend_from_slice(ECHO_MAGIC);
         bytes.extend_from_slice(&self.token.to_be_bytes());

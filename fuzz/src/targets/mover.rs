@@ -2,10 +2,11 @@
 
 use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION, framed};
 use inhaul_mover::{
-    FetchListFormat, FileReport, Order, Part, Progress, Report, Source, SourceProgress, Update, read_fetch_list,
+    FetchListFormat, FileReport, Order, Part, Progress, Report, Source, SourceProgress, Update, fuzzing,
+    read_fetch_list,
 };
 
-use super::samples;
+use super::{samples, store};
 
 /// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be, without which the fuzzer
 /// would get no further than them.
@@ -181,4 +182,28 @@ pub(super) fn updates() -> Vec<Vec<u8>> {
         json(serde_json::to_vec(&Update::Warning("a \u{1b}[31m word".to_owned()))),
         json(serde_json::to_vec(&report)),
     ]
+}
+
+/// A datagram of the doctor's, or of a client that shows where its datagrams come from.
+pub fn probe(data: &[u8]) -> bool {
+    fuzzing::probe(data)
+}
+
+pub(super) fn probes() -> Vec<Vec<u8>> {
+    fuzzing::probes()
+}
+
+/// What a receiver keeps of a data set: see [`fuzzing::bookkeeping`].
+pub fn bookkeeping(data: &[u8]) -> bool {
+    fuzzing::bookkeeping(data)
+}
+
+pub(super) fn data_sets() -> Vec<Vec<u8>> {
+    let with_pieces = |manifest: Vec<u8>| {
+        let len = (manifest.len() as u16).to_be_bytes();
+        let piece = |offset: u64, len: u16| [&offset.to_be_bytes()[..], &len.to_be_bytes()].concat();
+        let pieces = [piece(0, 1440), piece(1440, 60_000), piece(1 << 20, 1), piece(u64::MAX, 9000)].concat();
+        [&len[..], &manifest, &pieces].concat()
+    };
+    store::manifests().into_iter().chain(store::sparse_manifests()).map(with_pieces).collect()
 }

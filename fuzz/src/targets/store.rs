@@ -187,3 +187,17 @@ pub fn digest_cache(data: &[u8]) -> bool {
 pub(super) fn damages() -> Vec<Vec<u8>> {
     vec![Vec::new(), vec![0; 40], vec![0; 400]]
 }
+
+/// Data sets that claim far more than they bring.
+pub(super) fn sparse_manifests() -> Vec<Vec<u8>> {
+    let sparse = |name: &str, size: u64, holes: &[(u64, u64)]| Entry {
+        path: name.into(),
+        size,
+        holes: holes.iter().map(|&(start, end)| ByteRange::new(start, end)).collect(),
+        ..Entry::default()
+    };
+    let all_hole = vec![sparse("a", 1 << 62, &[(0, 1 << 62)])];
+    let island = vec![sparse("a", 1 << 45, &[(0, 1 << 44), ((1 << 44) + 4096, 1 << 45)]), sparse("b", 1 << 61, &[])];
+    let manifest = |files| Manifest::new(b"set".to_vec(), Kind::Directory, Contents { files, ..Contents::default() });
+    [all_hole, island].into_iter().flat_map(manifest).map(|manifest| manifest.encode()).collect()
+}

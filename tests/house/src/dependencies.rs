@@ -28,8 +28,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
     ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
-    ("inhaul-cli", &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base"]),
-    ("inhaul-fuzz", &["inhaul-lab", "inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-base"]),
+    // Its tests mutate configuration files with the fuzzers' hand.
+    (
+        "inhaul-cli",
+        &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"],
+    ),
+    (
+        "inhaul-fuzz",
+        &[
+            "inhaul-lab",
+            "inhaul-mover",
+            "inhaul-store",
+            "inhaul-udp",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+        ],
+    ),
     ("inhaul-contract-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     ("inhaul-hostile-tests", &["inhaul-mover", "inhaul-store", "inhaul-protocols", "inhaul-base"]),

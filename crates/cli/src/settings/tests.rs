@@ -212,3 +212,24 @@ fn unknown_variables_are_named_with_what_may_be_meant() {
     let said = unknown_variables(names.into_iter());
     assert_eq!(said, ["the variable INHAUL_GET_RECIEVE_RATE is for no flag; is INHAUL_GET_RECEIVE_RATE meant?"]);
 }
+
+#[test]
+fn any_file_is_read_or_refused() {
+    let setting = |name: &str, default: u64| std::env::var(name).map_or(default, |value| value.parse().unwrap());
+    let seed = setting("INHAUL_FUZZ_SEED", 1);
+    let samples = [
+        "verbose = 2\n[get]\nmtu = 1300\ntransport = 'cubic'\nreceive-rate = '850M'\nexclude = ['*.tmp', 'x']\n",
+        "log = 'debug'\n[serve]\nlisten = '[::]:4321'\n[lab.run]\nseed = 7\nkeep = 'results'\n[bench]\nserver = true\n",
+    ];
+    let samples = samples.map(|text| text.as_bytes().to_vec()).to_vec();
+    let mut files = inhaul_fuzz::Mutator::new(seed, 0, samples);
+    let top = Cli::command();
+    let (mut accepted, count) = (0, setting("INHAUL_FUZZ_ITERATIONS", 20_000).div_ceil(20));
+    for _ in 0..count {
+        let file = files.next_input();
+        let Ok(text) = str::from_utf8(&file) else { continue };
+        let Ok(settings) = file::parse(&top, Path::new("config.toml"), text) else { continue };
+        accepted += u64::from(settings.iter().all(|setting| check(&top, setting).is_ok()));
+    }
+    assert!(0 < accepted && accepted < count, "{accepted} of {count}");
+}
