@@ -174,7 +174,7 @@ pub(super) fn updates() -> Vec<Vec<u8>> {
     let source =
         SourceProgress { address: "a:4321".to_owned(), bytes: 7, loss_ratio: 0.01, ..SourceProgress::default() };
     let progress = Progress { seconds: 1.5, total_bytes: 1 << 40, sources: vec![source], ..Progress::default() };
-    let file = FileReport { path: "d/e".to_owned(), blake3: "0a".repeat(32), ..FileReport::default() };
+    let file = FileReport { path: "d/e".to_owned(), blake3: Some("0a".repeat(32)), ..FileReport::default() };
     let report = Report { files: vec![file], warnings: vec!["slow".to_owned()], ..Report::default() };
     let json = |value: serde_json::Result<Vec<u8>>| value.expect("a sample can be written");
     vec![
