@@ -188,7 +188,7 @@ impl Pair {
                 9 => self.garble(c, |bytes| write_edge(bytes, a, b, c)),
                 10 => self.resize(u16::from_be_bytes([a, b])),
                 11 | 12 => self.pass(Span::from_nanos(1 << (a % 36))),
-                13 => self.from_elsewhere(),
+                13 => self.deliver_from_elsewhere(),
                 14 => self.give_command(a, b, c),
                 _ => {
                     let (bytes, rest) = script.split_at(usize::from(a).min(script.len()));
@@ -242,7 +242,7 @@ impl Pair {
     }
 
     /// The last datagram that came to the sender comes again, from an address where nothing is ever received.
-    fn from_elsewhere(&mut self) {
+    fn deliver_from_elsewhere(&mut self) {
         let Some(Parcel::Datagram { to, head, len, .. }) = self.last.clone() else { return };
         if to == address(SENDER) {
             self.deliver(Parcel::Datagram { from: address(SILENT), to, head, len });

@@ -56,7 +56,7 @@ pub fn bookkeeping(data: &[u8]) -> bool {
             assert!(
                 groups
                     .place(number)
-                    .is_some_and(|place| place.range.intersection(ByteRange::new(start, end)).len() > 0)
+                    .is_some_and(|place| !place.range.intersection(ByteRange::new(start, end)).is_empty())
             );
         });
         for (number, bytes) in groups.touched(ByteRange::new(start, end)) {

@@ -199,6 +199,7 @@ impl Tally {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of runs of groups may have one run")]
 pub(crate) mod tests {
     use super::*;
     use inhaul_store::{Contents, Entry, Kind};

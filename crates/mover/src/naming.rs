@@ -188,7 +188,7 @@ fn name_disturbed(landing: &Landing, file: usize, sum: digest::Sum) -> Result<()
     let mut buffer = Vec::new();
     let mut next = 0;
     let count = digest::group_count(entry.size);
-    for hole in entry.hole_groups().chain([count..count]) {
+    for hole in entry.hole_groups().chain(std::iter::once(count..count)) {
         for group in next..hole.start {
             let range = digest::group_range(entry.size, group);
             buffer.resize(range.len() as usize, 0);

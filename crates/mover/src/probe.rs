@@ -85,7 +85,7 @@ pub(crate) fn echoes(memory: &mut [u8], arrival: &Arrival, token: u64) -> Vec<u3
 }
 
 /// The number of the probe that a datagram echoes, if it does, with this token.
-fn echoed(datagram: &[u8], token: u64) -> Option<u32> {
+pub(crate) fn echoed(datagram: &[u8], token: u64) -> Option<u32> {
     let (theirs, number, _) = after_magic(datagram, ECHO_MAGIC)?;
     (theirs == token).then_some(number)
 }

@@ -146,7 +146,7 @@ pub fn filter(data: &[u8]) -> bool {
     let tree = Arc::new(tree());
     let site = Site::Beneath { root: scratch(""), path: b"tree".to_vec() };
     let plan = Plan::new(&site, tree.clone(), &filter, Existing::Refuse).expect("an empty place takes anything");
-    let unwanted = plan.unwanted().iter().map(|range| range.len()).sum::<u64>();
+    let unwanted = plan.unwanted().iter().map(ByteRange::len).sum::<u64>();
     assert_eq!(plan.bytes() + unwanted, tree.size(), "every byte is wanted or not: {text:?}");
     true
 }

@@ -261,10 +261,13 @@ impl Shared {
     }
 }
 
+/// A datagram, the socket that sends it and where to.
+type Waiting = (Vec<u8>, Arc<UdpSocket>, SocketAddr);
+
 /// Datagrams that are on their way.
 struct Line {
     /// By when they are due; those that are due at once stay in order.
-    waiting: BTreeMap<(Instant, u64), (Vec<u8>, Arc<UdpSocket>, SocketAddr)>,
+    waiting: BTreeMap<(Instant, u64), Waiting>,
     count: u64,
     random: RandomStream,
 }

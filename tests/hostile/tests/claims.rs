@@ -194,7 +194,7 @@ fn ctrl_c_is_heeded_while_a_server_says_nothing() {
         let offer = Offer { digest: Box::new(|_| None), drip: Some(PATIENCE), ..Offer::file("f", bytes.clone()) };
         let server = HostileServer::offer(offer);
         let get = inhaul(["get", "-q"]).arg(server.source("/f")).arg(to.path().join(""));
-        let running = arguments.iter().fold(get, |get, argument| get.arg(argument)).start();
+        let running = get.args(arguments).start();
         let greeted = if arguments.len() > 1 { 2 } else { 1 };
         assert!(wait_for(PATIENCE, || server.sessions() >= greeted), "it does not come");
         std::thread::sleep(Duration::from_millis(300));

@@ -38,14 +38,18 @@ fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: 
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        if one_in > 0 && way == Way::ToClient && (random >> 32) as usize % one_in == 0 && !datagram.is_empty() {
+        if one_in > 0
+            && way == Way::ToClient
+            && ((random >> 32) as usize).is_multiple_of(one_in)
+            && !datagram.is_empty()
+        {
             damage(&mut datagram, random as u32 as usize);
         }
         if datagram.is_empty() { Vec::new() } else { vec![datagram] }
     });
     let options = ["--quiet", "--json", "--mtu", "1500", "--receive-rate", RATE, "--transport", transport];
     let get = inhaul(["get"]).arg(relay.source("/f")).arg(to.path().join("f"));
-    let outcome = options.into_iter().fold(get, |get, option| get.arg(option)).finish(PATIENCE);
+    let outcome = get.args(options).finish(PATIENCE);
     if outcome.code == Some(0) {
         assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "wrong bytes under the final name");
     }

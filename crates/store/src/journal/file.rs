@@ -118,7 +118,7 @@ impl Journal {
             return Ok(false);
         }
         match self.put(&bytes) {
-            Ok(()) => self.is_of_use |= records.iter().any(|record| record.is_of_use()),
+            Ok(()) => self.is_of_use |= records.iter().any(Record::is_of_use),
             Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(false),
             Err(errno) => return Err(errno),
         }

@@ -46,18 +46,18 @@ pub struct HeldGroup {
 /// Opens the journal of what is to land at `destination`, or makes one.
 pub(super) fn open_journal(destination: &Destination) -> Result<(Journal, Opened, Replay), LandingError> {
     let name = partial::journal_name(destination.name());
-    Journal::open(destination.reopen()?, name).map_err(|error| journal_error(destination, error))
+    Journal::open(destination.reopen()?, name).map_err(|error| journal_error(destination, &error))
 }
 
 /// What the journal of what is to land at `destination` says, if there is one.
 pub(super) fn look_at_journal(destination: &Destination) -> Result<(Opened, Replay), LandingError> {
     let name = partial::journal_name(destination.name());
-    Journal::look(&destination.reopen()?, &name).map_err(|error| journal_error(destination, error))
+    Journal::look(&destination.reopen()?, &name).map_err(|error| journal_error(destination, &error))
 }
 
-fn journal_error(destination: &Destination, error: OpenError) -> LandingError {
+fn journal_error(destination: &Destination, error: &OpenError) -> LandingError {
     let path = journal_path(destination);
-    match error {
+    match *error {
         OpenError::Locked => LandingError::Busy { path: destination.target() },
         OpenError::NotAJournal => LandingError::NotAJournal { path },
         OpenError::System(errno) => LandingError::from_errno("open", path, errno),

@@ -156,6 +156,7 @@ pub struct Contents {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of runs of groups may have one run")]
 mod tests {
     use super::*;
 

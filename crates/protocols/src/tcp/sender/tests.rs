@@ -48,7 +48,8 @@ fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
     let mut batch = TxBatch::with_limit(264);
     sender.handle_timeout(now);
     sender.poll_transmit(now, &mut batch);
-    let sum = |datagrams: &[inhaul_transport::TxDatagram]| datagrams.iter().map(|datagram| datagram.len()).sum();
+    let sum =
+        |datagrams: &[inhaul_transport::TxDatagram]| datagrams.iter().map(inhaul_transport::TxDatagram::len).sum();
     batch.transmits().map(|transmit| (transmit.to, sum(transmit.datagrams))).collect()
 }
 
