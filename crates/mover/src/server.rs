@@ -34,6 +34,10 @@ const DESCRIPTORS_OWN: u64 = 32;
 const DESCRIPTORS_OF_SESSION: u64 = 2;
 /// How long what clients have ordered may take to put away what can be gone on from.
 const FAREWELL: Span = Span::from_secs(5);
+
+/// How long those who have just come may take to open their path when the server is told to stop: less than a successor waits for
+/// the port.
+const SETTLING: Span = Span::from_millis(500);
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
 /// How often lists of files that nobody needs any more are looked for.
@@ -176,6 +180,8 @@ struct FileServer {
 enum Stopping {
     /// It has not been told to.
     No,
+    /// Whoever it has just taken on may open its path until then: it takes nobody else on.
+    Settling(Time),
     /// It takes nobody on, and what is under way may go on until then.
     Grace(Time),
     /// What is under way has been ended, and is put away until then at the latest.
@@ -192,6 +198,10 @@ impl FileServer {
         let now = engine.now();
         match self.stopping {
             Stopping::No if self.stop.is_set() => {
+                self.stopping = Stopping::Settling(now + SETTLING);
+                self.come_to_an_end(engine)
+            }
+            Stopping::Settling(until) if now >= until || self.serving.opened() == self.reception.sessions() => {
                 // In this order: a successor can have the port as soon as nobody listens there, and all datagrams that come
                 // to it from then on are the successor's, but those of flows that have sockets of their own.
                 self.serving.give_port_up(engine);
@@ -211,7 +221,7 @@ impl FileServer {
                 self.stopping = Stopping::Farewell(now + FAREWELL);
                 !self.is_delegating()
             }
-            Stopping::No => false,
+            Stopping::No | Stopping::Settling(_) => false,
             Stopping::Grace(_) => self.reception.sessions() == 0,
             Stopping::Farewell(until) => now >= until || !self.is_delegating(),
         }
@@ -276,7 +286,10 @@ impl Application for FileServer {
     }
 
     fn on_accept(&mut self, engine: &mut Engine, tcp: TcpStream) -> Result<(), MoveError> {
-        self.reception.greet(engine, tcp);
+        // Dropped, it is tried again by its client: at the successor, if there is one.
+        if matches!(self.stopping, Stopping::No) {
+            self.reception.greet(engine, tcp);
+        }
         Ok(())
     }
 

@@ -251,6 +251,11 @@ impl Serving {
         }
     }
 
+    /// How many sessions have opened their path, or need none.
+    pub(crate) fn opened(&self) -> usize {
+        self.sessions.values().filter(|session| session.watch != Watch::Offered).count()
+    }
+
     /// Leaves the port to a successor: flows that are under way get sockets of their own, whose datagrams the kernel keeps apart
     /// from all others that come to the port. Where none is under way yet, the session is ended: its client can connect to the
     /// successor.

@@ -14,7 +14,7 @@ pub fn bitrate(data: &[u8]) -> bool {
 }
 
 pub(super) fn bitrates() -> Vec<Vec<u8>> {
-    samples(&["850M", "2.5G", "64kbit", "10Gbit/s", "100 Mbps", "1000000", "10000T", "1"])
+    samples(&["850M", "2.5G", "64kbit", "10Gbit/s", "100 Mbps", "10000T", "1 bit/s"])
 }
 
 /// A size: `64MiB`, `1.5G`.

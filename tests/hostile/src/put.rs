@@ -7,6 +7,7 @@ use std::time::Duration;
 use inhaul_mover::frame::{Frame, SessionRole};
 use serde_json::{Value, json};
 
+use crate::datagram;
 use crate::hostile_server::Offer;
 use crate::session::{Heard, Session};
 
@@ -59,6 +60,7 @@ impl RawPut {
         probe.extend_from_slice(&self.token.to_be_bytes());
         probe.extend_from_slice(&1u32.to_be_bytes());
         probe.extend_from_slice(&20u16.to_be_bytes());
+        let probe = datagram::seal(&probe);
         self.udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         for _ in 0..20 {
             self.udp.send_to(&probe, server).unwrap();

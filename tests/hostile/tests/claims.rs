@@ -135,7 +135,7 @@ fn a_sparse_file_costs_both_ends_what_is_stored_of_it() {
         assert_cheap(&format!("a sparse file of {name}"), &outcome);
         assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
         assert_is_copy(&find(to.path(), "f").unwrap(), size);
-        assert_eq!(outcome.json()["files"][0]["blake3"], "", "too much to hash unasked");
+        assert!(outcome.json()["files"][0]["blake3"].is_null(), "too much to hash unasked");
         let again = get("--checksum").finish(PATIENCE);
         assert_cheap(&format!("a sparse file of {name} compared"), &again);
         assert_eq!(again.code, Some(0), "{}", again.summary());

@@ -51,7 +51,8 @@ fn parse_builds_the_star_of_the_lambda_grid() {
 fn parse_refuses_with_line_column_and_what_was_expected() {
     for (from, to, expected) in [
         ("\"5 ms\"", "5", "s.toml:6:39: invalid type: integer `5`, expected the length of a queue"),
-        ("rate = \"1 Gbit/s\", queue", "rate = \"0\", queue", "s.toml:6:19: '0' is out of range"),
+        ("rate = \"1 Gbit/s\", queue", "rate = \"0M\", queue", "s.toml:6:19: '0M' is out of range"),
+        ("rate = \"1 Gbit/s\", queue", "rate = \"1000\", queue", "s.toml:6:19: '1000' has no unit"),
         (
             "from = \"near\"",
             "from = \"nowhere\"",

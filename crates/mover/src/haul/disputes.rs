@@ -284,7 +284,9 @@ impl Haul {
     /// A group that an earlier transfer has left has not outlived what came in between.
     pub(super) fn fetch_gone(&mut self, engine: &mut Engine, index: usize, group: u64) {
         let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group).filter(|_| object.drop_held(group)) else { return };
+        if !object.drop_held(group) {
+            return;
+        }
         object.tally.forget(&object.groups, group);
         if !std::mem::replace(&mut object.told_of_gone, true) {
             let (path, start, end) = self.bytes_of(index, group);
@@ -293,14 +295,15 @@ impl Haul {
                  fetching what is missing"
             ));
         }
-        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect: None };
-        engine.command(self.side, refetch);
+        self.ask_again(engine, index, group, None);
     }
 
     /// A group came in wrong: once more, and not from the mirror that brought it, if there is another.
     fn refetch(&mut self, engine: &mut Engine, index: usize, group: u64) {
         let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group).filter(|_| !object.has_failed()) else { return };
+        if object.groups.place(group).is_none() || object.has_failed() {
+            return;
+        }
         let suspect = object.tally.deliverer(group);
         object.tally.forget(&object.groups, group);
         let is_change = object.drop_held(group);
@@ -316,8 +319,18 @@ impl Haul {
         } else if tell {
             self.warn(format!("bytes {start} to {end} of '{path}' came in wrong{from}; fetching them again"));
         }
-        let refetch = Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect };
-        engine.command(self.side, refetch);
+        self.ask_again(engine, index, group, suspect);
+    }
+
+    /// Has the transport fetch a group again; not from `suspect`, nor from those that do not have its file.
+    fn ask_again(&self, engine: &mut Engine, index: usize, group: u64, suspect: Option<FlowId>) {
+        let object = &self.objects[index];
+        let Some(place) = object.groups.place(group) else { return };
+        engine.command(self.side, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
+        // Of what is fetched again, the transport forgets who was to be avoided before.
+        for &flow in object.mirrors.iter().filter(|&&flow| object.lacks(flow, group)) {
+            engine.command(self.side, Command::Avoid { flow, range: place.range });
+        }
     }
 }
 

@@ -137,7 +137,9 @@ impl DataSet {
         if range.end > self.manifest.size() {
             return Err(OfferedError::OutOfRange(range));
         }
-        let mut rest = bufs;
+        // Of its own: what fails must leave the caller's slices as long as they were.
+        let mut slices: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        let mut rest = &mut slices[..];
         for piece in self.manifest.locate(range) {
             let file = self.opened(piece.file)?;
             read_exact_vectored(&file, piece.offset, piece.len as usize, &mut rest)
