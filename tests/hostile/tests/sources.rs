@@ -64,9 +64,11 @@ fn files_that_change_before_they_are_read_end_themselves() {
         figures(&format!("files that change at their source, {transport}"), &came_to);
         assert_eq!(outcome.code, Some(16), "{}", outcome.stderr);
         let error = outcome.json()["error"]["message"].to_string();
-        let failed = &NAMES[1..5];
+        // A file that the server had opened before it was removed still comes as it was.
+        let is_there = to.path().join("set/gone").exists();
+        let failed: Vec<_> = NAMES[1..5].iter().copied().filter(|&name| name != "gone" || !is_there).collect();
         assert!(failed.iter().all(|name| error.contains(&format!("{name}: its source"))), "{error}");
-        assert_rest_landed(to.path(), failed);
+        assert_rest_landed(to.path(), &failed);
     }
 }
 
