@@ -316,8 +316,11 @@ impl Haul {
     }
 
     fn all_lost(&self, index: usize, server: &Server, detail: &str) -> MoveError {
+        // A path that was open once is not blocked: it was lost.
+        let has_opened =
+            self.objects[index].mirrors.iter().any(|flow| self.mirrors.get(flow).is_some_and(|m| m.has_opened));
         match &self.last_error {
-            Some(error @ FlowError::NoPath { .. }) => {
+            Some(error @ FlowError::NoPath { .. }) if !has_opened => {
                 MoveError::UdpBlocked { server: server.clone(), detail: error.to_string() }
             }
             _ => MoveError::AllLost {

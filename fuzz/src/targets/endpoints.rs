@@ -9,7 +9,7 @@ use crate::pair::{CONTROL, Pair};
 /// Scripts with random steps, for each protocol.
 const RANDOM_SCRIPTS: u64 = 8;
 
-/// Two endpoints of one protocol, and a script of what becomes of what they say: see [`Pair`].
+/// Two endpoints of one protocol, and a script of what becomes of what they say (`pair.rs`).
 pub fn endpoints(data: &[u8]) -> bool {
     let Some((&[protocol, kind], script)) = data.split_first_chunk() else { return false };
     let mut pair = Pair::new(protocol, kind);

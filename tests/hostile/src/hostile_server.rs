@@ -120,6 +120,8 @@ fn bind_both() -> (TcpListener, UdpSocket) {
 pub struct Offer {
     /// The manifest's bytes.
     pub manifest: Vec<u8>,
+    /// How large it says the data set is.
+    pub size: u64,
     /// The bytes of the data set.
     pub bytes: Vec<u8>,
     /// The digest of a group; `None`: it is never sent.
@@ -139,12 +141,14 @@ impl Offer {
             })
             .collect();
         let digest = move |group: u64| digests.get(group as usize).copied();
-        Self { manifest: RawManifest::file(name, len).encode(), bytes, digest: Box::new(digest), drip: None }
+        let manifest = RawManifest::file(name, len).encode();
+        Self { manifest, size: len, bytes, digest: Box::new(digest), drip: None }
     }
 
     /// A manifest with nothing behind it: no bytes, and no digest ever.
     pub fn manifest(manifest: &RawManifest) -> Self {
-        Self { manifest: manifest.encode(), bytes: Vec::new(), digest: Box::new(|_| None), drip: None }
+        let size = manifest.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
+        Self { manifest: manifest.encode(), size, bytes: Vec::new(), digest: Box::new(|_| None), drip: None }
     }
 }
 
@@ -204,7 +208,7 @@ fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64
     while !stopped() {
         let patience = if flow.blocks.is_empty() { Duration::from_millis(5) } else { Duration::ZERO };
         match session.receive(patience) {
-            Heard::Frame(Frame::Protocol { message }) => flow.control(session, &message, offer.bytes.len() as u64),
+            Heard::Frame(Frame::Protocol { message }) => flow.control(session, &message, offer.size),
             Heard::Frame(Frame::DigestsOf { runs }) => {
                 for group in runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count)) {
                     let Some(value) = (offer.digest)(group) else { break };
