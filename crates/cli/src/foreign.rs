@@ -70,20 +70,13 @@ const ANSWERS: &[Answer] = &[
     },
     Answer {
         commands: TRANSFERS,
-        options: &[
-            "-l",
-            "--links",
-            "-t",
-            "--times",
-            "-p",
-            "--perms",
-            "--preserve",
-            "-H",
-            "--hard-links",
-            "-S",
-            "--sparse",
-        ],
+        options: &["-l", "--links", "-t", "--times", "--perms", "--preserve", "-H", "--hard-links", "-S", "--sparse"],
         text: "links, times, permissions and holes are always kept",
+    },
+    Answer {
+        commands: TRANSFERS,
+        options: &["-p"],
+        text: "links, times, permissions and holes are always kept. For a port, write inhaul://HOST:5001/PATH",
     },
     Answer {
         commands: RECEIVES,

@@ -82,18 +82,21 @@ fn killed_receiver_of_many_files() {
         .collect();
     files.iter().for_each(|(name, bytes)| drop(from.file(&format!("t/{name}"), bytes)));
     let server = Server::offer(from.path());
-    let to = Scratch::new();
-    let get = inhaul(["get", "-q", "--rate", "100M", &server.source("/t")]).arg(to.inside());
+    let mut to = Scratch::new();
+    let get = |to: &Scratch| inhaul(["get", "-q", "--rate", "20M", &server.source("/t")]).arg(to.inside());
     let rounds = rounds(4);
     let mut named = Vec::new();
     for _ in 0..rounds {
-        let mut running = get.start();
-        wait_up_to(&mut random, 500);
+        if named.last() == Some(&files.len()) {
+            to = Scratch::new();
+        }
+        let mut running = get(&to).start();
+        wait_up_to(&mut random, 700);
         running.kill();
         let there = files.iter().filter(|(name, bytes)| is_there(&to.path().join("t"), name, bytes)).count();
         named.push(there);
     }
-    let times = until_it_succeeds(&get);
+    let times = until_it_succeeds(&get(&to));
     figures(
         attempt,
         &format!("{rounds} kills, files that had their names {named:?}; then {times} command more, bit-exact"),
