@@ -1,6 +1,7 @@
 """Networks of one machine, made for a run and taken away after it: a loopback and a veth pair, in namespaces."""
 
 import os
+import shutil
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,11 @@ class Network:
 def may_make():
     """Whether this process may make namespaces."""
     return os.geteuid() == 0
+
+
+def missing_tools():
+    """What it needs for them and does not have."""
+    return [tool for tool in ("ip", "ethtool") if shutil.which(tool) is None]
 
 
 def make(kind, mtu, offload):
