@@ -191,7 +191,7 @@ impl SendFlow {
         self.segment = u64::from(segment);
         let packet = self.segment + self.overhead();
         if let Some(stream) = &mut self.stream {
-            stream.set_packet_bytes(packet);
+            stream.set_packet_bytes(now, packet);
         }
         self.heard = now;
         Ok(())

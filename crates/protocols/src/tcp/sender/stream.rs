@@ -352,8 +352,12 @@ impl Stream {
     // --- What others want to know -----------------------------------------------------------------------------------
 
     /// The size of a full packet is known, headers from IP up included.
-    pub(super) fn set_packet_bytes(&mut self, bytes: u64) {
-        self.packet_bytes = bytes;
+    pub(super) fn set_packet_bytes(&mut self, now: Time, bytes: u64) {
+        if self.packet_bytes != bytes {
+            self.packet_bytes = bytes;
+            // A burst must have room for a packet, or it never leaves.
+            self.refresh(now);
+        }
     }
 
     /// The size of a full packet, headers from IP up included.

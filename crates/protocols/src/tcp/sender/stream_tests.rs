@@ -278,3 +278,21 @@ fn a_restarted_stream_goes_on_behind_all_that_was_sent() {
     assert_eq!(hand.ack(5, &[(7, 9)]), []);
     assert_eq!(hand.ack(1_000_001, &[]), [Next::New, Next::New]);
 }
+
+#[test]
+fn packets_that_grow_beyond_what_was_paced_wait_until_they_may_leave() {
+    let mut hand = Hand::new(LawName::Bbr, 10);
+    hand.stream.set_packet_bytes(hand.now, 576);
+    hand.send();
+    hand.wait(RTT);
+    // A law that keeps a rate: some 10 packets of 576 bytes in 100 ms.
+    hand.ack(10, &[]);
+    assert!(matches!(hand.stream.pace(), Pace::Rate(_)));
+    hand.stream.set_packet_bytes(hand.now, 9_000);
+    for _ in 0..100 {
+        hand.send();
+        let Some(due) = hand.stream.pace_due() else { return };
+        assert!(due > hand.now, "time must pass until {due:?}");
+        hand.now = due;
+    }
+}
