@@ -5,6 +5,7 @@ mod keep;
 mod kernel_cc;
 mod net;
 mod report;
+mod stars;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +44,9 @@ pub(crate) enum Lab {
     /// Run an experiment and print its results beside the published ones
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    /// Run GTP over random stars: networks that nobody chose
+    #[command(after_help = stars::EXAMPLES)]
+    Stars(stars::Stars),
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
@@ -277,6 +281,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::Sim(args) => sim(args),
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
+        Lab::Stars(args) => stars::run(args),
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),

@@ -22,6 +22,7 @@ mod report;
 pub mod result;
 mod run;
 pub mod scenario;
+pub mod stars;
 mod web;
 mod words;
 

@@ -1,0 +1,201 @@
+//! `inhaul lab stars`: GTP over networks that nobody chose.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use inhaul_base::Bitrate;
+use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
+use serde::Serialize;
+
+use super::{Control, Failure, key_and_value};
+use crate::args::OUTPUT;
+use crate::serve::announce;
+use crate::terminal;
+use crate::transfer::to_json;
+
+pub(super) const EXAMPLES: &str = "\
+Each seed draws a star of 3 to 12 senders: rates, round-trip times, queues, packets, own
+limits, joins and leaves, and what disturbs them. Each join and leave is judged against
+max-min fairness: experiments/beyond/random-stars/README.md.
+
+Examples:
+  Two hundred stars, and the same with the true capacities told:
+    inhaul lab stars --seeds 1-200
+    inhaul lab stars --seeds 1-200 --control paper
+  One of them, event by event; and as a scenario to look into:
+    inhaul lab stars --seeds 17 --events
+    inhaul lab stars --seeds 17 --print > star-17.toml
+    inhaul lab sim star-17.toml --plot star-17.svg";
+
+#[derive(Debug, Args)]
+pub(crate) struct Stars {
+    /// The seeds of the stars: a number, or FROM-TO
+    #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
+    seeds: RangeInclusive<u64>,
+    /// How GTP sets its rates: 'paper' is gtp-2004 to the letter, with the true capacities
+    #[arg(long, value_enum, default_value_t)]
+    control: Control,
+    /// Only stars that this disturbs: clean, loss, jitter or cross; can be repeated
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<Kind>,
+    /// Only stars whose access link has this rate, like '1 Gbit/s'; can be repeated
+    #[arg(long, value_name = "RATE")]
+    access: Vec<Bitrate>,
+    /// Change a value of each star's scenario; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+    /// Simulations at a time; results do not depend on it [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print each join and leave
+    #[arg(long, help_heading = OUTPUT)]
+    events: bool,
+    /// Print the scenarios (docs/scenario.md) instead of running them
+    #[arg(long, help_heading = OUTPUT)]
+    print: bool,
+    /// Print JSON, one object for each star and one for all (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| "a number, or two like 1-200".to_owned());
+    let (from, to) = (number(from)?, number(to)?);
+    if to < from || to - from >= 1_000_000 { Err("FROM-TO, at most a million".to_owned()) } else { Ok(from..=to) }
+}
+
+/// All stars together, as JSON.
+#[derive(Serialize)]
+pub(crate) struct Summary {
+    control: &'static str,
+    total: Total,
+}
+
+pub(super) fn run(args: &Stars) -> Result<(), Failure> {
+    let is_wanted = |star: &Star| {
+        (args.kind.is_empty() || args.kind.contains(&star.kind))
+            && (args.access.is_empty() || args.access.iter().any(|rate| rate.bps() == star.access_bps))
+    };
+    let stars: Vec<Star> = args.seeds.clone().map(Star::of).filter(is_wanted).collect();
+    let knowledge = if args.control == Control::Paper { Knowledge::Told } else { Knowledge::Found };
+    if args.print {
+        stars.iter().for_each(|star| announce(star.scenario(knowledge).trim_end()));
+        return Ok(());
+    }
+    let verdicts = run_all(&stars, knowledge, args)?;
+    if args.json {
+        verdicts.iter().for_each(|verdict| announce(&to_json(verdict)));
+        announce(&to_json(&Summary { control: args.control.name(), total: total(&verdicts) }));
+    } else {
+        if args.events {
+            verdicts.iter().for_each(|verdict| announce(events(verdict).trim_end()));
+        }
+        announce(table(&verdicts).trim_end());
+    }
+    match verdicts.iter().filter(|verdict| !verdict.valid).count() {
+        0 => Ok(()),
+        invalid => Err(Failure::NotValid(invalid)),
+    }
+}
+
+fn run_all(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Verdict>, Failure> {
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.threads.map_or(processors, usize::from).clamp(1, stars.len().max(1));
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(star) = stars.get(at)
+        {
+            let verdict = star.run(knowledge, &args.set);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((at, verdict));
+            if terminal::is_there() {
+                terminal::draw(|_| vec![format!("{} of {} stars", done.len(), stars.len())]);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (1..threads).for_each(|_| {
+            scope.spawn(work);
+        });
+        work();
+    });
+    terminal::clear();
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, verdict)| verdict.map_err(Failure::from)).collect()
+}
+
+fn events(verdict: &Verdict) -> String {
+    let mut text = format!(
+        "star {}: {}, {}, excess loss {:.3} %{}\n",
+        verdict.seed,
+        verdict.kind.name(),
+        Bitrate::from_bps(verdict.access_bps),
+        verdict.excess_loss * 100.0,
+        if verdict.valid { "" } else { ", not valid" }
+    );
+    for event in &verdict.events {
+        text += &format!(
+            "  {:8.3} s  {:5}  {:2} flows  after {:>5} intervals of {:3.0} ms  worst {:.3}  aggregate {:.3}\n",
+            event.at_s,
+            if event.is_join { "join" } else { "leave" },
+            event.flows,
+            event.intervals.map_or_else(|| "never".to_owned(), |intervals| format!("{intervals:.1}")),
+            event.interval_s * 1e3,
+            event.worst,
+            event.aggregate
+        );
+    }
+    text
+}
+
+fn table(verdicts: &[Verdict]) -> String {
+    let mut rows = vec![row_of("all", verdicts.iter().collect())];
+    for kind in Kind::ALL {
+        rows.push(row_of(kind.name(), verdicts.iter().filter(|verdict| verdict.kind == kind).collect()));
+    }
+    let mut rates: Vec<u64> = verdicts.iter().map(|verdict| verdict.access_bps).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    for bps in rates {
+        let name = Bitrate::from_bps(bps).to_string();
+        rows.push(row_of(&name, verdicts.iter().filter(|verdict| verdict.access_bps == bps).collect()));
+    }
+    format!(
+        "{:<12} {:>5}  {:>15}  {:>15}  {:>5}  {:>15}  {:>15}\n{}",
+        "stars",
+        "",
+        "joins (3, 8)",
+        "leaves (3, 8)",
+        "worst",
+        "of ideal, least",
+        "loss %, most",
+        rows.concat()
+    )
+}
+
+fn row_of(name: &str, verdicts: Vec<&Verdict>) -> String {
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let t = total(verdicts);
+    let within = |counts: [usize; 3]| format!("{}, {} / {}", counts[1], counts[2], counts[0]);
+    format!(
+        "{name:<12} {:>5}  {:>15}  {:>15}  {:>5.3}  {:>8.3}, {:.3}  {:>8.4}, {:.3}{}\n",
+        t.stars,
+        within(t.joins),
+        within(t.leaves),
+        t.worst,
+        t.aggregate,
+        t.aggregate_min,
+        t.excess_loss * 100.0,
+        t.excess_loss_max * 100.0,
+        if t.invalid > 0 { format!("  {} not valid", t.invalid) } else { String::new() }
+    )
+}
