@@ -14,6 +14,8 @@ const EPOCH_INTERVALS: f64 = 14.0;
 /// ... and so long that this many windows fit behind the eight intervals that a flow has at most.
 const EPOCH_WINDOWS: f64 = 4.0;
 const EPOCH_S_MIN: f64 = 1.0;
+/// Queues hold so many of the largest packets at least.
+const QUEUE_PACKETS_MIN: f64 = 5.0;
 /// At random stars of these rates; half of them are slow enough to be cheap.
 const ACCESS: [(f64, u64); 3] = [(0.5, 100_000_000), (0.88, 1_000_000_000), (1.0, 10_000_000_000)];
 
@@ -159,23 +161,27 @@ impl Drawn {
         let mut text = String::new();
         let jitter = if star.kind == Kind::Jitter { ", jitter = \"4 ms\"" } else { "" };
         let loss = if star.loss > 0.0 { format!(", loss = \"{:.4} %\"", star.loss * 100.0) } else { String::new() };
-        let queue = format!("queue = \"{} us\"", (self.queue_ms * 1e3) as u64);
+        // A queue that does not hold a few of the largest packets is none.
+        let queue = |bps: u64, mtu: u16| {
+            let least_ms = QUEUE_PACKETS_MIN * f64::from(mtu) * 8e3 / bps as f64;
+            format!("queue = \"{} us\"", (self.queue_ms.max(least_ms) * 1e3) as u64)
+        };
         // Writing to a string does not fail.
         let _ = writeln!(text, "title = \"Random star {}: {}\"", star.seed, star.kind.name());
         let _ = writeln!(text, "seed = {}", star.seed);
         let _ = writeln!(text, "duration = \"{} ms\"\nrecord = \"5 ms\"\n", (self.end_s * 1e3) as u64);
         let _ = writeln!(text, "[topology.star]");
-        let _ = writeln!(text, "access = {{ rate = \"{} bit/s\", {queue}{loss}{jitter} }}", star.access_bps);
+        let _ = writeln!(text, "access = {{ rate = \"{} bit/s\", {}{loss}{jitter} }}", star.access_bps, queue(star.access_bps, 9000));
         let _ = writeln!(text, "senders = [");
-        let sender = |k: &str, rtt_ms: f64, bps: u64| {
-            let rtt_us = (rtt_ms * 1e3) as u64;
+        let sender = |k: &str, rtt_ms: f64, bps: u64, mtu: u16| {
+            let (rtt_us, queue) = ((rtt_ms * 1e3) as u64, queue(bps, mtu));
             format!("  {{ name = \"{k}\", rtt = \"{rtt_us} us\", link = {{ rate = \"{bps} bit/s\", {queue} }} }},\n")
         };
         for (k, flow) in self.flows.iter().enumerate() {
-            text += &sender(&format!("s{k}"), flow.rtt_ms, flow.link_bps);
+            text += &sender(&format!("s{k}"), flow.rtt_ms, flow.link_bps, flow.mtu);
         }
         if let Some(cross) = &self.cross {
-            text += &sender("rival", cross.rtt_ms, cross.link_bps);
+            text += &sender("rival", cross.rtt_ms, cross.link_bps, 1500);
         }
         text += "]\n";
         for (k, flow) in self.flows.iter().enumerate() {

@@ -88,7 +88,9 @@ fn event(star: &Star, run: &RunResult, epoch: &EpochResult) -> Event {
     let comes = 1.0 - star.loss;
     let active: Vec<(&FlowResult, f64)> =
         run.flows.iter().zip(&epoch.ideal_bps).filter(|(f, ideal)| !f.background && **ideal > 0.0).map(|(f, i)| (f, i * comes)).collect();
-    let rtt_s = active.iter().map(|(flow, _)| flow.rtt_ms).fold(0.0, f64::max) / 1e3;
+    // The interval that an event falls into began with the flows of before.
+    let is_near = |flow: &&FlowResult| !flow.background && flow.start_s <= epoch.from_s && flow.stop_s >= epoch.from_s;
+    let rtt_s = run.flows.iter().filter(is_near).map(|flow| flow.rtt_ms).fold(0.0, f64::max) / 1e3;
     let interval_s = (INTERVAL_RTTS * rtt_s).max(INTERVAL_S_MIN);
     let packet = |flow: &FlowResult| f64::from(star.mtu_of(&flow.name)) * 8.0;
     let window_s = active.iter().map(|(flow, ideal)| window_packets(star.loss) * packet(flow) / ideal);

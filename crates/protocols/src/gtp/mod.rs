@@ -2,20 +2,20 @@
 //!
 //! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`] and a
 //! [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
-//! simple [`sender`]. [`CapacitySearch`] is ours: it finds the capacities that the paper takes as known.
+//! simple [`sender`]. [`Bound`] is ours: it finds the capacities that the paper takes as known.
 
 mod controller;
 mod estimator;
 mod monitor;
 pub mod receiver;
-mod search;
+mod bound;
 pub mod sender;
 pub mod wire;
 
 pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
-pub use search::{CapacitySearch, MARGIN};
+pub use bound::{Bound, MARGIN};
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};

@@ -19,6 +19,8 @@ const TRAINS: usize = 15;
 const REORDER_RTT_PART: u64 = 8;
 /// ... but not before this, nor later than a whole RTT.
 const REORDER_MIN: Span = Span::from_micros(500);
+/// Of less time than this nothing is judged: pauses of hosts are as long.
+const INTERVAL_MIN: Span = Span::from_millis(10);
 /// What came in the last RTT is a rate, and not chance, from this time on.
 const RECENT_MIN: Span = Span::from_millis(10);
 /// The received rate that people see is the mean over so long.
@@ -39,6 +41,15 @@ pub struct Run {
     pub waited: Span,
 }
 
+/// Packets that were lost, as a part of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Lost over received and lost.
+    pub ratio: f64,
+    /// Received and lost.
+    pub packets: u64,
+}
+
 /// What the monitor saw over a central interval, of packets sent at the rate in force.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -46,6 +57,8 @@ pub struct Interval {
     pub received: Bitrate,
     /// Part of the packets that was lost (loss_i).
     pub loss: f64,
+    /// Packets received and lost.
+    pub packets: u64,
     /// The least queueing delay: a queue that stood through the whole interval.
     pub queue: Span,
     /// The mean queueing delay.
@@ -113,9 +126,9 @@ struct RttTally {
 }
 
 impl RttTally {
-    fn ratio(&self, lost: u64) -> Option<f64> {
+    fn loss(&self, lost: u64) -> Option<Loss> {
         let packets = self.received + self.lost;
-        (packets > 0).then(|| lost as f64 / packets as f64)
+        (packets > 0).then(|| Loss { ratio: lost as f64 / packets as f64, packets })
     }
 }
 
@@ -185,6 +198,10 @@ impl SingleFlowMonitor {
 
     /// Packets came in. `all_wire_bytes` counts what all of the receiver's flows have received, this run included.
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
+        if self.received_packets == 0 {
+            // What came "recently" counts from the first arrival.
+            self.recent_since = (now, run.wire_bytes);
+        }
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
         self.this_rtt.received += run.packets;
@@ -258,24 +275,28 @@ impl SingleFlowMonitor {
         self.base_delay.sample(self.judged, base.saturating_add(i64::try_from(queue.as_nanos()).unwrap_or(i64::MAX)));
     }
 
-    /// Loss ratio, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
-    pub fn take_rtt_loss(&mut self, now: Time) -> Option<f64> {
+    /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
+    pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {
         let (since, bytes) = self.recent_since;
         if now.since(since) >= RECENT_MIN {
             self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
             self.recent_since = (now, self.wire_bytes);
         }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
-        self.last_rtt.ratio(self.last_rtt.lost_now)
+        self.last_rtt.loss(self.last_rtt.lost_now)
     }
 
-    /// The queue that stood, and the loss ratio, over the last RTT or since: signs of congestion that are too fresh for an
-    /// interval.
-    pub fn recent_signs(&self) -> (Span, f64) {
-        let queue = |tally: &RttTally| self.queue_above_base(tally.delay_min);
-        let loss = |tally: &RttTally| tally.ratio(tally.lost).unwrap_or(0.0);
-        let (this, last) = (&self.this_rtt, &self.last_rtt);
-        (queue(this).max(queue(last)), loss(this).max(loss(last)))
+    /// The loss of the last RTT or since, whichever is more: a sign of congestion that is too fresh for an interval.
+    pub fn recent_loss(&self) -> Loss {
+        let loss = |tally: &RttTally| tally.loss(tally.lost).unwrap_or_default();
+        let (new, old) = (loss(&self.this_rtt), loss(&self.last_rtt));
+        if new.ratio > old.ratio { new } else { old }
+    }
+
+    /// The queue that stood all through the last RTT and since.
+    pub fn recent_queue(&self) -> Span {
+        let delays = [self.this_rtt.delay_min, self.last_rtt.delay_min];
+        self.queue_above_base(delays.into_iter().flatten().min())
     }
 
     /// The sender had nothing left to send: what is measured is not what the path or the sender can do.
@@ -289,7 +310,7 @@ impl SingleFlowMonitor {
         let first_at = tally.first_at?;
         let span = tally.last_at.since(first_at);
         let rtt = self.rtt.smoothed()?;
-        if tally.received < 4 || now.since(first_at) < rtt / 2 {
+        if tally.received < 4 || now.since(first_at) < (rtt / 2).max(INTERVAL_MIN) {
             return None;
         }
         // Silence at the end counts, beyond the gap that pacing leaves between bursts.
@@ -299,6 +320,7 @@ impl SingleFlowMonitor {
         Some(Interval {
             received: Bitrate::of(tally.wire_bytes - tally.first_wire, span + silence),
             loss: tally.lost as f64 / (tally.lost + tally.received) as f64,
+            packets: tally.lost + tally.received,
             queue: self.queue_above_base(tally.delay_min),
             queue_mean: self.queue_above_base(i64::try_from(tally.delay_sum / i128::from(tally.received)).ok()),
             dry: tally.dry,
@@ -358,11 +380,11 @@ impl SingleFlowMonitor {
         }
     }
 
-    /// Starts afresh with bursts; those of fewer than `packets` packets say nothing.
-    pub fn watch_bursts(&mut self, packets: u64) {
+    /// Starts afresh with bursts; those of fewer than two packets say nothing.
+    pub fn watch_bursts(&mut self) {
         self.train = None;
         self.dispersions_seen = 0;
-        self.train_packets_min = packets;
+        self.train_packets_min = 2;
     }
 
     /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses it.

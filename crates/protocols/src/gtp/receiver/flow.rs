@@ -7,13 +7,14 @@ use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_transport::kit::Object;
 use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
 
-use super::central::USED_INTERVALS;
+use super::capacities::USED_INTERVALS;
+use super::central::BINDS;
 use super::judgement::{AmbientLoss, StandingQueue};
 use super::probing::Probing;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
 use crate::gtp::{
-    CapacityEstimator, CapacitySearch, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor,
+    Bound, CapacityEstimator, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor,
     ip_overhead, largest_block,
 };
 
@@ -46,12 +47,6 @@ const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
 const STALLED_BLOCKS: u64 = 16;
 /// Most targets that are noted ahead of time.
 const PLANS_MAX: usize = 16;
-/// While a path is being measured, bursts are what is sent in this time, up to so many packets.
-const RAMP_BURST_SPAN: Span = Span::from_millis(2);
-const RAMP_BURST_PACKETS: u64 = 16;
-/// It goes on for two RTT, one of them until data comes, and at least for so many bursts within reason.
-const RAMP_BURSTS: u64 = 10;
-const RAMP_BURSTS_MAX: Span = Span::from_millis(50);
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
@@ -70,13 +65,6 @@ pub(super) enum Phase {
         blocks: u64,
         /// The last request before the one that asks for the burst.
         after: u32,
-    },
-    /// Half of what the burst suggested is tried until then.
-    Ramp {
-        /// What the burst suggested.
-        guess: Bitrate,
-        /// When the result is judged; set when the rate is in force.
-        until: Time,
     },
     /// Under the scheduler's control.
     Steady,
@@ -97,11 +85,10 @@ pub(super) struct Flow {
     pub(super) monitor: SingleFlowMonitor,
     pub(super) controller: SingleFlowController,
     pub(super) estimator: CapacityEstimator,
-    pub(super) path: CapacitySearch,
-    /// The rate at which the first burst came that said something, with the bytes of other flows that came in between.
-    pub(super) first_burst: Bitrate,
-    /// What the burst that measured the path was seen to come at; `None` when the host handed it over all at once.
-    pub(super) shown: Option<Bitrate>,
+    /// What is known of the path's capacity (C_i).
+    pub(super) path: Bound,
+    /// The path has been measured.
+    pub(super) measured: bool,
     /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not the rate.
     pub(super) window_bound: bool,
     /// Packets were lost nevertheless: something on the path holds less than the requests let through.
@@ -150,9 +137,8 @@ impl Flow {
             monitor: SingleFlowMonitor::new(now),
             controller: SingleFlowController::new(Bitrate::ZERO),
             estimator: CapacityEstimator::default(),
-            path: CapacitySearch::default(),
-            first_burst: Bitrate::MAX,
-            shown: None,
+            path: Bound::default(),
+            measured: false,
             window_bound: false,
             overran: false,
             limited: false,
@@ -182,12 +168,17 @@ impl Flow {
 
     /// Whether the scheduler gives this flow a rate.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.phase, Phase::Ramp { .. } | Phase::Steady)
+        self.phase == Phase::Steady
+    }
+
+    /// Whether it does, and the flow has been told a rate.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_running() && self.told_rate > Bitrate::ZERO
     }
 
     /// Whether the flow has been under the scheduler's control: its estimate means something.
     pub(super) fn is_measured(&self) -> bool {
-        self.path.estimate().is_some() || (self.estimate > Bitrate::ZERO && self.first_burst == Bitrate::MAX)
+        self.measured
     }
 
     /// Whether the path is open.
@@ -232,11 +223,6 @@ impl Flow {
         self.window_bound && !self.overran
     }
 
-    /// The rate at which bursts have come through, as far as they tell.
-    pub(super) fn burst_rate(&self) -> Option<Bitrate> {
-        self.monitor.dispersion().map(|seen| seen.own).or(self.shown)
-    }
-
     /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
     pub(super) fn granted(&self) -> Bitrate {
         let target = self.controller.target();
@@ -247,6 +233,16 @@ impl Flow {
     pub(super) fn known_bound(&self) -> Bitrate {
         let limits = [self.join.limits.link_rate, self.join.limits.application_rate, self.send_limit];
         limits.into_iter().flatten().min().unwrap_or(RATE_MAX).min(RATE_MAX)
+    }
+
+    /// Whether what the path is known to carry is what bounds the flow.
+    pub(super) fn path_binds(&self) -> bool {
+        self.path.limit().is_some_and(|limit| self.controller.target() >= limit.mul_f64(BINDS))
+    }
+
+    /// The part of what is sent that is lost whatever the rate.
+    pub(super) fn ambient_ratio(&self) -> f64 {
+        self.ambient.ratio.min(0.9)
     }
 
     // --- Opening the path -------------------------------------------------------------------------------------------
@@ -349,16 +345,11 @@ impl Flow {
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
-        let ramp = match self.phase {
-            // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
-            // in each interval, or the rate cannot be measured.
-            _ if self.overshoots_freely() => rate.bytes_in(LONG_BURST_SPAN),
-            Phase::Ramp { .. } => rate.bytes_in(RAMP_BURST_SPAN).min(RAMP_BURST_PACKETS * packet),
-            _ => 0,
-        };
+        // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do.
+        let span = if self.overshoots_freely() { LONG_BURST_SPAN } else { BURST_SPAN };
         // Whole packets, and no more than segmentation offload takes.
         let most = OFFLOAD_BYTES_MAX / (u64::from(self.block) + HEADER_LEN as u64);
-        (rate.bytes_in(BURST_SPAN).max(ramp) / packet).clamp(1, most.max(1)) * packet
+        (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet
     }
 
     /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an RTT, and
@@ -510,10 +501,6 @@ impl Flow {
             self.next_rtt_tick = now + self.rtt() * 2;
         }
         self.controller.set_target(target);
-        if let Phase::Ramp { guess, .. } = self.phase {
-            let bursts = target.time_for(RAMP_BURSTS * self.burst(target));
-            self.phase = Phase::Ramp { guess, until: now + self.rtt() * 2 + bursts.min(RAMP_BURSTS_MAX) };
-        }
         Some(self.tell_rate(target, true))
     }
 
@@ -554,14 +541,12 @@ impl Flow {
 
     /// When this flow next needs attention.
     pub(super) fn due(&self) -> Option<(Time, Reason)> {
-        let ramp = if let Phase::Ramp { until, .. } = self.phase { Some(until) } else { None };
         [
             (self.peer.is_some().then(|| self.probing.due()), Reason::Probe),
             (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
             (self.stalls_at(), Reason::Loss),
             (self.is_running().then_some(self.next_rtt_tick), Reason::Control),
             (self.pending_targets.front().map(|(at, _)| *at), Reason::Control),
-            (ramp, Reason::Control),
             (Some(self.opening_settles()), Reason::Probe),
             (self.silence().map(|(_, limit)| limit), Reason::Silence),
         ]

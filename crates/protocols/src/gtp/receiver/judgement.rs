@@ -3,16 +3,20 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 
-use super::central::BINDS;
 use super::flow::Flow;
-use crate::gtp::{Interval, MARGIN};
+use crate::gtp::monitor::{Interval, Loss};
+use crate::gtp::MARGIN;
 
-/// The ambient loss ratio is forgiven with this much on top.
-const AMBIENT_SLACK: f64 = 1.3;
+/// A loss is beyond chance when it is so many standard deviations above what is ambient.
+const CHANCE: f64 = 2.5;
+/// An ambient loss that becomes less is believed by this part at a time: it may be luck.
+const HEALS: f64 = 0.125;
+/// A lower rate is one that is below this part of the other.
+const LOWER: f64 = 0.99;
 /// A queue still stands when this part of it is left, ...
 const STANDING_PART: f64 = 0.75;
-/// ... though the search's margin drains this much of each second.
-const DRAIN_RATE: f64 = 1.0 - MARGIN;
+/// ... though the margin drains this much of each second.
+const DRAIN_RATE: f64 = MARGIN;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
@@ -21,40 +25,43 @@ pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 /// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AmbientLoss {
-    ratio: f64,
+    pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
 }
 
 impl AmbientLoss {
-    /// The part of a loss ratio that the rate is to blame for.
-    pub(super) fn excess(&self, loss: f64) -> f64 {
-        (loss - AMBIENT_SLACK * self.ratio).max(0.0)
+    /// The part of a loss ratio that neither the link nor chance is to blame for.
+    pub(super) fn excess(&self, loss: Loss) -> f64 {
+        let chance = CHANCE * (loss.ratio.max(self.ratio) / loss.packets.max(1) as f64).sqrt();
+        (loss.ratio - self.ratio - chance).max(0.0)
     }
 
-    /// An interval with a loss ratio and no queue, at a total rate.
-    fn learn(&mut self, loss: f64, rate: Bitrate) {
-        if loss < self.ratio {
-            self.ratio = loss;
+    /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
+    fn learn(&mut self, loss: Loss, rate: Bitrate) -> bool {
+        let excess = self.excess(loss);
+        let mut in_vain = false;
+        if loss.ratio < self.ratio {
+            self.ratio += (loss.ratio - self.ratio) * HEALS;
         } else if let Some((before, at)) = self.last
-            && rate < at.mul_f64(BINDS)
-            && loss > before / 2.0
+            && rate < at.mul_f64(LOWER)
+            && loss.ratio > before / 2.0
         {
-            self.ratio += (loss - self.ratio) / 2.0;
+            self.ratio = loss.ratio;
+            in_vain = true;
         }
-        self.last = (loss >= LOSS_THRESHOLD).then_some((loss, rate));
+        self.last = (excess >= LOSS_THRESHOLD).then_some((loss.ratio, rate));
+        in_vain
     }
 }
 
-/// A queue this long is none: two packets of a slow flow are not.
-fn queue_threshold(flow: &Flow) -> Span {
-    QUEUE_THRESHOLD.max(flow.told_rate.time_for(2 * u64::from(flow.block)))
+/// A queue that is no longer than this is none: where all flows together have `rate`, the time of so many of their largest packets.
+pub(super) fn queue_threshold(rate: Bitrate, block: u64, packets: u64) -> Span {
+    if rate == Bitrate::ZERO { QUEUE_THRESHOLD } else { QUEUE_THRESHOLD.max(rate.time_for(packets * block)) }
 }
 
-/// Signs of congestion over the last RTT, as a part of what counts as congestion.
-pub(super) fn fresh_pressure(flow: &Flow) -> f64 {
-    let (queue, loss) = flow.monitor.recent_signs();
-    let queue = queue.as_secs_f64() / queue_threshold(flow).as_secs_f64();
-    queue.max(flow.ambient.excess(loss) / LOSS_THRESHOLD)
+/// The loss of the last RTT, as a part of what counts as congestion.
+pub(super) fn fresh_loss(flow: &Flow) -> f64 {
+    flow.ambient.excess(flow.monitor.recent_loss()) / LOSS_THRESHOLD
 }
 
 /// A queue that stands though everything sent comes through and the rate is below what came through with it. If the rate were
@@ -95,46 +102,59 @@ impl StandingQueue {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judgement {
     pub(super) interval: Interval,
-    /// Standing queue and loss, each as a part of what counts as congestion; the larger of the two.
-    pressure: f64,
-    /// What the narrowest place let through, counted as a sending rate.
-    pub(super) capacity: Bitrate,
-    /// What was sent and lost beyond what is ambient, as a rate.
-    pub(super) overflow: Bitrate,
+    /// The queue that stood.
+    pub(super) queue: Span,
+    /// What was delivered, counted as a sending rate.
+    pub(super) delivered: Bitrate,
+    /// A cut of the rate did not cut the loss.
+    pub(super) in_vain: bool,
+    /// Loss beyond what is ambient.
+    pub(super) excess: f64,
 }
 
 impl Judgement {
-    pub(super) fn of(now: Time, flow: &mut Flow, mut interval: Interval, alarmed: bool) -> Self {
-        let threshold = queue_threshold(flow);
-        let whole = flow.ambient.excess(interval.loss) == 0.0;
-        let all_came = whole && interval.total() >= flow.controller.target().mul_f64(BINDS);
+    /// `testing`: more is asked for than is known to come through, so a queue that has only begun to stand counts.
+    pub(super) fn of(
+        now: Time,
+        flow: &mut Flow,
+        mut interval: Interval,
+        threshold: Span,
+        alarmed: bool,
+        testing: bool,
+    ) -> Self {
+        let seen = Loss { ratio: interval.loss, packets: interval.packets };
+        let whole = flow.ambient.excess(seen) == 0.0;
+        let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
         if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
             flow.monitor.take_delay_as_base(interval.queue);
             interval.queue = Span::ZERO;
         }
-        let queue = interval.queue.as_secs_f64() / threshold.as_secs_f64();
-        if interval.queue_mean < threshold {
-            flow.ambient.learn(interval.loss, interval.total());
-        }
-        let loss = flow.ambient.excess(interval.loss);
+        let fresh = if testing { flow.monitor.recent_queue() } else { Span::ZERO };
+        let in_vain = interval.queue_mean < threshold && flow.ambient.learn(seen, interval.total());
         let delivered = if alarmed { interval.received.min(interval.recent) } else { interval.received };
-        let delivered = delivered.mul_f64(1.0 / (1.0 - flow.ambient.ratio.min(0.9)));
-        // Without a queue that stood throughout, the controller's own cuts may have left capacity unused.
-        let unused = flow.controller.target().mul_f64(1.0 - loss);
-        // A sender ran dry: either it could have sent more, or it is the window that fills the queue.
-        let full = (queue >= 1.0 || alarmed) && (!interval.dry || flow.window_bound);
-        let capacity = if full { delivered } else { delivered.max(unused) };
-        let overflow = interval.total().mul_f64(loss);
-        Self { interval, pressure: queue.max(loss / LOSS_THRESHOLD), capacity, overflow }
+        Self {
+            interval,
+            queue: interval.queue.max(fresh),
+            delivered: delivered.mul_f64(1.0 / (1.0 - flow.ambient_ratio())),
+            in_vain,
+            excess: flow.ambient.excess(seen),
+        }
     }
 
     /// Whether more was lost than is ambient.
     pub(super) fn has_lost(&self) -> bool {
-        self.overflow >= self.interval.total().mul_f64(LOSS_THRESHOLD)
+        self.excess >= LOSS_THRESHOLD
     }
 
-    pub(super) fn is_congested(&self) -> bool {
-        self.pressure >= 1.0
+    /// What was sent, less what was lost beyond chance: what the path has shown to carry.
+    pub(super) fn sent(&self) -> Bitrate {
+        self.interval.total().mul_f64(1.0 - self.excess)
+    }
+
+    /// What a path lets through that is found congested with a queue that stands (`full`), or without: then the controller's own cuts
+    /// may have left some of the `target` unused.
+    pub(super) fn capacity(&self, full: bool, target: Bitrate) -> Bitrate {
+        if full { self.delivered } else { self.delivered.max(target.mul_f64(1.0 - self.excess)) }
     }
 }
 

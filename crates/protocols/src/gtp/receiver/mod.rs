@@ -1,5 +1,6 @@
 //! The receiver: all flows of a host that fetches, and the central control over them (gtp-2004 3.2, Figure 4).
 
+mod capacities;
 mod central;
 mod flow;
 mod judgement;
@@ -133,7 +134,9 @@ impl GtpReceiver {
                 last.avoid = RangeSet::new();
             }
         }
-        self.central.on_leave(now, &flow);
+        if flow.is_running() {
+            self.central.on_leave(now, flow.controller.target(), &mut self.flows);
+        }
         Some(flow)
     }
 
@@ -291,11 +294,10 @@ impl GtpReceiver {
             self.opened(now, id);
         }
         self.give_up_lost(now, id);
-        self.central.on_ramp(now, id, &mut self.flows);
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let mut messages: Vec<wire::Control> = flow.take_due_target(now).into_iter().collect();
         if let Some((loss, message)) = flow.rtt_tick(now) {
-            self.central.on_rtt_loss(now, loss);
+            self.central.on_rtt(now, loss, self.wire_bytes);
             messages.extend(message);
         }
         for message in messages {
@@ -415,8 +417,11 @@ impl GtpReceiver {
         self.events.push_back(Event::Complete { object: object_id });
         for flow in object.flows.clone() {
             if let Some(flow) = self.flows.get_mut(&flow).filter(|f| f.is_open()) {
-                self.central.on_leave(now, flow);
+                let left = flow.is_running().then(|| flow.controller.target());
                 flow.rest();
+                if let Some(rate) = left {
+                    self.central.on_leave(now, rate, &mut self.flows);
+                }
             }
             self.note_timer(flow);
         }

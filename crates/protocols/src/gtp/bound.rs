@@ -1,0 +1,115 @@
+//! Bound: what is known of a capacity that nobody has told. An addition to the paper (PROTOCOL.md 7).
+//!
+//! The same law serves the receiver (C_r) and each path (C_i). A capacity is known as an interval: so much *came through*, and more was
+//! *refuted*, by a queue that stood or by loss beyond chance. What was never refuted has no bound: a share is not a capacity.
+//! A bound is tested by steps that are as small as a queue can show, ever more seldom where it was found again, and that double
+//! while they succeed.
+
+use inhaul_base::Bitrate;
+
+/// What is asked for stays this far below what came through when more was refuted.
+pub const MARGIN: f64 = 0.01;
+/// Most that is left unused to drain a queue that stood.
+const DRAIN_MAX: f64 = 0.05;
+/// Steps double up to this.
+const STEP_MAX: f64 = 0.25;
+/// First step where the bound is a guess, or somebody has left.
+const DOUBT_STEP: f64 = 0.08;
+/// Less than so far from the bound that was known, it is the same bound.
+const SAME: f64 = 0.05;
+/// Intervals to wait after more was refuted: doubled each time that a test finds the bound where it was.
+const HOLD_MIN: u32 = 4;
+/// Most intervals to wait.
+const HOLD_MAX: u32 = 32;
+/// Bounds do not fall below this.
+const FLOOR: Bitrate = Bitrate::from_bps(200_000);
+
+/// What is known of a capacity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bound {
+    /// What came through when more was refuted; `None`: more never was.
+    cap: Option<Bitrate>,
+    /// The cap before that, if it was another.
+    before: Option<Bitrate>,
+    /// By which part more is asked for; 0 while nothing is tested.
+    step: f64,
+    /// What is left unused until the queue has drained, beyond the margin.
+    drain: f64,
+    /// Intervals to go until the next test, and how many there were to be.
+    hold: u32,
+    wait: u32,
+    /// A test has found the bound again where it was.
+    confirmed: bool,
+}
+
+impl Bound {
+    /// The most that may be asked for; `None`: whatever one likes.
+    pub fn limit(&self) -> Option<Bitrate> {
+        let part = if self.step > 0.0 { 1.0 + self.step } else { 1.0 - MARGIN - self.drain };
+        Some(self.cap?.mul_f64(part).max(FLOOR))
+    }
+
+    /// What came through when more was refuted, or was guessed.
+    pub fn cap(&self) -> Option<Bitrate> {
+        self.cap
+    }
+
+    /// Whether more than the cap is being asked for.
+    pub fn is_testing(&self) -> bool {
+        self.step > 0.0
+    }
+
+    /// A measurement says that it is `rate`. Nothing has refuted more, so that is tested as soon as it binds.
+    pub fn guess(&mut self, rate: Bitrate) {
+        *self = Self { cap: Some(rate.max(FLOOR)), ..Self::default() };
+    }
+
+    /// More than `came` does not come through; `drain` is the part of an interval by which the queue that stood is longer than it should be.
+    pub fn refute(&mut self, came: Bitrate, drain: f64) {
+        let came = came.max(FLOOR);
+        let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
+        if !is_same {
+            (self.wait, self.confirmed, self.before) = (HOLD_MIN, false, self.cap);
+        } else if self.is_testing() {
+            (self.wait, self.confirmed) = ((2 * self.wait).clamp(HOLD_MIN, HOLD_MAX), true);
+        }
+        self.wait = self.wait.max(HOLD_MIN);
+        self.hold = self.wait;
+        self.step = 0.0;
+        self.drain = drain.clamp(0.0, DRAIN_MAX);
+        self.cap = Some(came);
+    }
+
+    /// All of the limit was asked for over an interval, `came` came through, and no queue stood. The first step of a test is `careful`.
+    pub fn pass(&mut self, came: Bitrate, careful: f64) {
+        let Some(cap) = self.cap else { return };
+        self.drain = 0.0;
+        if self.hold > 0 {
+            self.hold -= 1;
+        } else if self.step <= 0.0 {
+            self.step = if self.wait == 0 { DOUBT_STEP } else { careful };
+        } else if came >= cap.mul_f64(1.0 + self.step / 2.0) {
+            self.cap = Some(came);
+            self.step = (2.0 * self.step).min(STEP_MAX);
+        }
+    }
+
+    /// Something has changed: what was refuted once may hold no longer.
+    pub fn doubt(&mut self) {
+        if !self.confirmed && self.cap.is_some() {
+            (self.hold, self.wait, self.step, self.drain) = (0, 0, DOUBT_STEP, 0.0);
+        }
+    }
+
+    /// Others come or go: no time to ask for more than is known to come through.
+    pub fn break_off(&mut self) {
+        self.step = 0.0;
+    }
+
+    /// The loss that refuted more was not of our making.
+    pub fn forgive(&mut self) {
+        if self.cap.is_some() {
+            (self.cap, self.step, self.hold) = (self.cap.max(self.before), 0.0, 0);
+        }
+    }
+}

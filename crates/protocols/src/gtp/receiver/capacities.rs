@@ -1,0 +1,322 @@
+//! Capacities that nobody has told: what a first burst says of them, and what each central interval does (PROTOCOL.md 7).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::FlowId;
+
+use super::central::{BINDS, INTERVAL_MIN};
+use super::flow::Flow;
+use super::judgement::{Judgement, fresh_loss, queue_threshold};
+use crate::gtp::{Bound, Interval, RATE_MAX, TRAIN_SPAN_MIN};
+
+/// gtp-2004 4.2: a rate has been achieved when this part of it was.
+const ACHIEVED: f64 = 0.95;
+/// On a path that is bound by requests this part is enough.
+const ACHIEVED_FREE: f64 = 0.5;
+/// Two packets are no queue.
+const QUEUE_PACKETS: u64 = 2;
+/// The receiver's queue is seen by all but this part of the traffic: a base delay may be wrong.
+const UNSEEN_PART: f64 = 0.4;
+/// A flow with this part of the loss that counts as congestion bears witness to the loss of others.
+const HINT: f64 = 0.5;
+/// Loss that at least so much of the traffic sees is the receiver's own; ...
+const SHARED_PART: f64 = 0.6;
+/// ... and of so much of it keeps its bound from being tested.
+const UNSHARED_PART: f64 = 0.3;
+/// A loss ratio this high in one RTT is not left for the end of the interval.
+const ALARM_LOSS: f64 = 0.02;
+/// The first step of a test is such that, if it is too much, the queue is as long after an interval as so many thresholds.
+const STEP_QUEUES: f64 = 2.25;
+/// But it is within these parts of the bound.
+const STEP: (f64, f64) = (0.002, 0.01);
+/// Packets of the first burst that measures a path, ...
+const TRAIN_BLOCKS: u64 = 16;
+/// ... and where others use the receiver, or are measured as well, at least.
+const TRAIN_BLOCKS_MIN: u64 = 4;
+/// It then fills the receiver's queue by no more than this.
+const TRAIN_QUEUE: Span = Span::from_millis(2);
+/// Bytes of the longest.
+const TRAIN_BYTES_MAX: u64 = 256 * 1024;
+/// A burst is not more than a flow may have in this time.
+const TRAIN_SPAN_MAX: Span = Span::from_millis(50);
+/// A burst of which more than this part was lost was too long already.
+const TRAIN_LOSS_MAX: f64 = 0.5;
+/// A burst of which nothing can be told is taken to fit into so many RTT.
+const LOST_TRAIN_RTTS: u64 = 4;
+/// A burst that comes faster than the bound by more than this refutes it.
+const EVIDENCE: f64 = 1.05;
+/// A path that is at least this part of the receiver's capacity is not what bounds its flow.
+const UNBOUND: f64 = 0.9;
+/// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
+const LIMITED_STEP: f64 = 1.02;
+/// It is one when it has fallen short so many times in a row.
+const LIMITED_AFTER: u32 = 2;
+/// Its rate is the highest of so many intervals.
+pub(super) const USED_INTERVALS: usize = 4;
+/// What has arrived is noted so often ...
+const NOTE_GAP: Span = Span::from_millis(5);
+/// ... and kept for so many notes.
+const NOTES: usize = 512;
+
+/// What is known of the receiver's capacity, and how it is learnt.
+#[derive(Debug, Default)]
+pub(super) struct Capacities {
+    /// C_r.
+    pub(super) access: Bound,
+    /// What all flows together had received by when.
+    arrived: VecDeque<(Time, u64)>,
+    /// A flow's loss over a single RTT was high: what came before it does not count.
+    alarmed: bool,
+}
+
+fn running(flows: &BTreeMap<FlowId, Flow>) -> impl Iterator<Item = &Flow> {
+    flows.values().filter(|flow| flow.is_running())
+}
+
+fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
+    rates.fold(Bitrate::ZERO, Bitrate::saturating_add)
+}
+
+impl Capacities {
+    // --- Bursts -----------------------------------------------------------------------------------------------------
+
+    /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to measure.
+    pub(super) fn train_blocks(&self, flow: &Flow, capacity: Option<Bitrate>, trains: usize) -> Option<u64> {
+        let packet = u64::from(flow.block) + flow.overhead();
+        let bound = flow.known_bound();
+        let slow = capacity.map_or(bound, |c| c.min(bound)).bytes_in(TRAIN_SPAN_MAX) < TRAIN_BLOCKS * packet;
+        let queue = self.access.cap().map_or(TRAIN_BLOCKS, |cap| cap.bytes_in(TRAIN_QUEUE) / packet);
+        let share = TRAIN_BLOCKS / (trains as u64 + 1);
+        (!slow).then(|| queue.min(share).clamp(TRAIN_BLOCKS_MIN, TRAIN_BLOCKS))
+    }
+
+    /// A burst of so many packets has come, as far as it ever will. Returns how many a longer one has if this one was too short to tell.
+    pub(super) fn on_train(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        blocks: u64,
+        flows: &mut BTreeMap<FlowId, Flow>,
+    ) -> Option<u64> {
+        let others = sum(running(flows).map(|flow| flow.told_rate));
+        let flow = flows.get_mut(&id)?;
+        flow.monitor.end_train();
+        let seen = flow.monitor.dispersion();
+        let packet = u64::from(flow.block) + flow.overhead();
+        let bound = flow.known_bound().bytes_in(TRAIN_SPAN_MAX).min(TRAIN_BYTES_MAX);
+        let longest = (bound / packet).max(TRAIN_BLOCKS);
+        let lost = flow.monitor.take_rtt_loss(now).unwrap_or_default();
+        if seen.is_none() && blocks < longest && lost.ratio <= TRAIN_LOSS_MAX {
+            return Some((blocks * 4).min(longest));
+        }
+        let (own, all) = match seen {
+            Some(seen) => (seen.own, seen.all_flows),
+            // A burst that the host handed over all at once says that the path is at least this fast.
+            None if lost.ratio <= TRAIN_LOSS_MAX => {
+                let rate = Bitrate::of(blocks * packet, TRAIN_SPAN_MIN);
+                (rate, rate)
+            }
+            // One that was lost says that the path is slow; how slow, tests will find.
+            None => {
+                let rate = Bitrate::of(blocks * packet, flow.rtt() * LOST_TRAIN_RTTS);
+                (rate, rate)
+            }
+        };
+        // Where the burst met others it came as much slower than it left as they did.
+        let others_seen = all.as_f64() - own.as_f64();
+        let slowed = if others_seen > 0.0 { (others.as_f64() / others_seen).clamp(1.0, 4.0) } else { 1.0 };
+        let path = own.mul_f64(slowed);
+        if std::env::var_os("STAR").is_some() { eprintln!("{:8.3} train {id:?} {blocks} own {:.2} all {:.2} path {:.2} others {:.2} lost {:.2} seen {}", now.as_nanos() as f64/1e9, own.as_f64()/1e6, all.as_f64()/1e6, path.as_f64()/1e6, others.as_f64()/1e6, lost.ratio, seen.is_some()); } //DEBUG
+        let known = self.access.cap();
+        let proven = seen.map_or(own, |seen| seen.proven).max(own);
+        if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) {
+            if let Some(cap) = known {
+                // Their paths were thought to carry what the receiver takes; that is more than was thought.
+                for other in flows.values_mut().filter(|f| f.is_running() && f.path.cap().is_none()) {
+                    other.path.guess(cap);
+                    other.estimate = other.estimate.min(other.path.limit().unwrap_or(RATE_MAX));
+                }
+            }
+            self.access.guess(proven);
+        } else {
+            self.access.break_off();
+        }
+        let flow = flows.get_mut(&id)?;
+        if self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
+            flow.path.guess(path);
+        }
+        flow.measured = true;
+        flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
+        None
+    }
+
+    // --- What comes in ----------------------------------------------------------------------------------------------
+
+    /// All flows together have received `wire_bytes` since the start.
+    pub(super) fn note_arrived(&mut self, now: Time, wire_bytes: u64) {
+        if self.arrived.back().is_some_and(|(at, _)| now < *at + NOTE_GAP) {
+            return;
+        }
+        if self.arrived.len() == NOTES {
+            self.arrived.pop_front();
+        }
+        self.arrived.push_back((now, wire_bytes));
+    }
+
+    /// The rate at which all flows together received over the last `span`.
+    fn arrival_rate(&self, now: Time, wire_bytes: u64, span: Span) -> Bitrate {
+        let from = now - span;
+        let at = self.arrived.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+        self.arrived.get(at).map_or(Bitrate::ZERO, |(at, bytes)| Bitrate::of(wire_bytes - bytes, now.since(*at)))
+    }
+
+    /// A flow's loss over an RTT, beyond what is ambient. True if it is too high to wait for the interval's end.
+    pub(super) fn alarms(&mut self, excess: f64) -> bool {
+        let is_high = excess >= ALARM_LOSS;
+        self.alarmed |= is_high;
+        is_high
+    }
+
+    // --- The central interval ---------------------------------------------------------------------------------------
+
+    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
+    pub(super) fn discover(
+        &mut self,
+        now: Time,
+        wire_bytes: u64,
+        interval: Span,
+        socket_buffer: u64,
+        flows: &mut BTreeMap<FlowId, Flow>,
+    ) {
+        let alarmed = std::mem::take(&mut self.alarmed);
+        let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
+        let rate = sum(running(flows).map(|flow| flow.told_rate));
+        let threshold = queue_threshold(rate, block, QUEUE_PACKETS);
+        let careful = (STEP_QUEUES * threshold.as_secs_f64() / interval.as_secs_f64()).clamp(STEP.0, STEP.1);
+        let count = running(flows).count();
+        // Flows of equal rates may stay in step, and the same one always wait for the others.
+        let path_threshold = queue_threshold(rate, block, QUEUE_PACKETS + count as u64 / 2);
+        let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
+        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.is_under_way()) {
+            if let Some(interval) = flow.monitor.take_interval(now) {
+                let testing = self.access.is_testing() || flow.path.is_testing();
+                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
+            }
+        }
+        // Loss that a cut did not cure was nobody's fault.
+        let in_vain = seen.iter().filter(|(_, judged)| judged.in_vain).count();
+        if in_vain > 0 && 2 * in_vain >= seen.len() {
+            self.access.forgive();
+        }
+        // The queue that nearly all see is the receiver's; what one sees beyond that is its path's, or chance.
+        let queue_of = |id: &FlowId, flow: &Flow| {
+            let judged = seen.iter().find(|(of, _)| of == id);
+            judged.map_or_else(|| flow.monitor.recent_queue(), |(_, judged)| judged.queue)
+        };
+        let mut queues: Vec<(Span, f64)> = flows
+            .iter()
+            .filter(|(_, flow)| flow.is_under_way())
+            .map(|(id, flow)| (queue_of(id, flow), flow.told_rate.as_f64()))
+            .collect();
+        let common = common_queue(&mut queues);
+        let told: f64 = running(flows).map(|flow| flow.told_rate.as_f64()).sum();
+        let losing = |least: f64| running(flows).filter(move |flow| fresh_loss(flow) >= least);
+        let lossy: f64 = losing(HINT).map(|flow| flow.told_rate.as_f64()).sum();
+        let lost = seen.iter().any(|(_, judged)| judged.has_lost());
+        let shared_loss = lost && (count == 1 || (losing(HINT).count() >= 2 && lossy >= SHARED_PART * told));
+        let shared = common >= threshold || shared_loss;
+        // What all flows sent, as far as it was not lost for nothing.
+        let span = if alarmed {
+            running(flows).map(Flow::rtt).min().unwrap_or_default().max(INTERVAL_MIN)
+        } else {
+            interval / 2
+        };
+        let received = sum(seen.iter().map(|(_, judged)| judged.interval.received)).as_f64();
+        let sent: f64 = seen
+            .iter()
+            .filter_map(|(id, judged)| Some(judged.interval.received.as_f64() / (1.0 - flows.get(id)?.ambient_ratio())))
+            .sum();
+        let ambient = if received > 0.0 { sent / received } else { 1.0 };
+        let came = self.arrival_rate(now, wire_bytes, span).mul_f64(ambient);
+        let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
+        if std::env::var_os("STAR").is_some() { //DEBUG
+            eprintln!("{:8.3} int {:.0}ms thr {:.2} came {:.2} access {:.2?} shared {shared} alarmed {alarmed} common {:.2} {:?}", now.as_nanos() as f64/1e9, interval.as_secs_f64()*1e3, threshold.as_secs_f64()*1e3, came.as_f64()/1e6, self.access.limit().map(|l| l.as_f64()/1e6), common.as_secs_f64()*1e3, self.access); //DEBUG
+            for (id, j) in &seen { let f=&flows[id]; eprintln!("      {id:?} rtt {:.0} told {:.3} tgt {:.3} est {:.3} recv {:.3} sent {:.3} loss {:.4} ex {:.4} q {:.2} cap {:.3} dry {} lim {} path {:?} {:?} amb {:.4}", f.rtt().as_secs_f64()*1e3, f.told_rate.as_f64()/1e6, f.controller.target().as_f64()/1e6, f.estimate.as_f64()/1e6, j.interval.received.as_f64()/1e6, j.sent().as_f64()/1e6, j.interval.loss, j.excess, j.queue.as_secs_f64()*1e3, j.delivered.as_f64()/1e6, j.interval.dry, f.limited, f.path.limit().map(|l| l.as_f64()/1e6), f.path, f.ambient.ratio); } //DEBUG
+        } //DEBUG
+        if shared {
+            self.access.refute(came, drain(common));
+        } else if lossy < UNSHARED_PART * told {
+            let granted = sum(running(flows).map(Flow::granted));
+            let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
+            if binds && came >= granted.mul_f64(ACHIEVED) {
+                self.access.pass(came, careful);
+            }
+        }
+        for (id, judged) in seen {
+            let Some(flow) = flows.get_mut(&id) else { continue };
+            flow.judge_window(socket_buffer, judged.has_lost());
+            if judged.in_vain {
+                flow.path.forgive();
+            }
+            let own = judged.queue.saturating_sub(common);
+            let congested = own >= path_threshold || judged.has_lost();
+            let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
+            if !shared && congested {
+                let full = own >= path_threshold || alarmed;
+                flow.path.refute(judged.capacity(full, flow.controller.target()), drain(own));
+            } else if !shared && !congested && achieved && flow.path_binds() {
+                flow.path.pass(judged.sent(), careful);
+            }
+            flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
+            if flow.limited {
+                let used = flow.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
+                flow.estimate = flow.estimate.min(used.mul_f64(LIMITED_STEP));
+            }
+        }
+    }
+
+    /// A flow has left: what was refuted while it was there may not be now.
+    pub(super) fn on_leave(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
+        self.access.break_off();
+        for flow in flows.values_mut().filter(|flow| flow.is_running()) {
+            flow.path.doubt();
+            if !flow.limited {
+                flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
+            }
+        }
+    }
+}
+
+/// The queue that all but [`UNSEEN_PART`] of the traffic sees: of queues and rates.
+fn common_queue(queues: &mut [(Span, f64)]) -> Span {
+    queues.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    let mut left = UNSEEN_PART * queues.iter().map(|(_, rate)| rate).sum::<f64>();
+    for (queue, rate) in queues.iter() {
+        left -= rate;
+        if left < 0.0 {
+            return *queue;
+        }
+    }
+    Span::ZERO
+}
+
+/// Sees whether the sender gives what it may. True if it does.
+fn judge_use(flow: &mut Flow, interval: Interval, congested: bool, alone: bool) -> bool {
+    // Where requests bound the flow its rate must only be out of the way, whatever late wake-ups make of it.
+    let achieved = if flow.window_bound { ACHIEVED_FREE } else { ACHIEVED };
+    if interval.total() >= flow.controller.target().mul_f64(achieved) {
+        flow.limited = false;
+        flow.fell_short = 0;
+        flow.used = [Bitrate::ZERO; USED_INTERVALS];
+        return true;
+    }
+    // It could have sent more, had it been asked to, or had the path let it through.
+    if !interval.dry && !congested {
+        // Time and again, it is the sender's limit: the rest is for others, if there are any. Once, it is chance.
+        flow.used[flow.fell_short as usize % USED_INTERVALS] = interval.total();
+        flow.fell_short = flow.fell_short.saturating_add(1);
+        flow.limited = flow.fell_short >= LIMITED_AFTER && !alone;
+    }
+    false
+}
