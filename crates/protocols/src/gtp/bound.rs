@@ -13,8 +13,9 @@ pub const MARGIN: f64 = 0.01;
 const DRAIN_MAX: f64 = 0.05;
 /// Steps double up to this.
 const STEP_MAX: f64 = 0.25;
-/// First step where the bound is a guess, or somebody has left.
-const DOUBT_STEP: f64 = 0.08;
+/// First step where the bound is a guess, or somebody has left: so many careful ones, within these parts of the bound.
+const DOUBT_STEPS: f64 = 4.0;
+const DOUBT_STEP: (f64, f64) = (0.02, 0.08);
 /// Less than so far from the bound that was known, it is the same bound.
 const SAME: f64 = 0.05;
 /// Intervals to wait after more was refuted: doubled each time that a test finds the bound where it was.
@@ -87,7 +88,7 @@ impl Bound {
         if self.hold > 0 {
             self.hold -= 1;
         } else if self.step <= 0.0 {
-            self.step = if self.wait == 0 { DOUBT_STEP } else { careful };
+            self.step = if self.wait == 0 { doubt_step(careful) } else { careful };
         } else if came >= cap.mul_f64(1.0 + self.step / 2.0) {
             self.cap = Some(came);
             self.step = (2.0 * self.step).min(STEP_MAX);
@@ -95,9 +96,9 @@ impl Bound {
     }
 
     /// Something has changed: what was refuted once may hold no longer.
-    pub fn doubt(&mut self) {
+    pub fn doubt(&mut self, careful: f64) {
         if !self.confirmed && self.cap.is_some() {
-            (self.hold, self.wait, self.step, self.drain) = (0, 0, DOUBT_STEP, 0.0);
+            (self.hold, self.wait, self.step, self.drain) = (0, 0, doubt_step(careful), 0.0);
         }
     }
 
@@ -112,4 +113,8 @@ impl Bound {
             (self.cap, self.step, self.hold) = (self.cap.max(self.before), 0.0, 0);
         }
     }
+}
+
+fn doubt_step(careful: f64) -> f64 {
+    (DOUBT_STEPS * careful).clamp(DOUBT_STEP.0, DOUBT_STEP.1)
 }

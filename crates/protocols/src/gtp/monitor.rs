@@ -23,6 +23,8 @@ const REORDER_MIN: Span = Span::from_micros(500);
 const INTERVAL_MIN: Span = Span::from_millis(10);
 /// What came in the last RTT is a rate, and not chance, from this time on.
 const RECENT_MIN: Span = Span::from_millis(10);
+/// And of so many packets.
+const RECENT_PACKETS: u64 = 32;
 /// The received rate that people see is the mean over so long.
 const DISPLAY_WINDOW: Span = Span::from_millis(250);
 
@@ -144,7 +146,7 @@ pub struct SingleFlowMonitor {
     judged: Time,
     this_rtt: RttTally,
     last_rtt: RttTally,
-    recent_since: (Time, u64),
+    recent_since: (Time, u64, u64),
     recent: Bitrate,
     rtt: RttEstimator,
     base_delay: WindowedMin,
@@ -172,8 +174,8 @@ impl SingleFlowMonitor {
             judged: now,
             this_rtt: RttTally::default(),
             last_rtt: RttTally::default(),
-            recent_since: (now, 0),
-            recent: Bitrate::ZERO,
+            recent_since: (now, 0, 0),
+            recent: Bitrate::MAX,
             rtt: RttEstimator::default(),
             base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
             base_rtt: WindowedMin::new(BASE_DELAY_WINDOW),
@@ -200,7 +202,7 @@ impl SingleFlowMonitor {
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
         if self.received_packets == 0 {
             // What came "recently" counts from the first arrival.
-            self.recent_since = (now, run.wire_bytes);
+            self.recent_since = (now, run.wire_bytes, run.packets);
         }
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
@@ -277,10 +279,10 @@ impl SingleFlowMonitor {
 
     /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {
-        let (since, bytes) = self.recent_since;
-        if now.since(since) >= RECENT_MIN {
+        let (since, bytes, packets) = self.recent_since;
+        if now.since(since) >= RECENT_MIN && self.received_packets - packets >= RECENT_PACKETS {
             self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
-            self.recent_since = (now, self.wire_bytes);
+            self.recent_since = (now, self.wire_bytes, self.received_packets);
         }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
         self.last_rtt.loss(self.last_rtt.lost_now)

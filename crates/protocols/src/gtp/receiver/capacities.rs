@@ -66,6 +66,8 @@ pub(super) struct Capacities {
     pub(super) access: Bound,
     /// What all flows together had received by when.
     arrived: VecDeque<(Time, u64)>,
+    /// The first step of a test.
+    careful: f64,
     /// A flow's loss over a single RTT was high: what came before it does not count.
     alarmed: bool,
 }
@@ -194,6 +196,7 @@ impl Capacities {
         let rate = sum(running(flows).map(|flow| flow.told_rate));
         let threshold = queue_threshold(rate, block, QUEUE_PACKETS);
         let careful = (STEP_QUEUES * threshold.as_secs_f64() / interval.as_secs_f64()).clamp(STEP.0, STEP.1);
+        self.careful = careful;
         let count = running(flows).count();
         // Flows of equal rates may stay in step, and the same one always wait for the others.
         let path_threshold = queue_threshold(rate, block, QUEUE_PACKETS + count as u64 / 2);
@@ -225,7 +228,9 @@ impl Capacities {
         let lossy: f64 = losing(HINT).map(|flow| flow.told_rate.as_f64()).sum();
         let lost = seen.iter().any(|(_, judged)| judged.has_lost());
         let shared_loss = lost && (count == 1 || (losing(HINT).count() >= 2 && lossy >= SHARED_PART * told));
-        let shared = common >= threshold || shared_loss;
+        // One experiment at a time: what is lost while more is asked of the receiver is lost there.
+        let tested = self.access.is_testing() && lost;
+        let shared = common >= threshold || shared_loss || tested;
         // What all flows sent, as far as it was not lost for nothing.
         let span = if alarmed {
             running(flows).map(Flow::rtt).min().unwrap_or_default().max(INTERVAL_MIN)
@@ -280,7 +285,7 @@ impl Capacities {
     pub(super) fn on_leave(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
         self.access.break_off();
         for flow in flows.values_mut().filter(|flow| flow.is_running()) {
-            flow.path.doubt();
+            flow.path.doubt(self.careful);
             if !flow.limited {
                 flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
             }
