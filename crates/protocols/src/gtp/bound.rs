@@ -70,7 +70,9 @@ impl Bound {
         let came = came.max(FLOOR);
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
         if !is_same {
-            (self.wait, self.confirmed, self.before) = (HOLD_MIN, false, self.cap);
+            // While it falls, what was before is what was before the fall.
+            self.before = if self.hold > 0 { self.before.max(self.cap) } else { self.cap };
+            (self.wait, self.confirmed) = (HOLD_MIN, false);
         } else if self.is_testing() {
             (self.wait, self.confirmed) = ((2 * self.wait).clamp(HOLD_MIN, HOLD_MAX), true);
         }

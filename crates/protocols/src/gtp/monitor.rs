@@ -146,7 +146,7 @@ pub struct SingleFlowMonitor {
     judged: Time,
     this_rtt: RttTally,
     last_rtt: RttTally,
-    recent_since: (Time, u64, u64),
+    recent_since: Option<(Time, u64, u64)>,
     recent: Bitrate,
     rtt: RttEstimator,
     base_delay: WindowedMin,
@@ -174,7 +174,7 @@ impl SingleFlowMonitor {
             judged: now,
             this_rtt: RttTally::default(),
             last_rtt: RttTally::default(),
-            recent_since: (now, 0, 0),
+            recent_since: None,
             recent: Bitrate::MAX,
             rtt: RttEstimator::default(),
             base_delay: WindowedMin::new(BASE_DELAY_WINDOW),
@@ -196,14 +196,11 @@ impl SingleFlowMonitor {
         self.epoch = epoch;
         self.interval = Tally::default();
         self.this_rtt.lost_now = 0;
+        (self.recent_since, self.recent) = (None, Bitrate::MAX);
     }
 
     /// Packets came in. `all_wire_bytes` counts what all of the receiver's flows have received, this run included.
     pub fn on_data(&mut self, now: Time, run: Run, all_wire_bytes: u64) {
-        if self.received_packets == 0 {
-            // What came "recently" counts from the first arrival.
-            self.recent_since = (now, run.wire_bytes, run.packets);
-        }
         self.received_packets += run.packets;
         self.wire_bytes += run.wire_bytes;
         self.this_rtt.received += run.packets;
@@ -219,6 +216,8 @@ impl SingleFlowMonitor {
                 tally.first_at = Some(now);
                 tally.first_wire = run.wire_bytes;
             }
+            // What came "recently" counts from the first arrival at the rate in force.
+            self.recent_since.get_or_insert((now, self.wire_bytes, self.received_packets));
             tally.last_at = now;
             tally.delay_sum += i128::from(delay) * i128::from(run.packets);
             tally.delay_min = least(tally.delay_min, delay);
@@ -279,10 +278,12 @@ impl SingleFlowMonitor {
 
     /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {
-        let (since, bytes, packets) = self.recent_since;
-        if now.since(since) >= RECENT_MIN && self.received_packets - packets >= RECENT_PACKETS {
+        if let Some((since, bytes, packets)) = self.recent_since
+            && now.since(since) >= RECENT_MIN
+            && self.received_packets - packets >= RECENT_PACKETS
+        {
             self.recent = Bitrate::of(self.wire_bytes - bytes, now.since(since));
-            self.recent_since = (now, self.wire_bytes, self.received_packets);
+            self.recent_since = Some((now, self.wire_bytes, self.received_packets));
         }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
         self.last_rtt.loss(self.last_rtt.lost_now)

@@ -54,6 +54,8 @@ const LIMITED_STEP: f64 = 1.02;
 const LIMITED_AFTER: u32 = 2;
 /// Its rate is the highest of so many intervals.
 pub(super) const USED_INTERVALS: usize = 4;
+/// A rate of arrival is that of so many packets at least.
+const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...
 const NOTE_GAP: Span = Span::from_millis(5);
 /// ... and kept for so many notes.
@@ -102,6 +104,8 @@ impl Capacities {
         flows: &mut BTreeMap<FlowId, Flow>,
     ) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
+        // Loss that all have is the receiver's link's, and waits for who comes new.
+        let ambient = running(flows).map(|flow| flow.ambient.ratio).fold(f64::INFINITY, f64::min);
         let flow = flows.get_mut(&id)?;
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
@@ -148,6 +152,9 @@ impl Capacities {
         if self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
+        if ambient.is_finite() {
+            flow.ambient.ratio = flow.ambient.ratio.max(ambient);
+        }
         flow.measured = true;
         flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
         None
@@ -166,11 +173,12 @@ impl Capacities {
         self.arrived.push_back((now, wire_bytes));
     }
 
-    /// The rate at which all flows together received over the last `span`.
-    fn arrival_rate(&self, now: Time, wire_bytes: u64, span: Span) -> Bitrate {
-        let from = now - span;
-        let at = self.arrived.partition_point(|(at, _)| *at <= from).saturating_sub(1);
-        self.arrived.get(at).map_or(Bitrate::ZERO, |(at, bytes)| Bitrate::of(wire_bytes - bytes, now.since(*at)))
+    /// The rate at which all flows together received over the last `span`, or longer if that was less than `least` bytes. `None` if that is
+    /// not known.
+    fn arrival_rate(&self, now: Time, wire_bytes: u64, span: Span, least: u64) -> Option<Bitrate> {
+        let since = |(at, bytes): &&(Time, u64)| *at + span <= now && wire_bytes - bytes >= least;
+        let (at, bytes) = self.arrived.iter().rev().find(since)?;
+        Some(Bitrate::of(wire_bytes - bytes, now.since(*at)))
     }
 
     /// A flow's loss over an RTT, beyond what is ambient. True if it is too high to wait for the interval's end.
@@ -237,13 +245,18 @@ impl Capacities {
         } else {
             interval / 2
         };
-        let received = sum(seen.iter().map(|(_, judged)| judged.interval.received)).as_f64();
-        let sent: f64 = seen
-            .iter()
-            .filter_map(|(id, judged)| Some(judged.interval.received.as_f64() / (1.0 - flows.get(id)?.ambient_ratio())))
-            .sum();
-        let ambient = if received > 0.0 { sent / received } else { 1.0 };
-        let came = self.arrival_rate(now, wire_bytes, span).mul_f64(ambient);
+        // The flows that could not be judged are taken to have sent what they were asked for.
+        let unjudged = |of: fn(&Flow) -> f64| -> f64 {
+            let is_judged = |id: &FlowId| seen.iter().any(|(of, _)| of == id);
+            flows.iter().filter(|(id, flow)| flow.is_under_way() && !is_judged(id)).map(|(_, flow)| of(flow)).sum()
+        };
+        let asked: f64 = running(flows).map(|flow| flow.told_rate.as_f64()).sum();
+        let comes: f64 = running(flows).map(|flow| flow.told_rate.as_f64() * (1.0 - flow.ambient_ratio())).sum();
+        let delivered = sum(seen.iter().map(|(_, judged)| judged.delivered)).as_f64() + unjudged(|f| f.told_rate.as_f64());
+        let arrived = self.arrival_rate(now, wire_bytes, span, ARRIVED_PACKETS * block);
+        let came = Bitrate::from_f64(arrived.map_or(delivered, |rate| rate.as_f64() * asked / comes.max(1.0)));
+        let sent = sum(seen.iter().map(|(_, judged)| judged.sent())).as_f64() + unjudged(|f| f.told_rate.as_f64());
+        let sent = Bitrate::from_f64(sent);
         let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
         if std::env::var_os("STAR").is_some() { //DEBUG
             eprintln!("{:8.3} int {:.0}ms thr {:.2} came {:.2} access {:.2?} shared {shared} alarmed {alarmed} common {:.2} {:?}", now.as_nanos() as f64/1e9, interval.as_secs_f64()*1e3, threshold.as_secs_f64()*1e3, came.as_f64()/1e6, self.access.limit().map(|l| l.as_f64()/1e6), common.as_secs_f64()*1e3, self.access); //DEBUG
@@ -254,8 +267,8 @@ impl Capacities {
         } else if lossy < UNSHARED_PART * told {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
-            if binds && came >= granted.mul_f64(ACHIEVED) {
-                self.access.pass(came, careful);
+            if binds && sent >= granted.mul_f64(ACHIEVED) {
+                self.access.pass(sent, careful);
             }
         }
         for (id, judged) in seen {
