@@ -1,6 +1,6 @@
 //! Sets of byte ranges: what is held, what is wanted, what is on its way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
 
 /// The bytes from `start` up to and not including `end`. Never inverted; may be empty.
@@ -51,20 +51,125 @@ impl fmt::Display for ByteRange {
     }
 }
 
+/// Up to so many ranges lie in an array: to find one touches few cache lines, and to make room for one moves 8 kB at most.
+const FEW_MAX: usize = if cfg!(test) { 8 } else { 512 };
+/// From so few on they lie in an array again. Far from [`FEW_MAX`], so that a change of form is rare.
+const MANY_MIN: usize = FEW_MAX / 4;
+/// An array that became empty keeps room for so many ranges.
+const KEPT_MAX: usize = 64;
+
 /// A set of bytes, kept as disjoint, non-adjacent ranges in order.
 ///
-/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. A set whose last range grows,
+/// or that has few ranges, is much quicker than that; one that a peer has cut into many is no slower.
+#[derive(Clone, Default)]
 pub struct RangeSet {
-    /// start -> end
-    ranges: BTreeMap<u64, u64>,
+    ranges: Ranges,
     covered: u64,
+}
+
+/// The ranges of a set, in the form that suits their number.
+#[derive(Clone)]
+enum Ranges {
+    /// Ascending.
+    Few(Vec<ByteRange>),
+    /// start -> end
+    #[allow(clippy::box_collection, reason = "sets are many, and few of them are so large")]
+    Many(Box<BTreeMap<u64, u64>>),
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+/// The ranges of a set in order: of an array or of a tree, the other is empty.
+fn walk<'a>(
+    few: &'a [ByteRange],
+    many: Option<btree_map::Range<'a, u64, u64>>,
+) -> impl DoubleEndedIterator<Item = ByteRange> + 'a {
+    few.iter().copied().chain(many.into_iter().flatten().map(range_of))
+}
+
+fn range_of((&start, &end): (&u64, &u64)) -> ByteRange {
+    ByteRange { start, end }
+}
+
+impl Ranges {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(ranges) => ranges.len(),
+            Self::Many(ranges) => ranges.len(),
+        }
+    }
+
+    /// How many ranges of an array start at or before `at`.
+    fn count_to(few: &[ByteRange], at: u64) -> usize {
+        match few {
+            [] => 0,
+            [.., last] if last.start <= at => few.len(),
+            _ => few.partition_point(|range| range.start <= at),
+        }
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
+        match self {
+            Self::Few(ranges) => walk(ranges, None),
+            Self::Many(ranges) => walk(&[], Some(ranges.range(..))),
+        }
+    }
+
+    /// The last range that starts at or before `at`.
+    fn before(&self, at: u64) -> Option<ByteRange> {
+        match self {
+            Self::Few(ranges) => Self::count_to(ranges, at).checked_sub(1).map(|index| ranges[index]),
+            Self::Many(ranges) => ranges.range(..=at).next_back().map(range_of),
+        }
+    }
+
+    /// The last range that starts at or before `at`, and all behind it.
+    fn from(&self, at: u64) -> impl Iterator<Item = ByteRange> + '_ {
+        match self {
+            Self::Few(ranges) => walk(&ranges[Self::count_to(ranges, at).saturating_sub(1)..], None),
+            Self::Many(ranges) => {
+                let first = ranges.range(..=at).next_back().map_or(at, |(&start, _)| start);
+                walk(&[], Some(ranges.range(first..)))
+            }
+        }
+    }
+
+    /// Puts the ranges `new`, of which any may be empty, in the place of all that start in `span`.
+    fn replace(&mut self, span: ByteRange, new: [ByteRange; 2]) {
+        let new = new.into_iter().filter(|range| !range.is_empty());
+        match self {
+            Self::Few(ranges) => {
+                let first = ranges.partition_point(|range| range.start < span.start);
+                let count = ranges[first..].iter().take_while(|range| range.start < span.end).count();
+                ranges.splice(first..first + count, new);
+                if ranges.len() > FEW_MAX {
+                    *self = Self::Many(Box::new(ranges.iter().map(|range| (range.start, range.end)).collect()));
+                } else if ranges.is_empty() && ranges.capacity() > KEPT_MAX {
+                    *ranges = Vec::new();
+                }
+            }
+            Self::Many(ranges) => {
+                while let Some((&start, _)) = ranges.range(span.start..span.end).next() {
+                    ranges.remove(&start);
+                }
+                ranges.extend(new.map(|range| (range.start, range.end)));
+                if ranges.len() < MANY_MIN {
+                    *self = Self::Few(ranges.iter().map(range_of).collect());
+                }
+            }
+        }
+    }
 }
 
 impl RangeSet {
     /// The empty set.
     pub const fn new() -> Self {
-        Self { ranges: BTreeMap::new(), covered: 0 }
+        Self { ranges: Ranges::Few(Vec::new()), covered: 0 }
     }
 
     /// How many bytes are in the set.
@@ -78,33 +183,32 @@ impl RangeSet {
     }
 
     /// Whether no byte is in the set.
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.covered == 0
     }
 
     /// The ranges in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
-        self.ranges.iter().map(|(&start, &end)| ByteRange { start, end })
+        self.ranges.iter()
     }
 
     /// The first range.
     pub fn first(&self) -> Option<ByteRange> {
-        self.ranges.first_key_value().map(|(&start, &end)| ByteRange { start, end })
+        match &self.ranges {
+            Ranges::Few(ranges) => ranges.first().copied(),
+            Ranges::Many(ranges) => ranges.first_key_value().map(range_of),
+        }
     }
 
     /// Whether every byte of `range` is in the set (true of an empty range).
     pub fn contains(&self, range: ByteRange) -> bool {
-        range.is_empty() || self.ranges.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
+        range.is_empty() || self.ranges.before(range.start).is_some_and(|held| range.end <= held.end)
     }
 
     /// The parts of the set that lie in `range`, in order.
     pub fn within(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
-        let before = self.ranges.range(..=range.start).next_back();
-        let after = self.ranges.range((std::ops::Bound::Excluded(range.start), std::ops::Bound::Unbounded));
-        before
-            .into_iter()
-            .chain(after)
-            .map(|(&start, &end)| ByteRange { start, end })
+        self.ranges
+            .from(range.start)
             .take_while(move |r| r.start < range.end)
             .map(move |r| r.intersection(range))
             .filter(|r| !r.is_empty())
@@ -128,8 +232,7 @@ impl RangeSet {
 
     /// The whole range of the set that holds the byte at `at`.
     pub fn run_at(&self, at: u64) -> Option<ByteRange> {
-        let (&start, &end) = self.ranges.range(..=at).next_back()?;
-        (at < end).then_some(ByteRange { start, end })
+        self.ranges.before(at).filter(|run| at < run.end)
     }
 
     /// Adds `range` and returns how many of its bytes were new.
@@ -137,31 +240,25 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
+        // The common case: the last run grows at its end.
+        if let Ranges::Few(ranges) = &mut self.ranges
+            && let Some(last) = ranges.last_mut()
+            && (last.start..=last.end).contains(&range.start)
+        {
+            let new = range.end.saturating_sub(last.end);
+            last.end += new;
+            self.covered += new;
+            return new;
+        }
+        // Every run that it touches becomes one with it.
         let mut joined = range;
         let mut already = 0;
-        if let Some((&start, end)) = self.ranges.range_mut(..=range.start).next_back()
-            && *end >= range.start
-        {
-            if *end >= range.end {
-                return 0;
-            }
-            joined.start = start;
-            already += *end - range.start;
-            // The common case, a run that grows at its end: no key changes unless it meets the next run.
-            *end = range.end;
-        } else {
-            self.ranges.insert(range.start, range.end);
+        let touched = self.ranges.from(range.start).skip_while(|run| run.end < range.start);
+        for run in touched.take_while(|run| run.start <= range.end) {
+            already += run.intersection(range).len();
+            joined = ByteRange::new(joined.start.min(run.start), joined.end.max(run.end));
         }
-        // Every later run that the grown one now touches is swallowed.
-        while let Some((&start, &end)) =
-            self.ranges.range((std::ops::Bound::Excluded(joined.start), std::ops::Bound::Unbounded)).next()
-            && start <= joined.end
-        {
-            already += ByteRange::new(start, end).intersection(range).len();
-            joined.end = joined.end.max(end);
-            self.ranges.remove(&start);
-            self.ranges.insert(joined.start, joined.end);
-        }
+        self.ranges.replace(joined, [joined, ByteRange::default()]);
         let new = range.len() - already;
         self.covered += new;
         new
@@ -172,24 +269,29 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
-        let mut gone = 0;
-        if let Some((&start, &end)) = self.ranges.range(..range.start).next_back()
-            && end > range.start
+        // The common case: a run shrinks from its start.
+        if let Ranges::Few(ranges) = &mut self.ranges
+            && let Some(first) = ranges.first_mut()
+            && (first.start..first.end).contains(&range.end)
+            && range.start <= first.start
         {
-            self.ranges.insert(start, range.start);
-            gone += end.min(range.end) - range.start;
-            if end > range.end {
-                self.ranges.insert(range.end, end);
-            }
+            let gone = range.end - first.start;
+            first.start = range.end;
+            self.covered -= gone;
+            return gone;
         }
-        while let Some((&start, &end)) = self.ranges.range(range.start..range.end).next() {
-            self.ranges.remove(&start);
-            gone += end.min(range.end) - start;
-            if end > range.end {
-                self.ranges.insert(range.end, end);
-            }
+        let mut cut: Option<ByteRange> = None;
+        let mut gone = 0;
+        let met = self.ranges.from(range.start).skip_while(|run| run.end <= range.start);
+        for run in met.take_while(|run| run.start < range.end) {
+            gone += run.intersection(range).len();
+            cut = Some(ByteRange::new(cut.map_or(run.start, |cut| cut.start), run.end));
         }
-        self.covered -= gone;
+        if let Some(cut) = cut {
+            let left = [ByteRange::new(cut.start, range.start), ByteRange::new(range.end, cut.end)];
+            self.ranges.replace(cut, left);
+            self.covered -= gone;
+        }
         gone
     }
 
@@ -197,17 +299,18 @@ impl RangeSet {
     pub fn take_front(&mut self, max: u64) -> Option<ByteRange> {
         let first = self.first()?;
         let taken = ByteRange::new(first.start, first.end.min(first.start.saturating_add(max)));
-        if taken.is_empty() {
-            return None;
-        }
-        self.ranges.remove(&first.start);
-        if taken.end < first.end {
-            self.ranges.insert(taken.end, first.end);
-        }
-        self.covered -= taken.len();
-        Some(taken)
+        self.remove(taken);
+        (!taken.is_empty()).then_some(taken)
     }
 }
+
+impl PartialEq for RangeSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.covered == other.covered && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for RangeSet {}
 
 impl FromIterator<ByteRange> for RangeSet {
     fn from_iter<I: IntoIterator<Item = ByteRange>>(ranges: I) -> Self {
