@@ -39,6 +39,11 @@ impl ByteRange {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
+    /// The shortest range that has both.
+    fn hull(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
     /// Whether every byte of `other` is in this range.
     pub const fn contains(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
@@ -60,15 +65,19 @@ const KEPT_MAX: usize = 64;
 
 /// A set of bytes, kept as disjoint, non-adjacent ranges in order.
 ///
-/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. A set whose last range grows,
-/// or that has few ranges, is much quicker than that; one that a peer has cut into many is no slower.
+/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. What concerns the last range
+/// only (bytes come in order, or are asked for in order) is quicker than that: it lies in the set itself. A set that a peer has
+/// cut into many ranges lies in a tree.
 #[derive(Clone, Default)]
 pub struct RangeSet {
-    ranges: Ranges,
+    /// The last range; empty only if the set is.
+    last: ByteRange,
+    /// Those before it.
+    others: Ranges,
     covered: u64,
 }
 
-/// The ranges of a set, in the form that suits their number.
+/// Ranges in order, in the form that suits their number.
 #[derive(Clone)]
 enum Ranges {
     /// Ascending.
@@ -113,11 +122,26 @@ impl Ranges {
         }
     }
 
-    fn iter(&self) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
+    fn is_empty(&self) -> bool {
+        // A tree has never less than `MANY_MIN`.
+        matches!(self, Self::Few(ranges) if ranges.is_empty())
+    }
+
+    fn first(&self) -> Option<ByteRange> {
         match self {
-            Self::Few(ranges) => walk(ranges, None),
-            Self::Many(ranges) => walk(&[], Some(ranges.range(..))),
+            Self::Few(ranges) => ranges.first().copied(),
+            Self::Many(ranges) => ranges.first_key_value().map(range_of),
         }
+    }
+
+    /// Takes the last range.
+    fn pop(&mut self) -> Option<ByteRange> {
+        let last = match self {
+            Self::Few(ranges) => ranges.last().copied(),
+            Self::Many(ranges) => ranges.last_key_value().map(range_of),
+        }?;
+        self.replace(last, [ByteRange::default(); 2]);
+        Some(last)
     }
 
     /// The last range that starts at or before `at`.
@@ -129,13 +153,21 @@ impl Ranges {
     }
 
     /// The last range that starts at or before `at`, and all behind it.
-    fn from(&self, at: u64) -> impl Iterator<Item = ByteRange> + '_ {
+    fn from(&self, at: u64) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
         match self {
             Self::Few(ranges) => walk(&ranges[Self::count_to(ranges, at).saturating_sub(1)..], None),
             Self::Many(ranges) => {
                 let first = ranges.range(..=at).next_back().map_or(at, |(&start, _)| start);
                 walk(&[], Some(ranges.range(first..)))
             }
+        }
+    }
+
+    /// Puts a range behind all that there are.
+    fn push(&mut self, range: ByteRange) {
+        match self {
+            Self::Few(ranges) if ranges.len() < FEW_MAX => ranges.push(range),
+            _ => self.replace(range, [range, ByteRange::default()]),
         }
     }
 
@@ -164,12 +196,35 @@ impl Ranges {
             }
         }
     }
+
+    /// `range` and every range that it touches, as one; and how many bytes of `range` those have.
+    fn joined(&self, range: ByteRange) -> (ByteRange, u64) {
+        let touched = self.from(range.start).skip_while(|run| run.end < range.start);
+        touched.take_while(|run| run.start <= range.end).fold((range, 0), |(joined, already), run| {
+            (joined.hull(run), already + run.intersection(range).len())
+        })
+    }
+
+    /// Takes `range` out and returns how many bytes went.
+    fn remove(&mut self, range: ByteRange) -> u64 {
+        let mut cut: Option<ByteRange> = None;
+        let mut gone = 0;
+        let met = self.from(range.start).skip_while(|run| run.end <= range.start);
+        for run in met.take_while(|run| run.start < range.end) {
+            gone += run.intersection(range).len();
+            cut = Some(cut.map_or(run, |cut| cut.hull(run)));
+        }
+        if let Some(cut) = cut {
+            self.replace(cut, [ByteRange::new(cut.start, range.start), ByteRange::new(range.end, cut.end)]);
+        }
+        gone
+    }
 }
 
 impl RangeSet {
     /// The empty set.
     pub const fn new() -> Self {
-        Self { ranges: Ranges::Few(Vec::new()), covered: 0 }
+        Self { last: ByteRange::new(0, 0), others: Ranges::Few(Vec::new()), covered: 0 }
     }
 
     /// How many bytes are in the set.
@@ -179,36 +234,41 @@ impl RangeSet {
 
     /// How many separate ranges the set is made of: what it costs in memory.
     pub fn fragments(&self) -> usize {
-        self.ranges.len()
+        self.others.len() + usize::from(!self.is_empty())
     }
 
     /// Whether no byte is in the set.
     pub const fn is_empty(&self) -> bool {
-        self.covered == 0
+        self.last.is_empty()
     }
 
     /// The ranges in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
-        self.ranges.iter()
+        self.others.from(0).chain((!self.is_empty()).then_some(self.last))
     }
 
     /// The first range.
     pub fn first(&self) -> Option<ByteRange> {
-        match &self.ranges {
-            Ranges::Few(ranges) => ranges.first().copied(),
-            Ranges::Many(ranges) => ranges.first_key_value().map(range_of),
-        }
+        self.others.first().or((!self.is_empty()).then_some(self.last))
+    }
+
+    /// The last range that starts at or before `at`.
+    fn before(&self, at: u64) -> Option<ByteRange> {
+        if self.last.start > at { self.others.before(at) } else { (!self.is_empty()).then_some(self.last) }
     }
 
     /// Whether every byte of `range` is in the set (true of an empty range).
     pub fn contains(&self, range: ByteRange) -> bool {
-        range.is_empty() || self.ranges.before(range.start).is_some_and(|held| range.end <= held.end)
+        range.is_empty() || self.before(range.start).is_some_and(|held| range.end <= held.end)
     }
 
     /// The parts of the set that lie in `range`, in order.
     pub fn within(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
-        self.ranges
-            .from(range.start)
+        let others = (range.start < self.last.start).then(|| self.others.from(range.start));
+        others
+            .into_iter()
+            .flatten()
+            .chain([self.last])
             .take_while(move |r| r.start < range.end)
             .map(move |r| r.intersection(range))
             .filter(|r| !r.is_empty())
@@ -232,7 +292,7 @@ impl RangeSet {
 
     /// The whole range of the set that holds the byte at `at`.
     pub fn run_at(&self, at: u64) -> Option<ByteRange> {
-        self.ranges.before(at).filter(|run| at < run.end)
+        self.before(at).filter(|run| at < run.end)
     }
 
     /// Adds `range` and returns how many of its bytes were new.
@@ -240,25 +300,26 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
-        // The common case: the last run grows at its end.
-        if let Ranges::Few(ranges) = &mut self.ranges
-            && let Some(last) = ranges.last_mut()
-            && (last.start..=last.end).contains(&range.start)
-        {
-            let new = range.end.saturating_sub(last.end);
-            last.end += new;
-            self.covered += new;
-            return new;
-        }
-        // Every run that it touches becomes one with it.
-        let mut joined = range;
-        let mut already = 0;
-        let touched = self.ranges.from(range.start).skip_while(|run| run.end < range.start);
-        for run in touched.take_while(|run| run.start <= range.end) {
-            already += run.intersection(range).len();
-            joined = ByteRange::new(joined.start.min(run.start), joined.end.max(run.end));
-        }
-        self.ranges.replace(joined, [joined, ByteRange::default()]);
+        let last = self.last;
+        let already = if range.start > last.end || last.is_empty() {
+            if !last.is_empty() {
+                self.others.push(last);
+            }
+            self.last = range;
+            0
+        } else if range.start >= last.start {
+            self.last = last.hull(range);
+            last.intersection(range).len()
+        } else if range.end < last.start {
+            let (joined, already) = self.others.joined(range);
+            self.others.replace(joined, [joined, ByteRange::default()]);
+            already
+        } else {
+            let (joined, already) = self.others.joined(range);
+            self.others.replace(joined, [ByteRange::default(); 2]);
+            self.last = joined.hull(last);
+            already + last.intersection(range).len()
+        };
         let new = range.len() - already;
         self.covered += new;
         new
@@ -269,29 +330,25 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
-        // The common case: a run shrinks from its start.
-        if let Ranges::Few(ranges) = &mut self.ranges
-            && let Some(first) = ranges.first_mut()
-            && (first.start..first.end).contains(&range.end)
-            && range.start <= first.start
-        {
-            let gone = range.end - first.start;
-            first.start = range.end;
-            self.covered -= gone;
-            return gone;
-        }
-        let mut cut: Option<ByteRange> = None;
         let mut gone = 0;
-        let met = self.ranges.from(range.start).skip_while(|run| run.end <= range.start);
-        for run in met.take_while(|run| run.start < range.end) {
-            gone += run.intersection(range).len();
-            cut = Some(ByteRange::new(cut.map_or(run.start, |cut| cut.start), run.end));
+        if range.start < self.last.start && !self.others.is_empty() {
+            gone += self.others.remove(range);
         }
-        if let Some(cut) = cut {
-            let left = [ByteRange::new(cut.start, range.start), ByteRange::new(range.end, cut.end)];
-            self.ranges.replace(cut, left);
-            self.covered -= gone;
+        let cut = self.last.intersection(range);
+        if !cut.is_empty() {
+            gone += cut.len();
+            let (before, behind) = (ByteRange::new(self.last.start, cut.start), ByteRange::new(cut.end, self.last.end));
+            self.last = match (before.is_empty(), behind.is_empty()) {
+                (true, false) => behind,
+                (false, true) => before,
+                (false, false) => {
+                    self.others.push(before);
+                    behind
+                }
+                (true, true) => self.others.pop().unwrap_or_default(),
+            };
         }
+        self.covered -= gone;
         gone
     }
 
