@@ -178,6 +178,12 @@ impl<T: Clone> Link<T> {
         Some((time, packet))
     }
 
+    /// The packet that is received next, if it is on the wire already and nothing passes it.
+    #[inline]
+    pub fn peek(&self) -> Option<&T> {
+        self.ring.front().filter(|_| self.on_wire > 0).map(|slot| &slot.packet)
+    }
+
     /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
     pub fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         self.settle(now);

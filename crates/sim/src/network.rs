@@ -104,6 +104,10 @@ impl Network {
         let (_, packet) = received?;
         self.hops += 1;
         if line.to == packet.to {
+            // The next datagram comes into the cache while its predecessor is looked after.
+            if let Some(next) = line.link.peek() {
+                next.datagram.touch();
+            }
             return Some(packet);
         }
         let to = line.to;
