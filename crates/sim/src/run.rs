@@ -283,13 +283,21 @@ impl Simulation {
             return;
         }
         seat.endpoint.handle_timeout(now);
-        // Off the agenda, so that a deadline that is now again comes after the others'.
-        self.network.agenda.schedule(component, None);
-        self.pump(id);
+        // A deadline that is now again comes after the others'.
+        let due = self.drain(id);
+        self.network.agenda.schedule_anew(component, due);
+        self.attend();
     }
 
     /// Takes everything that an endpoint has to give, and notes when it wants to be called again.
     pub(crate) fn pump(&mut self, id: EndpointId) {
+        let due = self.drain(id);
+        self.network.agenda.schedule(self.seats[id.0 as usize].component, due);
+        self.attend();
+    }
+
+    /// Has an endpoint send what it has, notes its events, and returns when it wants to be called again.
+    fn drain(&mut self, id: EndpointId) -> Option<Time> {
         let seat = &mut self.seats[id.0 as usize];
         let mut outlet = Outlet {
             network: &mut self.network,
@@ -302,8 +310,11 @@ impl Simulation {
         // Time stands still meanwhile, so there is nothing else to look after.
         let mut budget = u64::MAX;
         let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
-        let due = due.map(|(at, _)| at.max(self.now));
-        self.network.agenda.schedule(seat.component, due);
+        due.map(|(at, _)| at.max(self.now))
+    }
+
+    /// What follows from what endpoints have said.
+    fn attend(&mut self) {
         while let Some((from, event)) = self.events.pop_front() {
             self.on_event(from, event);
         }
