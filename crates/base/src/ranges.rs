@@ -200,9 +200,9 @@ impl Ranges {
     /// `range` and every range that it touches, as one; and how many bytes of `range` those have.
     fn joined(&self, range: ByteRange) -> (ByteRange, u64) {
         let touched = self.from(range.start).skip_while(|run| run.end < range.start);
-        touched.take_while(|run| run.start <= range.end).fold((range, 0), |(joined, already), run| {
-            (joined.hull(run), already + run.intersection(range).len())
-        })
+        touched
+            .take_while(|run| run.start <= range.end)
+            .fold((range, 0), |(joined, already), run| (joined.hull(run), already + run.intersection(range).len()))
     }
 
     /// Takes `range` out and returns how many bytes went.

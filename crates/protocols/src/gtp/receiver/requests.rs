@@ -74,7 +74,8 @@ impl Outstanding {
         let id = self.first_id.wrapping_add(self.requests.len() as u32);
         let pending: RangeSet = ranges.iter().copied().collect();
         self.pending_bytes += pending.covered();
-        let (first, others) = ranges.split_first().map_or_else(Default::default, |(first, others)| (*first, others.to_vec()));
+        let (first, others) =
+            ranges.split_first().map_or_else(Default::default, |(first, others)| (*first, others.to_vec()));
         self.requests.push_back(Request { block: u64::from(block), first, others, pending });
         self.retire();
         id
