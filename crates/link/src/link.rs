@@ -178,10 +178,10 @@ impl<T: Clone> Link<T> {
         Some((time, packet))
     }
 
-    /// The packet that is received next, if it is on the wire already and nothing passes it.
+    /// Packets on the wire, the one that is received next first; as far as that is known, and some may be lost.
     #[inline]
-    pub fn peek(&self) -> Option<&T> {
-        self.ring.front().filter(|_| self.on_wire > 0).map(|slot| &slot.packet)
+    pub fn upcoming(&self) -> impl Iterator<Item = &T> {
+        self.ring.iter().take(self.on_wire).map(|slot| &slot.packet)
     }
 
     /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
