@@ -1,15 +1,13 @@
 //! Control across flows, once per central interval: estimates, max-min fair targets, transitions (gtp-2004 4.2 to 4.4), and
 //! the search for capacities that nobody has told (PROTOCOL.md 7).
 
-use std::collections::BTreeMap;
-
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
 
-use super::Control;
 use super::flow::{Flow, Phase};
 use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_pressure};
+use super::{Control, Flows};
 use crate::gtp::monitor::Dispersion;
 use crate::gtp::wire;
 use crate::gtp::{CapacitySearch, Interval, RATE_MAX, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
@@ -126,12 +124,7 @@ impl Central {
     // --- Transitions ------------------------------------------------------------------------------------------------
 
     /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to say.
-    pub(super) fn on_open(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        flows: &mut BTreeMap<FlowId, Flow>,
-    ) -> Option<wire::Control> {
+    pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
         let flow = flows.get_mut(&id)?;
         let bound = flow.known_bound();
         let train = TRAIN_BLOCKS * (u64::from(flow.block) + flow.overhead());
@@ -152,12 +145,7 @@ impl Central {
     }
 
     /// A burst that measures the path has come. Returns the message for another one if this one was too short to tell.
-    pub(super) fn on_train(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        flows: &mut BTreeMap<FlowId, Flow>,
-    ) -> Option<wire::Control> {
+    pub(super) fn on_train(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
         let flow = flows.get_mut(&id)?;
         let Phase::Train { blocks, .. } = flow.phase else { return None };
         flow.monitor.end_train();
@@ -197,7 +185,7 @@ impl Central {
     }
 
     /// With the second flow it matters what the receiver itself can take: as far as is known, what one flow could have.
-    fn know_access(&mut self, id: FlowId, guess: Bitrate, flows: &BTreeMap<FlowId, Flow>) {
+    fn know_access(&mut self, id: FlowId, guess: Bitrate, flows: &Flows) {
         if self.access.estimate().is_some() {
             return;
         }
@@ -211,7 +199,7 @@ impl Central {
     }
 
     /// Half the guess has been tried for an RTT, if the flow is at that point: what became of it?
-    pub(super) fn on_ramp(&mut self, now: Time, id: FlowId, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn on_ramp(&mut self, now: Time, id: FlowId, flows: &mut Flows) {
         let Some(flow) = flows.get_mut(&id) else { return };
         let Phase::Ramp { guess, until } = flow.phase else { return };
         if until > now {
@@ -243,7 +231,7 @@ impl Central {
     }
 
     /// The user has told a new C_r.
-    pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut Flows) {
         self.given = given;
         self.schedule(now, flows);
     }
@@ -261,7 +249,7 @@ impl Central {
     // --- The central interval ---------------------------------------------------------------------------------------
 
     /// Ends the central interval if it is over; all flows together have received `wire_bytes` since the start.
-    pub(super) fn on_timeout(&mut self, now: Time, wire_bytes: u64, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn on_timeout(&mut self, now: Time, wire_bytes: u64, flows: &mut Flows) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -284,7 +272,7 @@ impl Central {
     }
 
     /// gtp-2004 4.2.
-    fn estimate_by_paper(now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    fn estimate_by_paper(now: Time, flows: &mut Flows) {
         for flow in flows.values_mut().filter(|f| f.phase == Phase::Steady) {
             let Some(seen) = flow.monitor.take_interval(now) else { continue };
             flow.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
@@ -292,7 +280,7 @@ impl Central {
     }
 
     /// gtp-2004 4.4: the rates of the flows that ended go to the others in proportion to their estimates.
-    fn redistribute(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
+    fn redistribute(&mut self, flows: &mut Flows) {
         let left = std::mem::take(&mut self.left).as_f64();
         let total: f64 = flows.values().filter(|f| f.is_running()).map(|f| f.estimate.as_f64()).sum();
         if left > 0.0 && total > 0.0 {
@@ -304,7 +292,7 @@ impl Central {
 
     /// PROTOCOL.md 7.2: who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
     /// `arrived` is what all flows together have received since the last interval ended, if there was one.
-    fn discover(&mut self, now: Time, arrived: Option<Arrived>, flows: &mut BTreeMap<FlowId, Flow>) {
+    fn discover(&mut self, now: Time, arrived: Option<Arrived>, flows: &mut Flows) {
         let alarmed = std::mem::take(&mut self.alarmed);
         self.since_growth = self.since_growth.saturating_add(1);
         let running = flows.values().filter(|f| f.is_running()).count();
@@ -365,7 +353,7 @@ impl Central {
         }
     }
 
-    fn grow_access(&mut self, total: Bitrate, flows: &BTreeMap<FlowId, Flow>) {
+    fn grow_access(&mut self, total: Bitrate, flows: &Flows) {
         let running = || flows.values().filter(|f| f.is_running());
         let granted = running().map(Flow::granted).fold(Bitrate::ZERO, Bitrate::saturating_add);
         let binds = self.access.estimate().is_some_and(|c| granted >= c.mul_f64(BINDS));
@@ -422,7 +410,7 @@ impl Central {
     }
 
     /// gtp-2004 4.3 and 4.4: max-min fair targets, taken over so that all changes reach the receiver at the same time.
-    pub(super) fn schedule(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn schedule(&mut self, now: Time, flows: &mut Flows) {
         let running: Vec<FlowId> = flows.iter().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
         let rtt_max = running.iter().map(|id| flows[id].rtt()).max().unwrap_or(Span::ZERO);
         // An interval that has begun goes on: a storm of joins must not keep it from ending.

@@ -32,9 +32,12 @@ pub enum Control {
     Paper,
 }
 
+/// A host's flows.
+type Flows = Table<FlowId, Flow>;
+
 /// All flows of a host that fetches.
 pub struct GtpReceiver {
-    flows: BTreeMap<FlowId, Flow>,
+    flows: Flows,
     by_key: BTreeMap<u32, FlowId>,
     objects: Table<ObjectId, Object>,
     central: Central,
@@ -68,7 +71,7 @@ impl GtpReceiver {
     /// A receiver without flows.
     pub fn new(config: &EndpointConfig, control: Control) -> Self {
         Self {
-            flows: BTreeMap::new(),
+            flows: Table::new(),
             by_key: BTreeMap::new(),
             objects: Table::new(),
             central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
