@@ -1,6 +1,6 @@
 //! Sets of byte ranges: what is held, what is wanted, what is on its way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
 
 /// The bytes from `start` up to and not including `end`. Never inverted; may be empty.
@@ -39,6 +39,11 @@ impl ByteRange {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
+    /// The shortest range that has both.
+    fn hull(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
     /// Whether every byte of `other` is in this range.
     pub const fn contains(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
@@ -51,20 +56,175 @@ impl fmt::Display for ByteRange {
     }
 }
 
+/// Up to so many ranges lie in an array: to find one touches few cache lines, and to make room for one moves 8 kB at most.
+const FEW_MAX: usize = if cfg!(test) { 8 } else { 512 };
+/// From so few on they lie in an array again. Far from [`FEW_MAX`], so that a change of form is rare.
+const MANY_MIN: usize = FEW_MAX / 4;
+/// An array that became empty keeps room for so many ranges.
+const KEPT_MAX: usize = 64;
+
 /// A set of bytes, kept as disjoint, non-adjacent ranges in order.
 ///
-/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. What concerns the last range
+/// only (bytes come in order, or are asked for in order) is quicker than that: it lies in the set itself. A set that a peer has
+/// cut into many ranges lies in a tree.
+#[derive(Clone, Default)]
 pub struct RangeSet {
-    /// start -> end
-    ranges: BTreeMap<u64, u64>,
+    /// The last range; empty only if the set is.
+    last: ByteRange,
+    /// Those before it.
+    others: Ranges,
     covered: u64,
+}
+
+/// Ranges in order, in the form that suits their number.
+#[derive(Clone)]
+enum Ranges {
+    /// Ascending.
+    Few(Vec<ByteRange>),
+    /// start -> end
+    #[allow(clippy::box_collection, reason = "sets are many, and few of them are so large")]
+    Many(Box<BTreeMap<u64, u64>>),
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+/// The ranges of a set in order: of an array or of a tree, the other is empty.
+fn walk<'a>(
+    few: &'a [ByteRange],
+    many: Option<btree_map::Range<'a, u64, u64>>,
+) -> impl DoubleEndedIterator<Item = ByteRange> + 'a {
+    few.iter().copied().chain(many.into_iter().flatten().map(range_of))
+}
+
+fn range_of((&start, &end): (&u64, &u64)) -> ByteRange {
+    ByteRange { start, end }
+}
+
+impl Ranges {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(ranges) => ranges.len(),
+            Self::Many(ranges) => ranges.len(),
+        }
+    }
+
+    /// How many ranges of an array start at or before `at`.
+    fn count_to(few: &[ByteRange], at: u64) -> usize {
+        match few {
+            [] => 0,
+            [.., last] if last.start <= at => few.len(),
+            _ => few.partition_point(|range| range.start <= at),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        // A tree has never less than `MANY_MIN`.
+        matches!(self, Self::Few(ranges) if ranges.is_empty())
+    }
+
+    fn first(&self) -> Option<ByteRange> {
+        match self {
+            Self::Few(ranges) => ranges.first().copied(),
+            Self::Many(ranges) => ranges.first_key_value().map(range_of),
+        }
+    }
+
+    /// Takes the last range.
+    fn pop(&mut self) -> Option<ByteRange> {
+        let last = match self {
+            Self::Few(ranges) => ranges.last().copied(),
+            Self::Many(ranges) => ranges.last_key_value().map(range_of),
+        }?;
+        self.replace(last, [ByteRange::default(); 2]);
+        Some(last)
+    }
+
+    /// The last range that starts at or before `at`.
+    fn before(&self, at: u64) -> Option<ByteRange> {
+        match self {
+            Self::Few(ranges) => Self::count_to(ranges, at).checked_sub(1).map(|index| ranges[index]),
+            Self::Many(ranges) => ranges.range(..=at).next_back().map(range_of),
+        }
+    }
+
+    /// The last range that starts at or before `at`, and all behind it.
+    fn from(&self, at: u64) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
+        match self {
+            Self::Few(ranges) => walk(&ranges[Self::count_to(ranges, at).saturating_sub(1)..], None),
+            Self::Many(ranges) => {
+                let first = ranges.range(..=at).next_back().map_or(at, |(&start, _)| start);
+                walk(&[], Some(ranges.range(first..)))
+            }
+        }
+    }
+
+    /// Puts a range behind all that there are.
+    fn push(&mut self, range: ByteRange) {
+        match self {
+            Self::Few(ranges) if ranges.len() < FEW_MAX => ranges.push(range),
+            _ => self.replace(range, [range, ByteRange::default()]),
+        }
+    }
+
+    /// Puts the ranges `new`, of which any may be empty, in the place of all that start in `span`.
+    fn replace(&mut self, span: ByteRange, new: [ByteRange; 2]) {
+        let new = new.into_iter().filter(|range| !range.is_empty());
+        match self {
+            Self::Few(ranges) => {
+                let first = ranges.partition_point(|range| range.start < span.start);
+                let count = ranges[first..].iter().take_while(|range| range.start < span.end).count();
+                ranges.splice(first..first + count, new);
+                if ranges.len() > FEW_MAX {
+                    *self = Self::Many(Box::new(ranges.iter().map(|range| (range.start, range.end)).collect()));
+                } else if ranges.is_empty() && ranges.capacity() > KEPT_MAX {
+                    *ranges = Vec::new();
+                }
+            }
+            Self::Many(ranges) => {
+                while let Some((&start, _)) = ranges.range(span.start..span.end).next() {
+                    ranges.remove(&start);
+                }
+                ranges.extend(new.map(|range| (range.start, range.end)));
+                if ranges.len() < MANY_MIN {
+                    *self = Self::Few(ranges.iter().map(range_of).collect());
+                }
+            }
+        }
+    }
+
+    /// `range` and every range that it touches, as one; and how many bytes of `range` those have.
+    fn joined(&self, range: ByteRange) -> (ByteRange, u64) {
+        let touched = self.from(range.start).skip_while(|run| run.end < range.start);
+        touched
+            .take_while(|run| run.start <= range.end)
+            .fold((range, 0), |(joined, already), run| (joined.hull(run), already + run.intersection(range).len()))
+    }
+
+    /// Takes `range` out and returns how many bytes went.
+    fn remove(&mut self, range: ByteRange) -> u64 {
+        let mut cut: Option<ByteRange> = None;
+        let mut gone = 0;
+        let met = self.from(range.start).skip_while(|run| run.end <= range.start);
+        for run in met.take_while(|run| run.start < range.end) {
+            gone += run.intersection(range).len();
+            cut = Some(cut.map_or(run, |cut| cut.hull(run)));
+        }
+        if let Some(cut) = cut {
+            self.replace(cut, [ByteRange::new(cut.start, range.start), ByteRange::new(range.end, cut.end)]);
+        }
+        gone
+    }
 }
 
 impl RangeSet {
     /// The empty set.
     pub const fn new() -> Self {
-        Self { ranges: BTreeMap::new(), covered: 0 }
+        Self { last: ByteRange::new(0, 0), others: Ranges::Few(Vec::new()), covered: 0 }
     }
 
     /// How many bytes are in the set.
@@ -74,37 +234,41 @@ impl RangeSet {
 
     /// How many separate ranges the set is made of: what it costs in memory.
     pub fn fragments(&self) -> usize {
-        self.ranges.len()
+        self.others.len() + usize::from(!self.is_empty())
     }
 
     /// Whether no byte is in the set.
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.last.is_empty()
     }
 
     /// The ranges in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = ByteRange> + '_ {
-        self.ranges.iter().map(|(&start, &end)| ByteRange { start, end })
+        self.others.from(0).chain((!self.is_empty()).then_some(self.last))
     }
 
     /// The first range.
     pub fn first(&self) -> Option<ByteRange> {
-        self.ranges.first_key_value().map(|(&start, &end)| ByteRange { start, end })
+        self.others.first().or((!self.is_empty()).then_some(self.last))
+    }
+
+    /// The last range that starts at or before `at`.
+    fn before(&self, at: u64) -> Option<ByteRange> {
+        if self.last.start > at { self.others.before(at) } else { (!self.is_empty()).then_some(self.last) }
     }
 
     /// Whether every byte of `range` is in the set (true of an empty range).
     pub fn contains(&self, range: ByteRange) -> bool {
-        range.is_empty() || self.ranges.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
+        range.is_empty() || self.before(range.start).is_some_and(|held| range.end <= held.end)
     }
 
     /// The parts of the set that lie in `range`, in order.
     pub fn within(&self, range: ByteRange) -> impl Iterator<Item = ByteRange> + '_ {
-        let before = self.ranges.range(..=range.start).next_back();
-        let after = self.ranges.range((std::ops::Bound::Excluded(range.start), std::ops::Bound::Unbounded));
-        before
+        let others = (range.start < self.last.start).then(|| self.others.from(range.start));
+        others
             .into_iter()
-            .chain(after)
-            .map(|(&start, &end)| ByteRange { start, end })
+            .flatten()
+            .chain([self.last])
             .take_while(move |r| r.start < range.end)
             .map(move |r| r.intersection(range))
             .filter(|r| !r.is_empty())
@@ -128,8 +292,7 @@ impl RangeSet {
 
     /// The whole range of the set that holds the byte at `at`.
     pub fn run_at(&self, at: u64) -> Option<ByteRange> {
-        let (&start, &end) = self.ranges.range(..=at).next_back()?;
-        (at < end).then_some(ByteRange { start, end })
+        self.before(at).filter(|run| at < run.end)
     }
 
     /// Adds `range` and returns how many of its bytes were new.
@@ -137,31 +300,26 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
-        let mut joined = range;
-        let mut already = 0;
-        if let Some((&start, end)) = self.ranges.range_mut(..=range.start).next_back()
-            && *end >= range.start
-        {
-            if *end >= range.end {
-                return 0;
+        let last = self.last;
+        let already = if range.start > last.end || last.is_empty() {
+            if !last.is_empty() {
+                self.others.push(last);
             }
-            joined.start = start;
-            already += *end - range.start;
-            // The common case, a run that grows at its end: no key changes unless it meets the next run.
-            *end = range.end;
+            self.last = range;
+            0
+        } else if range.start >= last.start {
+            self.last = last.hull(range);
+            last.intersection(range).len()
+        } else if range.end < last.start {
+            let (joined, already) = self.others.joined(range);
+            self.others.replace(joined, [joined, ByteRange::default()]);
+            already
         } else {
-            self.ranges.insert(range.start, range.end);
-        }
-        // Every later run that the grown one now touches is swallowed.
-        while let Some((&start, &end)) =
-            self.ranges.range((std::ops::Bound::Excluded(joined.start), std::ops::Bound::Unbounded)).next()
-            && start <= joined.end
-        {
-            already += ByteRange::new(start, end).intersection(range).len();
-            joined.end = joined.end.max(end);
-            self.ranges.remove(&start);
-            self.ranges.insert(joined.start, joined.end);
-        }
+            let (joined, already) = self.others.joined(range);
+            self.others.replace(joined, [ByteRange::default(); 2]);
+            self.last = joined.hull(last);
+            already + last.intersection(range).len()
+        };
         let new = range.len() - already;
         self.covered += new;
         new
@@ -173,21 +331,22 @@ impl RangeSet {
             return 0;
         }
         let mut gone = 0;
-        if let Some((&start, &end)) = self.ranges.range(..range.start).next_back()
-            && end > range.start
-        {
-            self.ranges.insert(start, range.start);
-            gone += end.min(range.end) - range.start;
-            if end > range.end {
-                self.ranges.insert(range.end, end);
-            }
+        if range.start < self.last.start && !self.others.is_empty() {
+            gone += self.others.remove(range);
         }
-        while let Some((&start, &end)) = self.ranges.range(range.start..range.end).next() {
-            self.ranges.remove(&start);
-            gone += end.min(range.end) - start;
-            if end > range.end {
-                self.ranges.insert(range.end, end);
-            }
+        let cut = self.last.intersection(range);
+        if !cut.is_empty() {
+            gone += cut.len();
+            let (before, behind) = (ByteRange::new(self.last.start, cut.start), ByteRange::new(cut.end, self.last.end));
+            self.last = match (before.is_empty(), behind.is_empty()) {
+                (true, false) => behind,
+                (false, true) => before,
+                (false, false) => {
+                    self.others.push(before);
+                    behind
+                }
+                (true, true) => self.others.pop().unwrap_or_default(),
+            };
         }
         self.covered -= gone;
         gone
@@ -197,17 +356,18 @@ impl RangeSet {
     pub fn take_front(&mut self, max: u64) -> Option<ByteRange> {
         let first = self.first()?;
         let taken = ByteRange::new(first.start, first.end.min(first.start.saturating_add(max)));
-        if taken.is_empty() {
-            return None;
-        }
-        self.ranges.remove(&first.start);
-        if taken.end < first.end {
-            self.ranges.insert(taken.end, first.end);
-        }
-        self.covered -= taken.len();
-        Some(taken)
+        self.remove(taken);
+        (!taken.is_empty()).then_some(taken)
     }
 }
+
+impl PartialEq for RangeSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.covered == other.covered && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for RangeSet {}
 
 impl FromIterator<ByteRange> for RangeSet {
     fn from_iter<I: IntoIterator<Item = ByteRange>>(ranges: I) -> Self {

@@ -178,6 +178,12 @@ impl<T: Clone> Link<T> {
         Some((time, packet))
     }
 
+    /// Packets on the wire, the one that is received next first; as far as that is known, and some may be lost.
+    #[inline]
+    pub fn upcoming(&self) -> impl Iterator<Item = &T> {
+        self.ring.iter().take(self.on_wire).map(|slot| &slot.packet)
+    }
+
     /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
     pub fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         self.settle(now);

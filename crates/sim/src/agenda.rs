@@ -42,77 +42,123 @@ fn owner(key: Key) -> usize {
     (key & ((1 << OWNER_BITS) - 1)) as usize
 }
 
+/// Four keys that meet in a tournament: a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Group([Key; 4]);
+
+impl Group {
+    const EMPTY: Self = Self([NEVER; 4]);
+
+    #[inline]
+    fn first(&self) -> Key {
+        let [a, b, c, d] = self.0;
+        a.min(b).min(c.min(d))
+    }
+}
+
 /// The components by when they are due: a tournament among them, with one key each.
 ///
 /// A link with a hundred thousand packets on it is one player, so the tree is as small as the network and stays in cache. A
 /// tournament has more levels than a heap, but which way a key goes is known, and no level waits for a guess.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Agenda {
-    /// The winner of the pair below each node, from node 1 at the top; then, from `leaves` on, each component's key.
-    tree: Vec<Key>,
-    leaves: usize,
+    /// The components' keys by four; the first of each group by four; and so on to a single group.
+    groups: Vec<Group>,
+    /// Where each of these levels begins.
+    levels: Vec<usize>,
+    /// The first of all keys.
+    first: Key,
     components: Vec<Component>,
     sequence: u64,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self { groups: vec![Group::EMPTY], levels: vec![0], first: NEVER, components: Vec::new(), sequence: 0 }
+    }
 }
 
 impl Agenda {
     /// Makes a component known; nothing is pending for it yet.
     pub(crate) fn add(&mut self, component: Component) -> ComponentId {
         self.components.push(component);
-        if self.components.len() > self.leaves {
+        if self.components.len() > 4 * self.bottom() {
             self.grow();
         }
         ComponentId(self.components.len() as u32 - 1)
     }
 
+    /// How many groups the components are in.
+    fn bottom(&self) -> usize {
+        self.levels.get(1).copied().unwrap_or(self.groups.len())
+    }
+
     fn grow(&mut self) {
-        let leaves = self.components.len().next_power_of_two().max(2);
-        let mut tree = vec![NEVER; 2 * leaves];
-        tree[leaves..leaves + self.leaves].copy_from_slice(&self.tree[self.leaves..]);
-        for node in (1..leaves).rev() {
-            tree[node] = tree[2 * node].min(tree[2 * node + 1]);
+        let mut level = self.groups[..self.bottom()].to_vec();
+        level.resize(2 * level.len(), Group::EMPTY);
+        (self.groups, self.levels) = (Vec::new(), Vec::new());
+        loop {
+            self.levels.push(self.groups.len());
+            self.groups.extend(&level);
+            if level.len() == 1 {
+                break;
+            }
+            let above = |groups: &[Group]| {
+                let mut firsts = [NEVER; 4];
+                firsts.iter_mut().zip(groups).for_each(|(first, group)| *first = group.first());
+                Group(firsts)
+            };
+            level = level.chunks(4).map(above).collect();
         }
-        (self.tree, self.leaves) = (tree, leaves);
     }
 
     /// What is due next, and when. It stays pending until it is scheduled anew.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(Time, Component)> {
-        let first = *self.tree.get(1)?;
-        (first < NEVER).then(|| (time(first), self.components[owner(first)]))
+        (self.first < NEVER).then(|| (time(self.first), self.components[owner(self.first)]))
     }
 
     /// Has the component due at `at`, or not at all. A time that does not change keeps its place among equals.
     #[inline]
     pub(crate) fn schedule(&mut self, component: ComponentId, at: Option<Time>) {
-        let leaf = self.leaves + component.0 as usize;
-        match at.filter(|at| *at < Time::FAR_FUTURE) {
-            Some(at) if time(self.tree[leaf]) == at => {}
-            Some(at) => {
-                self.sequence = (self.sequence + 1) & ((1 << SEQUENCE_BITS) - 1);
-                let order = Key::from(self.sequence) << OWNER_BITS | Key::from(component.0);
-                self.set(leaf, Key::from(at.as_nanos()) << (OWNER_BITS + SEQUENCE_BITS) | order);
-            }
-            None => self.set(leaf, NEVER),
+        let key = self.groups[component.0 as usize / 4].0[component.0 as usize % 4];
+        if at.is_none_or(|at| time(key) != at) {
+            self.schedule_anew(component, at);
         }
     }
 
-    fn set(&mut self, mut node: usize, key: Key) {
-        self.tree[node] = key;
-        while node > 1 {
-            let winner = self.tree[node].min(self.tree[node ^ 1]);
-            node /= 2;
-            // Who did not win before and does not now changes nothing further up.
-            if self.tree[node] == winner {
-                break;
+    /// The same; but among equals it comes last, also if the time does not change.
+    #[inline]
+    pub(crate) fn schedule_anew(&mut self, component: ComponentId, at: Option<Time>) {
+        match at.filter(|at| *at < Time::FAR_FUTURE) {
+            Some(at) => {
+                self.sequence = (self.sequence + 1) & ((1 << SEQUENCE_BITS) - 1);
+                let order = Key::from(self.sequence) << OWNER_BITS | Key::from(component.0);
+                self.set(component, Key::from(at.as_nanos()) << (OWNER_BITS + SEQUENCE_BITS) | order);
             }
-            self.tree[node] = winner;
+            None => self.set(component, NEVER),
         }
+    }
+
+    fn set(&mut self, component: ComponentId, mut key: Key) {
+        let mut place = component.0 as usize;
+        for level in &self.levels {
+            let group = &mut self.groups[level + place / 4];
+            // Who did not win before and does not now changes nothing further up.
+            if group.0[place % 4] == key {
+                return;
+            }
+            group.0[place % 4] = key;
+            key = group.first();
+            place /= 4;
+        }
+        self.first = key;
     }
 
     /// Bytes of memory that the queue takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.tree.capacity() * size_of::<Key>() + self.components.capacity() * size_of::<Component>()
+        self.groups.capacity() * size_of::<Group>() + self.components.capacity() * size_of::<Component>()
     }
 }
 
@@ -138,19 +184,32 @@ mod tests {
             agenda.schedule(ids[k as usize], None);
         }
         assert_eq!(order, [9, 7, 6, 5, 4, 3, 2, 1, 0, 8]);
+
+        agenda.schedule(ids[3], Some(Time::from_nanos(5)));
+        agenda.schedule(ids[4], Some(Time::from_nanos(5)));
+        agenda.schedule_anew(ids[3], Some(Time::from_nanos(5)));
+        assert_eq!(agenda.peek(), Some((Time::from_nanos(5), Component::Link(4))));
     }
 
     proptest! {
         #[test]
-        fn schedule_agrees_with_a_sorted_list(steps in prop::collection::vec((0..12u32, prop::option::of(0..20u64)), 1..200)) {
+        fn schedule_agrees_with_a_sorted_list(
+            count in 1..80u32, steps in prop::collection::vec((0..80u32, prop::option::of(0..20u64)), 1..300),
+        ) {
             let mut agenda = Agenda::default();
-            let ids: Vec<_> = (0..12).map(|k| agenda.add(Component::Link(k))).collect();
-            let mut model: Vec<Option<(u64, usize)>> = vec![None; 12];
+            let mut ids = Vec::new();
+            let mut model: Vec<Option<(u64, usize)>> = Vec::new();
             for (order, (k, at)) in steps.into_iter().enumerate() {
+                // More come to be known while others are due.
+                if ids.len() < count as usize {
+                    ids.push(agenda.add(Component::Link(ids.len() as u32)));
+                    model.push(None);
+                }
+                let k = k % ids.len() as u32;
                 agenda.schedule(ids[k as usize], at.map(Time::from_nanos));
                 let kept = model[k as usize].filter(|(was, _)| Some(*was) == at);
                 model[k as usize] = kept.or(at.map(|at| (at, order)));
-                let first = (0..12).filter_map(|k| model[k].map(|key| (key, k))).min();
+                let first = (0..model.len()).filter_map(|k| model[k].map(|key| (key, k))).min();
                 let expected = first.map(|((at, _), k)| (Time::from_nanos(at), Component::Link(k as u32)));
                 prop_assert_eq!(agenda.peek(), expected);
             }

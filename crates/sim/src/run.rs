@@ -155,15 +155,15 @@ impl Simulation {
     /// Gives datagrams to their endpoint, at most [`MESSAGES_MAX`], and checks where it places them.
     fn hand_over(&mut self, to: EndpointId, packets: &[Packet]) {
         let mut places = std::mem::take(&mut self.places);
-        packets.iter().for_each(|packet| self.note_delivery(to, &packet.datagram));
+        packets.iter().for_each(|packet| self.note_delivery(to, packet));
         let endpoint = &mut self.seats[to.0 as usize].endpoint;
         if let [packet] = packets {
-            endpoint.handle_datagrams(self.now, &[message(&self.addresses, &packet.datagram)], &mut places);
+            endpoint.handle_datagrams(self.now, &[message(&self.addresses, packet)], &mut places);
         } else {
             let nothing = RxMessage::single(SocketAddr::from(([0, 0, 0, 0], 0)), &[]);
             let mut messages = [nothing; MESSAGES_MAX];
             for (slot, packet) in messages.iter_mut().zip(packets) {
-                *slot = message(&self.addresses, &packet.datagram);
+                *slot = message(&self.addresses, packet);
             }
             endpoint.handle_datagrams(self.now, &messages[..packets.len()], &mut places);
         }
@@ -192,10 +192,10 @@ impl Simulation {
         }
     }
 
-    fn note_delivery(&mut self, to: EndpointId, datagram: &Datagram) {
-        let head = datagram.head();
+    fn note_delivery(&mut self, to: EndpointId, packet: &Packet) {
+        let head = packet.datagram.head();
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(to.0) << 32 | u64::from(datagram.len));
+        self.mix(u64::from(to.0) << 32 | u64::from(packet.payload_bytes()));
         let (words, rest) = head.as_chunks::<8>();
         words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
         rest.iter().for_each(|byte| self.mix(u64::from(*byte)));
@@ -209,13 +209,13 @@ impl Simulation {
 }
 
 /// A datagram as its endpoint sees it.
-fn message<'a>(addresses: &[(NodeId, std::net::SocketAddrV4)], datagram: &'a Datagram) -> RxMessage<'a> {
-    let from = match datagram.load {
+fn message<'a>(addresses: &[(NodeId, std::net::SocketAddrV4)], packet: &'a Packet) -> RxMessage<'a> {
+    let from = match packet.datagram.load {
         Load::Data { from, .. } => addresses[from.0 as usize].1,
         _ => std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0),
     };
-    let heads = datagram.readable();
-    let len = datagram.len as usize;
+    let len = packet.payload_bytes() as usize;
+    let heads = packet.datagram.readable(len);
     let waited = inhaul_base::Span::ZERO; // a simulated host reads at once
     RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len, waited }
 }
@@ -244,9 +244,9 @@ impl Driver for Outlet<'_> {
                 continue;
             };
             for datagram in transmit.datagrams {
-                let len = datagram.len() as u32;
-                let load = Load::Data { flow: transmit.flow, from: self.from, to, body: datagram.body };
-                let packet = self.network.pool.packet(node, len + IP_UDP_BYTES, load, len, batch.head(datagram));
+                let (head, body) = (batch.head(datagram), datagram.body);
+                let load = Load::Data { head_len: head.len() as u16, flow: transmit.flow, from: self.from, to, body };
+                let packet = self.network.pool.packet(node, datagram.len() as u32 + IP_UDP_BYTES, load, head);
                 self.network.send(now, self.node, packet);
             }
         }
@@ -283,13 +283,21 @@ impl Simulation {
             return;
         }
         seat.endpoint.handle_timeout(now);
-        // Off the agenda, so that a deadline that is now again comes after the others'.
-        self.network.agenda.schedule(component, None);
-        self.pump(id);
+        // A deadline that is now again comes after the others'.
+        let due = self.drain(id);
+        self.network.agenda.schedule_anew(component, due);
+        self.attend();
     }
 
     /// Takes everything that an endpoint has to give, and notes when it wants to be called again.
     pub(crate) fn pump(&mut self, id: EndpointId) {
+        let due = self.drain(id);
+        self.network.agenda.schedule(self.seats[id.0 as usize].component, due);
+        self.attend();
+    }
+
+    /// Has an endpoint send what it has, notes its events, and returns when it wants to be called again.
+    fn drain(&mut self, id: EndpointId) -> Option<Time> {
         let seat = &mut self.seats[id.0 as usize];
         let mut outlet = Outlet {
             network: &mut self.network,
@@ -302,8 +310,11 @@ impl Simulation {
         // Time stands still meanwhile, so there is nothing else to look after.
         let mut budget = u64::MAX;
         let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
-        let due = due.map(|(at, _)| at.max(self.now));
-        self.network.agenda.schedule(seat.component, due);
+        due.map(|(at, _)| at.max(self.now))
+    }
+
+    /// What follows from what endpoints have said.
+    fn attend(&mut self) {
         while let Some((from, event)) = self.events.pop_front() {
             self.on_event(from, event);
         }
@@ -491,7 +502,7 @@ impl Simulation {
         self.network.agenda.schedule(source.component, source.due());
         let wire_bytes = u32::from(traffic.packet_bytes);
         let load = Load::Background(crate::TrafficId(index as u32));
-        let packet = self.network.pool.packet(traffic.to, wire_bytes, load, wire_bytes - IP_UDP_BYTES, &[]);
+        let packet = self.network.pool.packet(traffic.to, wire_bytes, load, &[]);
         self.network.send(self.now, traffic.from, packet);
     }
 

@@ -2,11 +2,11 @@
 
 mod flow;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::kit::{Challenges, Pacer, max_min};
+use inhaul_transport::kit::{Challenges, Pacer, SortedSet, Table, max_min};
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Reason,
     RxMessage, TxBatch,
@@ -27,11 +27,11 @@ const SHARE_GAP: Span = Span::from_micros(20);
 
 /// All flows of a host that sends.
 pub struct GtpSender {
-    flows: BTreeMap<FlowId, SendFlow>,
+    flows: Table<FlowId, SendFlow>,
     by_token: BTreeMap<u64, FlowId>,
     /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many there
     /// are, and who waited longest is served first.
-    agenda: BTreeSet<Entry>,
+    agenda: SortedSet<Entry>,
     /// The flows that are due, while they are served.
     due: Vec<FlowId>,
     /// How many times a flow was served.
@@ -55,9 +55,9 @@ impl GtpSender {
     /// A sender without flows.
     pub fn new(config: &EndpointConfig) -> Self {
         let mut sender = Self {
-            flows: BTreeMap::new(),
+            flows: Table::new(),
             by_token: BTreeMap::new(),
-            agenda: BTreeSet::new(),
+            agenda: SortedSet::new(),
             due: Vec::new(),
             turns: 0,
             send_limit: None,

@@ -6,6 +6,8 @@ mod mtu_check;
 mod object;
 mod pacer;
 mod rtt;
+mod sorted_set;
+mod table;
 mod windowed_min;
 
 pub use challenge::Challenges;
@@ -14,4 +16,6 @@ pub use mtu_check::{MtuCheck, MtuStep, mtu_candidates};
 pub use object::Object;
 pub use pacer::Pacer;
 pub use rtt::RttEstimator;
+pub use sorted_set::SortedSet;
+pub use table::{Name, Table};
 pub use windowed_min::WindowedMin;

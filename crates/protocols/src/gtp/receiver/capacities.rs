@@ -1,10 +1,11 @@
 //! Capacities that nobody has told: what a first burst says of them, and what each central interval does (PROTOCOL.md 7).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
+use super::Flows;
 use super::central::{BINDS, INTERVAL_MIN};
 use super::flow::Flow;
 use super::judgement::{Judgement, fresh_loss, queue_threshold};
@@ -74,7 +75,7 @@ pub(super) struct Capacities {
     alarmed: bool,
 }
 
-fn running(flows: &BTreeMap<FlowId, Flow>) -> impl Iterator<Item = &Flow> {
+fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.values().filter(|flow| flow.is_running())
 }
 
@@ -101,7 +102,7 @@ impl Capacities {
         now: Time,
         id: FlowId,
         blocks: u64,
-        flows: &mut BTreeMap<FlowId, Flow>,
+        flows: &mut Flows,
     ) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
         // Loss that all have is the receiver's link's, and waits for who comes new.
@@ -197,7 +198,7 @@ impl Capacities {
         wire_bytes: u64,
         interval: Span,
         socket_buffer: u64,
-        flows: &mut BTreeMap<FlowId, Flow>,
+        flows: &mut Flows,
     ) {
         let alarmed = std::mem::take(&mut self.alarmed);
         let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
@@ -295,7 +296,7 @@ impl Capacities {
     }
 
     /// A flow has left: what was refuted while it was there may not be now.
-    pub(super) fn on_leave(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn on_leave(&mut self, flows: &mut Flows) {
         self.access.break_off();
         for flow in flows.values_mut().filter(|flow| flow.is_running()) {
             flow.path.doubt(self.careful);

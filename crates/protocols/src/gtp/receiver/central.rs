@@ -1,14 +1,12 @@
 //! Control across flows, once per central interval: estimates, max-min fair targets, transitions (gtp-2004 4.2 to 4.4).
 
-use std::collections::BTreeMap;
-
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
 
-use super::Control;
+use super::{Control, Flows};
 use super::capacities::Capacities;
-use super::flow::{Flow, Phase};
+use super::flow::Phase;
 use crate::gtp::RATE_MAX;
 use crate::gtp::wire;
 
@@ -78,7 +76,7 @@ impl Central {
         &mut self,
         now: Time,
         id: FlowId,
-        flows: &mut BTreeMap<FlowId, Flow>,
+        flows: &mut Flows,
     ) -> Option<wire::Control> {
         let trains = flows.values().filter(|flow| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
@@ -102,7 +100,7 @@ impl Central {
         &mut self,
         now: Time,
         id: FlowId,
-        flows: &mut BTreeMap<FlowId, Flow>,
+        flows: &mut Flows,
     ) -> Option<wire::Control> {
         let Phase::Train { blocks, .. } = flows.get(&id)?.phase else { return None };
         let longer = self.capacities.on_train(now, id, blocks, flows);
@@ -120,7 +118,7 @@ impl Central {
 
     /// A flow that had `target` has ended. It goes to the others (gtp-2004 4.4) at the end of the interval; when rates are ours to
     /// find, at once.
-    pub(super) fn on_leave(&mut self, now: Time, target: Bitrate, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn on_leave(&mut self, now: Time, target: Bitrate, flows: &mut Flows) {
         match self.control {
             Control::Paper => self.left = self.left.saturating_add(target),
             Control::Discover => {
@@ -131,7 +129,7 @@ impl Central {
     }
 
     /// The user has told a new C_r.
-    pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut Flows) {
         self.given = given;
         self.schedule(now, flows);
     }
@@ -151,7 +149,7 @@ impl Central {
     // --- The central interval ---------------------------------------------------------------------------------------
 
     /// Ends the central interval if it is over; all flows together have received `wire_bytes` since the start.
-    pub(super) fn on_timeout(&mut self, now: Time, wire_bytes: u64, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn on_timeout(&mut self, now: Time, wire_bytes: u64, flows: &mut Flows) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -171,7 +169,7 @@ impl Central {
     }
 
     /// gtp-2004 4.2.
-    fn estimate_by_paper(now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    fn estimate_by_paper(now: Time, flows: &mut Flows) {
         for flow in flows.values_mut().filter(|f| f.phase == Phase::Steady) {
             let Some(seen) = flow.monitor.take_interval(now) else { continue };
             flow.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
@@ -179,7 +177,7 @@ impl Central {
     }
 
     /// gtp-2004 4.4: the rates of the flows that ended go to the others in proportion to their estimates.
-    fn redistribute(&mut self, flows: &mut BTreeMap<FlowId, Flow>) {
+    fn redistribute(&mut self, flows: &mut Flows) {
         let left = std::mem::take(&mut self.left).as_f64();
         let total: f64 = flows.values().filter(|f| f.is_running()).map(|f| f.estimate.as_f64()).sum();
         if left > 0.0 && total > 0.0 {
@@ -190,7 +188,7 @@ impl Central {
     }
 
     /// gtp-2004 4.3 and 4.4: max-min fair targets, taken over so that all changes reach the receiver at the same time.
-    pub(super) fn schedule(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn schedule(&mut self, now: Time, flows: &mut Flows) {
         let running: Vec<FlowId> = flows.iter().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
         let rtt_max = running.iter().map(|id| flows[id].rtt()).max().unwrap_or(Span::ZERO);
         // An interval that has begun goes on: a storm of joins must not keep it from ending.

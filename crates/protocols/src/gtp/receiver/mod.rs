@@ -8,10 +8,10 @@ mod probing;
 mod requests;
 mod wants;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
-use inhaul_transport::kit::Object;
+use inhaul_transport::kit::{Object, SortedSet, Table};
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, ObjectId,
     Place, Reason, RxMessage, TxBatch,
@@ -33,20 +33,23 @@ pub enum Control {
     Paper,
 }
 
+/// A host's flows.
+type Flows = Table<FlowId, Flow>;
+
 /// All flows of a host that fetches.
 pub struct GtpReceiver {
-    flows: BTreeMap<FlowId, Flow>,
+    flows: Flows,
     by_key: BTreeMap<u32, FlowId>,
-    objects: BTreeMap<ObjectId, Object>,
+    objects: Table<ObjectId, Object>,
     central: Central,
     socket_buffer: u64,
     /// Bytes received by all flows, headers included.
     wire_bytes: u64,
     events: VecDeque<Event>,
     /// Every flow's next timer.
-    timers: BTreeSet<(Time, FlowId)>,
+    timers: SortedSet<(Time, FlowId)>,
     /// Flows that were touched and must be looked after before the call ends.
-    touched: BTreeSet<FlowId>,
+    touched: SortedSet<FlowId>,
     probes: VecDeque<(FlowId, Datagram, u16)>,
 }
 
@@ -69,15 +72,15 @@ impl GtpReceiver {
     /// A receiver without flows.
     pub fn new(config: &EndpointConfig, control: Control) -> Self {
         Self {
-            flows: BTreeMap::new(),
+            flows: Table::new(),
             by_key: BTreeMap::new(),
-            objects: BTreeMap::new(),
+            objects: Table::new(),
             central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
             socket_buffer: config.socket_buffer_bytes,
             wire_bytes: 0,
             events: VecDeque::new(),
-            timers: BTreeSet::new(),
-            touched: BTreeSet::new(),
+            timers: SortedSet::new(),
+            touched: SortedSet::new(),
             probes: VecDeque::new(),
         }
     }

@@ -24,8 +24,9 @@ pub(super) struct Outstanding {
 #[derive(Debug)]
 struct Request {
     block: u64,
-    /// Ascending and disjoint, as sent.
-    ranges: Vec<ByteRange>,
+    /// Ascending and disjoint, as sent: the first, and the others, which few requests have.
+    first: ByteRange,
+    others: Vec<ByteRange>,
     /// What has neither come nor been given up.
     pending: RangeSet,
 }
@@ -65,7 +66,7 @@ impl Outstanding {
     /// Ranges that the sender may not have sent yet: those of requests that no later one has been answered.
     pub(super) fn queued_ranges(&self) -> usize {
         let answered = self.frontier.0.wrapping_sub(self.first_id) as usize;
-        self.requests.iter().skip(answered).map(|request| request.ranges.len()).sum()
+        self.requests.iter().skip(answered).map(|request| 1 + request.others.len()).sum()
     }
 
     /// Records a request for `ranges` (ascending, disjoint, not empty) and returns its number.
@@ -73,7 +74,9 @@ impl Outstanding {
         let id = self.first_id.wrapping_add(self.requests.len() as u32);
         let pending: RangeSet = ranges.iter().copied().collect();
         self.pending_bytes += pending.covered();
-        self.requests.push_back(Request { block: u64::from(block), ranges: ranges.to_vec(), pending });
+        let (first, others) =
+            ranges.split_first().map_or_else(Default::default, |(first, others)| (*first, others.to_vec()));
+        self.requests.push_back(Request { block: u64::from(block), first, others, pending });
         self.retire();
         id
     }
@@ -188,7 +191,7 @@ impl Outstanding {
         for id in self.frontier.0.max(self.first_id)..=self.last_id() {
             let request = &self.requests[self.index(id)?];
             let from = if id == self.frontier.0 { self.frontier.1 } else { 0 };
-            for range in request.ranges.iter().filter(|r| r.end > from) {
+            for range in std::iter::once(&request.first).chain(&request.others).filter(|r| r.end > from) {
                 match &mut found {
                     None => found = Some((ByteRange::new(range.start.max(from), range.end), request.block)),
                     // A run goes on into the next request when it was cut at a whole block.
@@ -206,7 +209,7 @@ impl Outstanding {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let request = |r: &Request| {
-            size_of::<Request>() + r.ranges.capacity() * size_of::<ByteRange>() + r.pending.fragments() * 40
+            size_of::<Request>() + r.others.capacity() * size_of::<ByteRange>() + r.pending.fragments() * 40
         };
         self.requests.iter().map(request).sum::<usize>() + self.gaps.capacity() * size_of::<Gap>()
     }
@@ -215,8 +218,8 @@ impl Outstanding {
 impl Request {
     /// Whether `range` is made of whole blocks of one of the ranges. Bounds what a hostile sender can cut the object into.
     fn is_block_aligned(&self, range: ByteRange) -> bool {
-        let after = self.ranges.partition_point(|r| r.start <= range.start);
-        let Some(whole) = after.checked_sub(1).map(|i| self.ranges[i]) else { return false };
+        let after = self.others.partition_point(|r| r.start <= range.start);
+        let whole = after.checked_sub(1).map_or(self.first, |index| self.others[index]);
         !range.is_empty()
             && whole.contains(range)
             && (range.start - whole.start).is_multiple_of(self.block)

@@ -6,10 +6,10 @@ mod flow;
 mod path;
 mod reassembly;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use inhaul_base::{ByteRange, RangeSet, Span, Time};
-use inhaul_transport::kit::Object;
+use inhaul_transport::kit::{Object, SortedSet, Table};
 use inhaul_transport::{
     Command, CommandError, Endpoint, EndpointConfig, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, ObjectId,
     Place, Reason, RxMessage, TxBatch,
@@ -31,16 +31,16 @@ const RELIEF_MIN: Span = Span::from_millis(200);
 pub struct TcpReceiver {
     flows: BTreeMap<FlowId, Flow>,
     by_key: BTreeMap<u32, FlowId>,
-    objects: BTreeMap<ObjectId, Object>,
+    objects: Table<ObjectId, Object>,
     options: Options,
     law: LawName,
     /// What all flows together may take (C_r), and who of it.
     division: Division,
     events: VecDeque<Event>,
     /// Every flow's next timer, or an earlier one that was not worth taking back.
-    timers: BTreeSet<(Time, FlowId)>,
+    timers: SortedSet<(Time, FlowId)>,
     /// Flows that were touched and must be looked after before the call ends.
-    touched: BTreeSet<FlowId>,
+    touched: SortedSet<FlowId>,
     /// Datagrams that wait to be sent, and their padded lengths.
     waiting: VecDeque<(FlowId, Datagram, u16)>,
 }
@@ -63,13 +63,13 @@ impl TcpReceiver {
         Self {
             flows: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            objects: BTreeMap::new(),
+            objects: Table::new(),
             options,
             law,
             division: Division::new(config.host_rate),
             events: VecDeque::new(),
-            timers: BTreeSet::new(),
-            touched: BTreeSet::new(),
+            timers: SortedSet::new(),
+            touched: SortedSet::new(),
             waiting: VecDeque::new(),
         }
     }
