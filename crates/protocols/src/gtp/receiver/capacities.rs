@@ -150,7 +150,9 @@ impl Capacities {
             self.access.break_off();
         }
         let flow = flows.get_mut(&id)?;
-        if self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
+        // A burst that was lost where others are says nothing of its own path.
+        let told_nothing = seen.is_none() && lost.ratio > TRAIN_LOSS_MAX && others > Bitrate::ZERO;
+        if !told_nothing && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
         if ambient.is_finite() {
@@ -238,7 +240,10 @@ impl Capacities {
         let lost = seen.iter().any(|(_, judged)| judged.has_lost());
         let shared_loss = lost && (count == 1 || (losing(HINT).count() >= 2 && lossy >= SHARED_PART * told));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there.
-        let tested = self.access.is_testing() && lost;
+        let has_queue = |judged: &Judgement| judged.queue.saturating_sub(common) >= path_threshold;
+        let tested = self.access.is_testing()
+            && lost
+            && !seen.iter().any(|(_, judged)| judged.has_lost() && has_queue(judged));
         let shared = common >= threshold || shared_loss || tested;
         // What all flows sent, as far as it was not lost for nothing.
         let span = if alarmed {
@@ -255,6 +260,7 @@ impl Capacities {
         let comes: f64 = running(flows).map(|flow| flow.told_rate.as_f64() * (1.0 - flow.ambient_ratio())).sum();
         let delivered = sum(seen.iter().map(|(_, judged)| judged.delivered)).as_f64() + unjudged(|f| f.told_rate.as_f64());
         let arrived = self.arrival_rate(now, wire_bytes, span, ARRIVED_PACKETS * block);
+        let arrived = arrived.filter(|_| alarmed || seen.len() < count);
         let came = Bitrate::from_f64(arrived.map_or(delivered, |rate| rate.as_f64() * asked / comes.max(1.0)));
         let sent = sum(seen.iter().map(|(_, judged)| judged.sent())).as_f64() + unjudged(|f| f.told_rate.as_f64());
         let sent = Bitrate::from_f64(sent);
