@@ -17,6 +17,8 @@ const LOWER: f64 = 0.99;
 const STANDING_PART: f64 = 0.75;
 /// ... though the margin drains this much of each second.
 const DRAIN_RATE: f64 = MARGIN;
+/// A queue that stands while more than this is lost is not foreign.
+const FOREIGN_LOSS: f64 = 0.02;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
@@ -123,7 +125,8 @@ impl Judgement {
         testing: bool,
     ) -> Self {
         let seen = Loss { ratio: interval.loss, packets: interval.packets };
-        let whole = flow.ambient.excess(seen) == 0.0;
+        // Much loss and a queue are congestion, however often a cut of the rate was in vain.
+        let whole = flow.ambient.excess(seen) == 0.0 && seen.ratio < FOREIGN_LOSS;
         let all_came = whole && interval.total() >= flow.controller.target().mul_f64(LOWER);
         if flow.standing.is_foreign(now, interval.queue, threshold, all_came) {
             flow.monitor.take_delay_as_base(interval.queue);
