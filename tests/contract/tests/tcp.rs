@@ -9,7 +9,7 @@ use inhaul_sim::{EndpointId, HostSpec, LinkId, Simulation, Topology, Transfer, T
 use inhaul_transport::{Endpoint, EndpointConfig, FlowLimits, ObjectId, Role};
 
 const MIB: u64 = 1 << 20;
-const LAWS: [&str; 7] = ["reno", "highspeed", "scalable", "bic", "cubic", "fhstcp", "bbr"];
+const LAWS: [&str; 8] = ["reno", "highspeed", "scalable", "bic", "cubic", "fhstcp", "bbr", "bbr3"];
 /// More than any test transfers.
 const ENDLESS: u64 = 1 << 40;
 /// Data in a full packet of 1500 bytes.
