@@ -249,7 +249,7 @@ impl Stream {
         let flight = (self.board.outstanding() + progress.acknowledged).saturating_sub(sacked_before);
         self.change_phase(now, ack.echo, flight, &mut progress);
         let newest = progress.newest.as_ref();
-        let rate = newest.and_then(|n| self.rate.on_delivered(now, progress.delivered, n, self.rtt.least()));
+        let rate = newest.and_then(|n| self.rate.on_delivered(now, progress.delivered, n, self.rack.least()));
         if progress.delivered > 0 {
             let round_began = self.board.first() > self.round_end;
             if round_began {
