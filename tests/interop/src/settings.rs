@@ -37,7 +37,6 @@ pub fn all() -> Vec<Setting> {
     settings.push(single("reno", 100, 20, 1.0, Loss::Random(1e-3), 120, 5));
     settings.push(single("highspeed", 100, 40, 1.0, Loss::Random(3e-4), 100, 4));
     // Larger windows, and HyStart in both.
-    settings.push(single("scalable", 1_000, 100, 1.0, Loss::None, 30, 1));
     settings.push(single("highspeed", 200, 40, 0.5, Loss::None, 40, 1));
     settings.push(single("bic", 200, 40, 0.5, Loss::None, 40, 1));
     settings.push(single("cubic-hystart", 100, 40, 1.0, Loss::None, 30, 1));
@@ -48,8 +47,8 @@ pub fn all() -> Vec<Setting> {
         settings.push(pair(law, 100, (20, 60), 1.0, 60, 6));
     }
     // The same, with round-trip times that differ by up to four packets' time from seed to seed.
-    for law in LAWS {
-        let setting = pair(law, 100, (20, 60), 1.0, 60, 6);
+    for law in ["reno", "cubic"] {
+        let setting = pair(law, 100, (20, 60), 1.0, 60, 3);
         settings.push(Setting { name: format!("{}, spread", setting.name), rtt_spread: SPREAD, ..setting });
     }
     settings.push(Setting { known_difference: Some(WANDERING), ..pair("reno", 100, (40, 50), 0.5, 60, 6) });
