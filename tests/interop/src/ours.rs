@@ -8,7 +8,9 @@ use inhaul_sim::{
 };
 use inhaul_transport::{EndpointConfig, FlowLimits, ObjectId, Role, SetupError};
 
-use crate::{ACCESS_FACTOR, BOTTLENECK_DELAY, FlowOutcome, HYSTART, Loss, Outcome, PACKET_BYTES, SEGMENT_BYTES, Setting};
+use crate::{
+    ACCESS_FACTOR, BOTTLENECK_DELAY, FlowOutcome, HYSTART, Loss, Outcome, PACKET_BYTES, SEGMENT_BYTES, Setting,
+};
 
 /// Why a setting could not be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -86,8 +86,13 @@ fn is_between_events(epoch: &EpochResult, run: &RunResult) -> bool {
 fn event(star: &Star, run: &RunResult, epoch: &EpochResult) -> Event {
     // What the link loses at random does not come, whatever is asked for.
     let comes = 1.0 - star.loss;
-    let active: Vec<(&FlowResult, f64)> =
-        run.flows.iter().zip(&epoch.ideal_bps).filter(|(f, ideal)| !f.background && **ideal > 0.0).map(|(f, i)| (f, i * comes)).collect();
+    let active: Vec<(&FlowResult, f64)> = run
+        .flows
+        .iter()
+        .zip(&epoch.ideal_bps)
+        .filter(|(f, ideal)| !f.background && **ideal > 0.0)
+        .map(|(f, i)| (f, i * comes))
+        .collect();
     let rtt_s = active.iter().map(|(flow, _)| flow.rtt_ms).fold(0.0, f64::max) / 1e3;
     let interval_s = (INTERVAL_RTTS * rtt_s).max(INTERVAL_S_MIN);
     let packet = |flow: &FlowResult| f64::from(star.mtu_of(&flow.name)) * 8.0;

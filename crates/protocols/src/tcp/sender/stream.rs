@@ -61,6 +61,9 @@ pub(super) struct Stream {
     duplicates: Duplicates,
     /// Segments that the last repair or timeout is about.
     repaired: ByteRange,
+    /// Until segments before this one are acknowledged, no further repair is taken for a mistake: to judge anew takes time in
+    /// proportion to the window, and a receiver may report what it likes.
+    undone_until: u64,
     /// A round trip ends when segments before this one are acknowledged.
     round_end: u64,
     /// Segments before this one were sent before the tolerance of reordering last grew.
@@ -101,6 +104,7 @@ impl Stream {
             probe: None,
             duplicates: Duplicates::default(),
             repaired: ByteRange::default(),
+            undone_until: 0,
             round_end: 0,
             tolerance_end: 0,
             pace_due: None,
@@ -400,7 +404,9 @@ impl Stream {
             }
             _ => false,
         };
-        if answers_original || self.duplicates.all_in_vain() {
+        let in_vain = self.duplicates.all_in_vain() && self.board.first() >= self.undone_until;
+        if answers_original || in_vain {
+            self.undone_until = self.board.next();
             self.duplicates = Duplicates::default();
             self.law.on_spurious(now);
             self.board.find_again();

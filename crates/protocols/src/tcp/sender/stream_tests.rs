@@ -317,6 +317,14 @@ fn a_repair_of_nothing_but_duplicates_is_taken_back() {
     hand.ack(20, &[(0, 1)]);
     assert_eq!(hand.stream.phase, Phase::Open);
     assert!(hand.stream.window() >= 100, "{}", hand.stream.window());
+    // Once for what is on its way: a receiver that says so of everything costs no more.
+    for n in 22..=30 {
+        hand.ack(20, &[(21, n)]);
+    }
+    let window = hand.stream.window();
+    hand.wait(RTT);
+    hand.ack(21, &[(20, 21), (21, 30)]);
+    assert_eq!(hand.stream.window(), window);
 }
 
 #[test]
