@@ -12,6 +12,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::tcp::CUBIC,
     crate::tcp::FHSTCP,
     crate::tcp::BBR,
+    crate::tcp::BBR3,
 ];
 
 /// The protocol of that name.

@@ -19,6 +19,8 @@ pub struct AckSample {
     pub rtt: Option<Span>,
     /// Smoothed round-trip time; zero until measured.
     pub smoothed_rtt: Span,
+    /// Whether a round trip has begun: everything that had been sent when the last one began is acknowledged.
+    pub round_began: bool,
     /// Whether the window was what held the sender back lately. When it was not, nothing is known of a larger one.
     pub window_limited: bool,
     /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn out to
@@ -29,7 +31,7 @@ pub struct AckSample {
 }
 
 /// A measurement of the rate at which the path delivers (draft-cheng-iccrg-delivery-rate-estimation).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
     /// The rate, in packets a second.
     pub packets_per_second: f64,
@@ -37,6 +39,10 @@ pub struct RateSample {
     pub prior_delivered: u64,
     /// Packets that have been delivered by now.
     pub delivered: u64,
+    /// Packets that were found lost since the packet that is now acknowledged was sent.
+    pub lost: u64,
+    /// Packets that were on their way when it was sent, itself included.
+    pub in_flight_at_send: u64,
     /// The sender had nothing more to send meanwhile: the path could deliver more.
     pub app_limited: bool,
 }
@@ -46,7 +52,7 @@ pub struct RateSample {
 pub struct LossSample {
     /// When it was noticed.
     pub now: Time,
-    /// Packets on their way, by the sender's reckoning, with those that were lost.
+    /// Packets on their way, by the sender's reckoning, without those that were lost.
     pub in_flight: u64,
 }
 
@@ -80,15 +86,24 @@ pub trait Law {
     /// [`limits`](Law::limits) gives from now on is the one to come down to.
     fn on_loss(&mut self, loss: &LossSample);
 
-    /// No acknowledgement came for so long that everything on its way must be taken for lost (RFC 6298).
-    /// `repeated`: nothing has been acknowledged since the timeout before.
-    fn on_timeout(&mut self, now: Time, repeated: bool);
+    /// No acknowledgement came for so long that what is on its way must be taken for lost (RFC 6298), but for what was sent
+    /// last. `repeated`: the threshold has been set for these losses already.
+    fn on_timeout(&mut self, loss: &LossSample, repeated: bool);
 
-    /// The last timeout was a mistake: nothing was lost, the acknowledgements were late (RFC 3522).
-    fn on_spurious_timeout(&mut self, now: Time);
+    /// What was lost, or on its way at the timeout, has been acknowledged.
+    fn on_recovered(&mut self, _now: Time) {}
+
+    /// The last loss or timeout was a mistake: nothing was lost, the packets or their acknowledgements were late (RFC 3522).
+    fn on_spurious(&mut self, now: Time);
 
     /// Nothing was sent for longer than a retransmission timeout: what was known of the path is stale (RFC 5681 4.1).
     fn on_idle(&mut self, now: Time);
+
+    /// Whether the law says itself how much may be on its way while losses are repaired. Otherwise the sender brings the window
+    /// down to the law's in proportion to what is delivered (RFC 9937).
+    fn rules_recovery(&self) -> bool {
+        false
+    }
 
     /// What may be sent.
     fn limits(&self) -> Limits;

@@ -9,7 +9,7 @@ use inhaul_sim::{EndpointId, HostSpec, LinkId, Simulation, Topology, Transfer, T
 use inhaul_transport::{Endpoint, EndpointConfig, FlowLimits, ObjectId, Role};
 
 const MIB: u64 = 1 << 20;
-const LAWS: [&str; 7] = ["reno", "highspeed", "scalable", "bic", "cubic", "fhstcp", "bbr"];
+const LAWS: [&str; 8] = ["reno", "highspeed", "scalable", "bic", "cubic", "fhstcp", "bbr", "bbr3"];
 /// More than any test transfers.
 const ENDLESS: u64 = 1 << 40;
 /// Data in a full packet of 1500 bytes.
@@ -149,7 +149,7 @@ fn losses_in_a_large_window_are_sent_again_once_and_without_a_timeout() {
 }
 
 #[test]
-fn a_lost_tail_waits_for_the_timeout_and_no_longer() {
+fn a_lost_tail_is_probed_for_before_the_timeout() {
     // The last packet of 1 MiB: nothing behind it can reveal its loss.
     let time = |lost: Vec<u64>| {
         let link = LinkSpec { loss: LossSpec::Scripted(lost), ..wire(1_000, 50) };
@@ -162,8 +162,37 @@ fn a_lost_tail_waits_for_the_timeout_and_no_longer() {
     let last = (0..offered).rev().find(|&n| time(vec![n]).1 > packets).expect("a last packet");
     let (done, ..) = time(vec![last]);
     println!("the last packet lost: {} later", done.since(perfect));
-    // A round trip until the timer is set for the last time, a round trip and 200 ms of timeout.
-    assert!(done.since(perfect) < Span::from_millis(450), "{}", done.since(perfect));
+    // A round trip until the timer is set for the last time, then two more, and 40 ms where one packet is outstanding (RFC 8985 7.2).
+    // The timeout would take 60 ms longer.
+    assert!(done.since(perfect) < Span::from_millis(350), "{}", done.since(perfect));
+}
+
+/// Mbit/s of data from the fifth to the fifteenth second over 100 Mbit/s and 40 ms, with random losses.
+fn goodput_mbps(law: &str, loss: f64) -> f64 {
+    let link = LinkSpec {
+        loss: LossSpec::Random(chance(loss)),
+        ..LinkSpec::drop_tail(Bitrate::from_mbps(100), Span::from_millis(20), QueueLimit::Packets(333))
+    };
+    let mut pair = pair(law, &[], (link, wire(100, 20)), ENDLESS, 5);
+    let mut placed = |seconds: u64| {
+        pair.sim.run_until(at(seconds * 1_000)).unwrap();
+        pair.sim.placed_bytes(pair.transfer)
+    };
+    let (before, after) = (placed(5), placed(15));
+    (after - before) as f64 * 8.0 / 10.0 / 1e6
+}
+
+#[test]
+fn bbr_fills_a_path_that_loses_packets_at_random() {
+    // Of 96.5 Mbit/s. Version 1 does not answer to loss. Version 3 takes more than 2 % for congestion, and gives up a percent or two in each
+    // round with losses until it probes again; standard TCP has 3.5 Mbit/s at 1 %.
+    for (law, loss, least) in [("bbr", 0.01, 85.0), ("bbr", 0.05, 75.0), ("bbr3", 0.01, 50.0)] {
+        let goodput = goodput_mbps(law, loss);
+        println!("{law} at loss {loss}: {goodput:.1} Mbit/s");
+        assert!(goodput > least, "{law} at loss {loss}: {goodput} Mbit/s");
+    }
+    let goodput = goodput_mbps("bbr3", 0.1);
+    assert!(goodput < 20.0, "bbr3 gives way: {goodput} Mbit/s");
 }
 
 #[test]

@@ -15,7 +15,7 @@
 // - "scalable": AIFactor 100, so that the window grows by 0.01 of what is acknowledged (ns-3's default is 0.02).
 // - "bic": S_max 32, beta 0.125 (window to 0.875), steps of half the distance: the values of the INFOCOM 2004 paper. ns-3's
 //   are Linux's of 2006.
-// - "cubic": without HyStart, which RFC 9438 leaves open.
+// - "cubic": without HyStart, which RFC 9438 leaves open; "cubic-hystart" with it, then for all flows.
 // - "highspeed" is by RFC 3649's formulas; ns-3's rounds up to the rows of a table.
 // - "scalable" cuts the window; as it comes, ns-3's cuts what is in flight when recovery begins, without what was lost and
 //   what came behind the loss.
@@ -148,9 +148,8 @@ TypeOf(bool as_it_comes)
 TypeId
 LawType(const std::string& law)
 {
-    const auto dash = law.find("-stock");
-    const std::string name = law.substr(0, dash);
-    const bool as_it_comes = dash != std::string::npos;
+    const std::string name = law.substr(0, law.find('-'));
+    const bool as_it_comes = law.find("-stock") != std::string::npos;
     if (name == "reno")
         return TypeOf<TcpLinuxReno>(as_it_comes);
     if (name == "highspeed")
@@ -258,7 +257,10 @@ SetDefaults(const Spec& spec)
     Config::SetDefault("ns3::TcpBic::MaxIncr", UintegerValue(32));
     Config::SetDefault("ns3::TcpBic::Beta", DoubleValue(0.875));
     Config::SetDefault("ns3::TcpBic::BinarySearchCoefficient", UintegerValue(2));
-    Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false));
+    const bool hystart = std::any_of(spec.flows.begin(), spec.flows.end(), [](const FlowSpec& flow) {
+        return flow.law.find("-hystart") != std::string::npos;
+    });
+    Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(hystart));
     RngSeedManager::SetSeed(1);
     RngSeedManager::SetRun(spec.seed);
 }

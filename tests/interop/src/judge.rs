@@ -151,6 +151,7 @@ mod tests {
             duration: Span::from_secs(60),
             from: Span::from_secs(20),
             known_difference: None,
+            rtt_spread: Span::ZERO,
             seeds: 1,
         }
     }

@@ -22,10 +22,13 @@ pub const BOTTLENECK_DELAY: Span = Span::from_millis(1);
 /// Access links are so many times as fast as the bottleneck.
 pub const ACCESS_FACTOR: u64 = 10;
 
+/// A law's name ends so when its first slow start is to end by HyStart.
+pub const HYSTART: &str = "-hystart";
+
 /// A TCP flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// Name of its law: `reno`, `highspeed`, `scalable`, `bic` or `cubic`, here as there.
+    /// Name of its law: `reno`, `highspeed`, `scalable`, `bic` or `cubic`, here as there; `cubic` with [`HYSTART`], too.
     pub law: &'static str,
     /// Round-trip time without queues.
     pub rtt: Span,
@@ -63,8 +66,12 @@ pub struct Setting {
     pub from: Span,
     /// Why it is known not to agree, when it does not.
     pub known_difference: Option<&'static str>,
-    /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms and draws the losses.
+    /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms, draws the losses, and lengthens round trips by
+    /// up to `rtt_spread`.
     pub seeds: u64,
+    /// Where flows share a queue, which of them loses a packet depends on fractions of a packet's time: drawn round-trip times
+    /// average over that.
+    pub rtt_spread: Span,
 }
 
 impl Setting {
@@ -73,6 +80,14 @@ impl Setting {
         let mut random = RandomStream::new(seed, 1);
         // Whole microseconds: ns-3's program takes them.
         self.flows.iter().map(|flow| flow.start + Span::from_micros(random.below(100_000))).collect()
+    }
+
+    /// Round-trip times under a seed.
+    pub fn rtts(&self, seed: u64) -> Vec<Span> {
+        let mut random = RandomStream::new(seed, 3);
+        // Half of it is the delay of a link, in whole microseconds.
+        let most = self.rtt_spread.as_nanos() / 2_000;
+        self.flows.iter().map(|flow| flow.rtt + Span::from_micros(2 * random.below(most + 1))).collect()
     }
 
     /// Numbers of the packets that are lost under a seed, of those that arrive at the bottleneck's end; in order.

@@ -156,8 +156,9 @@ fn arguments(setting: &Setting, seed: u64, step: Span) -> Vec<String> {
         arguments.push(format!("loss={probability}"));
     }
     arguments.extend(setting.drawn_losses(seed).iter().map(|number| format!("lose={number}")));
-    for (flow, start) in setting.flows.iter().zip(setting.starts(seed)) {
-        arguments.push(format!("flow={},{},{}", flow.law, micros(flow.rtt), micros(start)));
+    let paths = setting.rtts(seed).into_iter().zip(setting.starts(seed));
+    for (flow, (rtt, start)) in setting.flows.iter().zip(paths) {
+        arguments.push(format!("flow={},{},{}", flow.law, micros(rtt), micros(start)));
     }
     arguments
 }

@@ -8,7 +8,9 @@ use inhaul_sim::{
 };
 use inhaul_transport::{EndpointConfig, FlowLimits, ObjectId, Role, SetupError};
 
-use crate::{ACCESS_FACTOR, BOTTLENECK_DELAY, FlowOutcome, Loss, Outcome, PACKET_BYTES, SEGMENT_BYTES, Setting};
+use crate::{
+    ACCESS_FACTOR, BOTTLENECK_DELAY, FlowOutcome, HYSTART, Loss, Outcome, PACKET_BYTES, SEGMENT_BYTES, Setting,
+};
 
 /// Why a setting could not be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -56,10 +58,14 @@ pub fn prepare(setting: &Setting, seed: u64) -> Result<Prepared, OursError> {
     let mut transfers = Vec::new();
     let ends = parts.senders.iter().zip(&parts.receivers);
     for ((k, (flow, start)), (from, to)) in setting.flows.iter().zip(setting.starts(seed)).enumerate().zip(ends) {
-        let protocol = registry::find(flow.law).ok_or(OursError::UnknownLaw(flow.law))?;
+        let (law, hystart) = flow.law.strip_suffix(HYSTART).map_or((flow.law, false), |law| (law, true));
+        let protocol = registry::find(law).ok_or(OursError::UnknownLaw(flow.law))?;
         let endpoint = |role| {
             let mut config = EndpointConfig::new(role, seed * 1_000 + k as u64);
             config.parameters.push(("segment".into(), SEGMENT_BYTES.to_string()));
+            if protocol.parameters.iter().any(|parameter| parameter.name == "hystart") {
+                config.parameters.push(("hystart".into(), if hystart { "on" } else { "off" }.into()));
+            }
             (protocol.build)(&config)
         };
         let sender = sim.endpoint(*from, endpoint(Role::Sender)?)?;
@@ -92,10 +98,10 @@ fn dumbbell_spec(setting: &Setting, seed: u64) -> DumbbellSpec {
     let bottleneck = LinkSpec { loss, ..bottleneck_back.clone() };
     let access_rate = Bitrate::from_mbps(setting.rate_mbps * ACCESS_FACTOR);
     let access = |delay| LinkSpec { rate: Some(access_rate), delay, queue: QueueSpec::UNLIMITED, ..LinkSpec::ideal() };
-    let pairs = setting.flows.iter().map(|flow| Pair {
+    let pairs = setting.rtts(seed).into_iter().map(|rtt| Pair {
         sender: HostSpec::default(),
         receiver: HostSpec::default(),
-        sender_link: access(Span::from_nanos(flow.rtt.as_nanos() / 2).saturating_sub(BOTTLENECK_DELAY)),
+        sender_link: access(Span::from_nanos(rtt.as_nanos() / 2).saturating_sub(BOTTLENECK_DELAY)),
         receiver_link: access(Span::ZERO),
     });
     DumbbellSpec { pairs: pairs.collect(), bottleneck, bottleneck_back }

@@ -14,6 +14,12 @@ const BIC_CONVERGENCE: &str = "ns-3's fast convergence aims at the cut window it
 /// A minute is a few cycles of Reno's window on this path, and where they begin depends on who was hit in slow start.
 const WANDERING: &str = "from seed to seed ns-3's first flow has from 0.26 to 0.59 in the last ten seconds";
 
+/// Of two windows that grow in step, which one meets the full queue depends on fractions of a packet's time.
+const PHASE: &str = "which flow loses depends on fractions of a packet's time; with round-trip times spread they agree";
+
+/// What round-trip times differ by: a packet takes 0.12 ms at 100 Mbit/s.
+const SPREAD: Span = Span::from_micros(480);
+
 /// Everything that stands in bench/NS3.md.
 pub fn all() -> Vec<Setting> {
     let mut settings = Vec::new();
@@ -33,9 +39,21 @@ pub fn all() -> Vec<Setting> {
     settings.push(single("scalable", 100, 40, 1.0, Loss::Drawn(3e-4), 100, 2));
     settings.push(single("reno", 100, 20, 1.0, Loss::Random(1e-3), 120, 5));
     settings.push(single("highspeed", 100, 40, 1.0, Loss::Random(3e-4), 100, 4));
+    // Larger windows, and HyStart in both.
+    settings.push(single("highspeed", 200, 40, 0.5, Loss::None, 40, 1));
+    settings.push(single("bic", 200, 40, 0.5, Loss::None, 40, 1));
+    settings.push(single("cubic-hystart", 100, 40, 1.0, Loss::None, 30, 1));
+    settings.push(single("cubic-hystart", 200, 100, 0.5, Loss::None, 40, 1));
+    settings.push(single("reno", 20, 40, 1.0, Loss::None, 60, 1));
     // Two flows with unequal round-trip times.
     for law in LAWS {
-        settings.push(pair(law, 100, (20, 60), 1.0, 60, 6));
+        let setting = pair(law, 100, (20, 60), 1.0, 60, 6);
+        settings.push(Setting { known_difference: (law == "cubic").then_some(PHASE), ..setting });
+    }
+    // The same, with round-trip times that differ by up to four packets' time from seed to seed.
+    for law in ["reno", "cubic"] {
+        let setting = pair(law, 100, (20, 60), 1.0, 60, 3);
+        settings.push(Setting { name: format!("{}, spread", setting.name), rtt_spread: SPREAD, ..setting });
     }
     settings.push(Setting { known_difference: Some(WANDERING), ..pair("reno", 100, (40, 50), 0.5, 60, 6) });
     settings
@@ -85,6 +103,7 @@ fn single(
         from: Span::from_secs(seconds / 3),
         known_difference: None,
         seeds,
+        rtt_spread: Span::ZERO,
     }
 }
 
@@ -102,6 +121,7 @@ fn pair(law: &'static str, rate_mbps: u64, rtt_ms: (u64, u64), queue_bdp: f64, s
         from: Span::from_secs(seconds / 4),
         known_difference: None,
         seeds,
+        rtt_spread: Span::ZERO,
     }
 }
 

@@ -185,7 +185,8 @@ impl Drawn {
         }
         text += "]\n";
         for (k, flow) in self.flows.iter().enumerate() {
-            let _ = writeln!(text, "\n[[flows]]\nname = \"f{k}\"\nprotocol = \"gtp\"\nfrom = \"s{k}\"\nto = \"receiver\"");
+            let _ =
+                writeln!(text, "\n[[flows]]\nname = \"f{k}\"\nprotocol = \"gtp\"\nfrom = \"s{k}\"\nto = \"receiver\"");
             let _ = writeln!(text, "mtu = {}\nstart = \"{} us\"", flow.mtu, (flow.start_s * 1e6) as u64);
             if let Some(stop_s) = flow.stop_s {
                 let _ = writeln!(text, "stop = \"{} us\"", (stop_s * 1e6) as u64);
@@ -200,7 +201,10 @@ impl Drawn {
             }
         }
         if let Some(cross) = &self.cross {
-            let _ = writeln!(text, "\n[[flows]]\nname = \"rival\"\nprotocol = \"cubic\"\nfrom = \"rival\"\nto = \"receiver\"");
+            let _ = writeln!(
+                text,
+                "\n[[flows]]\nname = \"rival\"\nprotocol = \"cubic\"\nfrom = \"rival\"\nto = \"receiver\""
+            );
             let (start, stop) = ((cross.start_s * 1e6) as u64, (cross.stop_s * 1e6) as u64);
             let _ = writeln!(text, "background = true\nstart = \"{start} us\"\nstop = \"{stop} us\"");
         }

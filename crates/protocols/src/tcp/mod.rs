@@ -1,7 +1,7 @@
-//! The TCP family over datagrams: a real TCP sender and receiver (SACK and RFC 6675 recovery, RFC 6298 timeouts, delayed
+//! The TCP family over datagrams: a real TCP sender and receiver (SACK, RACK-TLP recovery, RFC 6298 timeouts, delayed
 //! acknowledgements), with the congestion control law as a part that can be exchanged.
 //!
-//! PROTOCOL.md in this folder specifies it. All seven protocols speak the same on the wire; the receiver names the law.
+//! PROTOCOL.md in this folder specifies it. All eight protocols speak the same on the wire; the receiver names the law.
 
 pub mod laws;
 mod options;
@@ -9,6 +9,7 @@ pub mod receiver;
 pub mod sender;
 pub mod wire;
 
+use inhaul_base::Span;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Protocol, Role, SetupError};
 
 use laws::LawName;
@@ -18,6 +19,8 @@ use sender::TcpSender;
 
 /// Smallest path MTU that the protocol works with: what every IPv4 host must take.
 const MTU_MIN: u16 = 576;
+/// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
+const ACK_DELAY: Span = Span::from_millis(40);
 
 /// Bytes of IP and UDP header in front of each datagram.
 fn ip_overhead(ipv6: bool) -> u64 {
@@ -71,6 +74,7 @@ pub const BIC: Protocol = Protocol {
 pub const CUBIC: Protocol = Protocol {
     name: "cubic",
     summary: "CUBIC (RFC 9438), what most hosts run: the window is a cubic function of the time since the last loss",
+    parameters: options::CUBIC_PARAMETERS,
     colour: "#d55e00",
     build: |config| build(LawName::Cubic, CUBIC.name, config),
     ..RENO
@@ -92,6 +96,15 @@ pub const BBR: Protocol = Protocol {
     summary: "BBR version 1: keeps to the bandwidth and round-trip time that it measures",
     colour: "#332288",
     build: |config| build(LawName::Bbr, BBR.name, config),
+    ..RENO
+};
+
+/// BBR, version 3.
+pub const BBR3: Protocol = Protocol {
+    name: "bbr3",
+    summary: "BBR version 3: like bbr, but gives way where more than 2 % is lost, and probes seconds apart",
+    colour: "#882255",
+    build: |config| build(LawName::Bbr3, BBR3.name, config),
     ..RENO
 };
 

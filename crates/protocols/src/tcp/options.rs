@@ -49,8 +49,18 @@ const PACING: Parameter = Parameter {
     summary: "Whether FHSTCP spreads its window over the round trip in blocks; set at the sender",
 };
 
+const HYSTART: Parameter = Parameter {
+    name: "hystart",
+    unit: "on | off",
+    default: "on",
+    summary: "Whether slow start ends when delays rise or acknowledgements fill the round trip (HyStart); set at the sender",
+};
+
 /// Parameters of every law.
 pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
+/// Parameters of CUBIC.
+pub(super) const CUBIC_PARAMETERS: &[Parameter] =
+    &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, HYSTART];
 /// Parameters of FHSTCP.
 pub(super) const FHSTCP_PARAMETERS: &[Parameter] =
     &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS, FAIR_FACTOR, PACING];
@@ -72,6 +82,8 @@ pub struct Options {
     pub fair_factor: f64,
     /// Whether FHSTCP sends its window in blocks.
     pub block_pacing: bool,
+    /// Whether CUBIC ends its first slow start by HyStart.
+    pub hystart: bool,
 }
 
 impl Default for Options {
@@ -84,6 +96,7 @@ impl Default for Options {
             delayed_acks: true,
             fair_factor: 10.0,
             block_pacing: true,
+            hystart: true,
         }
     }
 }
@@ -94,7 +107,11 @@ impl Options {
     /// # Errors
     /// When a parameter is not known or its value is not legal.
     pub fn read(law: LawName, protocol: &'static str, parameters: &[(String, String)]) -> Result<Self, SetupError> {
-        let known = if law == LawName::Fhstcp { FHSTCP_PARAMETERS } else { PARAMETERS };
+        let known = match law {
+            LawName::Fhstcp => FHSTCP_PARAMETERS,
+            LawName::Cubic => CUBIC_PARAMETERS,
+            _ => PARAMETERS,
+        };
         let mut options = Self::default();
         for (name, value) in parameters {
             let Some(parameter) = known.iter().find(|p| p.name == name) else {
@@ -119,6 +136,7 @@ impl Options {
             "rto-min" => self.rto_min = Span::from_millis(within(value, 1, 60_000)?),
             "delayed-acks" => self.delayed_acks = switch("on")?,
             "c" => self.fair_factor = within(value, 0.1, 1_000.0)?,
+            "hystart" => self.hystart = switch("on")?,
             "pacing" => self.block_pacing = switch("blocks")?,
             _ => return None,
         }
@@ -132,6 +150,7 @@ impl Options {
             window_max: self.window_max,
             fair_factor: self.fair_factor,
             block_pacing: self.block_pacing,
+            hystart: self.hystart,
             seed,
         }
     }
@@ -160,15 +179,19 @@ mod tests {
         {
             assert!(matches!(read(LawName::Fhstcp, name, value), Err(SetupError::BadValue { .. })), "{name} {value}");
         }
+        assert_eq!(read(LawName::Cubic, "hystart", "off").map(|o| o.hystart), Ok(false));
+        assert!(matches!(read(LawName::Reno, "hystart", "off"), Err(SetupError::UnknownParameter { .. })));
         let error = read(LawName::Reno, "c", "5").unwrap_err().to_string();
         assert!(error.contains("initial-window"), "{error}");
     }
 
     #[test]
     fn every_default_in_the_table_is_what_is_used() {
-        for parameter in FHSTCP_PARAMETERS.iter().filter(|p| p.name != "segment") {
-            let set = read(LawName::Fhstcp, parameter.name, parameter.default);
-            assert_eq!(set, Ok(Options::default()), "{}", parameter.name);
+        for (law, parameters) in [(LawName::Fhstcp, FHSTCP_PARAMETERS), (LawName::Cubic, CUBIC_PARAMETERS)] {
+            for parameter in parameters.iter().filter(|p| p.name != "segment") {
+                let set = read(law, parameter.name, parameter.default);
+                assert_eq!(set, Ok(Options::default()), "{}", parameter.name);
+            }
         }
     }
 }

@@ -4,13 +4,16 @@ use inhaul_base::{Span, Time};
 
 /// Sizes of packets to try below the largest: Ethernet's, what IPv6 must carry, what IPv4 hosts must take.
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
-/// Rounds of probes, one probe of each size.
+/// Rounds of probes, one probe of each size; and at most, where so many are lost that these do not tell.
 const ROUNDS: u32 = 6;
+const ROUNDS_MAX: u32 = 4 * ROUNDS;
 /// From one round to the next.
 const ROUND_GAP: Span = Span::from_millis(50);
-/// So many echoes of smaller packets, and none of a full-size one, are a black hole. Where a third of all probes and of all
-/// echoes is lost, six full-size ones are by chance once in fifty times.
+/// So many echoes of smaller packets, and none of a full-size one, are a black hole ...
 const ECHOES_MIN: u32 = 3;
+/// ... unless as many packets of any size would all be lost by chance once in so many checks. Where a third of all probes and of
+/// all echoes is lost, six are once in fifty times.
+const CHANCE_MAX: f64 = 1e-5;
 
 /// What packets to probe a path with: `largest`, and the common sizes below it.
 pub fn mtu_candidates(largest: u16) -> impl Iterator<Item = u16> {
@@ -43,7 +46,7 @@ impl MtuCheck {
         Self { echoes: mtu_candidates(in_use).map(|size| (size, 0)).collect(), rounds: 0, next: now }
     }
 
-    /// Bytes of IP packets that a check takes in each direction, at most.
+    /// Bytes of IP packets that a check takes in each direction, at most, where not many are lost.
     pub fn bytes(in_use: u16) -> u64 {
         mtu_candidates(in_use).map(u64::from).sum::<u64>() * u64::from(ROUNDS)
     }
@@ -58,15 +61,27 @@ impl MtuCheck {
         if now < self.next {
             return MtuStep::Wait;
         }
-        if self.rounds < ROUNDS {
+        let (_, smaller) = self.echoes.split_at(1);
+        let came: u32 = smaller.iter().map(|&(_, count)| count).sum();
+        let by_chance = self.chance() > CHANCE_MAX;
+        // What came back after some rounds decides whether more are needed; echoes of the last must have had their time.
+        let batch_is_over = self.rounds > 0 && self.rounds.is_multiple_of(ROUNDS);
+        if self.rounds == 0 || !batch_is_over || (came >= ECHOES_MIN && by_chance && self.rounds < ROUNDS_MAX) {
             self.rounds += 1;
-            self.next = now + if self.rounds < ROUNDS { ROUND_GAP } else { patience.max(ROUND_GAP) };
+            let last = self.rounds.is_multiple_of(ROUNDS);
+            self.next = now + if last { patience.max(ROUND_GAP) } else { ROUND_GAP };
             return MtuStep::Probe(self.echoes.iter().map(|&(size, _)| size).collect());
         }
-        let smaller = &self.echoes[1..];
-        let enough = smaller.iter().map(|&(_, count)| count).sum::<u32>() >= ECHOES_MIN;
         let largest = smaller.iter().find(|&&(_, count)| count > 0).map(|&(size, _)| size);
-        MtuStep::Over(largest.filter(|_| enough))
+        MtuStep::Over(largest.filter(|_| came >= ECHOES_MIN && !by_chance))
+    }
+
+    /// The probability that no full-size packet came back though they are lost like those of the smaller size that fared best:
+    /// others may be too large as well.
+    fn chance(&self) -> f64 {
+        let came = self.echoes.iter().skip(1).map(|&(_, count)| count).max().unwrap_or(0);
+        let lost = 1.0 - (f64::from(came) / f64::from(self.rounds.max(1))).min(1.0);
+        (0..self.rounds).map(|_| lost).product()
     }
 
     /// A probe of `size` bytes came back. Returns whether packets in use pass: there is nothing more to check.
@@ -108,6 +123,16 @@ mod tests {
         let over = Time::ZERO + Span::from_millis(5 * 50) + PATIENCE;
         assert_eq!(checked(9000, |size, _| size <= 1400), (Some(1280), over, 6));
         assert_eq!(checked(1500, |size, _| size <= 600), (Some(576), over, 6));
+    }
+
+    #[test]
+    fn losses_are_not_taken_for_a_black_hole() {
+        // Of the smaller probes 44 % come back, as where a third is lost each way; of the full-size ones the first fifteen do not.
+        let lossy = |size: u16, n: u32| if size == 9000 { n == 16 } else { (n * 44) / 100 > ((n - 1) * 44) / 100 };
+        let (verdict, _, rounds) = checked(9000, lossy);
+        assert_eq!((verdict, rounds), (Some(9000), 16));
+        // Where only one in ten comes back nothing is found out.
+        assert_eq!(checked(9000, |size, n| size < 9000 && n % 10 == 1).0, None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! BBR version 1 (Cardwell and others, *BBR: Congestion-Based Congestion Control*, ACM Queue 2016;
-//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor its window:
-//! during a repair the sender itself sends no more than is delivered.
+//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor what it knows of the
+//! path; during the first round trip of a repair no more is sent than is delivered (4.2.3.4), and when the repair ends the window
+//! is what it was.
 
 use std::collections::VecDeque;
 
@@ -33,6 +34,16 @@ enum Mode {
     ProbeRtt { until: Option<Time>, round_passed: bool },
 }
 
+/// Whether losses are being repaired.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Repair {
+    None,
+    /// By blocks.
+    Fast,
+    /// After a timeout.
+    Timeout,
+}
+
 /// BBR version 1.
 #[derive(Clone, Debug)]
 pub struct Bbr {
@@ -51,7 +62,13 @@ pub struct Bbr {
     /// Packets a second; zero while nothing is known.
     pacing: f64,
     window: f64,
+    /// The window before the last repair or ProbeRTT (prior_cwnd).
     window_before: f64,
+    /// Losses are being repaired, and whether they were at the last acknowledgement.
+    repair: Repair,
+    was_repairing: bool,
+    /// No more is sent than is delivered (packet_conservation).
+    conserving: bool,
     initial: f64,
     max: f64,
     packet_bytes: u64,
@@ -74,6 +91,9 @@ impl Bbr {
             pacing: 0.0,
             window: config.initial_window as f64,
             window_before: 0.0,
+            repair: Repair::None,
+            was_repairing: false,
+            conserving: false,
             initial: config.initial_window as f64,
             max: config.window_max as f64,
             packet_bytes: 0,
@@ -110,6 +130,7 @@ impl Bbr {
         if began {
             self.next_round_delivered = rate.delivered;
             self.round += 1;
+            self.conserving = false;
         }
         if !limited || rate.packets_per_second >= self.bandwidth() {
             while self.bandwidths.back().is_some_and(|b| b.1 <= rate.packets_per_second) {
@@ -159,7 +180,7 @@ impl Bbr {
             }
         }
         if rt_prop_expired && !matches!(self.mode, Mode::ProbeRtt { .. }) {
-            self.window_before = self.window;
+            self.save_window();
             self.mode = Mode::ProbeRtt { until: None, round_passed: false };
         }
         if let Mode::ProbeRtt { until, round_passed } = &mut self.mode {
@@ -176,6 +197,33 @@ impl Bbr {
                 }
             }
         }
+    }
+
+    /// Keeps the window for when a repair, or ProbeRTT, is over (BBRSaveCwnd).
+    fn save_window(&mut self) {
+        let shrunk = self.was_repairing || matches!(self.mode, Mode::ProbeRtt { .. });
+        self.window_before = if shrunk { self.window_before.max(self.window) } else { self.window };
+    }
+
+    /// What repairs do to the window (BBRModulateCwndForRecovery). Returns whether that settles it.
+    fn update_for_repair(&mut self, ack: &AckSample) -> bool {
+        self.window = (self.window - ack.lost_packets as f64).max(1.0);
+        let repairing = self.repair != Repair::None;
+        let conserved = (ack.in_flight + ack.delivered_packets) as f64;
+        if self.repair == Repair::Fast && !self.was_repairing {
+            self.conserving = true;
+            // A round begins now.
+            self.next_round_delivered = ack.rate.map_or(self.next_round_delivered, |rate| rate.delivered);
+            self.window = conserved;
+        } else if self.was_repairing && !repairing {
+            self.window = self.window.max(self.window_before);
+            self.conserving = false;
+        }
+        self.was_repairing = repairing;
+        if self.conserving {
+            self.window = self.window.max(conserved);
+        }
+        self.conserving
     }
 
     /// Takes in a round-trip time. Returns whether the least of them has not been seen again for too long.
@@ -201,24 +249,43 @@ impl Law for Bbr {
         if self.filled || pacing > self.pacing {
             self.pacing = pacing;
         }
-        let (target, grown) = (self.inflight(window_gain), self.window + ack.delivered_packets as f64);
-        if self.filled {
-            self.window = grown.min(target);
-        } else if self.window < target {
-            self.window = grown;
+        if !self.update_for_repair(ack) {
+            let (target, grown) = (self.inflight(window_gain), self.window + ack.delivered_packets as f64);
+            if self.filled {
+                self.window = grown.min(target);
+            } else if self.window < target {
+                self.window = grown;
+            }
+            self.window = self.window.max(WINDOW_MIN);
         }
-        self.window = self.window.clamp(WINDOW_MIN, self.max.max(WINDOW_MIN));
+        self.window = self.window.min(self.max.max(WINDOW_MIN));
     }
 
-    fn on_loss(&mut self, _loss: &LossSample) {}
-
-    fn on_timeout(&mut self, _now: Time, _repeated: bool) {
-        self.window_before = self.window_before.max(self.window);
-        self.window = 1.0;
+    fn on_loss(&mut self, _loss: &LossSample) {
+        self.save_window();
+        self.repair = Repair::Fast;
     }
 
-    fn on_spurious_timeout(&mut self, _now: Time) {
+    fn on_timeout(&mut self, loss: &LossSample, _repeated: bool) {
+        self.save_window();
+        self.repair = Repair::Timeout;
+        self.was_repairing = true;
+        // What comes is to be judged anew: the path may have changed.
+        self.full_bandwidth.0 = 0.0;
+        self.window = loss.in_flight as f64 + 1.0;
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        self.repair = Repair::None;
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
         self.window = self.window.max(self.window_before);
+        self.full_bandwidth = (0.0, 0);
+    }
+
+    fn rules_recovery(&self) -> bool {
+        true
     }
 
     fn on_idle(&mut self, _now: Time) {}

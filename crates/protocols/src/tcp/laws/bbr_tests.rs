@@ -27,8 +27,13 @@ impl Drive {
         let prior_delivered = self.delivered;
         let count = (rate * rtt.as_secs_f64()) as u64;
         self.delivered += count;
-        let rate =
-            Some(RateSample { packets_per_second: rate, prior_delivered, delivered: self.delivered, app_limited });
+        let rate = Some(RateSample {
+            packets_per_second: rate,
+            prior_delivered,
+            delivered: self.delivered,
+            app_limited,
+            ..RateSample::default()
+        });
         self.law.on_ack(&AckSample { in_flight, rate, ..ack(self.now, count, rtt) });
     }
 
@@ -173,11 +178,39 @@ fn phase(law: &Bbr) -> usize {
 fn a_timeout_leaves_one_packet_and_a_mistaken_one_nothing() {
     let mut drive = Drive::in_probe_bw();
     let window = drive.law.limits().window_packets;
-    drive.law.on_timeout(drive.now, false);
+    drive.law.on_timeout(&LossSample { now: drive.now, in_flight: 0 }, false);
     assert_eq!(drive.law.limits().window_packets, 1);
-    drive.law.on_spurious_timeout(drive.now);
+    drive.law.on_spurious(drive.now);
     assert_eq!(drive.law.limits().window_packets, window);
-    let before = drive.law.limits();
-    drive.law.on_loss(&LossSample { now: drive.now, in_flight: 100 });
-    assert_eq!(drive.law.limits(), before, "loss moves nothing");
+}
+
+#[test]
+fn a_repair_keeps_what_is_in_flight_for_a_round_and_gives_the_window_back() {
+    // 4.2.3.4, and tcp_bbr.c's bbr_set_cwnd_to_recover_or_restore.
+    let mut drive = Drive::in_probe_bw();
+    let (window, pacing) = (drive.law.limits().window_packets, drive.law.bandwidth());
+    drive.law.on_loss(&LossSample { now: drive.now, in_flight: 90 });
+    assert_eq!(drive.law.limits().window_packets, window, "it is the acknowledgement that moves it");
+    let part = |drive: &mut Drive, delivered: u64, lost: u64, in_flight: u64| {
+        drive.delivered += delivered;
+        let (prior_delivered, delivered_all) = (drive.delivered - 100, drive.delivered);
+        let rate = RateSample {
+            packets_per_second: 900.0,
+            prior_delivered,
+            delivered: delivered_all,
+            ..RateSample::default()
+        };
+        drive.now += Span::from_millis(1);
+        let ack = AckSample { in_flight, lost_packets: lost, rate: Some(rate), ..ack(drive.now, delivered, RTT) };
+        drive.law.on_ack(&ack);
+        drive.law.limits().window_packets
+    };
+    assert_eq!(part(&mut drive, 2, 10, 80), 82, "as much as is delivered");
+    assert_eq!(part(&mut drive, 2, 5, 80), 82);
+    // A round later the window grows again by what is delivered, less what is lost.
+    drive.delivered += 100;
+    assert_eq!(part(&mut drive, 10, 4, 80), 82 - 4 + 10);
+    drive.law.on_recovered(drive.now);
+    assert_eq!(part(&mut drive, 1, 0, 80), window);
+    assert_eq!(drive.law.bandwidth(), pacing, "loss does not move what is known of the path");
 }

@@ -1,10 +1,11 @@
 //! CUBIC (RFC 9438): the window is a cubic function of the time since the last congestion, whatever the round-trip time.
-//! Without HyStart++ (section 4.10 leaves slow start open).
+//! Slow start ends by HyStart (section 4.10 leaves it open), as it does in Linux.
 
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
 use super::Avoidance;
+use super::hystart::HyStart;
 
 /// RFC 9438 section 4.5: packets per second cubed.
 const C: f64 = 0.4;
@@ -21,6 +22,7 @@ pub struct Cubic {
     /// The window at the last congestion (cwnd_prior).
     prior: f64,
     epoch: Option<Epoch>,
+    hystart: Option<HyStart>,
 }
 
 /// What holds from one congestion to the next.
@@ -36,6 +38,13 @@ struct Epoch {
     plateau: f64,
     /// The window that standard TCP would have (W_est).
     reno: f64,
+}
+
+impl Cubic {
+    /// CUBIC, with or without HyStart.
+    pub fn new(hystart: bool) -> Self {
+        Self { hystart: hystart.then(HyStart::default), ..Self::default() }
+    }
 }
 
 impl Epoch {
@@ -72,6 +81,20 @@ impl Avoidance for Cubic {
         // Section 4.7: a window that no longer reaches its old height makes room for others.
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
         window * BETA
+    }
+
+    fn on_timeout(&mut self) {
+        // Section 4.8: the first congestion avoidance after a timeout begins at its plateau.
+        (self.w_max, self.epoch) = (0.0, None);
+        if let Some(hystart) = &mut self.hystart {
+            hystart.restart();
+        }
+    }
+
+    fn ends_slow_start(&mut self, window: f64, ack: &AckSample) -> bool {
+        let (Some(hystart), Some(rtt)) = (&mut self.hystart, ack.rtt) else { return false };
+        hystart.on_rtt(rtt);
+        hystart.is_full(window, ack)
     }
 
     fn on_unused(&mut self, now: Time) {
@@ -135,6 +158,17 @@ mod tests {
         let mut drive = Drive::at(Cubic::default(), 100.0, 10);
         drive.lose();
         assert!((drive.rounds(50) - (70.0 + 50.0 * ALPHA)).abs() < 0.5, "{}", drive.law.window());
+    }
+
+    #[test]
+    fn a_timeout_forgets_the_old_plateau() {
+        // RFC 9438 section 4.8: K is zero and W_max the window at which congestion avoidance begins.
+        let mut law = Cubic::default();
+        law.reduce(Time::ZERO, 1_000.0);
+        law.on_timeout();
+        law.grow(700.0, &super::super::testing::ack(Time::ZERO, 1, Span::from_millis(100)));
+        let epoch = law.epoch.unwrap();
+        assert_eq!((epoch.k, epoch.plateau), (0.0, 700.0));
     }
 
     #[test]

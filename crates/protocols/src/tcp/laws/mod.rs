@@ -2,10 +2,12 @@
 //! cut ([`Avoidance`]); slow start and its end are the same for all ([`Windowed`]).
 
 mod bbr;
+mod bbr3;
 mod bic;
 mod cubic;
 mod fhstcp;
 mod highspeed;
+mod hystart;
 mod reno;
 mod scalable;
 mod windowed;
@@ -13,6 +15,7 @@ mod windowed;
 use inhaul_transport::Law;
 
 pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use bic::Bic;
 pub use cubic::Cubic;
 pub use fhstcp::Fhstcp;
@@ -38,11 +41,14 @@ pub enum LawName {
     Fhstcp,
     /// BBR version 1 (Cardwell and others 2016).
     Bbr,
+    /// BBR version 3 (draft-ietf-ccwg-bbr).
+    Bbr3,
 }
 
 impl LawName {
-    const ALL: [Self; 7] =
-        [Self::Reno, Self::HighSpeed, Self::Scalable, Self::Bic, Self::Cubic, Self::Fhstcp, Self::Bbr];
+    /// All of them, in the order of their codes.
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Reno, Self::HighSpeed, Self::Scalable, Self::Bic, Self::Cubic, Self::Fhstcp, Self::Bbr, Self::Bbr3];
 
     /// Its number in a Setup message.
     pub const fn code(self) -> u8 {
@@ -61,9 +67,10 @@ impl LawName {
             Self::HighSpeed => Box::new(Windowed::new(HighSpeed, config)),
             Self::Scalable => Box::new(Windowed::new(Scalable, config)),
             Self::Bic => Box::new(Windowed::new(Bic::default(), config)),
-            Self::Cubic => Box::new(Windowed::new(Cubic::default(), config)),
+            Self::Cubic => Box::new(Windowed::new(Cubic::new(config.hystart), config)),
             Self::Fhstcp => Box::new(Windowed::new(Fhstcp::new(config.fair_factor, config.block_pacing), config)),
             Self::Bbr => Box::new(Bbr::new(config)),
+            Self::Bbr3 => Box::new(Bbr3::new(config)),
         }
     }
 }
@@ -79,6 +86,8 @@ pub struct LawConfig {
     pub fair_factor: f64,
     /// Whether FHSTCP sends its window in blocks.
     pub block_pacing: bool,
+    /// Whether CUBIC ends its first slow start by HyStart.
+    pub hystart: bool,
     /// Seed of the law's random stream.
     pub seed: u64,
 }
@@ -91,8 +100,14 @@ pub(crate) mod testing {
     use inhaul_base::{Span, Time};
     use inhaul_transport::{AckSample, LossSample};
 
-    pub(crate) const CONFIG: LawConfig =
-        LawConfig { initial_window: 10, window_max: 1_000_000, fair_factor: 10.0, block_pacing: true, seed: 1 };
+    pub(crate) const CONFIG: LawConfig = LawConfig {
+        initial_window: 10,
+        window_max: 1_000_000,
+        fair_factor: 10.0,
+        block_pacing: true,
+        hystart: true,
+        seed: 1,
+    };
 
     /// An acknowledgement of `packets` on a path with round trips of `rtt`, by a sender that its window holds back.
     pub(crate) fn ack(now: Time, packets: u64, rtt: Span) -> AckSample {
@@ -114,7 +129,7 @@ pub(crate) mod testing {
         rtt: Span,
     }
 
-    impl<A: Avoidance> Drive<A> {
+    impl<A: Avoidance + Clone> Drive<A> {
         /// In congestion avoidance at `window` packets.
         pub(crate) fn at(avoidance: A, window: f64, rtt_ms: u64) -> Self {
             let law = Windowed::in_avoidance(avoidance, window, &CONFIG);

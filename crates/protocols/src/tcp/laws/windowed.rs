@@ -16,6 +16,14 @@ pub trait Avoidance {
     /// The window after congestion at a window of `window` packets.
     fn reduce(&mut self, now: Time, window: f64) -> f64;
 
+    /// A timeout, after which the window has been brought down to nearly nothing.
+    fn on_timeout(&mut self) {}
+
+    /// An acknowledgement came during slow start, at a window of `window` packets. Returns whether slow start is to end.
+    fn ends_slow_start(&mut self, _window: f64, _ack: &AckSample) -> bool {
+        false
+    }
+
     /// The window did not hold the sender back: time passes that proves nothing.
     fn on_unused(&mut self, _now: Time) {}
 
@@ -37,16 +45,16 @@ pub struct Windowed<A> {
     threshold: f64,
     initial: f64,
     max: f64,
-    /// Window and threshold before the last timeout.
-    before_timeout: Option<(f64, f64)>,
+    /// Window, threshold and the law's state before the last congestion.
+    before: Option<(f64, f64, A)>,
 }
 
-impl<A: Avoidance> Windowed<A> {
+impl<A: Avoidance + Clone> Windowed<A> {
     /// A law in slow start.
     pub fn new(avoidance: A, config: &LawConfig) -> Self {
         let initial = config.initial_window as f64;
         let max = config.window_max as f64;
-        Self { avoidance, window: initial.min(max), threshold: f64::INFINITY, initial, max, before_timeout: None }
+        Self { avoidance, window: initial.min(max), threshold: f64::INFINITY, initial, max, before: None }
     }
 
     /// The window in packets.
@@ -60,8 +68,11 @@ impl<A: Avoidance> Windowed<A> {
     }
 }
 
-impl<A: Avoidance> Law for Windowed<A> {
+impl<A: Avoidance + Clone> Law for Windowed<A> {
     fn on_ack(&mut self, ack: &AckSample) {
+        if self.window < self.threshold && self.avoidance.ends_slow_start(self.window, ack) {
+            self.threshold = self.window;
+        }
         if ack.held {
             return;
         }
@@ -84,23 +95,27 @@ impl<A: Avoidance> Law for Windowed<A> {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
+        self.before = Some((self.window, self.threshold, self.avoidance.clone()));
         self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
         self.window = self.threshold;
     }
 
-    fn on_timeout(&mut self, now: Time, repeated: bool) {
+    fn on_timeout(&mut self, loss: &LossSample, repeated: bool) {
         // A timeout that repeats is about the same packets: the threshold stays (RFC 5681 3.1). One after progress is not,
         // even though the repair that the last one began is not complete.
         if !repeated {
-            self.before_timeout = Some((self.window, self.threshold));
-            self.threshold = self.avoidance.reduce(now, self.window).max(WINDOW_MIN);
+            self.before = Some((self.window, self.threshold, self.avoidance.clone()));
+            self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);
         }
-        self.window = 1.0;
+        self.avoidance.on_timeout();
+        // One packet, beside those that were sent too lately to be lost (as Linux).
+        self.window = (loss.in_flight as f64 + 1.0).min(self.max);
     }
 
-    fn on_spurious_timeout(&mut self, _now: Time) {
-        if let Some((window, threshold)) = self.before_timeout.take() {
-            (self.window, self.threshold) = (window.max(self.window), threshold);
+    fn on_spurious(&mut self, _now: Time) {
+        if let Some((window, threshold, avoidance)) = self.before.take() {
+            self.window = window.max(self.window);
+            (self.threshold, self.avoidance) = (threshold, avoidance);
         }
     }
 
@@ -123,6 +138,7 @@ mod tests {
     use inhaul_base::Span;
 
     const RTT: Span = Span::from_millis(100);
+    const NONE_LEFT: LossSample = LossSample { now: Time::ZERO, in_flight: 0 };
 
     #[test]
     fn slow_start_doubles_each_round_trip_and_ends_at_the_threshold() {
@@ -133,7 +149,7 @@ mod tests {
         }
         law.on_loss(&LossSample { now: Time::ZERO, in_flight: 80 });
         assert_eq!(law.window(), 40.0);
-        law.on_timeout(Time::ZERO, false);
+        law.on_timeout(&NONE_LEFT, false);
         assert_eq!((law.window(), law.threshold), (1.0, 20.0));
         // 19 packets to the threshold, then one packet for a window's worth.
         law.on_ack(&ack(Time::ZERO, 19, RTT));
@@ -143,12 +159,24 @@ mod tests {
     }
 
     #[test]
-    fn on_timeout_in_a_row_keeps_the_threshold_and_a_spurious_one_is_undone() {
+    fn on_timeout_in_a_row_keeps_the_threshold_and_mistakes_are_undone() {
         let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
-        (0..3).for_each(|n| law.on_timeout(Time::ZERO, n > 0));
+        (0..3).for_each(|n| law.on_timeout(&NONE_LEFT, n > 0));
         assert_eq!((law.window(), law.threshold), (1.0, 32.0));
-        law.on_spurious_timeout(Time::ZERO);
+        law.on_spurious(Time::ZERO);
         assert_eq!((law.window(), law.threshold), (64.0, 64.0));
+        law.on_loss(&NONE_LEFT);
+        assert_eq!((law.window(), law.threshold), (32.0, 32.0));
+        law.on_spurious(Time::ZERO);
+        assert_eq!((law.window(), law.threshold), (64.0, 64.0));
+    }
+
+    #[test]
+    fn on_timeout_leaves_room_for_what_is_on_its_way() {
+        // tcp_enter_loss: one packet beside those that were sent too lately to be lost.
+        let mut law = Windowed::in_avoidance(Reno, 64.0, &CONFIG);
+        law.on_timeout(&LossSample { in_flight: 9, ..NONE_LEFT }, false);
+        assert_eq!(law.window(), 10.0);
     }
 
     #[test]
@@ -163,8 +191,8 @@ mod tests {
 
     #[test]
     fn every_law_keeps_to_the_largest_window_and_to_one_packet() {
-        for code in 1..=7 {
-            let name = LawName::from_code(code).unwrap();
+        for name in LawName::ALL {
+            assert_eq!(LawName::from_code(name.code()), Some(name));
             let config = LawConfig { window_max: 50, ..CONFIG };
             let mut law = name.build(&config);
             for k in 0..1_000 {
@@ -172,12 +200,13 @@ mod tests {
                 assert!(law.limits().window_packets <= 50, "{name:?}");
             }
             for k in 0..100 {
-                law.on_timeout(Time::ZERO + Span::from_secs(10 + k), k % 3 > 0);
-                law.on_loss(&LossSample { now: Time::ZERO + Span::from_secs(10 + k), in_flight: 1 });
+                let loss = LossSample { now: Time::ZERO + Span::from_secs(10 + k), in_flight: 1 };
+                law.on_timeout(&loss, k % 3 > 0);
+                law.on_loss(&loss);
                 assert!(law.limits().window_packets >= 1, "{name:?}");
             }
         }
         assert_eq!(LawName::from_code(0), None);
-        assert_eq!(LawName::from_code(8), None);
+        assert_eq!(LawName::from_code(LawName::ALL.len() as u8 + 1), None);
     }
 }

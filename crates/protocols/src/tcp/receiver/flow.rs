@@ -11,12 +11,10 @@ use super::division::Share;
 use super::path::{Outgoing, Path};
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::wire::{AckHeader, Control, DataHeader, Datagram, HEADER_LEN, RANGES_MAX, Timestamp};
-use crate::tcp::{Options, ip_overhead, largest_segment};
+use crate::tcp::{ACK_DELAY, Options, ip_overhead, largest_segment};
 
-/// Segments of which the first may wait for an acknowledgement (RFC 5681 4.2: every second at least) ...
+/// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
 const ACK_EVERY: u64 = 2;
-/// ... and for how long (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
-const ACK_DELAY: Span = Span::from_millis(40);
 /// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives though the
 /// window doubles, and as much again ...
 const LEAD_WINDOWS: u64 = 4;

@@ -1,4 +1,4 @@
-//! Which segments have come, and what an acknowledgement says of them (RFC 5681 4.2, RFC 2018, RFC 7323 4.3).
+//! Which segments have come, and what an acknowledgement says of them (RFC 5681 4.2, RFC 2018, RFC 2883, RFC 7323 4.3).
 
 use inhaul_base::{ByteRange, RangeSet, Sequence};
 
@@ -35,6 +35,8 @@ pub(super) struct Reassembly {
     echo: Timestamp,
     /// `next` as it was last acknowledged (Last.ACK.sent).
     acknowledged: u64,
+    /// Segments that came once more since the last acknowledgement.
+    duplicate: Option<ByteRange>,
     /// Blocks that began since the last acknowledgement.
     fresh_blocks: usize,
 }
@@ -50,6 +52,7 @@ impl Reassembly {
         }
         let run = ByteRange::at(first, count);
         if run.end <= self.next || self.above.contains(run) {
+            self.duplicate = Some(run);
             return Arrival::Duplicate;
         }
         if run.start <= self.next {
@@ -106,6 +109,10 @@ impl Reassembly {
         self.fresh_blocks = 0;
         let mut blocks = Blocks::default();
         let mut reported: [u64; RECENT] = [u64::MAX; RECENT];
+        // RFC 2883: what came once more stands first. The sender learns that it sent it in vain.
+        if let Some(run) = self.duplicate.take() {
+            blocks.push(Sequence::new(run.start as u32), Sequence::new(run.end as u32));
+        }
         if !self.above.is_empty() {
             for (k, &entry) in self.recent.iter().enumerate() {
                 let Some(block) = entry.and_then(|n| self.above.run_at(n)) else { continue };
@@ -155,6 +162,20 @@ mod tests {
         assert_eq!(report(&mut r).2, [(2, 5), (10, 11), (8, 9), (6, 7)]);
         assert_eq!(arrive(&mut r, 1, 21), Arrival::OutOfOrder);
         assert_eq!(report(&mut r), (5, 21, vec![(10, 11), (8, 9), (6, 7)]));
+    }
+
+    #[test]
+    fn what_came_once_more_is_reported_first_and_once() {
+        // RFC 2883 section 4: below what is acknowledged, and within a block.
+        let mut r = Reassembly::default();
+        for n in [0, 1, 3, 4] {
+            arrive(&mut r, n, n);
+        }
+        assert_eq!(arrive(&mut r, 1, 9), Arrival::Duplicate);
+        assert_eq!(report(&mut r).2, [(1, 2), (3, 5)]);
+        assert_eq!(arrive(&mut r, 4, 9), Arrival::Duplicate);
+        assert_eq!(report(&mut r).2, [(4, 5), (3, 5)]);
+        assert_eq!(report(&mut r).2, [(3, 5)]);
     }
 
     #[test]

@@ -257,7 +257,7 @@ impl SendFlow {
             && let Some(next) = stream.next(now, self.queue.bytes > 0, host)
         {
             let (sequence, body) = match next {
-                Next::Again(number) | Next::Rescue(number) => {
+                Next::Again(number) => {
                     let Some((sequence, body)) = stream.send_again(now, number) else { return };
                     self.sent.bytes_again += body.len();
                     (sequence, body)
@@ -301,7 +301,7 @@ impl SendFlow {
         }
         let stream = self.stream.as_ref();
         let times = [
-            (stream.and_then(Stream::rto_due), Reason::Loss),
+            (stream.and_then(Stream::loss_due), Reason::Loss),
             (stream.and_then(Stream::pace_due), Reason::Pace),
             (self.open_due, Reason::Probe),
         ];

@@ -2,6 +2,7 @@
 
 mod flow;
 mod pacing;
+mod rack;
 mod rate;
 mod rate_limit;
 mod recovery;

@@ -8,23 +8,26 @@ use inhaul_transport::RateSample;
 pub(super) struct Snapshot {
     /// When it was sent.
     pub(super) sent: Time,
+    /// Its place in the order of sending: times alone do not tell apart what leaves at once.
+    pub(super) order: u64,
     delivered: u64,
+    /// Packets found lost by then.
+    lost: u64,
+    /// Packets on their way, with this one.
+    in_flight: u64,
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
 }
 
-impl Snapshot {
-    /// Whether its segment was sent after `other`'s: more had been delivered, or as much and it left later.
-    pub(super) fn is_later_than(&self, other: &Self) -> bool {
-        (self.delivered, self.sent) > (other.delivered, other.sent)
-    }
-}
-
 /// The draft's `C.*`, counted in segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateEstimator {
+    /// Packets sent, however often.
+    sent: u64,
     delivered: u64,
+    /// Packets found lost.
+    pub(super) lost: u64,
     delivered_at: Time,
     first_sent: Time,
     /// While `delivered` is not beyond this, samples are limited by the application.
@@ -33,22 +36,29 @@ pub(super) struct RateEstimator {
 
 impl RateEstimator {
     pub(super) fn new(now: Time) -> Self {
-        Self { delivered: 0, delivered_at: now, first_sent: now, app_limited_until: 0 }
+        Self { sent: 0, delivered: 0, lost: 0, delivered_at: now, first_sent: now, app_limited_until: 0 }
     }
 
-    /// A segment leaves while `in_flight` are on their way (draft 3.2, SendPacket).
+    /// A segment leaves with which `in_flight` are on their way (draft 3.2, SendPacket).
     pub(super) fn on_send(&mut self, now: Time, in_flight: u64) -> Snapshot {
-        if in_flight == 0 {
-            self.first_sent = now;
-            self.delivered_at = now;
-        }
+        self.sent += 1;
         Snapshot {
             sent: now,
+            order: self.sent - 1,
             delivered: self.delivered,
+            lost: self.lost,
+            in_flight,
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
             app_limited: self.app_limited_until > self.delivered,
         }
+    }
+
+    /// The path was idle: everything sent has been acknowledged. That everything sent is taken for lost does not count, for
+    /// some of it may be delivered yet.
+    pub(super) fn on_restart(&mut self, now: Time) {
+        self.first_sent = now;
+        self.delivered_at = now;
     }
 
     /// The window has room and there is nothing to send, with `in_flight` on their way.
@@ -78,6 +88,8 @@ impl RateEstimator {
             packets_per_second: (self.delivered - newest.delivered) as f64 / interval.as_secs_f64(),
             prior_delivered: newest.delivered,
             delivered: self.delivered,
+            lost: self.lost - newest.lost,
+            in_flight_at_send: newest.in_flight,
             app_limited: newest.app_limited,
         })
     }

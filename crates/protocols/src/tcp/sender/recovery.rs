@@ -1,5 +1,5 @@
-//! How a sender comes through losses: by selective acknowledgements (RFC 6675), with the window brought down in proportion
-//! to what is delivered (PRR, RFC 6937), or after a timeout (RFC 6298) in slow start.
+//! How a sender comes through losses: by selective acknowledgements, with the window brought down in proportion
+//! to what is delivered (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
 
 use super::super::wire::Timestamp;
 
@@ -14,8 +14,6 @@ pub(super) enum Phase {
         point: u64,
         /// How the window comes down.
         reduction: ProportionalReduction,
-        /// The rescue retransmission has been made (RFC 6675 NextSeg rule 4: once).
-        rescued: bool,
     },
     /// Repair after a timeout, until everything up to `point` is acknowledged.
     Loss {
@@ -38,12 +36,37 @@ pub(super) enum Spurious {
     Decided,
 }
 
-/// Proportional rate reduction (RFC 6937), counted in segments.
+/// A loss probe (RFC 8985 section 7): what was sent because nothing was heard for two round trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LossProbe {
+    /// The first segment that had not been sent then (TLP.end_seq).
+    pub(super) end: u64,
+    /// It was the last segment once more, not a new one (TLP.is_retrans).
+    pub(super) again: bool,
+}
+
+/// What tells that a repair, or a timeout, was a mistake: all that it sent again had come (RFC 2883, as Linux uses it).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Duplicates {
+    /// Segments sent again since it began.
+    pub(super) resent: u64,
+    /// Of those, segments that the receiver reported as duplicates.
+    pub(super) reported: u64,
+}
+
+impl Duplicates {
+    /// Whether everything that was sent again was sent in vain.
+    pub(super) fn all_in_vain(&self) -> bool {
+        self.resent > 0 && self.reported >= self.resent
+    }
+}
+
+/// Proportional rate reduction (RFC 9937), counted in segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ProportionalReduction {
     /// The window to come down to (ssthresh).
     target: u64,
-    /// What was on its way when it began (RecoverFS).
+    /// What was on its way, lost or not, when it began (RecoverFS).
     flight: u64,
     /// Delivered since (prr_delivered).
     delivered: u64,
@@ -54,22 +77,26 @@ pub(super) struct ProportionalReduction {
 }
 
 impl ProportionalReduction {
-    /// Losses were found with `flight` segments on their way; the law gives `target` from now on.
-    pub(super) fn new(target: u64, flight: u64) -> Self {
-        Self { target, flight: flight.max(1), delivered: 0, out: 0, window: 0 }
+    /// Losses were found of `flight` segments; the law gives `target` from now on. `pipe` are on their way still.
+    pub(super) fn new(target: u64, flight: u64, pipe: u64) -> Self {
+        // The first lost segment is sent again at once ("force a fast retransmit upon entering recovery").
+        Self { target, flight: flight.max(1), delivered: 0, out: 0, window: pipe + 1 }
     }
 
-    /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 6937 section 3).
-    pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64) {
+    /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 9937 section 6.2). `safe`: it is
+    /// for something new in order, and no further loss was found (SafeACK).
+    pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64, safe: bool) {
+        if delivered == 0 {
+            return;
+        }
         self.delivered += delivered;
         let may_send = if pipe > self.target {
             (self.delivered * self.target).div_ceil(self.flight).saturating_sub(self.out)
         } else {
-            // PRR-SSRB: back up to the target, one segment faster than what is delivered.
-            let limit = self.delivered.saturating_sub(self.out).max(delivered) + 1;
+            // Back up to the target: as much as is delivered, and one segment faster where the repair makes progress.
+            let limit = self.delivered.saturating_sub(self.out).max(delivered) + u64::from(safe);
             limit.min(self.target - pipe)
         };
-        // The first segment is sent again at once ("force a fast retransmit upon entering recovery").
         let may_send = if self.out == 0 { may_send.max(1) } else { may_send };
         self.window = pipe + may_send;
     }
@@ -91,14 +118,14 @@ mod tests {
 
     /// Plays a repair of `flight` segments of which those for which `lost` says so are lost: one delivery an ACK. Returns
     /// how many segments were sent after each ACK.
-    fn play(flight: u64, target: u64, lost: impl Fn(u64) -> bool) -> Vec<u64> {
-        let mut reduction = ProportionalReduction::new(target, flight);
+    fn play(flight: u64, target: u64, safe: bool, lost: impl Fn(u64) -> bool) -> Vec<u64> {
         let mut pipe = flight - (0..flight).filter(|&n| lost(n)).count() as u64;
+        let mut reduction = ProportionalReduction::new(target, flight, pipe);
         let mut sent = Vec::new();
         let deliveries = pipe;
         for _ in 0..deliveries {
             pipe -= 1;
-            reduction.on_ack(1, pipe);
+            reduction.on_ack(1, pipe, safe);
             let now = reduction.window().saturating_sub(pipe);
             (0..now).for_each(|_| reduction.on_send());
             pipe += now;
@@ -109,16 +136,25 @@ mod tests {
 
     #[test]
     fn on_ack_spreads_the_reduction_over_the_round_trip() {
-        // RFC 6937 section 4's example: one loss of 20, halved: one segment for every second ACK after the retransmission.
-        let sent = play(20, 10, |n| n == 0);
+        // RFC 9937's rule above the target: one loss of 20, halved: one segment for every second ACK after the retransmission.
+        let sent = play(20, 10, false, |n| n == 0);
         assert_eq!(sent.iter().sum::<u64>(), 10, "{sent:?}");
         assert!(sent.iter().all(|&n| n <= 1), "{sent:?}");
     }
 
     #[test]
     fn on_ack_never_bursts_after_heavy_loss() {
-        // RFC 6937: the pipe is below the target; it comes back like slow start, two for each delivery at most.
-        let sent = play(20, 10, |n| n < 15);
-        assert_eq!(sent.iter().max(), Some(&2), "{sent:?}");
+        // The pipe is below the target: two for each delivery while the repair makes progress, else one (SafeACK).
+        assert_eq!(play(20, 10, true, |n| n < 15).iter().max(), Some(&2));
+        assert_eq!(play(20, 10, false, |n| n < 15).iter().max(), Some(&1));
+    }
+
+    #[test]
+    fn an_acknowledgement_of_nothing_new_lets_nothing_leave() {
+        let mut reduction = ProportionalReduction::new(10, 20, 18);
+        reduction.on_send();
+        let window = reduction.window();
+        reduction.on_ack(0, 5, true);
+        assert_eq!(reduction.window(), window);
     }
 }

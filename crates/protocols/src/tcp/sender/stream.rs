@@ -6,12 +6,13 @@ use inhaul_transport::kit::RttEstimator;
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
 use super::pacing::Pacing;
-use super::rate::RateEstimator;
+use super::rack::Rack;
+use super::rate::{RateEstimator, Snapshot};
 use super::rate_limit::RateLimit;
-use super::recovery::{Phase, ProportionalReduction, Spurious};
+use super::recovery::{Duplicates, LossProbe, Phase, ProportionalReduction, Spurious};
 use super::scoreboard::{Progress, Scoreboard, Segment};
-use crate::tcp::Options;
 use crate::tcp::wire::{AckHeader, Timestamp};
+use crate::tcp::{ACK_DELAY, Options};
 
 /// The retransmission timeout before anything is measured (RFC 6298 2.1).
 const RTO_INITIAL: Span = Span::from_secs(1);
@@ -19,13 +20,14 @@ const RTO_INITIAL: Span = Span::from_secs(1);
 /// dead to the receiver then. Linux lets it be set as low as a second (`tcp_rto_max_ms`).
 const RTO_MAX: Span = Span::from_secs(10);
 
+/// Beside two round trips, a loss probe leaves the receiver so much time: Linux's two ticks of its clock.
+const PROBE_SLACK: Span = Span::from_millis(2);
+
 /// What is sent next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     /// This segment again.
     Again(u64),
-    /// This one again, the last: the rescue retransmission (RFC 6675 NextSeg rule 4).
-    Rescue(u64),
     /// A new one.
     New,
 }
@@ -40,12 +42,32 @@ pub(super) struct Stream {
     /// The rate that the receiver allows.
     pub(super) allowed: RateLimit,
     rtt: RttEstimator,
+    rack: Rack,
     rate: RateEstimator,
     /// Least variation that the timeout allows for.
     rto_min: Span,
     /// Timeouts in a row.
     backoff: u32,
     rto_due: Option<Time>,
+    /// When a segment that has been overtaken is lost, unless it comes (RFC 8985 6.2 step 5).
+    late_due: Option<Time>,
+    /// When a loss probe leaves, unless something is acknowledged (PTO of RFC 8985 7.2).
+    probe_due: Option<Time>,
+    /// A loss probe is to be sent.
+    probing: bool,
+    /// The one that was sent and not answered.
+    probe: Option<LossProbe>,
+    /// Whether what was last sent again was sent in vain.
+    duplicates: Duplicates,
+    /// Segments that the last repair or timeout is about.
+    repaired: ByteRange,
+    /// Until segments before this one are acknowledged, no further repair is taken for a mistake: to judge anew takes time in
+    /// proportion to the window, and a receiver may report what it likes.
+    undone_until: u64,
+    /// A round trip ends when segments before this one are acknowledged.
+    round_end: u64,
+    /// Segments before this one were sent before the tolerance of reordering last grew.
+    tolerance_end: u64,
     pace_due: Option<Time>,
     /// The receiver takes segments before this one.
     receiver_takes: u64,
@@ -71,10 +93,20 @@ impl Stream {
             pacing: Pacing::Unpaced,
             allowed: RateLimit::default(),
             rtt: RttEstimator::default(),
+            rack: Rack::default(),
             rate: RateEstimator::new(now),
             rto_min: options.rto_min,
             backoff: 0,
             rto_due: None,
+            late_due: None,
+            probe_due: None,
+            probing: false,
+            probe: None,
+            duplicates: Duplicates::default(),
+            repaired: ByteRange::default(),
+            undone_until: 0,
+            round_end: 0,
+            tolerance_end: 0,
             pace_due: None,
             // Nothing was said yet: the receiver takes at least the first flight.
             receiver_takes: options.initial_window,
@@ -95,18 +127,19 @@ impl Stream {
         self.pace_due = None;
         let pipe = self.board.pipe();
         let window = match &self.phase {
-            Phase::Recovery { reduction, .. } => reduction.window(),
-            Phase::Open | Phase::Loss { .. } => self.limits.window_packets,
+            Phase::Recovery { reduction, .. } if !self.law.rules_recovery() => reduction.window(),
+            _ => self.limits.window_packets,
         };
         if new && self.board.is_empty() && now.since(self.last_sent) > self.rto() {
             self.law.on_idle(now);
             self.refresh(now);
         }
-        if pipe >= window {
+        if pipe >= window && !self.probing {
             self.held_back_until = self.board.next();
             return None;
         }
         let Some(next) = self.candidate(new) else {
+            self.probing = false;
             if !new {
                 self.rate.on_app_limited(pipe);
             }
@@ -119,56 +152,54 @@ impl Stream {
             self.pace_due = Some(due);
             return None;
         }
-        if !self.pacing.allows(now, self.packet_bytes) {
+        if !self.probing && !self.pacing.allows(now, self.packet_bytes) {
             self.held_back_until = self.board.next();
             self.pace_due = Some(self.pacing.due(self.packet_bytes));
             return None;
         }
-        if let (Next::Rescue(_), Phase::Recovery { rescued, .. }) = (next, &mut self.phase) {
-            *rescued = true;
-        }
         Some(next)
     }
 
-    /// The segment to send next (RFC 6675 section 4, NextSeg).
-    fn candidate(&mut self, new: bool) -> Option<Next> {
-        let in_repair = self.phase != Phase::Open;
-        if in_repair && let Some(lost) = self.board.next_lost() {
+    /// The segment to send next: one that is lost, or else a new one. A loss probe is a new one, or else the last once more.
+    fn candidate(&self, new: bool) -> Option<Next> {
+        if let Some(lost) = self.board.next_lost() {
             return Some(Next::Again(lost));
         }
-        if new {
-            let outstanding = self.board.next() - self.board.first();
-            let taken = self.board.next() < self.receiver_takes && outstanding < self.window_max;
-            return taken.then_some(Next::New);
+        let taken = self.board.next() < self.receiver_takes && self.board.outstanding() < self.window_max;
+        if new && taken {
+            return Some(Next::New);
         }
-        // Rules 3 and 4 are for the tail of a transfer, which nothing follows that would reveal its losses.
-        let Phase::Recovery { rescued, .. } = self.phase else { return None };
-        if let Some(suspect) = self.board.next_suspect() {
-            return Some(Next::Again(suspect));
-        }
-        self.board.last_missing().filter(|_| !rescued).map(Next::Rescue)
+        self.board.last_missing().filter(|_| self.probing).map(Next::Again)
     }
 
     /// A new segment with the bytes `body` leaves. Returns its number.
     pub(super) fn send(&mut self, now: Time, body: ByteRange) -> Sequence {
-        let snapshot = self.rate.on_send(now, self.board.pipe());
+        let snapshot = self.snapshot(now, self.board.pipe() + 1);
         let number = self.board.push(Segment::new(body, snapshot));
-        self.note_sent(now);
+        self.note_sent(now, false);
         Sequence::new(number as u32)
     }
 
     /// Segment `number` leaves again. Returns its number on the wire and its bytes.
     pub(super) fn send_again(&mut self, now: Time, number: u64) -> Option<(Sequence, ByteRange)> {
-        let snapshot = self.rate.on_send(now, self.board.pipe());
+        let snapshot = self.snapshot(now, self.board.pipe() + 1);
         let body = self.board.resend(number, snapshot)?;
         if let Phase::Loss { spurious: spurious @ Spurious::NotResent, .. } = &mut self.phase {
             *spurious = Spurious::ResentAt(Timestamp::of(now));
         }
-        self.note_sent(now);
+        self.duplicates.resent += 1;
+        self.note_sent(now, true);
         Some((Sequence::new(number as u32), body))
     }
 
-    fn note_sent(&mut self, now: Time) {
+    fn snapshot(&mut self, now: Time, in_flight: u64) -> Snapshot {
+        if self.board.is_empty() {
+            self.rate.on_restart(now);
+        }
+        self.rate.on_send(now, in_flight)
+    }
+
+    fn note_sent(&mut self, now: Time, again: bool) {
         self.last_sent = now;
         self.pacing.spend(self.packet_bytes);
         self.allowed.spend(self.packet_bytes);
@@ -178,6 +209,23 @@ impl Stream {
         if self.rto_due.is_none() {
             self.rto_due = Some(now + self.rto());
         }
+        if std::mem::take(&mut self.probing) {
+            self.probe = Some(LossProbe { end: self.board.next(), again });
+            self.probe_due = None;
+        } else if !again {
+            self.arm_probe(now);
+        }
+    }
+
+    /// Sets the time of the next loss probe (RFC 8985 7.2). Where segments came behind a gap they tell of losses themselves.
+    fn arm_probe(&mut self, now: Time) {
+        let useful =
+            self.phase == Phase::Open && self.probe.is_none() && !self.board.is_empty() && self.board.sacked() == 0;
+        self.probe_due = self.rtt.smoothed().filter(|_| useful).map(|smoothed| {
+            let slack = if self.board.outstanding() == 1 { ACK_DELAY } else { PROBE_SLACK };
+            let due = now + smoothed * 2 + slack;
+            self.rto_due.map_or(due, |rto| due.min(rto))
+        });
     }
 
     // --- Acknowledgements -------------------------------------------------------------------------------------------
@@ -186,27 +234,31 @@ impl Stream {
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         let Some(acknowledged) = self.number_of(ack.acknowledged) else { return };
         let held_back = self.board.first() < self.held_back_until;
-        let mut progress = Progress::default();
+        let mut progress = self.board.progress(now, self.rack.least());
+        let sacked_before = self.board.sacked();
         self.board.acknowledge(acknowledged, &mut progress);
-        for (start, end) in ack.blocks.iter() {
-            if let (Some(start), Some(end)) = (self.number_of(start), self.number_of(end)) {
-                self.board.sack(ByteRange::new(start, end), &mut progress);
-            }
-        }
+        let duplicates = self.take_blocks(ack, &mut progress);
         self.receiver_takes = self.receiver_takes.max(acknowledged.saturating_add(u64::from(ack.window)));
-        let rtt = if progress.acknowledged > 0 { self.measure_rtt(now, ack.echo) } else { None };
+        let rtt = if progress.acknowledged > 0 { self.measure_rtt(now, ack.echo) } else { self.take_rtt(&progress) };
         if progress.acknowledged > 0 {
             self.backoff = 0;
             self.rto_due = (!self.board.is_empty()).then(|| now + self.rto());
         }
-        self.board.find_lost(&mut progress);
-        self.lost += progress.lost;
+        self.rack.on_ack(&progress);
+        self.find_lost(&mut progress);
         // The acknowledgement that ends a recovery leaves the window at the threshold, too (RFC 5681 section 3.2 step 6).
         let repairing = matches!(self.phase, Phase::Recovery { .. });
-        self.change_phase(now, ack.echo, &progress);
+        self.judge_probe(now, &progress, duplicates);
+        // RFC 9937 RecoverFS: what was on its way before this acknowledgement, lost or not.
+        let flight = (self.board.outstanding() + progress.acknowledged).saturating_sub(sacked_before);
+        self.change_phase(now, ack.echo, flight, &mut progress);
         let newest = progress.newest.as_ref();
-        let rate = newest.and_then(|n| self.rate.on_delivered(now, progress.delivered, n, self.rtt.least()));
+        let rate = newest.and_then(|n| self.rate.on_delivered(now, progress.delivered, n, self.rack.least()));
         if progress.delivered > 0 {
+            let round_began = self.board.first() > self.round_end;
+            if round_began {
+                self.round_end = self.board.next();
+            }
             self.law.on_ack(&AckSample {
                 now,
                 delivered_packets: progress.delivered,
@@ -215,20 +267,85 @@ impl Stream {
                 packet_bytes: self.packet_bytes,
                 rtt,
                 smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
+                round_began,
                 window_limited: held_back,
-                held: repairing
-                    || match self.phase {
-                        Phase::Open => progress.acknowledged == 0,
-                        Phase::Recovery { .. } => true,
-                        Phase::Loss { .. } => false,
-                    },
+                // Without something new in order a window does not grow, after a timeout neither: what comes behind a gap that is
+                // not closed says nothing of whether what was sent last was too much.
+                held: repairing || matches!(self.phase, Phase::Recovery { .. }) || progress.acknowledged == 0,
                 rate,
             });
         }
         if let Phase::Recovery { reduction, .. } = &mut self.phase {
-            reduction.on_ack(progress.delivered, self.board.pipe());
+            let safe = progress.acknowledged > 0 && progress.lost == 0;
+            reduction.on_ack(progress.delivered, self.board.pipe(), safe);
+        }
+        if progress.acknowledged > 0 || self.board.sacked() > 0 {
+            self.arm_probe(now);
         }
         self.refresh(now);
+    }
+
+    /// Takes in the blocks of an acknowledgement. Returns how many segments it reports as duplicates: the first block lies below
+    /// what is acknowledged, or within the second (RFC 2883).
+    fn take_blocks(&mut self, ack: &AckHeader, progress: &mut Progress) -> u64 {
+        let mut blocks = ack.blocks.iter().peekable();
+        let mut duplicates = 0;
+        if let Some((start, end)) = blocks.next_if(|(_, end)| end.ahead_of(ack.acknowledged) <= 0) {
+            duplicates = u64::try_from(end.ahead_of(start)).unwrap_or(0);
+            let first = self.board.first() as i64 + i64::from(start.ahead_of(Sequence::new(self.board.first() as u32)));
+            let within = first >= self.repaired.start as i64 && first < self.repaired.end as i64;
+            self.duplicates.reported += if within { duplicates } else { 0 };
+        } else if let Some((start, end)) = blocks.next() {
+            let inside = |&(s, e): &(Sequence, Sequence)| start.ahead_of(s) >= 0 && end.ahead_of(e) <= 0;
+            if blocks.peek().is_some_and(inside) {
+                duplicates = u64::try_from(end.ahead_of(start)).unwrap_or(0);
+                self.duplicates.reported += duplicates;
+            }
+            self.take_block(start, end, progress);
+        }
+        blocks.for_each(|(start, end)| self.take_block(start, end, progress));
+        if duplicates > 0 && self.board.first() > self.tolerance_end {
+            self.tolerance_end = self.board.next();
+            self.rack.on_duplicate();
+        }
+        duplicates
+    }
+
+    fn take_block(&mut self, start: Sequence, end: Sequence, progress: &mut Progress) {
+        if let (Some(start), Some(end)) = (self.number_of(start), self.number_of(end)) {
+            self.board.sack(ByteRange::new(start, end), progress);
+        }
+    }
+
+    /// Marks what has been overtaken and is late as lost.
+    fn find_lost(&mut self, progress: &mut Progress) {
+        let before = progress.lost;
+        let repairing = self.phase != Phase::Open;
+        let patience = self.rack.patience(self.rtt.smoothed(), repairing, self.board.sacked());
+        self.late_due = self.board.find_lost(self.rack.overtaken(), patience, progress);
+        self.note_lost(progress.lost - before);
+    }
+
+    fn note_lost(&mut self, count: u64) {
+        self.lost += count;
+        self.rate.lost += count;
+    }
+
+    /// Something answers the loss probe, or what it sent again (RFC 8985 7.4).
+    fn judge_probe(&mut self, now: Time, progress: &Progress, duplicates: u64) {
+        let Some(probe) = self.probe.filter(|probe| self.board.first() >= probe.end) else { return };
+        let nothing_new = progress.delivered == 0;
+        if !probe.again || duplicates > 0 || nothing_new {
+            self.probe = None;
+        } else if self.board.first() > probe.end {
+            // The probe filled the gap, or else it would have been reported as a duplicate: there was a loss.
+            self.probe = None;
+            if self.phase == Phase::Open {
+                self.law.on_loss(&LossSample { now, in_flight: self.board.pipe() });
+                self.law.on_recovered(now);
+                self.pacing.on_congestion();
+            }
+        }
     }
 
     /// Forgets all that is on its way and goes on with segment `from`, as after a timeout: one segment, until it is acknowledged.
@@ -243,8 +360,10 @@ impl Stream {
         self.receiver_takes = self.receiver_takes.saturating_sub(first).saturating_add(from);
         self.held_back_until = from;
         self.phase = Phase::Open;
-        self.rto_due = None;
-        self.law.on_timeout(now, true);
+        (self.rto_due, self.late_due, self.probe_due) = (None, None, None);
+        (self.probing, self.probe) = (false, None);
+        self.law.on_timeout(&LossSample { now, in_flight: 0 }, true);
+        self.law.on_recovered(now);
         self.pacing.on_congestion();
         self.refresh(now);
         true
@@ -269,30 +388,66 @@ impl Stream {
         Some(rtt)
     }
 
+    /// Takes the sample that a block gives. Long repairs bring little else.
+    fn take_rtt(&mut self, progress: &Progress) -> Option<Span> {
+        let rtt = progress.rtt.filter(|rtt| *rtt > Span::ZERO)?;
+        self.rtt.sample(rtt);
+        Some(rtt)
+    }
+
     /// Ends a repair that is complete, begins one that is needed (RFC 6675 section 5).
-    fn change_phase(&mut self, now: Time, echo: Timestamp, progress: &Progress) {
-        if let Phase::Loss { spurious, .. } = &mut self.phase
-            && progress.acknowledged > 0
-            && let Spurious::ResentAt(resent) = std::mem::replace(spurious, Spurious::Decided)
-            && echo.after(resent) < 0
-        {
-            self.law.on_spurious_timeout(now);
+    fn change_phase(&mut self, now: Time, echo: Timestamp, flight: u64, progress: &mut Progress) {
+        let answers_original = match &mut self.phase {
+            Phase::Loss { spurious, .. } if progress.acknowledged > 0 => {
+                let before = std::mem::replace(spurious, Spurious::Decided);
+                matches!(before, Spurious::ResentAt(resent) if echo.after(resent) < 0)
+            }
+            _ => false,
+        };
+        let in_vain = self.duplicates.all_in_vain() && self.board.first() >= self.undone_until;
+        if answers_original || in_vain {
+            self.undone_until = self.board.next();
+            self.duplicates = Duplicates::default();
+            self.law.on_spurious(now);
             self.board.find_again();
-            self.phase = Phase::Open;
+            self.end_repair(now);
+            self.find_lost(progress);
         }
         if let Phase::Recovery { point, .. } | Phase::Loss { point, .. } = self.phase
             && self.board.first() >= point
         {
-            self.phase = Phase::Open;
+            self.end_repair(now);
         }
-        if self.phase == Phase::Open && self.board.first_is_lost() {
-            let outstanding = self.board.next() - self.board.first();
-            self.law.on_loss(&LossSample { now, in_flight: outstanding });
-            self.pacing.on_congestion();
-            let reduction = ProportionalReduction::new(self.law.limits().window_packets, outstanding);
-            self.phase = Phase::Recovery { point: self.board.next(), reduction, rescued: false };
-            self.board.begin_repair();
-            self.rto_due = Some(now + self.rto());
+        // A retransmission that is lost after a timeout is congestion once more; during a repair it is part of what is repaired.
+        let lost = self.board.next_lost().is_some();
+        let relapsed = matches!(self.phase, Phase::Loss { .. }) && progress.lost_again;
+        if (self.phase == Phase::Open && lost) || relapsed {
+            self.begin_repair(now, flight);
+        }
+    }
+
+    fn begin_repair(&mut self, now: Time, flight: u64) {
+        let pipe = self.board.pipe();
+        self.law.on_loss(&LossSample { now, in_flight: pipe });
+        self.pacing.on_congestion();
+        let reduction = ProportionalReduction::new(self.law.limits().window_packets, flight, pipe);
+        self.phase = Phase::Recovery { point: self.board.next(), reduction };
+        self.note_repair();
+        self.rto_due = Some(now + self.rto());
+    }
+
+    /// What is sent again from now on belongs to one repair.
+    fn note_repair(&mut self) {
+        self.duplicates = Duplicates::default();
+        self.repaired = ByteRange::new(self.board.first(), self.board.next());
+        (self.probe, self.probe_due, self.probing) = (None, None, false);
+    }
+
+    fn end_repair(&mut self, now: Time) {
+        if self.phase != Phase::Open {
+            self.phase = Phase::Open;
+            self.rack.on_recovered();
+            self.law.on_recovered(now);
         }
     }
 
@@ -315,33 +470,58 @@ impl Stream {
         (base * (1 << self.backoff.min(16))).min(RTO_MAX)
     }
 
-    /// The retransmission timeout may have passed.
+    /// Timers may have passed.
     pub(super) fn on_timeout(&mut self, now: Time) {
-        if self.rto_due.is_none_or(|due| due > now) {
-            return;
+        let passed = |due: Option<Time>| due.is_some_and(|due| due <= now);
+        if passed(self.late_due) {
+            self.on_late(now);
         }
         if self.board.is_empty() {
-            self.rto_due = None;
-            return;
+            (self.rto_due, self.probe_due) = (None, None);
+        } else if passed(self.probe_due) {
+            (self.probing, self.probe_due) = (true, None);
+            self.rto_due = Some(now + self.rto());
+        } else if passed(self.rto_due) {
+            self.on_retransmission_timeout(now);
         }
-        let spurious = match self.phase {
-            Phase::Open => Spurious::NotResent,
-            Phase::Loss { spurious, .. } => spurious,
+    }
+
+    /// A segment that was overtaken has had time enough.
+    fn on_late(&mut self, now: Time) {
+        let flight = self.board.outstanding() - self.board.sacked();
+        let mut progress = self.board.progress(now, None);
+        self.find_lost(&mut progress);
+        self.change_phase(now, Timestamp::of(now), flight, &mut progress);
+        self.refresh(now);
+    }
+
+    fn on_retransmission_timeout(&mut self, now: Time) {
+        // The threshold is set once for what was sent before losses were found, and anew after progress (as Linux does).
+        let (spurious, repeated) = match self.phase {
+            Phase::Open => (Spurious::NotResent, false),
+            Phase::Loss { spurious, .. } => (spurious, self.backoff > 0),
             // What comes may answer a retransmission from before the timeout.
-            Phase::Recovery { .. } => Spurious::Decided,
+            Phase::Recovery { .. } => (Spurious::Decided, true),
         };
-        self.law.on_timeout(now, self.backoff > 0);
+        let patience = self.rack.patience(self.rtt.smoothed(), true, self.board.sacked());
+        let mut progress = self.board.progress(now, None);
+        self.board.time_out(patience, &mut progress);
+        self.note_lost(progress.lost);
+        self.law.on_timeout(&LossSample { now, in_flight: self.board.pipe() }, repeated);
         self.pacing.on_congestion();
-        self.lost += self.board.lose_all();
+        if self.phase == Phase::Open {
+            self.note_repair();
+        }
         self.phase = Phase::Loss { point: self.board.next(), spurious };
+        self.late_due = None;
         self.backoff += 1;
         self.rto_due = Some(now + self.rto());
         self.refresh(now);
     }
 
-    /// When the retransmission timeout is due.
-    pub(super) fn rto_due(&self) -> Option<Time> {
-        self.rto_due
+    /// When a timer of losses is due.
+    pub(super) fn loss_due(&self) -> Option<Time> {
+        [self.rto_due, self.late_due, self.probe_due].into_iter().flatten().min()
     }
 
     /// When pacing lets the next segment leave, if one waits for that.

@@ -17,8 +17,14 @@ impl Hand {
     /// With `window` segments in congestion avoidance-like state: nothing lost yet.
     fn new(law: LawName, window: u64) -> Self {
         let options = Options { initial_window: window, ..Options::default() };
-        let config =
-            LawConfig { initial_window: window, window_max: 1_000_000, fair_factor: 10.0, block_pacing: true, seed: 1 };
+        let config = LawConfig {
+            initial_window: window,
+            window_max: 1_000_000,
+            fair_factor: 10.0,
+            block_pacing: true,
+            hystart: true,
+            seed: 1,
+        };
         let now = Time::ZERO + Span::from_secs(1);
         Self { stream: Stream::new(now, law.build(&config), &options), now, sent: Vec::new() }
     }
@@ -28,7 +34,7 @@ impl Hand {
         let mut sent = Vec::new();
         while let Some(next) = self.stream.next(self.now, true, &mut RateLimit::default()) {
             match next {
-                Next::Again(number) | Next::Rescue(number) => {
+                Next::Again(number) => {
                     self.stream.send_again(self.now, number);
                 }
                 Next::New => {
@@ -65,8 +71,17 @@ impl Hand {
         self.now += span;
     }
 
+    /// The loss probe that is due leaves.
+    fn probe(&mut self) -> Vec<Next> {
+        self.now = self.stream.probe_due.unwrap();
+        self.stream.on_timeout(self.now);
+        self.send()
+    }
+
+    /// The retransmission timeout passes, as if there had been no loss probe.
     fn time_out(&mut self) -> Vec<Next> {
-        self.now = self.stream.rto_due().unwrap();
+        self.stream.probe_due = None;
+        self.now = self.stream.rto_due.unwrap();
         self.stream.on_timeout(self.now);
         self.send()
     }
@@ -137,25 +152,179 @@ fn fifty_losses_in_a_row_are_repaired_without_a_timeout() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_waits_for_the_timeout() {
+fn a_retransmission_that_is_lost_is_sent_again_a_round_trip_later_and_cuts_no_more() {
+    // RFC 8985: what was sent after it has come.
     let mut hand = Hand::new(LawName::Reno, 20);
     hand.send();
     hand.wait(RTT);
     for n in 2..=20 {
         hand.ack(0, &[(1, n)]);
     }
+    let (again, next) = (hand.sent.iter().position(|n| *n == Next::Again(0)), hand.stream.board.next() as u32);
+    assert!(again.is_some() && next > 21, "new segments left after it: {next}");
     hand.wait(RTT);
-    let next = hand.stream.board.next() as u32;
-    for n in 21..=next {
+    let window = hand.stream.window();
+    // Segments 20 and 21 left before it, by limited transmit.
+    for n in 21..=22 {
+        assert!(!hand.ack(0, &[(1, n)]).contains(&Next::Again(0)));
+    }
+    assert!(hand.ack(0, &[(1, 23)]).contains(&Next::Again(0)));
+    assert!(matches!(hand.stream.phase, Phase::Recovery { .. }));
+    assert_eq!((hand.stream.window(), hand.stream.lost), (window, 2));
+}
+
+#[test]
+fn after_a_timeout_a_lost_retransmission_is_congestion_once_more() {
+    // As Linux: from Loss to Recovery, with another cut.
+    let mut hand = Hand::new(LawName::Reno, 64);
+    hand.send();
+    hand.time_out();
+    hand.wait(RTT);
+    assert_eq!(hand.ack(1, &[]), [Next::Again(1), Next::Again(2)]);
+    hand.wait(RTT);
+    // Of the two the second came.
+    assert_eq!(hand.ack(1, &[(2, 3)])[0], Next::Again(1));
+    assert!(matches!(hand.stream.phase, Phase::Recovery { .. }));
+}
+
+#[test]
+fn a_timeout_leaves_what_was_just_sent_on_its_way() {
+    // RFC 8985 6.3, and tcp_enter_loss: the window has room for it, and for one more.
+    let mut hand = Hand::new(LawName::Reno, 10);
+    hand.send();
+    hand.wait(RTT);
+    hand.ack(4, &[]);
+    // Ten that were sent late, because the window allowed for them only now.
+    let sent = hand.now;
+    hand.stream.rto_due = Some(sent + RTT / 2);
+    assert_eq!(hand.time_out()[0], Next::Again(4));
+    // Segments 4 to 9 are lost; of the eight sent 50 ms ago none is.
+    assert_eq!((hand.stream.lost, hand.stream.window()), (6, 9));
+}
+
+#[test]
+fn blocks_alone_do_not_let_the_window_grow_after_a_timeout() {
+    let mut hand = Hand::new(LawName::Reno, 64);
+    hand.send();
+    hand.time_out();
+    hand.wait(RTT);
+    assert_eq!(hand.stream.window(), 1);
+    hand.ack(0, &[(10, 30)]);
+    assert_eq!(hand.stream.window(), 1);
+    hand.ack(1, &[(10, 30)]);
+    assert_eq!(hand.stream.window(), 2);
+}
+
+/// Ten segments, of which the first eight have been acknowledged; nothing new is to be sent.
+fn with_a_tail() -> Hand {
+    let mut hand = Hand::new(LawName::Reno, 10);
+    hand.send();
+    hand.stream.window_max = 2;
+    hand.wait(RTT);
+    hand.ack(8, &[]);
+    hand
+}
+
+#[test]
+fn a_lost_tail_is_probed_for_after_two_round_trips_and_is_congestion() {
+    let mut hand = with_a_tail();
+    let (since, window) = (hand.now, hand.stream.window());
+    assert_eq!(hand.probe(), [Next::Again(9)], "the last one");
+    assert_eq!(hand.now.since(since), RTT * 2 + PROBE_SLACK);
+    assert_eq!(hand.stream.probe_due, None, "one probe at a time");
+    hand.wait(RTT);
+    // The last had come: segment 8 was lost, too.
+    hand.stream.window_max = 100;
+    assert_eq!(hand.ack(8, &[(9, 10)])[0], Next::Again(8));
+    assert!(hand.stream.window() < window);
+    hand.wait(RTT);
+    hand.ack(10, &[]);
+    assert_eq!(hand.stream.phase, Phase::Open);
+}
+
+#[test]
+fn a_probe_that_repaired_the_only_loss_cuts_the_window_and_one_in_vain_does_not() {
+    for (in_vain, reported) in [(false, false), (true, true), (true, false)] {
+        let mut hand = with_a_tail();
+        hand.stream.window_max = 1;
+        hand.ack(9, &[]);
+        let window = hand.stream.window();
+        // One segment: its acknowledgement may be delayed.
+        let due = hand.now + RTT * 2 + ACK_DELAY;
+        assert_eq!((hand.stream.probe_due, hand.probe()), (Some(due), vec![Next::Again(9)]));
+        hand.wait(RTT);
+        hand.ack(10, &[]);
+        if in_vain {
+            // The original came and the probe came: a duplicate, reported (RFC 2883) or not.
+            hand.ack(10, if reported { &[(9, 10)] } else { &[] });
+        }
+        hand.stream.window_max = 100;
+        hand.send();
+        hand.wait(RTT);
+        hand.ack(12, &[]);
+        assert_eq!(hand.stream.window() < window, !in_vain, "{in_vain} {reported}");
+    }
+}
+
+#[test]
+fn a_probe_sends_something_new_if_there_is_something() {
+    let mut hand = Hand::new(LawName::Reno, 10);
+    hand.send();
+    hand.wait(RTT);
+    hand.ack(1, &[]);
+    let (window, next) = (hand.stream.window(), hand.stream.board.next());
+    assert_eq!(hand.stream.board.pipe(), window, "the window is full");
+    assert_eq!(hand.probe(), [Next::New]);
+    assert_eq!(hand.stream.board.next(), next + 1);
+}
+
+#[test]
+fn packets_that_change_places_are_waited_for_once_that_is_known() {
+    let mut hand = Hand::new(LawName::Reno, 20);
+    hand.send();
+    hand.wait(RTT);
+    // Segment 0 comes after 1 and 2: not lost yet (RFC 8985 6.2: DupThresh), and reordering is seen.
+    hand.ack(0, &[(1, 3)]);
+    hand.ack(3, &[]);
+    let before = hand.stream.lost;
+    for n in 5..=15 {
+        assert!(!hand.ack(3, &[(4, n)]).iter().any(|next| matches!(next, Next::Again(_))));
+    }
+    // A quarter of the least round-trip time later it is lost.
+    let due = hand.stream.late_due.unwrap();
+    assert_eq!(due, hand.now + RTT / 4);
+    hand.now = due;
+    hand.stream.on_timeout(due);
+    assert_eq!((hand.send()[0], hand.stream.lost - before), (Next::Again(3), 1));
+    assert!(matches!(hand.stream.phase, Phase::Recovery { .. }));
+}
+
+#[test]
+fn a_repair_of_nothing_but_duplicates_is_taken_back() {
+    let mut hand = Hand::new(LawName::Reno, 100);
+    hand.send();
+    hand.wait(RTT);
+    for n in 2..=10 {
         hand.ack(0, &[(1, n)]);
     }
-    assert_eq!(hand.sent.iter().filter(|n| **n == Next::Again(0)).count(), 1);
-    assert_eq!(hand.time_out(), [Next::Again(0)]);
-    // What came stays known: nothing but the first segment was missing.
-    assert_eq!(hand.stream.window(), 1);
+    assert!(hand.sent.contains(&Next::Again(0)));
+    assert_eq!(hand.stream.window(), 50);
+    // The original comes, and then what was sent again.
+    hand.wait(Span::from_millis(10));
+    hand.ack(10, &[]);
+    assert_eq!(hand.stream.window(), 50);
     hand.wait(RTT);
-    hand.ack(hand.stream.board.next() as u32, &[]);
+    hand.ack(20, &[(0, 1)]);
     assert_eq!(hand.stream.phase, Phase::Open);
+    assert!(hand.stream.window() >= 100, "{}", hand.stream.window());
+    // Once for what is on its way: a receiver that says so of everything costs no more.
+    for n in 22..=30 {
+        hand.ack(20, &[(21, n)]);
+    }
+    let window = hand.stream.window();
+    hand.wait(RTT);
+    hand.ack(21, &[(20, 21), (21, 30)]);
+    assert_eq!(hand.stream.window(), window);
 }
 
 #[test]
@@ -235,7 +404,7 @@ proptest! {
     /// Whatever acknowledgements say, also what cannot be, nothing breaks, and what is on its way stays bounded.
     #[test]
     fn hostile_acknowledgements_harm_nobody_else(
-        law in 1..=7u8,
+        law in 1..=LawName::ALL.len() as u8,
         acks in prop::collection::vec((0..80u32, prop::collection::vec((any::<u32>(), 0..100u32), 0..4), any::<u32>()), 1..60),
         far in any::<bool>(),
     ) {
@@ -256,12 +425,12 @@ proptest! {
             let board = &hand.stream.board;
             prop_assert!(board.next() - board.first() <= 500);
             prop_assert!(board.pipe() <= 2 * 500);
-            if hand.stream.rto_due().is_some_and(|due| due <= hand.now) {
+            if hand.stream.rto_due.is_some_and(|due| due <= hand.now) {
                 hand.time_out();
             }
         }
         // It always gets on: either something is on its way and a timeout is due, or something new may leave.
-        prop_assert!(hand.stream.board.is_empty() || hand.stream.rto_due().is_some());
+        prop_assert!(hand.stream.board.is_empty() || hand.stream.rto_due.is_some());
     }
 }
 
