@@ -102,6 +102,10 @@ pub(crate) struct Runs {
     /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
+    /// Let all hosts of the simulator run as late and unevenly as one that was recorded: 'vm-idle', 'vm-busy' or a file of
+    /// 'inhaul lab record-host'
+    #[arg(long, value_name = "NAME")]
+    noise: Option<String>,
     /// Simulations at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -351,9 +355,15 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
 }
 
 impl Runs {
+    /// What is changed in the scenario beside its seed and repetitions.
+    fn changes(&self) -> Vec<(String, String)> {
+        let noise = self.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}")));
+        noise.chain(self.set.iter().cloned()).collect()
+    }
+
     /// Everything that the command line changes in the scenario.
     fn settings(&self) -> Vec<(String, String)> {
-        let mut settings = self.set.clone();
+        let mut settings = self.changes();
         settings.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
         settings.extend(self.repetitions.map(|count| ("repetitions".to_owned(), count.to_string())));
         settings

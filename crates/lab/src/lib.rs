@@ -10,6 +10,7 @@ mod assess;
 pub mod emu;
 mod experiment;
 mod figure;
+pub mod host_trace;
 mod html;
 mod ideal;
 mod judge;

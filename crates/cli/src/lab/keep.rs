@@ -91,7 +91,7 @@ fn origin(command: String, took: Duration) -> Origin {
 }
 
 fn settings(args: &Run) -> Vec<String> {
-    args.runs.set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    args.runs.changes().iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// The command line with everything that the result depends on, and nothing else.
