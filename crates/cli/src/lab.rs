@@ -4,6 +4,7 @@ mod compare;
 mod keep;
 mod kernel_cc;
 mod net;
+mod record;
 mod report;
 mod stars;
 
@@ -50,6 +51,9 @@ pub(crate) enum Lab {
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
+    /// Record how late and unevenly this host runs programs, for '--noise' and scenarios
+    #[command(after_help = record::EXAMPLES)]
+    RecordHost(record::RecordHost),
     /// Make one HTML page of kept results, beside the published tables and figures
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
@@ -286,6 +290,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
         Lab::Stars(args) => stars::run(args),
+        Lab::RecordHost(args) => record::run(args),
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),

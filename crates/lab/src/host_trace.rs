@@ -23,7 +23,7 @@ const LATE_US_MAX: f64 = 60e6;
 const BETWEEN_US_MAX: f64 = 86_400e6;
 
 /// What a host did, as it stands in its file. Times are in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostTrace {
     /// The form of the file.
@@ -97,6 +97,23 @@ pub fn find(name: &str) -> Result<HostTrace, TraceError> {
     HostTrace::parse(&text).map_err(bad)
 }
 
+impl Default for HostTrace {
+    /// A host that was not looked at.
+    fn default() -> Self {
+        Self {
+            host_trace: VERSION,
+            about: String::new(),
+            kernel: String::new(),
+            processors: 1,
+            seconds: 0.0,
+            wake_late_us: Vec::new(),
+            read_late_us: Vec::new(),
+            stalls_us: Vec::new(),
+            aggregates: Vec::new(),
+        }
+    }
+}
+
 impl HostTrace {
     /// Reads a trace and checks it; the error says what is wrong.
     ///
@@ -111,7 +128,7 @@ impl HostTrace {
         Ok(trace)
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.host_trace != VERSION {
             return Err(format!("its form is {}, this program reads {VERSION}", self.host_trace));
         }
