@@ -169,3 +169,66 @@ impl HostTrace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = r#"{"host_trace": 1, "about": "a test", "kernel": "6.1", "processors": 2, "seconds": 1.5,
+        "wake_late_us": [12.3, 4], "read_late_us": [7.5], "stalls_us": [[1000, 55.5]], "aggregates": [1, 44]}"#;
+
+    fn refused_with(from: &str, to: &str) -> String {
+        assert!(TRACE.contains(from), "{from}");
+        HostTrace::parse(&TRACE.replacen(from, to, 1)).err().expect("refused")
+    }
+
+    #[test]
+    fn parse_reads_what_the_simulator_replays() {
+        let noise = HostTrace::parse(TRACE).unwrap().noise();
+        assert_eq!(noise.wake_late, [Span::from_nanos(12_300), Span::from_micros(4)]);
+        assert_eq!(noise.read_late, [Span::from_nanos(7_500)]);
+        assert_eq!(noise.stalls, [Stall { after: Span::from_millis(1), length: Span::from_nanos(55_500) }]);
+        assert_eq!((noise.aggregates, noise.socket_bytes), (vec![1, 44], Some(208 * 1024)));
+    }
+
+    #[test]
+    fn parse_says_what_is_wrong_and_where() {
+        for (from, to, expected) in [
+            ("\"host_trace\": 1", "\"host_trace\": 2", "its form is 2, this program reads 1"),
+            ("\"host_trace\": 1, ", "", "missing field `host_trace`"),
+            ("[12.3, 4]", "[12.3, -4]", "`wake_late_us[1]` is -4; a delay is from 0 to 60000000 microseconds"),
+            ("[12.3, 4]", "[12.3, 1e300]", "`wake_late_us[1]` is 1"),
+            ("[12.3, 4]", "[12.3, 1e999]", "number out of range"),
+            ("[12.3, 4]", "[\"late\"]", "expected f64"),
+            ("[7.5]", "[]", "`read_late_us` is empty"),
+            ("[[1000, 55.5]]", "[[0, 55.5]]", "`stalls_us[0]` is [0, 55.5]"),
+            ("[[1000, 55.5]]", "[[1000, 6e9]]", "`stalls_us[0]` is [1000, 6000000000]"),
+            ("[[1000, 55.5]]", "[[1000]]", "expected a tuple of size 2"),
+            ("[1, 44]", "[1, 0]", "`aggregates[1]` is 0"),
+            ("[1, 44]", "[1, 70000]", "expected u16"),
+            ("\"seconds\"", "\"minutes\"", "unknown field `minutes`"),
+            ("[1, 44]}", "[1, 44", "EOF"),
+        ] {
+            let refused = refused_with(from, to);
+            assert!(refused.contains(expected), "{refused}");
+        }
+        let long = format!("{TRACE}{}", " ".repeat(TEXT_MAX as usize));
+        assert_eq!(HostTrace::parse(&long), Err("it has more than 4194304 bytes".to_owned()));
+    }
+
+    #[test]
+    fn find_knows_what_is_kept_and_reads_files() {
+        assert_eq!(names(), ["vm-busy", "vm-idle"]);
+        names().iter().for_each(|name| assert!(find(name).is_ok(), "{name}"));
+        let unknown = find("vm").unwrap_err().to_string();
+        assert!(unknown.ends_with("there are: none, vm-busy, vm-idle, or a file that ends in .json"), "{unknown}");
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("mine.json");
+        let name = path.to_str().unwrap();
+        assert!(find(name).unwrap_err().to_string().starts_with("cannot read the trace"));
+        fs::write(&path, TRACE).unwrap();
+        assert_eq!(find(name).unwrap().about, "a test");
+        fs::write(&path, b"\xff\xfe").unwrap();
+        assert!(find(name).unwrap_err().to_string().contains("valid UTF-8"));
+    }
+}

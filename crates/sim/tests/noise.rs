@@ -114,7 +114,8 @@ fn micros(micros: u64) -> Span {
 #[test]
 fn noise_of_nothing_changes_nothing_but_the_road() {
     let rate = Bitrate::from_mbps(200);
-    let (mut clean, mut still) = (pair([None, None], rate, 500, 1), pair([None, Some(HostNoise::default())], rate, 500, 1));
+    let (mut clean, mut still) =
+        (pair([None, None], rate, 500, 1), pair([None, Some(HostNoise::default())], rate, 500, 1));
     assert_eq!(clean.run(), still.run());
     assert_eq!(clean.sim.trace(), still.sim.trace());
 }
