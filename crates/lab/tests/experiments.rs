@@ -29,7 +29,7 @@ fn every_experiment_runs_and_is_judged() {
 #[test]
 fn every_experiment_runs_on_hosts_with_noise() {
     // What comes out is not judged here: only that nothing breaks a rule of the simulator, and that no flow gives up.
-    for noise in inhaul_lab::host_trace::names() {
+    for noise in ["vm-busy"] {
         for experiment in experiments().unwrap_or_else(|error| panic!("{error}")) {
             let mut set = experiment.quick.clone();
             set.extend([("noise".to_owned(), noise.to_owned()), ("repetitions".to_owned(), "1".to_owned())]);
