@@ -87,7 +87,7 @@ pub fn find(name: &str) -> Result<HostTrace, TraceError> {
     if let Some((_, text)) = KEPT.iter().find(|(kept, _)| *kept == name) {
         return HostTrace::parse(text).map_err(bad);
     }
-    if !Path::new(name).extension().is_some_and(|extension| extension == "json") {
+    if Path::new(name).extension().is_none_or(|extension| extension != "json") {
         return Err(TraceError::Unknown { name: name.to_owned() });
     }
     let unreadable = |error| TraceError::Unreadable { path: name.to_owned(), error };
@@ -179,7 +179,7 @@ mod tests {
 
     fn refused_with(from: &str, to: &str) -> String {
         assert!(TRACE.contains(from), "{from}");
-        HostTrace::parse(&TRACE.replacen(from, to, 1)).err().expect("refused")
+        HostTrace::parse(&TRACE.replacen(from, to, 1)).expect_err("refused")
     }
 
     #[test]

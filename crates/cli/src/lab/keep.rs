@@ -192,6 +192,12 @@ mod tests {
     }
 
     #[test]
+    fn command_has_the_noise() {
+        let line = ["run", "a/b", "--set", "duration=5 s", "--noise", "vm-idle"];
+        assert_eq!(command_of(&line), r#"inhaul lab run a/b --set 'noise="vm-idle"' --set 'duration=5 s'"#);
+    }
+
+    #[test]
     fn command_says_what_it_was_run_in() {
         let line = ["run", "a/b", "--backend", "emu", "--attempts", "3", "--awake", "--wait", "spin"];
         assert_eq!(command_of(&line), "inhaul lab run a/b --backend emu --wait spin --awake --attempts 3");
