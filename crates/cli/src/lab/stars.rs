@@ -31,6 +31,7 @@ Examples:
     inhaul lab sim star-17.toml --plot star-17.svg";
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Run options")]
 pub(crate) struct Stars {
     /// The seeds of the stars: a number, or FROM-TO
     #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
