@@ -355,6 +355,11 @@ impl Flow {
 
     // --- Requests ---------------------------------------------------------------------------------------------------
 
+    /// Whether `rate` is what was told, and not what is being looked for.
+    fn is_told(&self, rate: Bitrate) -> bool {
+        self.phase == Phase::Steady && rate >= self.known_bound().mul_f64(TOLD_PART)
+    }
+
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
@@ -370,7 +375,7 @@ impl Flow {
         let most = OFFLOAD_BYTES_MAX / (u64::from(self.block) + HEADER_LEN as u64);
         let usual = (rate.bytes_in(BURST_SPAN).max(ramp) / packet).clamp(1, most.max(1)) * packet;
         // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave between them.
-        if self.phase != Phase::Steady || rate < self.known_bound().mul_f64(TOLD_PART) {
+        if !self.is_told(rate) {
             return usual;
         }
         let slow = rate.bytes_in(HOST_BURST_SPAN).min(TOLD_BURST_PACKETS * packet);
@@ -564,7 +569,7 @@ impl Flow {
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
         let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
-        let changed = changed | self.monitor.bursts.take_change();
+        let changed = changed | (self.monitor.bursts.take_change() && self.is_told(requested));
         Some((loss, changed.then(|| self.tell_rate(requested, false))))
     }
 
