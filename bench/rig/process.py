@@ -36,6 +36,7 @@ class Ended:
     stderr: str
     status: int
     cpu_seconds: float
+    wakes: int  # voluntary context switches: how often it slept and was woken
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Process:
             stream.seek(0)
             texts.append(stream.read().decode(errors="replace"))
             stream.close()
-        self.ended = Ended(*texts, self.popen.returncode, usage.ru_utime + usage.ru_stime)
+        self.ended = Ended(*texts, self.popen.returncode, usage.ru_utime + usage.ru_stime, usage.ru_nvcsw)
         return True
 
     def _last_words(self):

@@ -38,7 +38,29 @@ fn main() -> io::Result<()> {
     }
     code.push_str("]\n");
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
-    fs::write(PathBuf::from(out).join("experiments.rs"), code)
+    let out = PathBuf::from(out);
+    fs::write(out.join("experiments.rs"), code)?;
+    fs::write(out.join("host_traces.rs"), host_traces(&root.join("hosts"))?)
+}
+
+/// The kept traces of hosts: name and text of each.
+fn host_traces(folder: &Path) -> io::Result<String> {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut code = String::from("&[\n");
+    for path in files {
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        writeln!(code, "({stem:?}, {:?}),", fs::read_to_string(&path)?).map_err(io::Error::other)?;
+    }
+    code.push_str("]\n");
+    Ok(code)
 }
 
 fn folders(of: &Path) -> io::Result<Vec<PathBuf>> {

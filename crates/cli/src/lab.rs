@@ -4,6 +4,7 @@ mod compare;
 mod keep;
 mod kernel_cc;
 mod net;
+mod record;
 mod report;
 mod stars;
 
@@ -50,6 +51,9 @@ pub(crate) enum Lab {
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
+    /// Record how late and unevenly this host runs programs, for '--noise' and scenarios
+    #[command(after_help = record::EXAMPLES)]
+    RecordHost(record::RecordHost),
     /// Make one HTML page of kept results, beside the published tables and figures
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
@@ -102,6 +106,10 @@ pub(crate) struct Runs {
     /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
+    /// Let all hosts of the simulator run as late and unevenly as one that was recorded: 'vm-idle', 'vm-busy' or a file of
+    /// 'inhaul lab record-host'
+    #[arg(long, value_name = "NAME")]
+    noise: Option<String>,
     /// Simulations at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -282,6 +290,7 @@ pub(crate) fn run(command: &Lab) -> Result<(), Failure> {
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiment(args),
         Lab::Stars(args) => stars::run(args),
+        Lab::RecordHost(args) => record::run(args),
         Lab::Report(args) => report::run(args),
         Lab::Compare(args) => compare::run(args),
         Lab::KernelCc(command) => kernel_cc::run(command),
@@ -351,9 +360,15 @@ fn run_experiment(args: &Run) -> Result<(), Failure> {
 }
 
 impl Runs {
+    /// What is changed in the scenario beside its seed and repetitions.
+    fn changes(&self) -> Vec<(String, String)> {
+        let noise = self.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}")));
+        noise.chain(self.set.iter().cloned()).collect()
+    }
+
     /// Everything that the command line changes in the scenario.
     fn settings(&self) -> Vec<(String, String)> {
-        let mut settings = self.set.clone();
+        let mut settings = self.changes();
         settings.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
         settings.extend(self.repetitions.map(|count| ("repetitions".to_owned(), count.to_string())));
         settings

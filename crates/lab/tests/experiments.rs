@@ -27,6 +27,23 @@ fn every_experiment_runs_and_is_judged() {
 }
 
 #[test]
+fn every_experiment_runs_on_hosts_with_noise() {
+    // What comes out is not judged here: only that nothing breaks a rule of the simulator, and that no flow gives up.
+    for noise in ["vm-busy"] {
+        for experiment in experiments().unwrap_or_else(|error| panic!("{error}")) {
+            let mut set = experiment.quick.clone();
+            set.extend([("noise".to_owned(), noise.to_owned()), ("repetitions".to_owned(), "1".to_owned())]);
+            let scenario = experiment.scenario(&set).unwrap_or_else(|error| panic!("{error}"));
+            for run in run_scenario(&scenario, &experiment.name, Backend::Sim { threads: 2 }, &()) {
+                let name = format!("{} [{}] beside {noise}", experiment.name, run.case);
+                assert!(run.valid, "{name}: {:?}", run.invalid_reason);
+                assert!(run.flows.iter().all(|flow| flow.failure.is_none()), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn figure_7_comes_out_with_capacities_given() {
     // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share".
     let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));

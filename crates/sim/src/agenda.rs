@@ -15,6 +15,8 @@ pub(crate) enum Component {
     Endpoint(u32),
     /// A host's processor has done a batch, or a competing task begins or ends.
     Host(u32),
+    /// The thread of a host with noise runs.
+    Thread(u32),
     /// A retransmission timer of a transfer's control stream.
     Control(u32),
     /// The next packet of a background traffic.

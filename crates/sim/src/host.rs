@@ -5,10 +5,13 @@
 //! packet, and then calls the endpoints. While competing tasks have the processor, the ring fills and overflows.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use inhaul_base::{RandomStream, Span, Time};
 
+use crate::HostNoise;
 use crate::agenda::ComponentId;
+use crate::noise::Thread;
 use crate::packet::Packet;
 
 /// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
@@ -24,12 +27,14 @@ pub struct HostSpec {
     pub ring_packets: usize,
     /// What else wants the processor.
     pub tasks: Vec<CompetingTask>,
+    /// How late and how unevenly its programs run; `None`: always at once.
+    pub noise: Option<Arc<HostNoise>>,
 }
 
 impl Default for HostSpec {
     fn default() -> Self {
         // 512 is what common interfaces are set to.
-        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new() }
+        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new(), noise: None }
     }
 }
 
@@ -49,7 +54,7 @@ impl HostSpec {
         if self.tasks.iter().any(|task| task.on.mean() + task.off.mean() < Span::from_nanos(1_000)) {
             return Err("a task's spells must together last a microsecond at least");
         }
-        Ok(())
+        self.noise.as_ref().map_or(Ok(()), |noise| noise.check())
     }
 }
 
@@ -124,6 +129,8 @@ pub struct HostStats {
     pub arrived_packets: u64,
     /// Of these, lost because the ring was full: end-system loss.
     pub ring_drops: u64,
+    /// Lost because the thread of a host with noise had not read what came before.
+    pub socket_drops: u64,
     /// Most packets that waited in the ring.
     pub ring_packets_max: usize,
     /// Batches that the processor has handed to endpoints.
@@ -149,6 +156,8 @@ pub(crate) struct Host {
     pub(crate) endpoints: Vec<crate::EndpointId>,
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<crate::EndpointId>,
+    /// What runs its endpoints, if it has noise.
+    pub(crate) thread: Option<Box<Thread>>,
     ring: VecDeque<Packet>,
     ring_packets: usize,
     /// What the processor is busy with.
@@ -178,6 +187,7 @@ impl Host {
             stats: HostStats::default(),
             endpoints: Vec::new(),
             postponed: Vec::new(),
+            thread: None,
             ring: VecDeque::new(),
             ring_packets: spec.ring_packets,
             batch: Vec::new(),
@@ -186,7 +196,7 @@ impl Host {
             since: Time::ZERO,
             speed: 1.0,
             tasks: spec.tasks.iter().enumerate().map(run).collect(),
-            at_once: spec.packet_rate.is_none() && spec.tasks.is_empty(),
+            at_once: spec.packet_rate.is_none() && spec.tasks.is_empty() && spec.noise.is_none(),
         }
     }
 
@@ -263,5 +273,6 @@ impl Host {
             + (self.ring.capacity() + self.batch.capacity()) * size_of::<Packet>()
             + self.tasks.capacity() * size_of::<RunningTask>()
             + (self.endpoints.capacity() + self.postponed.capacity()) * size_of::<crate::EndpointId>()
+            + self.thread.as_ref().map_or(0, |thread| thread.memory_bytes())
     }
 }

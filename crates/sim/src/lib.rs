@@ -26,6 +26,7 @@ mod error;
 mod host;
 mod ledger;
 mod network;
+mod noise;
 mod packet;
 mod recorder;
 mod routes;
@@ -40,6 +41,7 @@ mod transfer;
 pub use changes::Change;
 pub use error::{SimError, TopologyError};
 pub use host::{CompetingTask, HostSpec, HostStats, Spell};
+pub use noise::{HostNoise, Stall};
 pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
 pub use shapes::{
     Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,

@@ -28,6 +28,11 @@ impl Packet {
     pub(crate) fn payload_bytes(&self) -> u32 {
         self.wire_bytes.saturating_sub(IP_UDP_BYTES)
     }
+
+    /// What can be read of the datagram: its head, and zeros for some of what follows.
+    pub(crate) fn readable(&self) -> &[u8] {
+        self.datagram.readable(self.payload_bytes() as usize)
+    }
 }
 
 /// What a packet is for.

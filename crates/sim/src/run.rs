@@ -1,7 +1,7 @@
 //! How time passes: one event after the other, and what follows from each.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 
 use inhaul_base::{ByteRange, Time};
 use inhaul_transport::{
@@ -20,7 +20,7 @@ use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulatio
 /// An endpoint that is woken so often at one time will never let it pass.
 const WAKES_MAX: u32 = 10_000;
 /// Most packets that are handed to an endpoint at a time.
-const MESSAGES_MAX: usize = 64;
+pub(crate) const MESSAGES_MAX: usize = 64;
 
 // --- Time -------------------------------------------------------------------------------------------------------------
 
@@ -62,6 +62,7 @@ impl Simulation {
             Component::Link(link) => self.on_link(link),
             Component::Endpoint(endpoint) => self.on_deadline(EndpointId(endpoint)),
             Component::Host(host) => self.on_host(NodeId(host)),
+            Component::Thread(host) => self.on_thread(NodeId(host)),
             Component::Control(transfer) => self.on_control_timer(TransferId(transfer)),
             Component::Traffic(traffic) => self.on_traffic(traffic as usize),
             Component::Changes => self.on_changes(),
@@ -113,13 +114,19 @@ impl Simulation {
         let host = &mut self.hosts[node.0 as usize];
         host.advance(self.now, &mut served);
         self.network.agenda.schedule(host.component, host.due());
+        let has_thread = host.thread.is_some();
         if !host.is_halted() {
             for endpoint in host.postponed.drain(..) {
                 let component = self.seats[endpoint.0 as usize].component;
                 self.network.agenda.schedule(component, Some(self.now));
             }
         }
-        self.deliver_batch(&mut served);
+        if has_thread {
+            self.wake_for_packets(node, &mut served);
+            self.resume_thread(node);
+        } else {
+            self.deliver_batch(&mut served);
+        }
         self.served = served;
     }
 
@@ -184,7 +191,7 @@ impl Simulation {
         self.pump(to);
     }
 
-    fn place(&mut self, place: inhaul_transport::Place, datagram: &Datagram) {
+    pub(crate) fn place(&mut self, place: inhaul_transport::Place, datagram: &Datagram) {
         let Some(running) = self.transfers.get_mut(place.flow.0 as usize) else { return };
         match self.ledger.place(self.now, running.object, &place, datagram) {
             Ok(new) => running.placed_bytes += new,
@@ -192,7 +199,7 @@ impl Simulation {
         }
     }
 
-    fn note_delivery(&mut self, to: EndpointId, packet: &Packet) {
+    pub(crate) fn note_delivery(&mut self, to: EndpointId, packet: &Packet) {
         let head = packet.datagram.head();
         self.mix(self.now.as_nanos());
         self.mix(u64::from(to.0) << 32 | u64::from(packet.payload_bytes()));
@@ -208,14 +215,19 @@ impl Simulation {
     }
 }
 
-/// A datagram as its endpoint sees it.
-fn message<'a>(addresses: &[(NodeId, std::net::SocketAddrV4)], packet: &'a Packet) -> RxMessage<'a> {
-    let from = match packet.datagram.load {
+/// Where a datagram comes from.
+pub(crate) fn sender_address(addresses: &[(NodeId, SocketAddrV4)], datagram: &Datagram) -> SocketAddrV4 {
+    match datagram.load {
         Load::Data { from, .. } => addresses[from.0 as usize].1,
-        _ => std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0),
-    };
+        _ => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0),
+    }
+}
+
+/// A datagram as its endpoint sees it.
+fn message<'a>(addresses: &[(NodeId, SocketAddrV4)], packet: &'a Packet) -> RxMessage<'a> {
+    let from = sender_address(addresses, &packet.datagram);
     let len = packet.payload_bytes() as usize;
-    let heads = packet.datagram.readable(len);
+    let heads = packet.readable();
     let waited = inhaul_base::Span::ZERO; // a simulated host reads at once
     RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len, waited }
 }
@@ -267,6 +279,16 @@ impl Outlet<'_> {
 impl Simulation {
     /// An endpoint's deadline has come.
     fn on_deadline(&mut self, id: EndpointId) {
+        let node = self.addresses[id.0 as usize].0;
+        if self.hosts[node.0 as usize].thread.is_some() {
+            self.wake_for_deadline(node, id);
+        } else {
+            self.fire(id);
+        }
+    }
+
+    /// Calls an endpoint whose deadline has come.
+    pub(crate) fn fire(&mut self, id: EndpointId) {
         let (now, node) = (self.now, self.addresses[id.0 as usize].0);
         let seat = &mut self.seats[id.0 as usize];
         let component = seat.component;

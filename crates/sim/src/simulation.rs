@@ -14,6 +14,7 @@ use crate::changes::{Change, Happening, Timeline};
 use crate::host::{Host, HostStats};
 use crate::ledger::Ledger;
 use crate::network::{ENDPOINTS_MAX, NODES_MAX, Network, address};
+use crate::noise;
 use crate::packet::{IP_UDP_BYTES, Packet};
 use crate::recorder::Recorder;
 use crate::topology::Kind;
@@ -32,6 +33,7 @@ const LINK_STREAMS: u64 = 1 << 32;
 const TASK_STREAMS: u64 = 2 << 32;
 const TRAFFIC_STREAMS: u64 = 3 << 32;
 const NAME_STREAM: u64 = 4 << 32;
+const NOISE_STREAMS: u64 = 5 << 32;
 /// Streams of a host: more than it will have tasks.
 const TASKS_PER_HOST: u64 = 1 << 16;
 
@@ -88,7 +90,9 @@ impl Simulation {
             let spec = if let Kind::Host(spec) = &node.kind { spec.clone() } else { Default::default() };
             let component = network.agenda.add(Component::Host(index));
             let first = TASK_STREAMS + u64::from(index) * TASKS_PER_HOST;
-            let host = Host::new(&spec, component, |task| RandomStream::new(seed, first + task as u64));
+            let mut host = Host::new(&spec, component, |task| RandomStream::new(seed, first + task as u64));
+            let random = RandomStream::new(seed, NOISE_STREAMS + u64::from(index));
+            host.thread = noise::thread(spec.noise.as_ref(), index, &mut network.agenda, random);
             network.agenda.schedule(component, host.due());
             hosts.push(host);
         }

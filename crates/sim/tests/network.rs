@@ -110,6 +110,7 @@ fn same_seed_same_trace_and_another_seed_another_on_any_thread() {
                 off: Spell::Exponential(Span::from_millis(20)),
                 start: Time::ZERO,
             }],
+            noise: None,
         };
         let Pair { mut sim, hosts, transfer, .. } = pair(&link, host, Bitrate::from_mbps(60), 1 << 22, seed);
         let spell = Spell::Exponential(Span::from_millis(30));
@@ -147,7 +148,7 @@ fn same_seed_same_trace_and_another_seed_another_on_any_thread() {
 #[test]
 fn a_host_that_is_too_slow_loses_in_its_ring_and_not_on_the_way() {
     // 100 Mbit/s are 8,333 packets a second, the processor takes 5,000 and holds 50.
-    let slow = HostSpec { packet_rate: Some(5_000.0), ring_packets: 50, tasks: Vec::new() };
+    let slow = HostSpec { packet_rate: Some(5_000.0), ring_packets: 50, ..HostSpec::default() };
     let Pair { mut sim, hosts, links, transfer, .. } = pair(&wire(200, 5), slow, Bitrate::from_mbps(100), 1 << 40, 1);
     sim.run_until(at(2_000)).unwrap();
     let stats = sim.host_stats(hosts[1]);
@@ -169,7 +170,7 @@ fn a_task_that_takes_the_processor_delays_and_then_overflows_the_ring() {
         off: Spell::Fixed(Span::from_millis(90)),
         start: at(100),
     };
-    let host = |ring_packets| HostSpec { packet_rate: None, ring_packets, tasks: vec![task] };
+    let host = |ring_packets| HostSpec { ring_packets, tasks: vec![task], ..HostSpec::default() };
     for (ring, drops) in [(60, 23.0), (200, 0.0)] {
         let Pair { mut sim, hosts, .. } = pair(&wire(200, 5), host(ring), Bitrate::from_mbps(100), 1 << 40, 1);
         sim.run_until(at(1_095)).unwrap();

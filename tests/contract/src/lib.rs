@@ -6,11 +6,14 @@
 
 mod decorators;
 
+use std::sync::Arc;
+
 use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_protocols::registry;
 use inhaul_sim::{
-    Branch, Change, EndpointId, HostSpec, NodeId, Simulation, Star, StarSpec, Topology, Transfer, TransferId, star,
+    Branch, Change, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Star, StarSpec, Topology, Transfer,
+    TransferId, star,
 };
 use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Role};
 
@@ -95,6 +98,8 @@ pub struct Spec {
     pub host_rate: Option<Bitrate>,
     /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
     pub packet_rate: Option<f64>,
+    /// How late and unevenly each host runs.
+    pub noise: Option<Arc<HostNoise>>,
     /// Whether the receiver leaves each sender when it has the object.
     pub leaves: bool,
     /// What stands between the simulation and each endpoint.
@@ -120,6 +125,7 @@ impl Spec {
             mtu: 1500,
             host_rate: None,
             packet_rate: None,
+            noise: None,
             leaves: false,
             decorate: |endpoint| endpoint,
         }
@@ -145,7 +151,7 @@ impl Spec {
     }
 
     fn host(&self) -> HostSpec {
-        HostSpec { packet_rate: self.packet_rate, ..HostSpec::default() }
+        HostSpec { packet_rate: self.packet_rate, noise: self.noise.clone(), ..HostSpec::default() }
     }
 
     /// Adds a host for control beside each, all senders' linked to the receiver's.

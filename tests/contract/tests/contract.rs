@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use inhaul_base::{Bitrate, Span};
+use inhaul_base::{Bitrate, RandomStream, Span};
 use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers};
 use inhaul_protocols::registry::{self, PROTOCOLS};
-use inhaul_sim::Change;
+use inhaul_sim::{Change, HostNoise, Stall};
 use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
 
 /// Size of the object in most tests: not a multiple of any block.
@@ -161,6 +162,50 @@ fn datagrams_may_come_together_as_receive_offload_hands_them_over() {
             let mut scene = Scene::new(&spec);
             assert!(scene.run(PATIENCE), "{}, loss {loss}: {} bytes", protocol.name, scene.placed(0));
             assert_eq!((scene.placed(0), scene.failed().len()), (LONG, 0), "{}, loss {loss}", protocol.name);
+        }
+    });
+}
+
+/// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by `random`.
+fn noise(random: &mut RandomStream) -> HostNoise {
+    let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
+        let mut draw = || {
+            let most = if random.below(50) == 0 { seldom } else { usual };
+            random.span_below(Span::from_micros(most))
+        };
+        (0..997).map(|_| draw()).collect()
+    };
+    let (wake_late, read_late, stalls) = (late(200, 8_000), late(200, 8_000), late(500, 30_000));
+    let stall = |length| Stall { after: Span::from_micros(1) + random.span_below(Span::from_millis(300)), length };
+    let stalls = stalls.into_iter().map(stall).collect();
+    let aggregates = (0..101).map(|_| 1 + random.below(64) as u16).collect();
+    HostNoise { wake_late, read_late, stalls, aggregates, socket_bytes: Some(208 * 1024) }
+}
+
+#[test]
+fn every_byte_arrives_at_random_stars_whose_hosts_run_late() {
+    each(|protocol| {
+        for seed in 1..=6 {
+            let mut random = RandomStream::new(seed, 0);
+            let senders = (0..1 + random.below(6) as u32)
+                .map(|k| {
+                    let sender = SenderSpec::new(k, 1 + random.below(2 * MIB), 1 + random.below(100));
+                    sender.link(Bitrate::from_mbps(10 + random.below(990)))
+                })
+                .collect();
+            let access = Bitrate::from_mbps(10 + random.below(990));
+            let spec = Spec {
+                protocol: protocol.name,
+                seed,
+                access,
+                queue_bytes: access.bytes_in(Span::from_millis(1 + random.below(30))).max(15_000),
+                loss: if seed % 2 == 0 { 0.01 } else { 0.0 },
+                noise: Some(Arc::new(noise(&mut random))),
+                ..Spec::new(senders)
+            };
+            let mut scene = Scene::new(&spec);
+            assert!(scene.run(PATIENCE), "{}, seed {seed}: {:?}", protocol.name, scene.placed_by());
+            assert_eq!(scene.failed(), [""; 0], "{}, seed {seed}", protocol.name);
         }
     });
 }

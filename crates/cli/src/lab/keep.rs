@@ -91,7 +91,7 @@ fn origin(command: String, took: Duration) -> Origin {
 }
 
 fn settings(args: &Run) -> Vec<String> {
-    args.runs.set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    args.runs.changes().iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// The command line with everything that the result depends on, and nothing else.
@@ -189,6 +189,12 @@ mod tests {
             command_of(&line),
             "inhaul lab run a/b --control paper --seed 3 --repetitions 2 --set 'duration=5 s' --set 'sweep=[]'"
         );
+    }
+
+    #[test]
+    fn command_has_the_noise() {
+        let line = ["run", "a/b", "--set", "duration=5 s", "--noise", "vm-idle"];
+        assert_eq!(command_of(&line), r#"inhaul lab run a/b --set 'noise="vm-idle"' --set 'duration=5 s'"#);
     }
 
     #[test]

@@ -31,6 +31,7 @@ Examples:
     inhaul lab sim star-17.toml --plot star-17.svg";
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Run options")]
 pub(crate) struct Stars {
     /// The seeds of the stars: a number, or FROM-TO
     #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
@@ -44,6 +45,9 @@ pub(crate) struct Stars {
     /// Only stars whose access link has this rate, like '1 Gbit/s'; can be repeated
     #[arg(long, value_name = "RATE")]
     access: Vec<Bitrate>,
+    /// Let all hosts run as late and unevenly as one that was recorded, see 'inhaul lab run --help'
+    #[arg(long, value_name = "NAME")]
+    noise: Option<String>,
     /// Change a value of each star's scenario; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
@@ -105,13 +109,15 @@ pub(super) fn run(args: &Stars) -> Result<(), Failure> {
 fn run_all(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Verdict>, Failure> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(processors, usize::from).clamp(1, stars.len().max(1));
+    let mut set = args.set.clone();
+    set.extend(args.noise.iter().map(|name| ("noise".to_owned(), format!("{name:?}"))));
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     let work = || {
         while let at = next.fetch_add(1, Ordering::Relaxed)
             && let Some(star) = stars.get(at)
         {
-            let verdict = star.run(knowledge, &args.set);
+            let verdict = star.run(knowledge, &set);
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             done.push((at, verdict));
             if terminal::is_there() {

@@ -102,8 +102,8 @@ fn file_must_exist_when_it_is_named_only() {
     assert_eq!(get(&cli).fetch.wire.mtu, Some(1234));
 }
 
-/// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures.
-const SAMPLES: [&str; 11] = [
+/// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces, disturbances.
+const SAMPLES: [&str; 13] = [
     "word",
     "2",
     "90s",
@@ -114,6 +114,8 @@ const SAMPLES: [&str; 11] = [
     "a=1",
     "inhaul://host/path",
     "word.svg",
+    "word.json",
+    "clean",
     "gtp-2004/fig7",
 ];
 

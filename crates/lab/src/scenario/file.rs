@@ -21,6 +21,7 @@ pub(crate) struct ScenarioFile {
     pub(crate) duration: Spanned<Duration>,
     pub(crate) record: Option<Spanned<Duration>>,
     pub(crate) measure: Option<Spanned<MeasureFile>>,
+    pub(crate) noise: Option<Spanned<String>>,
     pub(crate) topology: Spanned<TopologyFile>,
     #[serde(default)]
     pub(crate) hosts: Vec<HostFile>,
@@ -210,6 +211,7 @@ pub(crate) struct HostFile {
     pub(crate) name: Spanned<String>,
     pub(crate) packet_rate: Option<Spanned<f64>>,
     pub(crate) ring: Option<Spanned<usize>>,
+    pub(crate) noise: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) tasks: Vec<TaskFile>,
 }

@@ -1,17 +1,19 @@
 //! From the topology of a file to the simulator's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{
     CoDelSpec, Discipline, GilbertElliottSpec, LinkSpec, LossSpec, QueueLimit, QueueSpec, RedSpec, ReorderingSpec,
 };
-use inhaul_sim::{CompetingTask, HostSpec, NodeId, Spell, Topology};
+use inhaul_sim::{CompetingTask, HostNoise, HostSpec, NodeId, Spell, Topology};
 use serde_spanned::Spanned;
 
 use super::error::Refusal;
 use super::file::{DumbbellFile, GraphFile, HostFile, LinkFields, ParkingLotFile, ScenarioFile, StarFile};
 use super::units::{Duration, QueueLength};
+use crate::host_trace;
 
 /// Most hosts of a scenario.
 const HOSTS_MAX: usize = 20_000;
@@ -28,9 +30,11 @@ pub(crate) struct Network {
 
 /// Builds what the file describes.
 pub(crate) fn build(file: &ScenarioFile) -> Result<Network, Refusal> {
+    let noise = file.noise.as_ref().map_or(Ok(None), noise_of)?;
     let mut builder = Builder {
         network: Network { topology: Topology::new(), hosts: BTreeMap::new() },
-        specs: host_specs(&file.hosts)?,
+        specs: host_specs(&file.hosts, noise.as_ref())?,
+        other: HostSpec { noise, ..HostSpec::default() },
     };
     let kinds = file.topology.get_ref();
     match (&kinds.star, &kinds.dumbbell, &kinds.parking_lot, &kinds.graph) {
@@ -59,6 +63,8 @@ pub(crate) fn unknown_host(hosts: &BTreeMap<String, NodeId>, name: &Spanned<Stri
 struct Builder {
     network: Network,
     specs: BTreeMap<String, HostSpec>,
+    /// Hosts of which nothing is said.
+    other: HostSpec,
 }
 
 impl Builder {
@@ -72,7 +78,7 @@ impl Builder {
         if self.network.hosts.len() == HOSTS_MAX {
             return Err(Refusal::at(said_at.span(), format!("that makes more than {HOSTS_MAX} hosts")));
         }
-        let spec = self.specs.get(name).cloned().unwrap_or_default();
+        let spec = self.specs.get(name).unwrap_or(&self.other).clone();
         let id = self.network.topology.host(name, spec);
         self.network.hosts.insert(name.to_owned(), id);
         Ok(id)
@@ -320,10 +326,22 @@ impl LinkFields {
     }
 }
 
-fn host_specs(hosts: &[HostFile]) -> Result<BTreeMap<String, HostSpec>, Refusal> {
+/// What is replayed by hosts with `noise = "NAME"`.
+fn noise_of(name: &Spanned<String>) -> Result<Option<Arc<HostNoise>>, Refusal> {
+    if name.get_ref() == "none" {
+        return Ok(None);
+    }
+    let found = host_trace::find(name.get_ref());
+    found.map(|trace| Some(Arc::new(trace.noise()))).map_err(|error| Refusal::at(name.span(), error.to_string()))
+}
+
+fn host_specs(hosts: &[HostFile], noise: Option<&Arc<HostNoise>>) -> Result<BTreeMap<String, HostSpec>, Refusal> {
     let mut specs = BTreeMap::new();
     for host in hosts {
-        let mut spec = HostSpec::default();
+        let mut spec = HostSpec { noise: noise.cloned(), ..HostSpec::default() };
+        if let Some(name) = &host.noise {
+            spec.noise = noise_of(name)?;
+        }
         if let Some(rate) = &host.packet_rate {
             if !(1.0..=1e12).contains(rate.get_ref()) {
                 return Err(Refusal::at(rate.span(), "`packet_rate` is in packets a second, from 1 on"));

@@ -4,6 +4,7 @@
 //! [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
 //! simple [`sender`]. [`Bound`] is ours: it finds the capacities that the paper takes as known.
 
+mod burst;
 mod controller;
 mod estimator;
 mod monitor;

@@ -4,6 +4,8 @@
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::{RttEstimator, WindowedMin};
 
+use super::burst::BurstBound;
+
 /// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 /// In normal operation a burst of fewer packets says too little of the path.
@@ -99,6 +101,7 @@ struct Train {
     last_at: Time,
     first_read: Time,
     last_read: Time,
+    wire_bytes: u64,
     bytes_after_first: u64,
     all_at_first: u64,
     all_at_last: u64,
@@ -157,6 +160,8 @@ pub struct SingleFlowMonitor {
     dispersions: [Dispersion; TRAINS],
     dispersions_seen: usize,
     display: (Time, u64, Bitrate),
+    /// How long a burst the path has borne.
+    pub bursts: BurstBound,
     /// Packets received since the start.
     pub received_packets: u64,
     /// Packets lost since the start.
@@ -185,6 +190,7 @@ impl SingleFlowMonitor {
             dispersions: [Dispersion::default(); TRAINS],
             dispersions_seen: 0,
             display: (now, 0, Bitrate::ZERO),
+            bursts: BurstBound::default(),
             received_packets: 0,
             lost_packets: 0,
             wire_bytes: 0,
@@ -197,6 +203,7 @@ impl SingleFlowMonitor {
         self.interval = Tally::default();
         self.this_rtt.lost_now = 0;
         (self.recent_since, self.recent) = (None, Bitrate::MAX);
+        self.bursts.on_rate();
     }
 
     /// Packets came in. `all_wire_bytes` counts what all of the receiver's flows have received, this run included.
@@ -286,6 +293,9 @@ impl SingleFlowMonitor {
             self.recent_since = Some((now, self.wire_bytes, self.received_packets));
         }
         self.last_rtt = std::mem::take(&mut self.this_rtt);
+        if self.last_rtt.received > 0 {
+            self.bursts.on_rtt(self.last_rtt.lost > 0);
+        }
         self.last_rtt.loss(self.last_rtt.lost_now)
     }
 
@@ -349,6 +359,7 @@ impl SingleFlowMonitor {
             train.messages += 1;
             train.last_at = now - run.waited;
             train.last_read = now;
+            train.wire_bytes += run.wire_bytes;
             train.bytes_after_first += run.wire_bytes;
             train.all_at_last = all_wire_bytes;
             return;
@@ -362,6 +373,7 @@ impl SingleFlowMonitor {
             last_at: now - run.waited,
             first_read: now,
             last_read: now,
+            wire_bytes: run.wire_bytes,
             bytes_after_first: 0,
             all_at_first: all_wire_bytes,
             all_at_last: all_wire_bytes,
@@ -371,6 +383,7 @@ impl SingleFlowMonitor {
     /// Turns the burst that was followed into a sample of the path's capacity, if it says anything.
     pub fn end_train(&mut self) {
         let Some(train) = self.train.take() else { return };
+        self.bursts.on_burst(train.wire_bytes, train.packets);
         // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
         let span = train.last_at.since(train.first_at);
         let read = train.last_read.since(train.first_read);

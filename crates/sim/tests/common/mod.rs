@@ -160,8 +160,8 @@ impl Collector {
         Self { wrong: true, ..Self::default() }
     }
 
-    fn on_data(&mut self, index: u32, message: &RxMessage<'_>, places: &mut Vec<Place>) {
-        let head = message.head(0);
+    fn on_data(&mut self, index: u32, message: &RxMessage<'_>, k: usize, places: &mut Vec<Place>) {
+        let head = message.head(k);
         let (Some(id), Some(offset)) = (word(head, 0), word(head, 8)) else { return };
         let id = FlowId(id as u32);
         let Some(flow) = self.flows.get_mut(&id) else { return };
@@ -170,10 +170,11 @@ impl Collector {
         if flow.packets.is_multiple_of(2) {
             self.replies.push_back((id, flow.peer()));
         }
-        let range = ByteRange::at(offset, (message.len_of(0) - HEAD) as u64);
+        let range = ByteRange::at(offset, (message.len_of(k) - HEAD) as u64);
         if flow.held.insert(range) == range.len() {
             let range = if self.wrong { ByteRange::at(offset + 1, range.len()) } else { range };
-            places.push(Place { flow: id, message: index, first: 0, skip: HEAD as u32, head_len: HEAD as u32, range });
+            let head_len = HEAD as u32;
+            places.push(Place { flow: id, message: index, first: k as u32, skip: head_len, head_len, range });
         }
     }
 }
@@ -181,7 +182,7 @@ impl Collector {
 impl Endpoint for Collector {
     fn handle_datagrams(&mut self, _now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
         for (index, message) in batch.iter().enumerate() {
-            self.on_data(index as u32, message, places);
+            (0..message.datagrams()).for_each(|k| self.on_data(index as u32, message, k, places));
         }
     }
 

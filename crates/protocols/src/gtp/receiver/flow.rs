@@ -34,8 +34,17 @@ const RTT_TICK_MIN: Span = Span::from_millis(5);
 const BURST_SPAN: Span = Span::from_micros(250);
 /// ... or in this time on a short path ...
 const LONG_BURST_SPAN: Span = Span::from_millis(1);
+/// ... or in this time where the RTT is so short that the hosts are all there is ...
+const HOST_BURST_SPAN: Span = Span::from_millis(4);
+const HOST_RTT: Span = Span::from_micros(900);
 /// ... but no more UDP payload than one message with segmentation offload takes.
 const OFFLOAD_BYTES_MAX: u64 = 65_507;
+/// Where the rate was told and the path has borne it, a burst is what is sent in `LONG_BURST_SPAN`, or this many packets that are sent in
+/// `HOST_BURST_SPAN`; but no more than this many messages.
+const TOLD_BURST_PACKETS: u64 = 8;
+const TOLD_BURST_MESSAGES: u64 = 2;
+/// A rate was told if it is this part of what was.
+const TOLD_PART: f64 = 0.98;
 /// Requests run ahead of the data by a part of the RTT or this time, whichever is more.
 const LEAD: Span = Span::from_millis(5);
 /// A path is short when its RTT is no longer than this.
@@ -342,14 +351,31 @@ impl Flow {
 
     // --- Requests ---------------------------------------------------------------------------------------------------
 
+    /// Whether `rate` is what was told, and not what is being looked for.
+    fn is_told(&self, rate: Bitrate) -> bool {
+        self.phase == Phase::Steady && rate >= self.known_bound().mul_f64(TOLD_PART)
+    }
+
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.block) + self.overhead();
-        // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do.
-        let span = if self.overshoots_freely() { LONG_BURST_SPAN } else { BURST_SPAN };
+        // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
+        // in each interval, or the rate cannot be measured.
+        let span = match self.overshoots_freely() {
+            true if self.base_rtt() <= HOST_RTT => HOST_BURST_SPAN,
+            true => LONG_BURST_SPAN,
+            false => BURST_SPAN,
+        };
         // Whole packets, and no more than segmentation offload takes.
         let most = OFFLOAD_BYTES_MAX / (u64::from(self.block) + HEADER_LEN as u64);
-        (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet
+        let usual = (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet;
+        // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave between them.
+        if !self.is_told(rate) {
+            return usual;
+        }
+        let slow = rate.bytes_in(HOST_BURST_SPAN).min(TOLD_BURST_PACKETS * packet);
+        let long = rate.bytes_in(LONG_BURST_SPAN).max(slow).min(TOLD_BURST_MESSAGES * most * packet);
+        self.monitor.bursts.bytes(usual, long) / packet * packet
     }
 
     /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an RTT, and
@@ -534,6 +560,7 @@ impl Flow {
         self.controller.on_rtt(loss);
         let requested = self.controller.requested();
         let changed = (requested.as_f64() - self.told_rate.as_f64()).abs() > 0.001 * self.told_rate.as_f64();
+        let changed = changed | (self.monitor.bursts.take_change() && self.is_told(requested));
         Some((loss, changed.then(|| self.tell_rate(requested, false))))
     }
 
