@@ -18,6 +18,10 @@ const DOUBT_STEPS: f64 = 4.0;
 const DOUBT_STEP: (f64, f64) = (0.02, 0.08);
 /// Less than so far from the bound that was known, it is the same bound.
 const SAME: f64 = 0.05;
+/// What was passed so often had been proven.
+const PROVEN_MIN: u32 = 4;
+/// It is reached again at this part of it.
+const NEAR: f64 = 0.98;
 /// Intervals to wait after more was refuted: doubled each time that a test finds the bound where it was.
 const HOLD_MIN: u32 = 4;
 /// Most intervals to wait.
@@ -39,6 +43,8 @@ pub struct Bound {
     /// Intervals to go until the next test, and how many there were to be.
     hold: u32,
     wait: u32,
+    /// Intervals in which what was asked for came through, since more was refuted.
+    passes: u32,
     /// A test has found the bound again where it was.
     confirmed: bool,
 }
@@ -46,8 +52,15 @@ pub struct Bound {
 impl Bound {
     /// The most that may be asked for; `None`: whatever one likes.
     pub fn limit(&self) -> Option<Bitrate> {
-        let part = if self.step > 0.0 { 1.0 + self.step } else { 1.0 - MARGIN - self.drain };
-        Some(self.cap?.mul_f64(part).max(FLOOR))
+        let cap = self.cap?;
+        let limit = if self.step <= 0.0 {
+            cap.mul_f64(1.0 - MARGIN - self.drain)
+        } else {
+            // What came through before is not passed by the way.
+            let before = self.before.filter(|before| *before > cap).unwrap_or(Bitrate::MAX);
+            cap.mul_f64(1.0 + self.step).min(before)
+        };
+        Some(limit.max(FLOOR))
     }
 
     /// What came through when more was refuted, or was guessed.
@@ -69,6 +82,7 @@ impl Bound {
     pub fn refute(&mut self, came: Bitrate, drain: f64) {
         let came = came.max(FLOOR);
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
+        let fell = !is_same && Some(came) < self.cap && self.passes >= PROVEN_MIN;
         if !is_same {
             // While it falls, what was before is what was before the fall.
             self.before = if self.hold > 0 { self.before.max(self.cap) } else { self.cap };
@@ -78,7 +92,11 @@ impl Bound {
         }
         self.wait = self.wait.max(HOLD_MIN);
         self.hold = self.wait;
-        self.step = 0.0;
+        if fell {
+            // It may have been a moment's disturbance: what came through for long is tried again soon.
+            (self.hold, self.wait) = (1, 0);
+        }
+        (self.step, self.passes) = (0.0, 0);
         self.drain = drain.clamp(0.0, DRAIN_MAX);
         self.cap = Some(came);
     }
@@ -87,13 +105,16 @@ impl Bound {
     pub fn pass(&mut self, came: Bitrate, careful: f64) {
         let Some(cap) = self.cap else { return };
         self.drain = 0.0;
+        self.passes = self.passes.saturating_add(1);
         if self.hold > 0 {
             self.hold -= 1;
         } else if self.step <= 0.0 {
             self.step = if self.wait == 0 { doubt_step(careful) } else { careful };
-        } else if came >= cap.mul_f64(1.0 + self.step / 2.0) {
-            self.cap = Some(came);
-            self.step = (2.0 * self.step).min(STEP_MAX);
+        } else if came >= cap.mul_f64(1.0 + self.step / 2.0) || self.before.is_some_and(|before| came >= before.mul_f64(NEAR)) {
+            let arrived = self.before.is_some_and(|before| came >= before.mul_f64(NEAR));
+            self.step = if arrived { careful } else { (2.0 * self.step).min(STEP_MAX) };
+            self.before = self.before.filter(|_| !arrived);
+            self.cap = Some(came.max(cap));
         }
     }
 
