@@ -44,6 +44,7 @@ pub fn record_host(seconds: f64, busy: bool) -> io::Result<HostTrace> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let bind = || Socket::bind(any, &SocketOptions::default()).map_err(io::Error::other);
     let (outgoing, incoming) = (bind()?, bind()?);
+    let socket_bytes = Some(incoming.receive_buffer_bytes() as u64);
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let clock = Clock::start();
     let end = clock.now() + Span::from_secs_f64(seconds);
@@ -68,6 +69,7 @@ pub fn record_host(seconds: f64, busy: bool) -> io::Result<HostTrace> {
         kernel: Machine::here().kernel.unwrap_or_default(),
         processors: u32::try_from(processors).unwrap_or(u32::MAX),
         seconds,
+        socket_bytes,
         wake_late_us: wake_late.into_iter().map(micros).collect(),
         read_late_us: read_late.into_iter().map(micros).collect(),
         stalls_us: stalls.into_iter().map(|(after, length)| (micros(after).max(1.0), micros(length))).collect(),
@@ -208,7 +210,8 @@ impl HostTrace {
             ("seconds", serde_json::to_string(&self.seconds)),
         ];
         writeln!(text, "{{")?;
-        for (name, value) in head {
+        let socket = self.socket_bytes.map(|bytes| ("socket_bytes", Ok(bytes.to_string())));
+        for (name, value) in head.into_iter().chain(socket) {
             writeln!(text, "  \"{name}\": {},", value.map_err(io::Error::other)?)?;
         }
         let micros = |list: &[f64]| list.iter().map(f64::to_string).collect::<Vec<_>>();

@@ -36,6 +36,9 @@ pub struct HostTrace {
     pub processors: u32,
     /// How long it was recorded.
     pub seconds: f64,
+    /// What its UDP sockets hold, in bytes; not known: what Linux grants unasked.
+    #[serde(default)]
+    pub socket_bytes: Option<u64>,
     /// How late a thread ran that had slept until a deadline, one after the other.
     pub wake_late_us: Vec<f64>,
     /// From the arrival of the datagram that woke its reader to its reading.
@@ -106,6 +109,7 @@ impl Default for HostTrace {
             kernel: String::new(),
             processors: 1,
             seconds: 0.0,
+            socket_bytes: None,
             wake_late_us: Vec::new(),
             read_late_us: Vec::new(),
             stalls_us: Vec::new(),
@@ -164,8 +168,9 @@ impl HostTrace {
             read_late: self.read_late_us.iter().copied().map(span).collect(),
             stalls: self.stalls_us.iter().map(stall).collect(),
             aggregates: self.aggregates.clone(),
-            // What the endpoints of a scenario are told that their sockets hold.
-            socket_bytes: Some(EndpointConfig::new(Role::Receiver, 0).socket_buffer_bytes),
+            socket_bytes: Some(
+                self.socket_bytes.unwrap_or_else(|| EndpointConfig::new(Role::Receiver, 0).socket_buffer_bytes),
+            ),
         }
     }
 }

@@ -159,7 +159,10 @@ impl<'a> Run<'a> {
         let mut ids = Vec::with_capacity(self.plan.endpoints.len());
         for (stream, endpoint) in (0u64..).zip(&self.plan.endpoints) {
             let role = if endpoint.sends { Role::Sender } else { Role::Receiver };
+            let own = EndpointConfig::new(role, 0).socket_buffer_bytes;
+            let noise = self.plan.topology.host_spec(endpoint.host).and_then(|host| host.noise.as_ref());
             let config = EndpointConfig {
+                socket_buffer_bytes: noise.and_then(|noise| noise.socket_bytes).unwrap_or(own),
                 host_rate: endpoint.host_rate,
                 parameters: endpoint.parameters.clone(),
                 ..EndpointConfig::new(role, RandomStream::new(seed, ENDPOINT_STREAMS + stream).next_u64())
