@@ -30,7 +30,7 @@ const TURN_BYTES_MAX: u64 = 1 << 20;
 /// Beyond a burst, at once may leave what is earned while a wake-up is late by this much ...
 const LATENESS: Span = Span::from_micros(100);
 /// ... and little by little what was earned while wake-ups were late by this much.
-pub(super) const LATENESS_KEPT: Span = Span::from_millis(10);
+pub(super) const LATENESS_KEPT: Span = Span::from_millis(3);
 
 /// A flow's state at the sender.
 pub(super) struct SendFlow {
