@@ -8,7 +8,7 @@ use inhaul_transport::FlowId;
 use super::Flows;
 use super::central::{BINDS, INTERVAL_MIN};
 use super::flow::Flow;
-use super::judgement::{Judgement, fresh_loss, queue_threshold};
+use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_loss, queue_threshold};
 use crate::gtp::{Bound, Interval, RATE_MAX, TRAIN_SPAN_MIN};
 
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
@@ -270,7 +270,9 @@ impl Capacities {
             for (id, j) in &seen { let f=&flows[id]; eprintln!("      {id:?} rtt {:.0} told {:.3} tgt {:.3} est {:.3} recv {:.3} sent {:.3} loss {:.4} ex {:.4} q {:.2} cap {:.3} dry {} lim {} path {:?} {:?} amb {:.4}", f.rtt().as_secs_f64()*1e3, f.told_rate.as_f64()/1e6, f.controller.target().as_f64()/1e6, f.estimate.as_f64()/1e6, j.interval.received.as_f64()/1e6, j.sent().as_f64()/1e6, j.interval.loss, j.excess, j.queue.as_secs_f64()*1e3, j.delivered.as_f64()/1e6, j.interval.dry, f.limited, f.path.limit().map(|l| l.as_f64()/1e6), f.path, f.ambient.ratio); } //DEBUG
         } //DEBUG
         if shared {
-            self.access.refute(came, drain(common));
+            // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue now.
+            let lossy = asked - comes > LOSS_THRESHOLD * asked && !alarmed;
+            self.access.refute(if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came }, drain(common));
         } else if lossy < UNSHARED_PART * told {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
@@ -289,7 +291,10 @@ impl Capacities {
             let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
             if !shared && congested {
                 let full = own >= path_threshold || alarmed;
-                flow.path.refute(judged.capacity(full, flow.controller.target()), drain(own));
+                let lossy = flow.ambient_ratio() > LOSS_THRESHOLD && own >= path_threshold;
+                let sent = judged.sent().mul_f64(1.0 - drain(own).min(1.0));
+                let capacity = if lossy { sent } else { judged.capacity(full, flow.controller.target()) };
+                flow.path.refute(capacity, drain(own));
             } else if !shared && !congested && achieved && flow.path_binds() {
                 flow.path.pass(judged.sent(), careful);
             }
