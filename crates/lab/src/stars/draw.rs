@@ -171,7 +171,12 @@ impl Drawn {
         let _ = writeln!(text, "seed = {}", star.seed);
         let _ = writeln!(text, "duration = \"{} ms\"\nrecord = \"5 ms\"\n", (self.end_s * 1e3) as u64);
         let _ = writeln!(text, "[topology.star]");
-        let _ = writeln!(text, "access = {{ rate = \"{} bit/s\", {}{loss}{jitter} }}", star.access_bps, queue(star.access_bps, 9000));
+        let _ = writeln!(
+            text,
+            "access = {{ rate = \"{} bit/s\", {}{loss}{jitter} }}",
+            star.access_bps,
+            queue(star.access_bps, 9000)
+        );
         let _ = writeln!(text, "senders = [");
         let sender = |k: &str, rtt_ms: f64, bps: u64, mtu: u16| {
             let (rtt_us, queue) = ((rtt_ms * 1e3) as u64, queue(bps, mtu));

@@ -86,8 +86,13 @@ fn is_between_events(epoch: &EpochResult, run: &RunResult) -> bool {
 fn event(star: &Star, run: &RunResult, epoch: &EpochResult) -> Event {
     // What the link loses at random does not come, whatever is asked for.
     let comes = 1.0 - star.loss;
-    let active: Vec<(&FlowResult, f64)> =
-        run.flows.iter().zip(&epoch.ideal_bps).filter(|(f, ideal)| !f.background && **ideal > 0.0).map(|(f, i)| (f, i * comes)).collect();
+    let active: Vec<(&FlowResult, f64)> = run
+        .flows
+        .iter()
+        .zip(&epoch.ideal_bps)
+        .filter(|(f, ideal)| !f.background && **ideal > 0.0)
+        .map(|(f, i)| (f, i * comes))
+        .collect();
     // The interval that an event falls into began with the flows of before.
     let is_near = |flow: &&FlowResult| !flow.background && flow.start_s <= epoch.from_s && flow.stop_s >= epoch.from_s;
     let rtt_s = run.flows.iter().filter(is_near).map(|flow| flow.rtt_ms).fold(0.0, f64::max) / 1e3;

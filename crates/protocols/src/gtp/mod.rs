@@ -4,19 +4,19 @@
 //! [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
 //! simple [`sender`]. [`Bound`] is ours: it finds the capacities that the paper takes as known.
 
+mod bound;
 mod burst;
 mod controller;
 mod estimator;
 mod monitor;
 pub mod receiver;
-mod bound;
 pub mod sender;
 pub mod wire;
 
+pub use bound::{Bound, MARGIN};
 pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
-pub use bound::{Bound, MARGIN};
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};

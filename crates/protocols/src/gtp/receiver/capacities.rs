@@ -9,7 +9,8 @@ use super::Flows;
 use super::central::{BINDS, INTERVAL_MIN};
 use super::flow::Flow;
 use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_loss, queue_threshold};
-use crate::gtp::{Bound, Interval, RATE_MAX, TRAIN_SPAN_MIN};
+use crate::gtp::monitor::Dispersion;
+use crate::gtp::{Bound, Interval, TRAIN_SPAN_MIN};
 
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
 const ACHIEVED: f64 = 0.95;
@@ -37,7 +38,9 @@ const TRAIN_BLOCKS: u64 = 16;
 const TRAIN_BLOCKS_MIN: u64 = 4;
 /// It then fills the receiver's queue by no more than this.
 const TRAIN_QUEUE: Span = Span::from_millis(2);
-/// Bytes of the longest.
+/// If it says too little, another one of so many times as many packets; ...
+const TRAIN_GROWTH: u64 = 4;
+/// ... bytes of the longest.
 const TRAIN_BYTES_MAX: u64 = 256 * 1024;
 /// A burst is not more than a flow may have in this time.
 const TRAIN_SPAN_MAX: Span = Span::from_millis(50);
@@ -49,8 +52,6 @@ const LOST_TRAIN_RTTS: u64 = 4;
 const EVIDENCE: f64 = 1.05;
 /// A path that is at least this part of the receiver's capacity is not what bounds its flow.
 const UNBOUND: f64 = 0.9;
-/// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
-const LIMITED_STEP: f64 = 1.02;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
 /// Its rate is the highest of so many intervals.
@@ -97,13 +98,7 @@ impl Capacities {
     }
 
     /// A burst of so many packets has come, as far as it ever will. Returns how many a longer one has if this one was too short to tell.
-    pub(super) fn on_train(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        blocks: u64,
-        flows: &mut Flows,
-    ) -> Option<u64> {
+    pub(super) fn on_train(&mut self, now: Time, id: FlowId, blocks: u64, flows: &mut Flows) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
         // Loss that all have is the receiver's link's, and waits for who comes new.
         let ambient = running(flows).map(|flow| flow.ambient.ratio).fold(f64::INFINITY, f64::min);
@@ -115,34 +110,28 @@ impl Capacities {
         let longest = (bound / packet).max(TRAIN_BLOCKS);
         let lost = flow.monitor.take_rtt_loss(now).unwrap_or_default();
         if seen.is_none() && blocks < longest && lost.ratio <= TRAIN_LOSS_MAX {
-            return Some((blocks * 4).min(longest));
+            return Some((blocks * TRAIN_GROWTH).min(longest));
         }
-        let (own, all) = match seen {
-            Some(seen) => (seen.own, seen.all_flows),
-            // A burst that the host handed over all at once says that the path is at least this fast.
-            None if lost.ratio <= TRAIN_LOSS_MAX => {
-                let rate = Bitrate::of(blocks * packet, TRAIN_SPAN_MIN);
-                (rate, rate)
-            }
-            // One that was lost says that the path is slow; how slow, tests will find.
-            None => {
-                let rate = Bitrate::of(blocks * packet, flow.rtt() * LOST_TRAIN_RTTS);
-                (rate, rate)
-            }
-        };
+        let was_lost = seen.is_none() && lost.ratio > TRAIN_LOSS_MAX;
+        let seen = seen.unwrap_or_else(|| {
+            // A burst that the host handed over all at once says that the path is at least this fast. One that was lost says that the
+            // path is slow; how slow, tests will find.
+            let took = if was_lost { flow.rtt() * LOST_TRAIN_RTTS } else { TRAIN_SPAN_MIN };
+            let rate = Bitrate::of(blocks * packet, took);
+            Dispersion { own: rate, all_flows: rate, proven: rate }
+        });
         // Where the burst met others it came as much slower than it left as they did.
-        let others_seen = all.as_f64() - own.as_f64();
+        let others_seen = seen.all_flows.as_f64() - seen.own.as_f64();
         let slowed = if others_seen > 0.0 { (others.as_f64() / others_seen).clamp(1.0, 4.0) } else { 1.0 };
-        let path = own.mul_f64(slowed);
-        if std::env::var_os("STAR").is_some() { eprintln!("{:8.3} train {id:?} {blocks} own {:.2} all {:.2} path {:.2} others {:.2} lost {:.2} seen {}", now.as_nanos() as f64/1e9, own.as_f64()/1e6, all.as_f64()/1e6, path.as_f64()/1e6, others.as_f64()/1e6, lost.ratio, seen.is_some()); } //DEBUG
+        let path = seen.own.mul_f64(slowed);
         let known = self.access.cap();
-        let proven = seen.map_or(own, |seen| seen.proven).max(own);
+        let proven = seen.proven.max(seen.own);
         if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) {
             if let Some(cap) = known {
                 // Their paths were thought to carry what the receiver takes; that is more than was thought.
                 for other in flows.values_mut().filter(|f| f.is_running() && f.path.cap().is_none()) {
                     other.path.guess(cap);
-                    other.estimate = other.estimate.min(other.path.limit().unwrap_or(RATE_MAX));
+                    other.estimate_by_path();
                 }
             }
             self.access.guess(proven);
@@ -151,7 +140,7 @@ impl Capacities {
         }
         let flow = flows.get_mut(&id)?;
         // A burst that was lost where others are says nothing of its own path.
-        let told_nothing = seen.is_none() && lost.ratio > TRAIN_LOSS_MAX && others > Bitrate::ZERO;
+        let told_nothing = was_lost && others > Bitrate::ZERO;
         if !told_nothing && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
@@ -159,7 +148,7 @@ impl Capacities {
             flow.ambient.ratio = flow.ambient.ratio.max(ambient);
         }
         flow.measured = true;
-        flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
+        flow.estimate_by_path();
         None
     }
 
@@ -193,7 +182,8 @@ impl Capacities {
 
     // --- The central interval ---------------------------------------------------------------------------------------
 
-    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through.
+    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through. All flows together have
+    /// received `wire_bytes` since the start.
     pub(super) fn discover(
         &mut self,
         now: Time,
@@ -203,81 +193,41 @@ impl Capacities {
         flows: &mut Flows,
     ) {
         let alarmed = std::mem::take(&mut self.alarmed);
+        let asked = sum(running(flows).map(|flow| flow.told_rate));
         let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
-        let rate = sum(running(flows).map(|flow| flow.told_rate));
-        let threshold = queue_threshold(rate, block, QUEUE_PACKETS);
-        let careful = (STEP_QUEUES * threshold.as_secs_f64() / interval.as_secs_f64()).clamp(STEP.0, STEP.1);
-        self.careful = careful;
         let count = running(flows).count();
+        let threshold = queue_threshold(asked, block, QUEUE_PACKETS);
         // Flows of equal rates may stay in step, and the same one always wait for the others.
-        let path_threshold = queue_threshold(rate, block, QUEUE_PACKETS + count as u64 / 2);
-        let mut seen: Vec<(FlowId, Judgement)> = Vec::new();
-        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.is_under_way()) {
-            if let Some(interval) = flow.monitor.take_interval(now) {
-                let testing = self.access.is_testing() || flow.path.is_testing();
-                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
-            }
-        }
+        let own_threshold = queue_threshold(asked, block, QUEUE_PACKETS + count as u64 / 2);
+        let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
+        self.careful = (STEP_QUEUES * drain(threshold)).clamp(STEP.0, STEP.1);
+        let seen = self.judge(now, threshold, alarmed, flows);
+        let common = common_queue(&seen, flows);
+        let own_queue = |judged: &Judgement| Some(judged.queue.saturating_sub(common)).filter(|q| *q >= own_threshold);
         // Loss that a cut did not cure was nobody's fault.
         let in_vain = seen.iter().filter(|(_, judged)| judged.in_vain).count();
         if in_vain > 0 && 2 * in_vain >= seen.len() {
             self.access.forgive();
         }
-        // The queue that nearly all see is the receiver's; what one sees beyond that is its path's, or chance.
-        let queue_of = |id: &FlowId, flow: &Flow| {
-            let judged = seen.iter().find(|(of, _)| of == id);
-            judged.map_or_else(|| flow.monitor.recent_queue(), |(_, judged)| judged.queue)
-        };
-        let mut queues: Vec<(Span, f64)> = flows
-            .iter()
-            .filter(|(_, flow)| flow.is_under_way())
-            .map(|(id, flow)| (queue_of(id, flow), flow.told_rate.as_f64()))
-            .collect();
-        let common = common_queue(&mut queues);
-        let told: f64 = running(flows).map(|flow| flow.told_rate.as_f64()).sum();
-        let losing = |least: f64| running(flows).filter(move |flow| fresh_loss(flow) >= least);
-        let lossy: f64 = losing(HINT).map(|flow| flow.told_rate.as_f64()).sum();
-        let lost = seen.iter().any(|(_, judged)| judged.has_lost());
-        let shared_loss = lost && (count == 1 || (losing(HINT).count() >= 2 && lossy >= SHARED_PART * told));
-        // One experiment at a time: what is lost while more is asked of the receiver is lost there.
-        let has_queue = |judged: &Judgement| judged.queue.saturating_sub(common) >= path_threshold;
-        let tested = self.access.is_testing()
-            && lost
-            && !seen.iter().any(|(_, judged)| judged.has_lost() && has_queue(judged));
-        let shared = common >= threshold || shared_loss || tested;
-        // What all flows sent, as far as it was not lost for nothing.
-        let span = if alarmed {
-            running(flows).map(Flow::rtt).min().unwrap_or_default().max(INTERVAL_MIN)
-        } else {
-            interval / 2
-        };
-        // The flows that could not be judged are taken to have sent what they were asked for.
-        let unjudged = |of: fn(&Flow) -> f64| -> f64 {
-            let is_judged = |id: &FlowId| seen.iter().any(|(of, _)| of == id);
-            flows.iter().filter(|(id, flow)| flow.is_under_way() && !is_judged(id)).map(|(_, flow)| of(flow)).sum()
-        };
-        let asked: f64 = running(flows).map(|flow| flow.told_rate.as_f64()).sum();
-        let comes: f64 = running(flows).map(|flow| flow.told_rate.as_f64() * (1.0 - flow.ambient_ratio())).sum();
-        let delivered = sum(seen.iter().map(|(_, judged)| judged.delivered)).as_f64() + unjudged(|f| f.told_rate.as_f64());
-        let arrived = self.arrival_rate(now, wire_bytes, span, ARRIVED_PACKETS * block);
-        let arrived = arrived.filter(|_| alarmed || seen.len() < count);
-        let came = Bitrate::from_f64(arrived.map_or(delivered, |rate| rate.as_f64() * asked / comes.max(1.0)));
-        let sent = sum(seen.iter().map(|(_, judged)| judged.sent())).as_f64() + unjudged(|f| f.told_rate.as_f64());
-        let sent = Bitrate::from_f64(sent);
-        let drain = |queue: Span| queue.as_secs_f64() / interval.as_secs_f64();
-        if std::env::var_os("STAR").is_some() { //DEBUG
-            eprintln!("{:8.3} int {:.0}ms thr {:.2} came {:.2} access {:.2?} shared {shared} alarmed {alarmed} common {:.2} {:?}", now.as_nanos() as f64/1e9, interval.as_secs_f64()*1e3, threshold.as_secs_f64()*1e3, came.as_f64()/1e6, self.access.limit().map(|l| l.as_f64()/1e6), common.as_secs_f64()*1e3, self.access); //DEBUG
-            for (id, j) in &seen { let f=&flows[id]; eprintln!("      {id:?} rtt {:.0} told {:.3} tgt {:.3} est {:.3} recv {:.3} sent {:.3} loss {:.4} ex {:.4} q {:.2} cap {:.3} dry {} lim {} path {:?} {:?} amb {:.4}", f.rtt().as_secs_f64()*1e3, f.told_rate.as_f64()/1e6, f.controller.target().as_f64()/1e6, f.estimate.as_f64()/1e6, j.interval.received.as_f64()/1e6, j.sent().as_f64()/1e6, j.interval.loss, j.excess, j.queue.as_secs_f64()*1e3, j.delivered.as_f64()/1e6, j.interval.dry, f.limited, f.path.limit().map(|l| l.as_f64()/1e6), f.path, f.ambient.ratio); } //DEBUG
-        } //DEBUG
+        let lost = || seen.iter().map(|(_, judged)| judged).filter(|judged| judged.has_lost());
+        let losing = || running(flows).filter(|flow| fresh_loss(flow) >= HINT);
+        let losing_rate = sum(losing().map(|flow| flow.told_rate));
+        let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
+        // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a queue of its own.
+        let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
+        let shared = common >= threshold || (lost().next().is_some() && (is_common_loss || is_tests_loss));
+        let sent = whole(&seen, flows, |judged| judged.sent());
         if shared {
+            let came = self.came(now, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue now.
-            let lossy = asked - comes > LOSS_THRESHOLD * asked && !alarmed;
-            self.access.refute(if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came }, drain(common));
-        } else if lossy < UNSHARED_PART * told {
+            let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
+            let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
+            self.access.refute(capacity, drain(common));
+        } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
             if binds && sent >= granted.mul_f64(ACHIEVED) {
-                self.access.pass(sent, careful);
+                self.access.pass(sent, self.careful);
             }
         }
         for (id, judged) in seen {
@@ -286,24 +236,55 @@ impl Capacities {
             if judged.in_vain {
                 flow.path.forgive();
             }
-            let own = judged.queue.saturating_sub(common);
-            let congested = own >= path_threshold || judged.has_lost();
+            let own = own_queue(&judged);
+            let congested = own.is_some() || judged.has_lost();
             let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
             if !shared && congested {
-                let full = own >= path_threshold || alarmed;
-                let lossy = flow.ambient_ratio() > LOSS_THRESHOLD && own >= path_threshold;
-                let sent = judged.sent().mul_f64(1.0 - drain(own).min(1.0));
-                let capacity = if lossy { sent } else { judged.capacity(full, flow.controller.target()) };
-                flow.path.refute(capacity, drain(own));
-            } else if !shared && !congested && achieved && flow.path_binds() {
-                flow.path.pass(judged.sent(), careful);
+                let lossy = own.is_some() && flow.ambient_ratio() > LOSS_THRESHOLD;
+                let capacity = match own {
+                    Some(queue) if lossy => judged.sent().mul_f64(1.0 - drain(queue).min(1.0)),
+                    _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
+                };
+                flow.path.refute(capacity, own.map_or(0.0, drain));
+            } else if !shared && achieved && flow.path_binds() {
+                flow.path.pass(judged.sent(), self.careful);
             }
-            flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
-            if flow.limited {
-                let used = flow.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
-                flow.estimate = flow.estimate.min(used.mul_f64(LIMITED_STEP));
+            flow.estimate_by_path();
+        }
+    }
+
+    /// Judges each flow that can be, in the order of their numbers.
+    fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
+        let mut seen = Vec::new();
+        for (&id, flow) in flows.iter_mut().filter(|(_, flow)| flow.is_under_way()) {
+            if let Some(interval) = flow.monitor.take_interval(now) {
+                let testing = self.access.is_testing() || flow.path.is_testing();
+                seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
             }
         }
+        seen
+    }
+
+    /// What came through of all flows, counted as a sending rate.
+    fn came(
+        &self,
+        now: Time,
+        wire_bytes: u64,
+        interval: Span,
+        alarmed: bool,
+        seen: &[(FlowId, Judgement)],
+        flows: &Flows,
+    ) -> Bitrate {
+        let delivered = whole(seen, flows, |judged| judged.delivered);
+        if !alarmed && seen.len() == running(flows).count() {
+            return delivered;
+        }
+        // Only what has just come counts, or some could not be judged: all arrivals of late.
+        let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
+        let least = running(flows).map(Flow::rtt).min().unwrap_or_default().max(INTERVAL_MIN);
+        let span = if alarmed { least } else { interval / 2 };
+        let arrived = self.arrival_rate(now, wire_bytes, span, ARRIVED_PACKETS * block);
+        arrived.map_or(delivered, |rate| rate.mul_f64(1.0 / (1.0 - ambient_part(flows))))
     }
 
     /// A flow has left: what was refuted while it was there may not be now.
@@ -311,24 +292,41 @@ impl Capacities {
         self.access.break_off();
         for flow in flows.values_mut().filter(|flow| flow.is_running()) {
             flow.path.doubt(self.careful);
-            if !flow.limited {
-                flow.estimate = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
-            }
+            flow.estimate_by_path();
         }
     }
 }
 
-/// The queue that all but [`UNSEEN_PART`] of the traffic sees: of queues and rates.
-fn common_queue(queues: &mut [(Span, f64)]) -> Span {
-    queues.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    let mut left = UNSEEN_PART * queues.iter().map(|(_, rate)| rate).sum::<f64>();
-    for (queue, rate) in queues.iter() {
-        left -= rate;
-        if left < 0.0 {
-            return *queue;
-        }
-    }
-    Span::ZERO
+/// What was judged of a flow; they stand in the order of their numbers.
+fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgement> {
+    seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
+}
+
+/// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its path's, or chance.
+fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
+    let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
+    let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
+    let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
+    queues.sort_unstable_by_key(|(queue, _)| *queue);
+    let mut unseen = UNSEEN_PART * queues.iter().map(|(_, rate)| rate).sum::<f64>();
+    let first = queues.iter().find(|(_, rate)| {
+        unseen -= rate;
+        unseen < 0.0
+    });
+    first.map_or(Span::ZERO, |(queue, _)| *queue)
+}
+
+/// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they were told.
+fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
+    let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
+    sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
+}
+
+/// The part of what all flows are told to send that is lost whatever the rate.
+fn ambient_part(flows: &Flows) -> f64 {
+    let told: f64 = running(flows).map(|flow| flow.told_rate.as_f64()).sum();
+    let lost: f64 = running(flows).map(|flow| flow.told_rate.as_f64() * flow.ambient_ratio()).sum();
+    if told > 0.0 { lost / told } else { 0.0 }
 }
 
 /// Sees whether the sender gives what it may. True if it does.

@@ -4,9 +4,9 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
 
-use super::{Control, Flows};
 use super::capacities::Capacities;
 use super::flow::Phase;
+use super::{Control, Flows};
 use crate::gtp::RATE_MAX;
 use crate::gtp::wire;
 
@@ -72,12 +72,7 @@ impl Central {
     // --- Transitions ------------------------------------------------------------------------------------------------
 
     /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to say.
-    pub(super) fn on_open(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        flows: &mut Flows,
-    ) -> Option<wire::Control> {
+    pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
         let trains = flows.values().filter(|flow| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
         if self.control == Control::Discover
@@ -96,12 +91,7 @@ impl Central {
     }
 
     /// A burst that measures the path has come. Returns the message for another one if this one was too short to tell.
-    pub(super) fn on_train(
-        &mut self,
-        now: Time,
-        id: FlowId,
-        flows: &mut Flows,
-    ) -> Option<wire::Control> {
+    pub(super) fn on_train(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
         let Phase::Train { blocks, .. } = flows.get(&id)?.phase else { return None };
         let longer = self.capacities.on_train(now, id, blocks, flows);
         let flow = flows.get_mut(&id)?;

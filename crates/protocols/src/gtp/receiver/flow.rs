@@ -14,8 +14,8 @@ use super::probing::Probing;
 use super::requests::Outstanding;
 use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
 use crate::gtp::{
-    Bound, CapacityEstimator, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor,
-    ip_overhead, largest_block,
+    Bound, CapacityEstimator, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor, ip_overhead,
+    largest_block,
 };
 
 /// Probes while the path is being opened: so often at first, then half as often each time. Also a guess at the RTT.
@@ -56,6 +56,9 @@ const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
 const STALLED_BLOCKS: u64 = 16;
 /// Most targets that are noted ahead of time.
 const PLANS_MAX: usize = 16;
+/// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
+const LIMITED_STEP: f64 = 1.02;
+
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
@@ -242,6 +245,15 @@ impl Flow {
     pub(super) fn known_bound(&self) -> Bitrate {
         let limits = [self.join.limits.link_rate, self.join.limits.application_rate, self.send_limit];
         limits.into_iter().flatten().min().unwrap_or(RATE_MAX).min(RATE_MAX)
+    }
+
+    /// Sets the estimate by what is known of the path.
+    pub(super) fn estimate_by_path(&mut self) {
+        self.estimate = self.path.limit().unwrap_or(RATE_MAX).min(self.known_bound());
+        if self.limited {
+            let used = self.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
+            self.estimate = self.estimate.min(used.mul_f64(LIMITED_STEP));
+        }
     }
 
     /// Whether what the path is known to carry is what bounds the flow.

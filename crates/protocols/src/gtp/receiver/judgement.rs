@@ -4,8 +4,8 @@
 use inhaul_base::{Bitrate, Span, Time};
 
 use super::flow::Flow;
-use crate::gtp::monitor::{Interval, Loss};
 use crate::gtp::MARGIN;
+use crate::gtp::monitor::{Interval, Loss};
 
 /// A loss is beyond chance when it is so many standard deviations above what is ambient.
 const CHANCE: f64 = 2.5;
