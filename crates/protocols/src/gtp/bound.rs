@@ -143,3 +143,126 @@ impl Bound {
 fn doubt_step(careful: f64) -> f64 {
     (DOUBT_STEPS * careful).clamp(DOUBT_STEP.0, DOUBT_STEP.1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CAREFUL: f64 = 0.01;
+
+    fn mbps(rate: Option<Bitrate>) -> u64 {
+        (rate.unwrap().as_f64() / 1e6).round() as u64
+    }
+
+    fn guessed(rate: u64) -> Bound {
+        let mut bound = Bound::default();
+        bound.guess(Bitrate::from_mbps(rate));
+        bound
+    }
+
+    /// Runs intervals against a capacity until `until`; what was asked for comes, up to it.
+    fn meet(bound: &mut Bound, capacity: u64, intervals: usize) -> Vec<u64> {
+        let capacity = Bitrate::from_mbps(capacity);
+        let step = |_| {
+            let asked = bound.limit().unwrap();
+            if asked > capacity { bound.refute(capacity, 0.0) } else { bound.pass(asked, CAREFUL) }
+            mbps(Some(asked))
+        };
+        (0..intervals).map(step).collect()
+    }
+
+    #[test]
+    fn limit_is_none_before_anything_was_refuted() {
+        assert_eq!(Bound::default().limit(), None);
+        let mut bound = Bound::default();
+        bound.pass(Bitrate::from_mbps(5), CAREFUL);
+        bound.doubt(CAREFUL);
+        bound.forgive();
+        assert_eq!(bound.limit(), None, "what came through is no bound");
+    }
+
+    #[test]
+    fn pass_doubles_its_steps_while_more_comes() {
+        let mut bound = guessed(100);
+        assert_eq!(meet(&mut bound, 1_000, 7), [99, 103, 109, 122, 152, 190, 237]);
+    }
+
+    #[test]
+    fn refute_waits_ever_longer_for_a_bound_that_is_found_again() {
+        let mut bound = guessed(1_000);
+        let asked = meet(&mut bound, 1_000, 400);
+        let tests: Vec<usize> = (0..asked.len()).filter(|k| asked[*k] > 1_000).collect();
+        assert!(tests.windows(2).skip(4).all(|pair| pair[1] - pair[0] > HOLD_MAX as usize), "{tests:?}");
+        // Nor does it ask for much more than there is.
+        assert!(asked[1..].iter().skip(1).all(|asked| (990..=1_010).contains(asked)), "{asked:?}");
+    }
+
+    #[test]
+    fn refute_leaves_room_to_drain_a_queue_until_it_has() {
+        let mut bound = guessed(1_000);
+        bound.refute(Bitrate::from_mbps(1_000), 0.02);
+        assert_eq!(mbps(bound.limit()), 970);
+        bound.pass(Bitrate::from_mbps(970), CAREFUL);
+        assert_eq!(mbps(bound.limit()), 990);
+        bound.refute(Bitrate::from_mbps(1_000), 7.0);
+        assert_eq!(mbps(bound.limit()), 940, "not for ever so long a queue");
+    }
+
+    #[test]
+    fn refute_tries_what_came_through_for_long_again_soon_and_no_more() {
+        let mut bound = guessed(1_000);
+        bound.refute(Bitrate::from_mbps(1_000), 0.0);
+        (0..4).for_each(|_| bound.pass(Bitrate::from_mbps(990), CAREFUL));
+        bound.refute(Bitrate::from_mbps(700), 0.0);
+        let asked = meet(&mut bound, 1_000, 12);
+        let back = asked.iter().position(|asked| *asked > 950).unwrap();
+        assert!(back < 9 && asked[..=back].iter().all(|asked| *asked <= 1_000), "{asked:?}");
+    }
+
+    #[test]
+    fn doubt_is_only_of_what_no_test_has_confirmed() {
+        let mut bound = guessed(100);
+        bound.doubt(CAREFUL);
+        assert!(bound.is_testing());
+        let mut bound = guessed(100);
+        meet(&mut bound, 100, 40);
+        bound.break_off();
+        bound.doubt(CAREFUL);
+        assert!(!bound.is_testing());
+    }
+
+    #[test]
+    fn forgive_goes_back_to_before_the_fall() {
+        let mut bound = guessed(1_000);
+        bound.refute(Bitrate::from_mbps(800), 0.0);
+        bound.refute(Bitrate::from_mbps(600), 0.0);
+        bound.forgive();
+        assert_eq!(mbps(bound.limit()), 990);
+    }
+
+    proptest! {
+        /// Whatever is said of it, a bound stays above its floor, and what is asked for is within a step of what came.
+        #[test]
+        fn limit_stays_within_a_step_of_what_came(
+            steps in prop::collection::vec((0u8..5, 1u64..2_000, 0.0..2.0f64), 1..60),
+        ) {
+            let mut bound = guessed(500);
+            let mut most = 500e6;
+            for (what, rate, part) in steps {
+                let rate = Bitrate::from_mbps(rate);
+                match what {
+                    0 => bound.refute(rate, part),
+                    1 => bound.pass(bound.limit().unwrap_or(rate), CAREFUL),
+                    2 => bound.doubt(CAREFUL),
+                    3 => bound.forgive(),
+                    _ => bound.break_off(),
+                }
+                most = f64::max(most, bound.cap().unwrap().as_f64());
+                let limit = bound.limit().unwrap();
+                prop_assert!(limit >= FLOOR);
+                prop_assert!(limit.as_f64() <= bound.cap().unwrap().as_f64() * (1.0 + STEP_MAX) + 1.0);
+            }
+        }
+    }
+}
