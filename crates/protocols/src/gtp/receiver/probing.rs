@@ -20,6 +20,8 @@ const PROBES_MAX: usize = 64;
 const RAISE_GAP: Span = Span::from_secs(1);
 /// ... up to this.
 const RAISE_GAP_MAX: Span = Span::from_secs(32);
+/// Probes of each size then.
+const RAISE_PROBES: u32 = 3;
 /// From one check of the MTU to the next it takes so long ...
 const CHECK_GAP: Span = Span::from_secs(1);
 /// ... and until so many times the bytes of a check could have come: echoes are sent at the flow's rate, too.
@@ -134,7 +136,8 @@ impl Probing {
         self.raise_due = now + self.raise_gap;
         let confirmed = self.confirmed;
         for size in mtu_candidates(self.mtu).take_while(|&size| size > confirmed) {
-            self.probe(now, Some(size), send);
+            // Where many are lost a single one would say little, and the next try is long after.
+            (0..RAISE_PROBES).for_each(|_| self.probe(now, Some(size), send));
         }
     }
 
