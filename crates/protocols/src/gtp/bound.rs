@@ -16,6 +16,8 @@ const STEP_MAX: f64 = 0.25;
 /// First step where the bound is a guess, or somebody has left: so many careful ones, within these parts of the bound.
 const DOUBT_STEPS: f64 = 3.0;
 const DOUBT_STEP: (f64, f64) = (0.02, 0.08);
+/// Step where asking for more costs nothing.
+const FREE_STEP: f64 = 0.5;
 /// Less than so far from the bound that was known, it is the same bound.
 const SAME: f64 = 0.05;
 /// What was passed so often had been proven.
@@ -120,6 +122,13 @@ impl Bound {
         }
     }
 
+    /// The same where something else bounds what is on its way, so that asking for more costs nothing: the bound is got out of the way.
+    pub fn pass_freely(&mut self) {
+        if let Some(cap) = self.cap {
+            *self = Self { cap: Some(cap.mul_f64(1.0 + FREE_STEP)), ..Self::default() };
+        }
+    }
+
     /// Something has changed: what was refuted once may hold no longer.
     pub fn doubt(&mut self, careful: f64) {
         if !self.confirmed && self.cap.is_some() {
@@ -166,7 +175,11 @@ mod tests {
         let capacity = Bitrate::from_mbps(capacity);
         let step = |_| {
             let asked = bound.limit().unwrap();
-            if asked > capacity { bound.refute(capacity, 0.0) } else { bound.pass(asked, CAREFUL) }
+            if asked > capacity {
+                bound.refute(capacity, 0.0)
+            } else {
+                bound.pass(asked, CAREFUL)
+            }
             mbps(Some(asked))
         };
         (0..intervals).map(step).collect()
@@ -218,6 +231,14 @@ mod tests {
         let asked = meet(&mut bound, 1_000, 12);
         let back = asked.iter().position(|asked| *asked > 950).unwrap();
         assert!(back < 9 && asked[..=back].iter().all(|asked| *asked <= 1_000), "{asked:?}");
+    }
+
+    #[test]
+    fn pass_freely_gets_the_bound_out_of_the_way() {
+        let mut bound = guessed(100);
+        bound.refute(Bitrate::from_mbps(100), 0.02);
+        (0..6).for_each(|_| bound.pass_freely());
+        assert_eq!(mbps(bound.limit()), 1_128);
     }
 
     #[test]

@@ -47,7 +47,15 @@ mod tests {
 
     fn sample(received: u64, loss: f64) -> Interval {
         let received = Bitrate::from_mbps(received);
-        Interval { received, loss, packets: 1_000, queue: Span::ZERO, queue_mean: Span::ZERO, dry: false, recent: received }
+        Interval {
+            received,
+            loss,
+            packets: 1_000,
+            queue: Span::ZERO,
+            queue_mean: Span::ZERO,
+            dry: false,
+            recent: received,
+        }
     }
 
     #[test]

@@ -204,6 +204,8 @@ impl Capacities {
         let seen = self.judge(now, threshold, alarmed, flows);
         let common = common_queue(&seen, flows);
         let own_queue = |judged: &Judgement| Some(judged.queue.saturating_sub(common)).filter(|q| *q >= own_threshold);
+        // Where the window of requests bounds what is on its way, queues are of its making, and overflow nothing.
+        let free = running(flows).all(Flow::overshoots_freely);
         // Loss that a cut did not cure was nobody's fault.
         let in_vain = seen.iter().filter(|(_, judged)| judged.in_vain).count();
         if in_vain > 0 && 2 * in_vain >= seen.len() {
@@ -215,7 +217,7 @@ impl Capacities {
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a queue of its own.
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
-        let shared = common >= threshold || (lost().next().is_some() && (is_common_loss || is_tests_loss));
+        let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, |judged| judged.sent());
         if shared {
             let came = self.came(now, wire_bytes, interval, alarmed, &seen, flows);
@@ -226,17 +228,20 @@ impl Capacities {
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
-            if binds && sent >= granted.mul_f64(ACHIEVED) {
+            if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
+                self.access.pass_freely();
+            } else if binds && sent >= granted.mul_f64(ACHIEVED) {
                 self.access.pass(sent, self.careful);
             }
         }
         for (id, judged) in seen {
             let Some(flow) = flows.get_mut(&id) else { continue };
-            flow.judge_window(socket_buffer, judged.has_lost());
+            flow.judge_window(socket_buffer, asked, judged.has_lost());
             if judged.in_vain {
                 flow.path.forgive();
             }
-            let own = own_queue(&judged);
+            let free = flow.overshoots_freely();
+            let own = own_queue(&judged).filter(|_| !free);
             let congested = own.is_some() || judged.has_lost();
             let achieved = judge_use(flow, judged.interval, shared || congested, count == 1);
             if !shared && congested {
@@ -247,7 +252,7 @@ impl Capacities {
                 };
                 flow.path.refute(capacity, own.map_or(0.0, drain));
             } else if !shared && achieved && flow.path_binds() {
-                flow.path.pass(judged.sent(), self.careful);
+                if free { flow.path.pass_freely() } else { flow.path.pass(judged.sent(), self.careful) }
             }
             flow.estimate_by_path();
         }

@@ -49,6 +49,8 @@ const TOLD_PART: f64 = 0.98;
 const LEAD: Span = Span::from_millis(5);
 /// A path is short when its RTT is no longer than this.
 const SHORT_RTT: Span = LEAD;
+/// A queue as long as this is borne: where all that requests let through is no longer.
+const WINDOW_QUEUE: Span = Span::from_millis(2);
 /// Least and most bytes that are asked for ahead: bounds what a receiver must remember.
 const OUTSTANDING_BLOCKS_MIN: u64 = 16;
 const OUTSTANDING_BYTES_MAX: u64 = 1 << 30;
@@ -103,6 +105,8 @@ pub(super) struct Flow {
     pub(super) measured: bool,
     /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not the rate.
     pub(super) window_bound: bool,
+    /// What the requests let through would be gone in a short time.
+    drains_soon: bool,
     /// Packets were lost nevertheless: something on the path holds less than the requests let through.
     pub(super) overran: bool,
     /// The sender gives less than it is asked for.
@@ -152,6 +156,7 @@ impl Flow {
             path: Bound::default(),
             measured: false,
             window_bound: false,
+            drains_soon: false,
             overran: false,
             limited: false,
             used: [Bitrate::ZERO; USED_INTERVALS],
@@ -223,16 +228,17 @@ impl Flow {
     }
 
     /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost packets
-    /// beyond what is ambient or did not.
-    pub(super) fn judge_window(&mut self, socket_buffer: u64, lost: bool) {
+    /// beyond what is ambient or did not. All flows together were told `all_told`.
+    pub(super) fn judge_window(&mut self, socket_buffer: u64, all_told: Bitrate, lost: bool) {
         let rtt = self.base_rtt();
         self.window_bound = rtt <= SHORT_RTT && self.told_rate.bytes_in(rtt) < socket_buffer / 4;
         self.overran |= self.window_bound && lost;
+        self.drains_soon = all_told.time_for(socket_buffer / 2) <= WINDOW_QUEUE;
     }
 
     /// Whether more than the path can carry may be asked of it at no cost.
     pub(super) fn overshoots_freely(&self) -> bool {
-        self.window_bound && !self.overran
+        self.window_bound && self.drains_soon && !self.overran
     }
 
     /// What the scheduler counts on this flow to use: its target, without the room that a limited sender is left.
