@@ -176,9 +176,9 @@ mod tests {
         let step = |_| {
             let asked = bound.limit().unwrap();
             if asked > capacity {
-                bound.refute(capacity, 0.0)
+                bound.refute(capacity, 0.0);
             } else {
-                bound.pass(asked, CAREFUL)
+                bound.pass(asked, CAREFUL);
             }
             mbps(Some(asked))
         };

@@ -218,7 +218,7 @@ impl Capacities {
         // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a queue of its own.
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
-        let sent = whole(&seen, flows, |judged| judged.sent());
+        let sent = whole(&seen, flows, Judgement::sent);
         if shared {
             let came = self.came(now, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue now.
