@@ -15,7 +15,7 @@ const DRAIN_MAX: f64 = 0.05;
 const STEP_MAX: f64 = 0.25;
 /// First step where the bound is a guess, or somebody has left: so many careful ones, within these parts of the bound.
 const DOUBT_STEPS: f64 = 3.0;
-const DOUBT_STEP: (f64, f64) = (0.02, 0.08);
+const DOUBT_STEP: (f64, f64) = (0.01, 0.08);
 /// Step where asking for more costs nothing.
 const FREE_STEP: f64 = 0.5;
 /// Less than so far from the bound that was known, it is the same bound.

@@ -16,7 +16,7 @@ pub mod wire;
 pub use bound::{Bound, MARGIN};
 pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
-pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_PACKETS_MIN, TRAIN_SPAN_MIN};
+pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};

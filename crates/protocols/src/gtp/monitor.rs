@@ -8,15 +8,15 @@ use super::burst::BurstBound;
 
 /// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
-/// In normal operation a burst of fewer packets says too little of the path.
-pub const TRAIN_PACKETS_MIN: u64 = 6;
+/// A train of fewer packets says nothing of the path.
+const TRAIN_PACKETS_MIN: u64 = 2;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
 /// What other flows brought during a burst is certain when the burst came in at least so many messages: of fewer, each is of so many
 /// packets that another flow's is as long as the burst, and most of it may have come before.
 const MESSAGES_MIN: u64 = 8;
 /// How many bursts the capacity of the path is the median of.
-const TRAINS: usize = 15;
+const TRAINS: usize = 4;
 /// A gap is lost when it does not fill within this part of the RTT ...
 const REORDER_RTT_PART: u64 = 8;
 /// ... but not before this, nor later than a whole RTT.
@@ -156,7 +156,8 @@ pub struct SingleFlowMonitor {
     base_rtt: WindowedMin,
     reordering: Span,
     train: Option<Train>,
-    train_packets_min: u64,
+    /// Bursts measure the path.
+    watches_bursts: bool,
     dispersions: [Dispersion; TRAINS],
     dispersions_seen: usize,
     display: (Time, u64, Bitrate),
@@ -186,7 +187,7 @@ impl SingleFlowMonitor {
             base_rtt: WindowedMin::new(BASE_DELAY_WINDOW),
             reordering: Span::ZERO,
             train: None,
-            train_packets_min: TRAIN_PACKETS_MIN,
+            watches_bursts: false,
             dispersions: [Dispersion::default(); TRAINS],
             dispersions_seen: 0,
             display: (now, 0, Bitrate::ZERO),
@@ -229,7 +230,9 @@ impl SingleFlowMonitor {
             tally.delay_sum += i128::from(delay) * i128::from(run.packets);
             tally.delay_min = least(tally.delay_min, delay);
         }
-        self.follow_train(now, run, all_wire_bytes);
+        if self.watches_bursts {
+            self.follow_train(now, run, all_wire_bytes);
+        }
     }
 
     /// Packets that were sent in rate epoch `epoch` were found lost.
@@ -387,7 +390,7 @@ impl SingleFlowMonitor {
         // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
         let span = train.last_at.since(train.first_at);
         let read = train.last_read.since(train.first_read);
-        if train.packets >= self.train_packets_min && span >= TRAIN_SPAN_MIN {
+        if train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
             let own = Bitrate::of(train.bytes_after_first, span);
             let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read)).max(own);
             let proven = if train.messages >= MESSAGES_MIN.min(train.packets) { all_flows } else { own };
@@ -396,11 +399,17 @@ impl SingleFlowMonitor {
         }
     }
 
-    /// Starts afresh with bursts; those of fewer than two packets say nothing.
+    /// Starts afresh with bursts.
     pub fn watch_bursts(&mut self) {
         self.train = None;
         self.dispersions_seen = 0;
-        self.train_packets_min = 2;
+        self.watches_bursts = true;
+    }
+
+    /// The path has been measured.
+    pub fn ignore_bursts(&mut self) {
+        self.watches_bursts = false;
+        self.train = None;
     }
 
     /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses it.
@@ -456,6 +465,7 @@ mod tests {
     fn monitor() -> SingleFlowMonitor {
         let mut m = SingleFlowMonitor::new(Time::ZERO);
         m.on_rtt(Time::ZERO, Span::from_millis(20));
+        m.watch_bursts();
         m
     }
 
@@ -504,6 +514,17 @@ mod tests {
         feed(&mut m, 20_000, 1_001, 100, 10_000, 0);
         let rate = m.take_interval(at(346_000)).unwrap().received;
         assert_eq!(rate, Bitrate::of(1_500_000, Span::from_millis(100 + 200)));
+    }
+
+    #[test]
+    fn dispersion_is_of_bursts_that_are_watched() {
+        let mut m = monitor();
+        m.ignore_bursts();
+        for k in 0..20u64 {
+            m.on_data(at(1_000 + k * 12), run(5, 0), k * 3_000);
+        }
+        m.end_train();
+        assert_eq!(m.dispersion(), None);
     }
 
     #[test]

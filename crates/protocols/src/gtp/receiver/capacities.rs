@@ -50,6 +50,8 @@ const TRAIN_LOSS_MAX: f64 = 0.5;
 const LOST_TRAIN_RTTS: u64 = 4;
 /// A burst that comes faster than the bound by more than this refutes it.
 const EVIDENCE: f64 = 1.05;
+/// Others that were slowed by more than this were not slowed by the burst.
+const SLOWED_MAX: f64 = 4.0;
 /// A path that is at least this part of the receiver's capacity is not what bounds its flow.
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
@@ -122,7 +124,7 @@ impl Capacities {
         });
         // Where the burst met others it came as much slower than it left as they did.
         let others_seen = seen.all_flows.as_f64() - seen.own.as_f64();
-        let slowed = if others_seen > 0.0 { (others.as_f64() / others_seen).clamp(1.0, 4.0) } else { 1.0 };
+        let slowed = if others_seen > 0.0 { (others.as_f64() / others_seen).clamp(1.0, SLOWED_MAX) } else { 1.0 };
         let path = seen.own.mul_f64(slowed);
         let known = self.access.cap();
         let proven = seen.proven.max(seen.own);
@@ -178,6 +180,15 @@ impl Capacities {
         let is_high = excess >= ALARM_LOSS;
         self.alarmed |= is_high;
         is_high
+    }
+
+    /// Whether more is asked of a receiver with a single flow than comes through. Its RTT may be long, and queues short.
+    pub(super) fn lone_test_fails(&self, flows: &Flows) -> bool {
+        let lone = flows.values().next().filter(|flow| flows.len() == 1 && flow.is_under_way());
+        lone.is_some_and(|flow| {
+            let threshold = queue_threshold(flow.told_rate, u64::from(flow.block), QUEUE_PACKETS);
+            self.access.is_testing() && !flow.overshoots_freely() && flow.monitor.recent_queue() >= threshold
+        })
     }
 
     // --- The central interval ---------------------------------------------------------------------------------------

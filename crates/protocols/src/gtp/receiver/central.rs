@@ -6,6 +6,7 @@ use inhaul_transport::kit::max_min;
 
 use super::capacities::Capacities;
 use super::flow::Phase;
+use super::judgement::AmbientLoss;
 use super::{Control, Flows};
 use crate::gtp::RATE_MAX;
 use crate::gtp::wire;
@@ -82,6 +83,9 @@ impl Central {
             flow.monitor.watch_bursts();
             return Some(flow.tell_rate(RATE_MAX, true));
         }
+        if self.control == Control::Paper {
+            flow.ambient = AmbientLoss::by_the_paper();
+        }
         // gtp-2004 4.4: a new flow's estimate is what is known to bound it.
         flow.phase = Phase::Steady;
         flow.estimate = flow.known_bound();
@@ -100,6 +104,7 @@ impl Central {
             return Some(flow.tell_rate(RATE_MAX, true));
         }
         flow.phase = Phase::Steady;
+        flow.monitor.ignore_bursts();
         // The rate of the bursts is not to be used for anything else.
         flow.told_rate = Bitrate::ZERO;
         self.schedule(now, flows);
@@ -126,10 +131,11 @@ impl Central {
 
     /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All flows together have
     /// received `wire_bytes` since the start.
-    pub(super) fn on_rtt(&mut self, now: Time, excess: f64, wire_bytes: u64) {
+    pub(super) fn on_rtt(&mut self, now: Time, excess: f64, wire_bytes: u64, flows: &Flows) {
         if self.control == Control::Discover {
             self.capacities.note_arrived(now, wire_bytes);
-            if self.capacities.alarms(excess) && self.due.is_some() {
+            let is_alarm = self.capacities.alarms(excess);
+            if (is_alarm || self.capacities.lone_test_fails(flows)) && self.due.is_some() {
                 // Of many flows there is always one that is alarmed.
                 self.due = self.due.min(Some(now.max(self.ended + INTERVAL_MIN)));
             }

@@ -29,11 +29,21 @@ pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
     last: Option<(f64, Bitrate)>,
+    /// Every loss counts, also by chance: gtp-2004 knows no other.
+    by_the_paper: bool,
 }
 
 impl AmbientLoss {
+    /// Nothing is forgiven.
+    pub(super) fn by_the_paper() -> Self {
+        Self { by_the_paper: true, ..Self::default() }
+    }
+
     /// The part of a loss ratio that neither the link nor chance is to blame for.
     pub(super) fn excess(&self, loss: Loss) -> f64 {
+        if self.by_the_paper {
+            return loss.ratio;
+        }
         let chance = CHANCE * (loss.ratio.max(self.ratio) / loss.packets.max(1) as f64).sqrt();
         (loss.ratio - self.ratio - chance).max(0.0)
     }
@@ -196,13 +206,14 @@ mod tests {
 
     #[test]
     fn excess_is_what_chance_cannot_explain() {
-        let ambient = AmbientLoss { ratio: 0.02, last: None };
+        let ambient = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
         // Of 100 packets 5 may be lost where 2 are expected; of 10,000 not 500.
         assert_eq!(ambient.excess(of(0.05, 100)), 0.0);
         assert!(ambient.excess(of(0.05, 10_000)) > 0.02);
         // A single packet of few is no congestion, and nothing is no loss.
         assert_eq!(AmbientLoss::default().excess(of(0.1, 10)), 0.0);
         assert_eq!(AmbientLoss::default().excess(of(0.0, 0)), 0.0);
+        assert_eq!(AmbientLoss::by_the_paper().excess(of(0.1, 10)), 0.1);
     }
 
     #[test]

@@ -300,7 +300,7 @@ impl GtpReceiver {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let mut messages: Vec<wire::Control> = flow.take_due_target(now).into_iter().collect();
         if let Some((loss, message)) = flow.rtt_tick(now) {
-            self.central.on_rtt(now, loss, self.wire_bytes);
+            self.central.on_rtt(now, loss, self.wire_bytes, &self.flows);
             messages.extend(message);
         }
         for message in messages {
