@@ -205,3 +205,26 @@ fn row_of(name: &str, verdicts: Vec<&Verdict>) -> String {
         if t.invalid > 0 { format!("  {} not valid", t.invalid) } else { String::new() }
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::tests::assert_documented;
+
+    fn verdict() -> Verdict {
+        Star::of(3).run(Knowledge::Found, &[]).unwrap()
+    }
+
+    #[test]
+    fn verdict_and_summary_have_the_documented_fields() {
+        let verdict = verdict();
+        assert_documented("A random star", &verdict);
+        assert_documented("All random stars", &Summary { control: "default", total: total([&verdict]) });
+    }
+
+    #[test]
+    fn seeds_are_a_number_or_two() {
+        assert_eq!((seeds("7"), seeds("7-9")), (Ok(7..=7), Ok(7..=9)));
+        assert!(seeds("9-7").is_err() && seeds("x").is_err() && seeds("0-9999999").is_err());
+    }
+}

@@ -103,3 +103,39 @@ impl Star {
         Ok(verdict::judge(self, &run))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_star_is_a_scenario_and_the_same_each_time() {
+        for seed in 0..300 {
+            for knowledge in [Knowledge::Found, Knowledge::Told] {
+                let text = Star::of(seed).scenario(knowledge);
+                assert_eq!(text, Star::of(seed).scenario(knowledge));
+                let scenario = Scenario::parse("star", &text, &[]).unwrap_or_else(|error| panic!("{seed}: {error}"));
+                assert!((3..=13).contains(&scenario.cells[0].plan.flows.len()), "{seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn stars_are_of_every_kind() {
+        for kind in Kind::ALL {
+            assert!((0..100).any(|seed| Star::of(seed).kind == kind), "{}", kind.name());
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+    }
+
+    #[test]
+    fn gtp_that_is_told_the_capacities_is_right() {
+        // The first that nothing disturbs: what is judged is not impossible.
+        let star = (1..).map(Star::of).find(|star| star.kind == Kind::Clean && star.access_bps == 100_000_000).unwrap();
+        let verdict = star.run(Knowledge::Told, &[]).unwrap();
+        let total = total([&verdict]);
+        assert!(verdict.valid && total.joins[2] == total.joins[0] && total.worst > 0.9, "{verdict:?}");
+        let again = star.run(Knowledge::Told, &[]).unwrap();
+        assert_eq!(verdict.trace, again.trace);
+    }
+}

@@ -60,6 +60,9 @@ impl AmbientLoss {
         {
             self.ratio = loss.ratio;
             in_vain = true;
+        } else if excess < LOSS_THRESHOLD && self.ratio > LOSS_THRESHOLD {
+            // What is believed after luck alone is too little, and the difference would pass for congestion.
+            self.ratio += (loss.ratio - self.ratio) * HEALS;
         }
         self.last = (excess >= LOSS_THRESHOLD).then_some((loss.ratio, rate));
         in_vain
