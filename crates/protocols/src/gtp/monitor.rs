@@ -156,7 +156,7 @@ pub struct SingleFlowMonitor {
     base_rtt: WindowedMin,
     reordering: Span,
     train: Option<Train>,
-    /// Bursts measure the path.
+    /// Bursts measure the path; else only how long they are is of interest.
     watches_bursts: bool,
     dispersions: [Dispersion; TRAINS],
     dispersions_seen: usize,
@@ -230,9 +230,7 @@ impl SingleFlowMonitor {
             tally.delay_sum += i128::from(delay) * i128::from(run.packets);
             tally.delay_min = least(tally.delay_min, delay);
         }
-        if self.watches_bursts {
-            self.follow_train(now, run, all_wire_bytes);
-        }
+        self.follow_train(now, run, all_wire_bytes);
     }
 
     /// Packets that were sent in rate epoch `epoch` were found lost.
@@ -390,7 +388,7 @@ impl SingleFlowMonitor {
         // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
         let span = train.last_at.since(train.first_at);
         let read = train.last_read.since(train.first_read);
-        if train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
+        if self.watches_bursts && train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
             let own = Bitrate::of(train.bytes_after_first, span);
             let all_flows = Bitrate::of(train.all_at_last - train.all_at_first, span.max(read)).max(own);
             let proven = if train.messages >= MESSAGES_MIN.min(train.packets) { all_flows } else { own };

@@ -10,7 +10,7 @@ use super::central::{BINDS, INTERVAL_MIN};
 use super::flow::Flow;
 use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_loss, queue_threshold};
 use crate::gtp::monitor::Dispersion;
-use crate::gtp::{Bound, Interval, TRAIN_SPAN_MIN};
+use crate::gtp::{Bound, Interval, RATE_MAX, TRAIN_SPAN_MIN};
 
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
 const ACHIEVED: f64 = 0.95;
@@ -128,7 +128,9 @@ impl Capacities {
         let path = seen.own.mul_f64(slowed);
         let known = self.access.cap();
         let proven = seen.proven.max(seen.own);
-        if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) {
+        // A burst that came as fast as the flow may be shows neither what the receiver takes nor what the path carries.
+        let told = flow.known_bound() < RATE_MAX && seen.own >= flow.known_bound().mul_f64(UNBOUND);
+        if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) && !(told && known.is_none()) {
             if let Some(cap) = known {
                 // Their paths were thought to carry what the receiver takes; that is more than was thought.
                 for other in flows.values_mut().filter(|f| f.is_running() && f.path.cap().is_none()) {
@@ -143,7 +145,7 @@ impl Capacities {
         let flow = flows.get_mut(&id)?;
         // A burst that was lost where others are says nothing of its own path.
         let told_nothing = was_lost && others > Bitrate::ZERO;
-        if !told_nothing && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
+        if !told_nothing && !told && self.access.cap().is_some_and(|cap| path < cap.mul_f64(UNBOUND)) {
             flow.path.guess(path);
         }
         if ambient.is_finite() {
