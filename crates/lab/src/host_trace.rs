@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use inhaul_base::Span;
@@ -19,6 +20,8 @@ const VERSION: u32 = 1;
 const TEXT_MAX: u64 = 4 << 20;
 /// The longest delay of a trace, in microseconds: a minute.
 const LATE_US_MAX: f64 = 60e6;
+/// What a socket may hold, in bytes: what Linux gives at least, up to what its options can say.
+const SOCKET_BYTES: RangeInclusive<u64> = 2_048..=i32::MAX as u64;
 /// The longest time between two stalls, in microseconds: a day.
 const BETWEEN_US_MAX: f64 = 86_400e6;
 
@@ -144,6 +147,10 @@ impl HostTrace {
                 return Err(format!("`{what}[{at}]` is {late}; a delay is from 0 to {LATE_US_MAX} microseconds"));
             }
         }
+        if let Some(bytes) = self.socket_bytes.filter(|bytes| !SOCKET_BYTES.contains(bytes)) {
+            let (least, most) = (SOCKET_BYTES.start(), SOCKET_BYTES.end());
+            return Err(format!("`socket_bytes` is {bytes}; a socket holds from {least} to {most} bytes"));
+        }
         let stall_is_bad = |(after, length): &(f64, f64)| {
             !(1.0..=BETWEEN_US_MAX).contains(after) || !(0.0..=LATE_US_MAX).contains(length)
         };
@@ -211,6 +218,12 @@ mod tests {
             ("[[1000, 55.5]]", "[[1000]]", "expected a tuple of size 2"),
             ("[1, 44]", "[1, 0]", "`aggregates[1]` is 0"),
             ("[1, 44]", "[1, 70000]", "expected u16"),
+            ("\"seconds\"", "\"socket_bytes\": 0, \"seconds\"", "`socket_bytes` is 0; a socket holds from 2048"),
+            (
+                "\"seconds\"",
+                "\"socket_bytes\": 18446744073709551615, \"seconds\"",
+                "`socket_bytes` is 18446744073709551615",
+            ),
             ("\"seconds\"", "\"minutes\"", "unknown field `minutes`"),
             ("[1, 44]}", "[1, 44", "EOF"),
         ] {

@@ -112,13 +112,10 @@ impl Bound {
             self.hold -= 1;
         } else if self.step <= 0.0 {
             self.step = if self.wait == 0 { doubt_step(careful) } else { careful };
-        } else if came >= cap.mul_f64(1.0 + self.step / 2.0)
-            || self.before.is_some_and(|before| came >= before.mul_f64(NEAR))
-        {
-            let arrived = self.before.is_some_and(|before| came >= before.mul_f64(NEAR));
-            self.step = if arrived { careful } else { (2.0 * self.step).min(STEP_MAX) };
-            self.before = self.before.filter(|_| !arrived);
-            self.cap = Some(came.max(cap));
+        } else if self.before.is_some_and(|before| came >= before.mul_f64(NEAR)) {
+            (self.cap, self.before, self.step) = (Some(came.max(cap)), None, careful);
+        } else if came >= cap.mul_f64(1.0 + self.step / 2.0) {
+            (self.cap, self.step) = (Some(came), (2.0 * self.step).min(STEP_MAX));
         }
     }
 

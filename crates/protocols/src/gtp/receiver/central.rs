@@ -8,8 +8,7 @@ use super::capacities::Capacities;
 use super::flow::Phase;
 use super::judgement::AmbientLoss;
 use super::{Control, Flows};
-use crate::gtp::RATE_MAX;
-use crate::gtp::wire;
+use crate::gtp::{Bound, RATE_MAX, wire};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
 const INTERVAL_RTTS: u64 = 3;
@@ -80,6 +79,8 @@ impl Central {
             && let Some(blocks) = self.capacities.train_blocks(flow, self.capacity(), trains)
         {
             flow.phase = Phase::Train { blocks, after: flow.requests.last_id() };
+            // It may be another path than before: what was lost on that one says nothing of it.
+            flow.path = Bound::default();
             flow.monitor.watch_bursts();
             return Some(flow.tell_rate(RATE_MAX, true));
         }

@@ -101,7 +101,7 @@ pub(super) struct Flow {
     pub(super) estimator: CapacityEstimator,
     /// What is known of the path's capacity (C_i).
     pub(super) path: Bound,
-    /// The path has been measured.
+    /// The path has been measured, or need not be: the estimate means something.
     pub(super) measured: bool,
     /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not the rate.
     pub(super) window_bound: bool,
@@ -191,11 +191,6 @@ impl Flow {
     /// Whether it does, and the flow has been told a rate.
     pub(super) fn is_under_way(&self) -> bool {
         self.is_running() && self.told_rate > Bitrate::ZERO
-    }
-
-    /// Whether the flow has been under the scheduler's control: its estimate means something.
-    pub(super) fn is_measured(&self) -> bool {
-        self.measured
     }
 
     /// Whether the path is open.

@@ -63,7 +63,7 @@ impl GtpReceiver {
             } else {
                 flow.avoid.remove(range);
             }
-            if flow.phase == Phase::Idle && flow.is_measured() {
+            if flow.phase == Phase::Idle && flow.measured {
                 flow.phase = Phase::Steady;
             } else if flow.phase == Phase::Idle {
                 self.begin(now, id); // it was never measured
