@@ -4,7 +4,7 @@ mod flow;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
-use inhaul_transport::kit::wire::{Message, Reader, rate_field};
+use inhaul_transport::kit::wire::{Reader, rate_field};
 use inhaul_transport::kit::{Pacer, max_min};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, Reason, TxBatch};
 
@@ -103,8 +103,7 @@ impl Gtp {
             }
         }
         for (id, send_rate) in told {
-            let (kind, body) = OwnMessage::Limit { send_rate }.emit();
-            core.say(id, &Message::Own { kind, body: &body });
+            core.say_own(id, OwnMessage::Limit { send_rate }.emit());
         }
         core.reschedule_all();
     }

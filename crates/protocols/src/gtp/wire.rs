@@ -199,17 +199,18 @@ impl OwnMessage {
         r.end().map(|()| message)
     }
 
-    /// Writes the message: its kind, and what it says.
-    pub fn emit(&self) -> (u8, Vec<u8>) {
+    /// Writes the whole message.
+    pub fn emit(&self) -> Vec<u8> {
         match *self {
             Self::Rate { epoch, rate, burst } => {
-                let mut body = Vec::with_capacity(14);
-                body.extend(epoch.to_be_bytes());
-                body.extend(rate.bps().to_be_bytes());
-                body.extend(burst.to_be_bytes());
-                (RATE, body)
+                let mut out = Vec::with_capacity(15);
+                out.push(RATE);
+                out.extend(epoch.to_be_bytes());
+                out.extend(rate.bps().to_be_bytes());
+                out.extend(burst.to_be_bytes());
+                out
             }
-            Self::Limit { send_rate } => (LIMIT, rate_field(send_rate).to_vec()),
+            Self::Limit { send_rate } => [&[LIMIT][..], &rate_field(send_rate)].concat(),
         }
     }
 }
@@ -249,12 +250,13 @@ mod tests {
 
         #[test]
         fn messages_come_back_as_they_were_and_not_when_cut_or_lengthened(message in own()) {
-            let (kind, body) = message.emit();
-            prop_assert_eq!(OwnMessage::parse(kind, Reader(&body)), Ok(message));
+            let bytes = message.emit();
+            let (&kind, body) = bytes.split_first().unwrap();
+            prop_assert_eq!(OwnMessage::parse(kind, Reader(body)), Ok(message));
             for cut in 0..body.len() {
                 prop_assert_eq!(OwnMessage::parse(kind, Reader(&body[..cut])), Err(WireError::Short));
             }
-            prop_assert_eq!(OwnMessage::parse(kind, Reader(&[&body[..], &[0]].concat())), Err(WireError::Trailing));
+            prop_assert_eq!(OwnMessage::parse(kind, Reader(&[body, &[0]].concat())), Err(WireError::Trailing));
         }
 
         #[test]

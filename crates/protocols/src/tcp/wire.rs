@@ -277,11 +277,11 @@ impl OwnMessage {
         r.end().map(|()| message)
     }
 
-    /// Writes the message: its kind, and what it says.
-    pub fn emit(&self) -> (u8, Vec<u8>) {
+    /// Writes the whole message.
+    pub fn emit(&self) -> Vec<u8> {
         match *self {
-            Self::Rate { rate } => (RATE, rate_field(rate).to_vec()),
-            Self::Restart { from } => (RESTART, from.get().to_be_bytes().to_vec()),
+            Self::Rate { rate } => [&[RATE][..], &rate_field(rate)].concat(),
+            Self::Restart { from } => [&[RESTART][..], &from.get().to_be_bytes()].concat(),
         }
     }
 }
@@ -325,12 +325,13 @@ mod tests {
         fn messages_come_back_as_they_were_and_not_when_cut_or_lengthened(from in any::<u32>(), bps in any::<u64>()) {
             let rate = (bps > 0).then_some(Bitrate::from_bps(bps));
             for message in [OwnMessage::Restart { from: Sequence::new(from) }, OwnMessage::Rate { rate }] {
-                let (kind, body) = message.emit();
-                prop_assert_eq!(OwnMessage::parse(kind, Reader(&body)), Ok(message));
+                let bytes = message.emit();
+                let (&kind, body) = bytes.split_first().unwrap();
+                prop_assert_eq!(OwnMessage::parse(kind, Reader(body)), Ok(message));
                 for cut in 0..body.len() {
                     prop_assert_eq!(OwnMessage::parse(kind, Reader(&body[..cut])), Err(WireError::Short));
                 }
-                prop_assert_eq!(OwnMessage::parse(kind, Reader(&[&body[..], &[0]].concat())), Err(WireError::Trailing));
+                prop_assert_eq!(OwnMessage::parse(kind, Reader(&[body, &[0]].concat())), Err(WireError::Trailing));
             }
         }
     }

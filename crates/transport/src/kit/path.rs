@@ -99,6 +99,8 @@ pub struct Path {
     responded: Time,
     /// Since when full-size packets are awaited and none has come.
     missed: Option<Time>,
+    /// When a probe was last sent before its time, to hear whether the sender is there.
+    hurried: Time,
     rtt: RttEstimator,
 }
 
@@ -122,6 +124,7 @@ impl Path {
             response_due: Time::FAR_FUTURE,
             responded: Time::ZERO,
             missed: None,
+            hurried: Time::ZERO,
             rtt: RttEstimator::default(),
         }
     }
@@ -293,12 +296,21 @@ impl Path {
     /// If no full-size packet came for long while the sender was `heard`, has the MTU measured again. Packets come at `rate`.
     pub fn suspect(&mut self, now: Time, heard: Time, rate: Bitrate) {
         let Some(missed) = self.missed else { return };
+        if self.hurry_due().is_some_and(|due| now >= due) {
+            (self.hurried, self.next_probe) = (now, now);
+        }
         let rtt = self.rtt.smoothed().unwrap_or(OPENING_GAP);
         if now < missed + self.patience() || heard <= missed + rtt || self.check.is_some() || now < self.next_check {
             return;
         }
         self.check = Some(MtuCheck::begin(now, self.confirmed));
         self.next_check = now + CHECK_GAP.max(rate.time_for(MtuCheck::bytes(self.confirmed) * CHECK_PART));
+    }
+
+    /// When the next probe is too far away to tell whether the sender is there and only full-size packets vanish.
+    fn hurry_due(&self) -> Option<Time> {
+        let missed = self.missed.filter(|&missed| self.rules.probe_gap > VANISHED_MIN && self.hurried <= missed)?;
+        self.is_open().then(|| missed + self.patience())
     }
 
     /// Goes on with the check, if one runs. Returns whether the path was found to carry less.
@@ -328,7 +340,8 @@ impl Path {
     pub fn due(&self) -> Time {
         let failing = self.fails_at().unwrap_or(Time::FAR_FUTURE);
         let check = self.check.as_ref().map_or(Time::FAR_FUTURE, MtuCheck::due);
-        self.next_probe.min(self.settles()).min(failing).min(self.response_due).min(check)
+        let hurry = self.hurry_due().unwrap_or(Time::FAR_FUTURE);
+        self.next_probe.min(self.settles()).min(failing).min(self.response_due).min(check).min(hurry)
     }
 }
 

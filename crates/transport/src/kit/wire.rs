@@ -393,7 +393,8 @@ mod tests {
             for cut in 0..bytes.len() {
                 prop_assert_eq!(Message::parse(VERSION, &bytes[..cut]), Err(WireError::Short));
             }
-            prop_assert_eq!(Message::parse(VERSION, &[&bytes[..], &[0]].concat()), Err(WireError::Trailing));
+            let longer = [&bytes[..], &[0]].concat();
+            prop_assert_eq!(Message::parse(VERSION, &longer), Err(WireError::Trailing));
         }
     }
 

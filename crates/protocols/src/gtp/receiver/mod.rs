@@ -59,7 +59,7 @@ impl Gtp {
                 flow.rest();
             }
         } else if let Some(message) = self.central.on_open(now, id, &mut core.flows) {
-            say(core, id, &message);
+            core.say_own(id, message.emit());
         }
     }
 
@@ -93,11 +93,6 @@ impl Gtp {
             core.say(id, &cancel);
         }
     }
-}
-
-fn say(core: &mut Core<Flow>, id: FlowId, message: &OwnMessage) {
-    let (kind, body) = message.emit();
-    core.say(id, &Message::Own { kind, body: &body });
 }
 
 impl Reception for Gtp {
@@ -208,7 +203,7 @@ impl Reception for Gtp {
             messages.extend(message);
         }
         for message in messages {
-            say(core, id, &message);
+            core.say_own(id, message.emit());
         }
     }
 
@@ -216,7 +211,7 @@ impl Reception for Gtp {
         if core.flows.get(&id).is_some_and(Flow::train_has_arrived)
             && let Some(message) = self.central.on_train(now, id, &mut core.flows)
         {
-            say(core, id, &message);
+            core.say_own(id, message.emit());
         }
     }
 

@@ -9,7 +9,6 @@ use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
-use inhaul_transport::kit::wire::Message;
 use inhaul_transport::{EndpointConfig, FlowId, Place, Reason};
 
 use super::Options;
@@ -42,21 +41,16 @@ impl Tcp {
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
         let running = flow.core.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
         if let Some(message) = self.division.look_at(flow, running) {
-            say(core, id, message);
+            core.say_own(id, message.emit());
         }
     }
-}
-
-fn say(core: &mut Core<Flow>, id: FlowId, message: OwnMessage) {
-    let (kind, body) = message.emit();
-    core.say(id, &Message::Own { kind, body: &body });
 }
 
 /// Tells senders their rates; flows that may take something now are asked for it.
 fn tell(core: &mut Core<Flow>, changed: Changed) {
     for (id, message) in changed {
         if let Some(message) = message {
-            say(core, id, message);
+            core.say_own(id, message.emit());
         }
         core.touch(id);
     }
@@ -147,7 +141,7 @@ impl Reception for Tcp {
     fn on_narrower(&mut self, _now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
             let from = flow.restart();
-            say(core, id, OwnMessage::Restart { from });
+            core.say_own(id, OwnMessage::Restart { from }.emit());
         }
     }
 

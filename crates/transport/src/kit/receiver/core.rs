@@ -74,7 +74,12 @@ impl<F: ReceiverFlow> Core<F> {
 
     /// Sends a message on the flow's control channel.
     pub fn say(&mut self, flow: FlowId, message: &Message<'_>) {
-        self.events.push_back(Event::Control { flow, message: message.emit(self.version) });
+        self.say_own(flow, message.emit(self.version));
+    }
+
+    /// Sends a message of the protocol's own on the flow's control channel, as it stands on the wire.
+    pub fn say_own(&mut self, flow: FlowId, message: Vec<u8>) {
+        self.events.push_back(Event::Control { flow, message });
     }
 
     /// Sends a datagram to the flow's peer.

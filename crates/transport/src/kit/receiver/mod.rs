@@ -159,9 +159,9 @@ impl<P: Reception> Receiver<P> {
         Self { core: Core::new(P::RULES), protocol }
     }
 
-    /// What the protocol adds.
-    pub fn protocol(&self) -> &P {
-        &self.protocol
+    /// Flows and objects, for tests of protocols.
+    pub fn core_mut(&mut self) -> &mut Core<P::Flow> {
+        &mut self.core
     }
 
     // --- Joining and leaving ----------------------------------------------------------------------------------------

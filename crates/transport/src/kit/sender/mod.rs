@@ -157,7 +157,12 @@ pub struct Core<F> {
 impl<F: SenderFlow> Core<F> {
     /// Sends a message on the flow's control channel.
     pub fn say(&mut self, flow: FlowId, message: &Message<'_>) {
-        self.events.push_back(Event::Control { flow, message: message.emit(self.version) });
+        self.say_own(flow, message.emit(self.version));
+    }
+
+    /// Sends a message of the protocol's own on the flow's control channel, as it stands on the wire.
+    pub fn say_own(&mut self, flow: FlowId, message: Vec<u8>) {
+        self.events.push_back(Event::Control { flow, message });
     }
 
     /// The flow with this key whose receiver is at `from`.
@@ -180,6 +185,12 @@ impl<F: SenderFlow> Core<F> {
     /// Enters all flows into the agenda anew.
     pub fn reschedule_all(&mut self) {
         self.agenda = self.flows.values_mut().map(plan).collect();
+    }
+
+    /// Whether the agenda has every flow at the time when it has something to do: what tests of protocols ask.
+    pub fn agenda_is_current(&self) -> bool {
+        let entry = |flow: &F| (flow.core().due(flow.due()).0, flow.core().turn, flow.core().offer.flow);
+        self.agenda.iter().copied().eq(self.flows.values().map(entry).collect::<std::collections::BTreeSet<_>>())
     }
 
     fn take_out(&mut self, id: FlowId) -> Option<F> {
