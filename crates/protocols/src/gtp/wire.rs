@@ -86,9 +86,7 @@ impl DataHead for DataHeader {
 
     /// Next in number, in answer to the same request, at the same rate.
     fn leads_to(&self, next: &Self, packets: u64) -> bool {
-        next.request == self.request
-            && next.epoch == self.epoch
-            && next.sequence == self.sequence.plus(packets as u32)
+        next.request == self.request && next.epoch == self.epoch && next.sequence == self.sequence.plus(packets as u32)
     }
 }
 

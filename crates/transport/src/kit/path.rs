@@ -349,8 +349,7 @@ impl Path {
 mod tests {
     use super::*;
 
-    const RULES: PathRules =
-        PathRules { probe_gap: Span::from_secs(1), raise_probes: 1, steady_responses: false };
+    const RULES: PathRules = PathRules { probe_gap: Span::from_secs(1), raise_probes: 1, steady_responses: false };
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)
@@ -427,9 +426,12 @@ mod tests {
         path.on_data(at(60), true, true);
         let rate = Bitrate::from_gbps(1);
         path.suspect(at(359), at(300), rate);
+        assert!(probes(&mut path, at(359)).is_empty(), "too early");
+        path.suspect(at(360), at(70), rate);
+        assert_eq!(probes(&mut path, at(360)), [None], "whether the sender is there is asked at once");
         path.suspect(at(400), at(70), rate);
-        assert!(probes(&mut path, at(400)).is_empty(), "too early, or the sender is silent");
-        path.suspect(at(400), at(300), rate);
+        assert!(probes(&mut path, at(400)).is_empty(), "it is silent");
+        path.suspect(at(400), at(380), rate);
         assert_eq!(probes(&mut path, at(400)), [9000, 1500, 1280, 576].map(Some));
         path.on_data(at(410), true, true);
         assert!(probes(&mut path, at(450)).is_empty(), "a full-size packet came");

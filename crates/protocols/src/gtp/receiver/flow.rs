@@ -275,12 +275,7 @@ impl Flow {
     }
 
     /// Asks for more if enough of what was asked for has come. Returns the request's number and ranges.
-    pub(super) fn ask(
-        &mut self,
-        now: Time,
-        object: &mut Object,
-        socket_buffer: u64,
-    ) -> Option<(u32, Vec<ByteRange>)> {
+    pub(super) fn ask(&mut self, now: Time, object: &mut Object, socket_buffer: u64) -> Option<(u32, Vec<ByteRange>)> {
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
         if !may_ask {
             return None;
@@ -332,8 +327,9 @@ impl Flow {
         if self.requests.pending_bytes() == 0 {
             return None;
         }
-        let packets =
-            self.told_rate.time_for(4 * (u64::from(self.core.block) + self.core.overhead()) + self.burst(self.told_rate));
+        let packets = self
+            .told_rate
+            .time_for(4 * (u64::from(self.core.block) + self.core.overhead()) + self.burst(self.told_rate));
         Some(self.last_data + self.patience() + packets.min(Span::from_secs(10)))
     }
 
@@ -486,23 +482,20 @@ impl ReceiverFlow for Flow {
 
     fn stats(&self) -> FlowStats {
         FlowStats {
-            placed_bytes: self.core.placed_bytes,
             wire_bytes: self.monitor.wire_bytes,
             received_packets: self.monitor.received_packets,
             lost_packets: self.monitor.lost_packets,
             retransmitted_bytes: self.retransmitted_bytes,
-            duplicate_bytes: self.core.duplicate_bytes,
-            rtt: self.monitor.rtt().smoothed().unwrap_or(Span::ZERO),
             received_rate: self.monitor.display_rate(),
             target_rate: self.controller.target(),
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),
-            window_bytes: 0,
+            ..self.core.stats()
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.requests.memory_bytes() + self.core.avoid.fragments() * 40
+        self.requests.memory_bytes()
     }
 }

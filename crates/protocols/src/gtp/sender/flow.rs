@@ -232,14 +232,6 @@ impl SenderFlow for SendFlow {
     }
 
     fn stats(&self) -> FlowStats {
-        FlowStats {
-            target_rate: self.pacer.rate(),
-            requested_rate: self.requested_rate,
-            ..self.core.stats()
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
+        FlowStats { target_rate: self.pacer.rate(), requested_rate: self.requested_rate, ..self.core.stats() }
     }
 }

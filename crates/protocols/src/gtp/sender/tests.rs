@@ -92,7 +92,8 @@ impl Bench {
             Step::Request(number) => {
                 let Some(id) = self.requests.get_mut(&FlowId(number)) else { return };
                 *id += 1;
-                let request = Message::Request { id: *id, block: 1400, ranges: vec![ByteRange::at(0, 100_000)] }.emit(VERSION);
+                let request =
+                    Message::Request { id: *id, block: 1400, ranges: vec![ByteRange::at(0, 100_000)] }.emit(VERSION);
                 self.control(FlowId(number), &request);
             }
             Step::Probe(number) => {
@@ -176,7 +177,8 @@ const MIB: u64 = 1 << 20;
 /// A sender of one object of this size to flow 1, whose receiver has said Setup.
 fn offering(size: u64, mtu: u16, host_rate: Option<Bitrate>) -> Bench {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut bench = Bench { sender: GtpSender::new(Gtp::new(&config), config.seed), now: Time::ZERO, requests: BTreeMap::new() };
+    let mut bench =
+        Bench { sender: GtpSender::new(Gtp::new(&config), config.seed), now: Time::ZERO, requests: BTreeMap::new() };
     bench.offer(1, size, mtu);
     bench
 }

@@ -22,8 +22,6 @@ const LEAD_MIN: u64 = 1 << 20;
 const LEAD_MAX: u64 = 1 << 32;
 /// A part of the lead that is worth a request.
 const LEAD_STEP: u64 = 8;
-/// Silent for so long, a sender is gone: it answers probes.
-const SILENCE_MAX: Span = Span::from_secs(30);
 /// A sender that answers probes but sends no data for so long is given up: fifteen retransmissions that were lost.
 const MUTE_MAX: Span = Span::from_secs(150);
 /// Over so long the rate of what comes in is measured.
@@ -210,14 +208,10 @@ impl ReceiverFlow for Flow {
     }
 
     fn silence(&self) -> Option<Silence> {
-        if !self.core.is_accepted() {
-            return None; // the control stream's own time-outs watch over that
-        }
-        let since = self.core.last_heard;
-        let silent = Silence { until: since + SILENCE_MAX, since, no_path: !self.core.path.is_open() };
+        let silent = self.core.silence();
         let since = self.last_data;
         let mute = Silence { until: since + MUTE_MAX, since, no_path: true };
-        Some(if self.asked.pending_bytes() > 0 { silent.min(mute) } else { silent })
+        if self.asked.pending_bytes() > 0 { silent.min(Some(mute)) } else { silent }
     }
 
     fn expected(&self) -> Option<Expected> {
@@ -228,21 +222,17 @@ impl ReceiverFlow for Flow {
 
     fn stats(&self) -> FlowStats {
         FlowStats {
-            placed_bytes: self.core.placed_bytes,
-            duplicate_bytes: self.core.duplicate_bytes,
             wire_bytes: self.wire_bytes,
             received_packets: self.received_packets,
-            rtt: self.core.path.rtt().smoothed().unwrap_or(Span::ZERO),
             received_rate: self.meter.rate,
             target_rate: self.share.target(),
             requested_rate: self.share.said(),
             outstanding_bytes: self.asked.pending_bytes(),
-            ..FlowStats::default()
+            ..self.core.stats()
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        let avoid = self.core.avoid.fragments() * 40;
-        size_of::<Self>() + self.asked.memory_bytes() + self.reassembly.memory_bytes() + avoid
+        self.asked.memory_bytes() + self.reassembly.memory_bytes()
     }
 }

@@ -4,9 +4,7 @@ use super::*;
 use crate::tcp::wire::Timestamp;
 use inhaul_base::{RangeSet, Sequence};
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader};
-use inhaul_transport::{
-    Command, Endpoint, Event, FlowLimits, JoinFlow, ObjectId, Role, RxMessage, TxBatch,
-};
+use inhaul_transport::{Command, Endpoint, Event, FlowLimits, JoinFlow, ObjectId, Role, RxMessage, TxBatch};
 use std::net::SocketAddr;
 
 const SIZE: u64 = 10 * 1_000;
@@ -25,7 +23,11 @@ fn receiver() -> TcpReceiver {
     let limits = FlowLimits::default();
     let join = JoinFlow { flow: FlowId(1), object, peer: Some(sender()), mtu: 1500, key: 9, limits };
     receiver.command(now, Command::Join(join)).unwrap();
-    receiver.handle_control(now, FlowId(1), &Message::Accept { token: 5, mtu: 1500, size: SIZE, more: &[] }.emit(VERSION));
+    receiver.handle_control(
+        now,
+        FlowId(1),
+        &Message::Accept { token: 5, mtu: 1500, size: SIZE, more: &[] }.emit(VERSION),
+    );
     let echo = PathDatagram::Echo { key: 9, number: 1, len: 1472, challenge: 7 }.emit(MARK);
     receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
     receiver

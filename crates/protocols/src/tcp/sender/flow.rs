@@ -154,7 +154,7 @@ impl SenderFlow for SendFlow {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.stream.as_ref().map_or(0, Stream::memory_bytes)
+        self.stream.as_ref().map_or(0, Stream::memory_bytes)
     }
 }
 

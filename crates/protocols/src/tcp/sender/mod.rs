@@ -89,13 +89,7 @@ impl Sending for Tcp {
         Ok(())
     }
 
-    fn on_datagram(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        bytes: &[u8],
-        core: &mut Core<SendFlow>,
-    ) -> Option<FlowId> {
+    fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8], core: &mut Core<SendFlow>) -> Option<FlowId> {
         let ack = AckHeader::parse(bytes)?;
         let (id, flow) = core.by_key(ack.key, from)?;
         flow.on_ack(now, &ack);

@@ -109,13 +109,7 @@ impl<F: ReceiverFlow> Core<F> {
     }
 
     /// Says where `range`, a part of the run, belongs, as far as it is new. Returns how many bytes of it are.
-    pub fn place<H: DataHead>(
-        &mut self,
-        id: FlowId,
-        run: &Run<H>,
-        range: ByteRange,
-        places: &mut Vec<Place>,
-    ) -> u64 {
+    pub fn place<H: DataHead>(&mut self, id: FlowId, run: &Run<H>, range: ByteRange, places: &mut Vec<Place>) -> u64 {
         let Some(flow) = self.flows.get_mut(&id) else { return 0 };
         let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return 0 };
         let new = object.hold(range, |part| places.push(run.place(id, part)));
@@ -243,7 +237,8 @@ impl<F: ReceiverFlow> Core<F> {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let object = |o: &Object| size_of::<Object>() + o.memory_bytes();
-        self.flows.values().map(ReceiverFlow::memory_bytes).sum::<usize>()
+        let flow = |flow: &F| size_of::<F>() + flow.memory_bytes() + flow.core().avoid.fragments() * 40;
+        self.flows.values().map(flow).sum::<usize>()
             + self.objects.values().map(object).sum::<usize>()
             + self.events.capacity() * size_of::<Event>()
             + self.waiting.0.capacity() * size_of::<Small>()

@@ -9,6 +9,9 @@ use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError, ip_overhead};
 use crate::{Expected, FlowStats, JoinFlow, Place, Reason};
 
+/// Silent for so long, a sender is gone: it answers probes.
+const SILENCE_MAX: Span = Span::from_secs(30);
+
 /// What a receiver keeps of a flow whatever the protocol.
 #[derive(Debug)]
 pub struct FlowCore {
@@ -72,6 +75,22 @@ impl FlowCore {
     /// Bytes of IP, UDP and protocol header in each data packet.
     pub fn overhead(&self) -> u64 {
         u64::from(ip_overhead(self.is_ipv6()) + self.header_len)
+    }
+
+    /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before it accepts.
+    pub fn silence(&self) -> Option<Silence> {
+        let (since, no_path) = (self.last_heard, !self.path.is_open());
+        self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
+    }
+
+    /// Counters that are everybody's.
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            placed_bytes: self.placed_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            rtt: self.path.rtt().smoothed().unwrap_or(Span::ZERO),
+            ..FlowStats::default()
+        }
     }
 
     /// Blocks are as long as packets of `mtu` bytes allow.
@@ -153,16 +172,20 @@ pub trait ReceiverFlow {
     /// When it next needs attention, beside its path.
     fn due(&self) -> Option<(Time, Reason)>;
 
-    /// Until when its sender may be silent, from when the path is being opened.
-    fn silence(&self) -> Option<Silence>;
+    /// Until when its sender may be silent once it has accepted. Half a minute, unless the protocol knows better.
+    fn silence(&self) -> Option<Silence> {
+        self.core().silence()
+    }
 
     /// See [`Endpoint::expected`](crate::Endpoint::expected).
-    fn expected(&self) -> Option<Expected>;
+    fn expected(&self) -> Option<Expected> {
+        None
+    }
 
     /// See [`Endpoint::flow_stats`](crate::Endpoint::flow_stats).
     fn stats(&self) -> FlowStats;
 
-    /// Bytes of memory, about.
+    /// Bytes of memory, about, beside the flow itself and the [`FlowCore`]'s.
     fn memory_bytes(&self) -> usize;
 }
 

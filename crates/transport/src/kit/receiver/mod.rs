@@ -11,8 +11,8 @@ mod wants;
 use inhaul_base::{Bitrate, ByteRange, Time};
 
 pub use core::Core;
-pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
 pub(super) use flow::refusal;
+pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
 
 use super::path::{OPENING_GAP, Outgoing, PathRules};
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
@@ -86,7 +86,7 @@ pub trait Reception: Sized {
     }
 
     /// The path of a flow has been found open.
-    fn on_open(&mut self, now: Time, id: FlowId, core: &mut Core<Self::Flow>);
+    fn on_open(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
     /// Data packets of an open flow came.
     fn on_data(
@@ -121,7 +121,7 @@ pub trait Reception: Sized {
 
     /// The flow's path was found to carry less than before. What was pending is wanted again already, and is asked for anew in smaller
     /// blocks.
-    fn on_narrower(&mut self, now: Time, id: FlowId, core: &mut Core<Self::Flow>);
+    fn on_narrower(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
     /// The flow's object is complete.
     fn on_complete(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}

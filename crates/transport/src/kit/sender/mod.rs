@@ -65,8 +65,10 @@ pub trait SenderFlow {
     /// See [`Endpoint::flow_stats`].
     fn stats(&self) -> FlowStats;
 
-    /// Bytes of memory, about.
-    fn memory_bytes(&self) -> usize;
+    /// Bytes of memory, about, beside the flow itself and what waits in its queue.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// What a protocol adds to a sender.
@@ -85,11 +87,13 @@ pub trait Sending: Sized {
     /// When `more` is not legal: the flow has failed.
     fn on_setup(
         &mut self,
-        now: Time,
-        id: FlowId,
+        _now: Time,
+        _id: FlowId,
         more: Reader<'_>,
-        core: &mut Core<Self::Flow>,
-    ) -> Result<Vec<u8>, FlowError>;
+        _core: &mut Core<Self::Flow>,
+    ) -> Result<Vec<u8>, FlowError> {
+        more.end().map(|()| Vec::new()).map_err(|error| refusal(error, Self::RULES.version))
+    }
 
     /// A message of the protocol's own came on the control channel.
     ///
@@ -128,7 +132,7 @@ pub trait Sending: Sized {
     fn on_leave(&mut self, _now: Time, _flow: &Self::Flow, _core: &mut Core<Self::Flow>) {}
 
     /// What all flows together may send (R_send) has changed.
-    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<Self::Flow>);
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
 
     /// A timer across flows may have passed.
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
@@ -459,7 +463,7 @@ impl<P: Sending> Endpoint for Sender<P> {
     }
 
     fn memory_bytes(&self) -> usize {
-        let flow = |flow: &P::Flow| flow.memory_bytes() + flow.core().queue.memory_bytes();
+        let flow = |flow: &P::Flow| size_of::<P::Flow>() + flow.memory_bytes() + flow.core().queue.memory_bytes();
         self.core.flows.values().map(flow).sum::<usize>() + self.core.events.capacity() * size_of::<Event>()
     }
 }
