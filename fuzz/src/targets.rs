@@ -3,6 +3,7 @@
 
 mod endpoints;
 mod gtp;
+mod kit;
 mod lab;
 mod mover;
 mod store;
@@ -11,6 +12,7 @@ mod text;
 
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
+pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
 pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
@@ -42,7 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "filter", run: filter, corpus: store::filters, cost: 20 },
     Target { name: "digest_cache", run: digest_cache, corpus: store::damages, cost: 20 },
     Target { name: "update", run: update, corpus: mover::updates, cost: 2 },
-    Target { name: "gtp_datagram", run: gtp_datagram, corpus: gtp::datagrams, cost: 1 },
+    Target { name: "gtp_datagram", run: gtp_datagram, corpus: gtp::own_datagrams, cost: 1 },
     Target { name: "gtp_control", run: gtp_control, corpus: gtp::controls, cost: 1 },
     Target { name: "input_file", run: input_file, corpus: mover::input_files, cost: 1 },
     Target { name: "journal", run: journal, corpus: store::journals, cost: 1 },
@@ -50,12 +52,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "listing", run: listing, corpus: store::listings, cost: 1 },
     Target { name: "manifest", run: manifest, corpus: store::manifests, cost: 1 },
     Target { name: "metalink", run: metalink, corpus: mover::metalinks, cost: 2 },
+    Target { name: "path_datagram", run: path_datagram, corpus: kit::path_datagrams, cost: 1 },
     Target { name: "order", run: order, corpus: mover::orders, cost: 2 },
     Target { name: "payload_manifest", run: payload_manifest, corpus: store::payload_lists, cost: 1 },
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },
-    Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::datagrams, cost: 1 },
+    Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::own_datagrams, cost: 1 },
     Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls, cost: 1 },
 ];
 

@@ -5,19 +5,31 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 mod decorators;
+mod fixed_rate;
 
 use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
-use inhaul_protocols::registry;
+use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::{
     Branch, Change, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Star, StarSpec, Topology, Transfer,
     TransferId, star,
 };
-use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Role};
+use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Protocol, Role};
 
 pub use decorators::{Aggregated, Nagged, Strangers};
+pub use fixed_rate::FIXED_RATE;
+
+/// Every registered protocol, and the one that is for tests only.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    PROTOCOLS.iter().chain([&FIXED_RATE])
+}
+
+/// The protocol of that name.
+fn find(name: &str) -> Option<&'static Protocol> {
+    registry::find(name).or_else(|| protocols().find(|protocol| protocol.name == name))
+}
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
@@ -190,7 +202,7 @@ impl Scene {
     /// # Panics
     /// When the protocol is not registered or the scene makes no sense.
     pub fn new(spec: &Spec) -> Self {
-        let protocol = registry::find(spec.protocol).expect("registered");
+        let protocol = find(spec.protocol).expect("registered");
         let (mut topology, star) = star(&spec.star());
         let control = spec.control_apart.then(|| spec.control_network(&mut topology));
         let mut sim = Simulation::new(topology, spec.seed).unwrap();

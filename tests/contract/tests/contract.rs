@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use inhaul_base::{Bitrate, RandomStream, Span};
-use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers};
+use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers, protocols};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::{Change, HostNoise, Stall};
 use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
@@ -44,7 +44,7 @@ fn complete(case: &str, spec: &Spec) -> Scene {
 }
 
 fn each(mut test: impl FnMut(&'static Protocol)) {
-    PROTOCOLS.iter().for_each(&mut test);
+    protocols().for_each(&mut test);
 }
 
 #[test]
@@ -267,8 +267,8 @@ fn entries_are_whole_and_refuse_what_they_do_not_know() {
     let colours: BTreeSet<_> = PROTOCOLS.iter().map(|protocol| protocol.colour).collect();
     assert_eq!((names.len(), colours.len()), (PROTOCOLS.len(), PROTOCOLS.len()), "names and colours are unique");
     assert!(registry::find("pigeon").is_none());
+    assert!(PROTOCOLS.iter().all(|protocol| registry::find(protocol.name).is_some_and(|p| p.name == protocol.name)));
     each(|protocol| {
-        assert!(registry::find(protocol.name).is_some_and(|found| found.name == protocol.name));
         assert!(!protocol.summary.is_empty());
         let is_hex = |text: &str| text.len() == 7 && text[1..].chars().all(|digit| digit.is_ascii_hexdigit());
         assert!(protocol.colour.starts_with('#') && is_hex(protocol.colour), "{}", protocol.colour);

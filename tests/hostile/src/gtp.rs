@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, ByteRange};
 use inhaul_mover::frame::{Frame, SessionRole};
-use inhaul_protocols::gtp::wire::{Control, Datagram};
+use inhaul_protocols::gtp::wire::{HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION};
+use inhaul_transport::kit::wire::{Message, PathDatagram};
 
 use crate::datagram::{open, seal};
 use crate::session::Session;
@@ -38,6 +39,12 @@ pub struct GtpClient {
     probes: u32,
 }
 
+/// The message by which a receiver that knows no rates sets a flow up.
+pub fn setup(key: u32, mtu: u16, size: u64) -> Vec<u8> {
+    let more = SetupMore { receive_buffer: 1 << 20, access_rate: None, application_rate: None }.emit();
+    Message::Setup { key, mtu, size, more: &more }.emit(VERSION)
+}
+
 /// What came in a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
@@ -62,26 +69,18 @@ impl GtpClient {
         let server = SocketAddr::new(server.ip(), udp_port);
         let mut client =
             Self { session, udp, server, key: KEY, token: 0, size: 0, mtu: 0, challenge: 0, requests: 0, probes: 0 };
-        let setup = Control::Setup {
-            key: KEY,
-            mtu,
-            size: 0,
-            receive_buffer: 1 << 20,
-            access_rate: None,
-            application_rate: None,
-        };
-        client.control(&setup);
+        client.control_bytes(setup(KEY, mtu, 0));
         loop {
             let Frame::Protocol { message } = client.session.expect() else { continue };
-            if let Ok(Control::Accept { token, mtu, size, .. }) = Control::parse(&message) {
+            if let Ok(Message::Accept { token, mtu, size, .. }) = Message::parse(VERSION, &message) {
                 return Self { token, mtu, size, ..client };
             }
         }
     }
 
-    /// Sends a control message.
-    pub fn control(&mut self, message: &Control) {
-        self.control_bytes(message.emit());
+    /// Sends a control message that every protocol has.
+    pub fn control(&mut self, message: &Message<'_>) {
+        self.control_bytes(message.emit(VERSION));
     }
 
     /// Sends these bytes as a control message. That the server has gone is for what follows to find out.
@@ -98,9 +97,9 @@ impl GtpClient {
     /// The next probe as it goes over the network, for whichever socket.
     pub fn probe_datagram(&mut self, padding: usize) -> Vec<u8> {
         self.probes += 1;
-        let probe = Datagram::Probe { key: self.key, token: self.token, number: self.probes, sent: 0 };
-        let mut datagram = probe.emit().to_vec();
-        datagram.resize(datagram.len() + padding, 0);
+        let probe = PathDatagram::Probe { key: self.key, token: self.token, number: self.probes };
+        let mut datagram = probe.emit(MARK).to_vec();
+        datagram.resize(HEADER_LEN + padding, 0);
         seal(&datagram)
     }
 
@@ -111,7 +110,7 @@ impl GtpClient {
 
     /// The response as it goes over the network, for whichever socket.
     pub fn response(&self) -> Vec<u8> {
-        seal(&Datagram::Response { key: self.key, token: self.token, challenge: self.challenge }.emit())
+        seal(&PathDatagram::Response { key: self.key, token: self.token, challenge: self.challenge }.emit(MARK))
     }
 
     /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and returns its
@@ -121,7 +120,7 @@ impl GtpClient {
             self.probe(0);
             let deadline = Instant::now() + Duration::from_millis(200);
             while let Some(datagram) = self.datagram(deadline.saturating_duration_since(Instant::now())) {
-                if let Ok(Datagram::Echo { challenge, .. }) = Datagram::parse(&datagram) {
+                if let Some(PathDatagram::Echo { challenge, .. }) = PathDatagram::parse(MARK, &datagram) {
                     self.challenge = challenge;
                     self.respond();
                     return;
@@ -135,12 +134,12 @@ impl GtpClient {
     pub fn request(&mut self, block: u16, ranges: &[(u64, u64)]) {
         self.requests += 1;
         let ranges = ranges.iter().map(|&(start, len)| ByteRange::at(start, len)).collect();
-        self.control(&Control::Request { id: self.requests, block, ranges });
+        self.control(&Message::Request { id: self.requests, block, ranges });
     }
 
     /// Asks for this rate and these bursts, in bytes.
     pub fn rate(&mut self, epoch: u16, bps: u64, burst: u32) {
-        self.control(&Control::Rate { epoch, rate: Bitrate::from_bps(bps), burst });
+        self.control_bytes(OwnMessage::Rate { epoch, rate: Bitrate::from_bps(bps), burst }.emit());
     }
 
     /// The next datagram at the flow's own socket, undamaged, waited for at most for `within`.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::Sequence;
 use inhaul_mover::frame::{Frame, GroupDigest};
-use inhaul_protocols::gtp::wire::{Control, DataHeader, Datagram, HEADER_LEN};
+use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
+use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 use inhaul_store::digest;
 
 use crate::datagram::{open, seal};
@@ -242,20 +243,24 @@ struct Flow {
 
 impl Flow {
     fn control(&mut self, session: &mut Session, message: &[u8], size: u64) {
-        match Control::parse(message) {
-            Ok(Control::Setup { key, mtu, .. }) => {
+        match Message::parse(VERSION, message) {
+            Ok(Message::Setup { key, mtu, .. }) => {
                 self.key = key;
-                let accept = Control::Accept { token: TOKEN, mtu, size, send_rate: None };
-                let _ = session.send(&Frame::Protocol { message: accept.emit() });
+                let accept = Message::Accept { token: TOKEN, mtu, size, more: &rate_field(None) };
+                let _ = session.send(&Frame::Protocol { message: accept.emit(VERSION) });
             }
-            Ok(Control::Request { id, block, ranges }) => {
+            Ok(Message::Request { id, block, ranges }) => {
                 for range in ranges {
                     let cuts = (range.start..range.end).step_by(usize::from(block));
                     self.blocks.extend(cuts.map(|at| (id, at, u64::from(block).min(range.end - at))));
                 }
             }
-            Ok(Control::Rate { epoch, .. }) => self.epoch = epoch,
-            Ok(Control::Cancel { through }) => self.blocks.retain(|&(id, ..)| id > through),
+            Ok(Message::Own { kind, body }) => {
+                if let Ok(OwnMessage::Rate { epoch, .. }) = OwnMessage::parse(kind, Reader(body)) {
+                    self.epoch = epoch;
+                }
+            }
+            Ok(Message::Cancel { through }) => self.blocks.retain(|&(id, ..)| id > through),
             _ => {}
         }
     }
@@ -265,10 +270,10 @@ impl Flow {
         let mut buffer = [0; 1 << 16];
         while let Ok((len, from)) = udp.recv_from(&mut buffer) {
             let Some(datagram) = open(&buffer[..len]) else { continue };
-            let Ok(Datagram::Probe { key, number, sent, .. }) = Datagram::parse(&datagram) else { continue };
+            let Some(PathDatagram::Probe { key, number, .. }) = PathDatagram::parse(MARK, &datagram) else { continue };
             self.peer = Some(from);
-            let echo = Datagram::Echo { key, number, probe_sent: sent, challenge: 1, len: len as u16 };
-            let mut echo = echo.emit().to_vec();
+            let echo = PathDatagram::Echo { key, number, challenge: 1, len: len as u16 };
+            let mut echo = echo.emit(MARK).to_vec();
             echo.resize(len, 0);
             let _ = udp.send_to(&seal(&echo), from);
         }

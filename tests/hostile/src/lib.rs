@@ -28,7 +28,7 @@ mod scratch;
 mod session;
 
 pub use datagram::{open, seal};
-pub use gtp::{GtpClient, Received};
+pub use gtp::{setup, GtpClient, Received};
 pub use hostile_server::{HostileServer, Offer, Side};
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use inhaul_hostile_tests::{
     GtpClient, HostileServer, Network, Offer, Received, Relay, Scratch, Server, figures, inhaul, noise,
 };
-use inhaul_protocols::gtp::wire::Datagram;
+use inhaul_protocols::gtp::wire::DataHeader;
+use inhaul_transport::kit::receiver::DataHead;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,7 +42,7 @@ fn a_hand_made_client_is_served() {
     let mut left = 10;
     while left > 0 {
         let datagram = client.datagram(PATIENCE).unwrap();
-        let Ok(Datagram::Data(header)) = Datagram::parse(&datagram) else { continue };
+        let Some(header) = DataHeader::parse(&datagram) else { continue };
         let at = header.offset as usize - 1440;
         came[at..at + 1440].copy_from_slice(&datagram[32..]);
         left -= 1;

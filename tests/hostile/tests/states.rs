@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, ByteRange, RandomStream};
 use inhaul_hostile_tests::{
     Heard, HostileServer, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy, inhaul, noise,
-    seal, seed, session_version, wait_for,
+    seal, seed, session_version, setup, wait_for,
 };
 use inhaul_mover::frame::{Frame, GroupRun, Memory, RefusalCode, SessionRole};
-use inhaul_protocols::gtp::wire::{Control, Datagram};
+use inhaul_protocols::gtp::wire::{HEADER_LEN, MARK, OwnMessage, VERSION};
+use inhaul_transport::kit::wire::{Message, PathDatagram};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SIZE: u64 = 4 << 20;
@@ -42,24 +43,25 @@ fn maybe_flip(random: &mut RandomStream, bytes: &mut [u8]) {
 /// A control message that a receiver may send, or something like it.
 fn control(random: &mut RandomStream) -> Vec<u8> {
     let number = pick(random, &[0, 1, 2, 7, u32::MAX]);
-    let message = match random.below(5) {
-        0 => Control::Request {
+    let mut message = match random.below(5) {
+        0 => Message::Request {
             id: number,
             block: pick(random, &[256, 1440, 8936, 65_440]),
             ranges: (0..=random.below(4))
                 .map(|_| ByteRange::at(random.below(SIZE), 1 + random.below(1 << 20)))
                 .collect(),
-        },
-        1 => Control::Rate {
+        }
+        .emit(VERSION),
+        1 => OwnMessage::Rate {
             epoch: number as u16,
             rate: Bitrate::from_bps(pick(random, &[1, 1_000_000, 1_000_000_000])),
             burst: pick(random, &[0, 1, 1500, 65_000, 1 << 20]),
-        },
-        2 => Control::Cancel { through: number },
-        3 => Control::Close,
+        }
+        .emit(),
+        2 => Message::Cancel { through: number }.emit(VERSION),
+        3 => Message::Close.emit(VERSION),
         _ => return bytes(random, 60),
     };
-    let mut message = message.emit();
     maybe_flip(random, &mut message);
     message
 }
@@ -67,13 +69,13 @@ fn control(random: &mut RandomStream) -> Vec<u8> {
 /// A datagram that a receiver may send, or something like it.
 fn datagram(random: &mut RandomStream, key: u32, token: u64) -> Vec<u8> {
     let mut datagram = if random.below(2) == 0 {
-        let mut probe = Datagram::Probe { key, token, number: random.below(9) as u32, sent: 0 }.emit().to_vec();
-        probe.resize(probe.len() + pick(random, &[0, 100, 1400]), 0);
+        let mut probe = PathDatagram::Probe { key, token, number: random.below(9) as u32 }.emit(MARK).to_vec();
+        probe.resize(HEADER_LEN + pick(random, &[0, 100, 1400]), 0);
         probe
     } else {
         let mut datagram = bytes(random, 100);
         if datagram.len() >= 16 {
-            datagram[0] = pick(random, &[0x11, 0x12, 0x13, 0x14, 0x15, 0x21, 0x10]);
+            datagram[0] = pick(random, &[0x21, 0x22, 0x23, 0x24, 0x25, 0x11, 0x20]);
             datagram[4..8].copy_from_slice(&key.to_be_bytes());
             datagram[8..16].copy_from_slice(&token.to_be_bytes());
         }
@@ -158,13 +160,11 @@ fn transport_messages_in_any_order() {
             continue;
         }
         let (mtu, key) = (pick(&mut random, &[576, 1500, 9000, 65_535]), 5);
-        let setup =
-            Control::Setup { key, mtu, size: SIZE, receive_buffer: 1 << 20, access_rate: None, application_rate: None };
-        let _ = session.send(&Frame::Protocol { message: setup.emit() });
+        let _ = session.send(&Frame::Protocol { message: setup(key, mtu, SIZE) });
         let accepted = session.receive(Duration::from_millis(300));
         let token = match accepted {
-            Heard::Frame(Frame::Protocol { message }) => match Control::parse(&message) {
-                Ok(Control::Accept { token, .. }) => token,
+            Heard::Frame(Frame::Protocol { message }) => match Message::parse(VERSION, &message) {
+                Ok(Message::Accept { token, .. }) => token,
                 _ => 0,
             },
             _ => 0,

@@ -9,8 +9,8 @@ mod burst;
 mod controller;
 mod estimator;
 mod monitor;
-pub mod receiver;
-pub mod sender;
+mod receiver;
+mod sender;
 pub mod wire;
 
 pub use bound::{Bound, MARGIN};
@@ -18,35 +18,13 @@ pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
 
-use inhaul_base::{Bitrate, Span};
+use inhaul_base::Bitrate;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};
 use receiver::{Control, GtpReceiver};
 use sender::GtpSender;
 
-/// Smallest path MTU that the protocol works with: what every IPv4 host must take.
-const MTU_MIN: u16 = 576;
-/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
-const QUEUED_RANGES_MAX: usize = 16_384;
-
-/// Most bytes that wait to be sent to one receiver: twice what ours ever asks for ahead.
-const QUEUED_BYTES_MAX: u64 = 2 << 30;
 /// Rates asked for are never above this, and are never taken for more: "as fast as you can".
 const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
-/// A receiver that waits for data responds to its sender so often, ...
-const FEEDBACK_GAP: Span = Span::from_millis(50);
-/// ... which sends no data to an address that did not respond for so long.
-const FEEDBACK_MAX: Span = Span::from_millis(250);
-
-/// Bytes of IP and UDP header in front of each datagram.
-fn ip_overhead(ipv6: bool) -> u64 {
-    if ipv6 { 48 } else { 28 }
-}
-
-/// The largest unit data block that fits a packet of `mtu` bytes.
-fn largest_block(mtu: u16, ipv6: bool) -> u16 {
-    let room = mtu.saturating_sub(ip_overhead(ipv6) as u16 + wire::HEADER_LEN as u16);
-    (room - room % wire::BLOCK_GRAIN).clamp(wire::BLOCK_MIN, wire::BLOCK_MAX)
-}
 
 /// The registry entry.
 pub const PROTOCOL: Protocol = Protocol {
@@ -76,7 +54,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
         };
     }
     if config.role == Role::Sender {
-        return Ok(Box::new(GtpSender::new(config)));
+        return Ok(Box::new(GtpSender::new(sender::Gtp::new(config), config.seed)));
     }
     if control == Control::Paper && config.host_rate.is_none() {
         return Err(bad_control(
@@ -84,7 +62,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
             "it takes the receiver's capacity as known, so a receive rate must be given too",
         ));
     }
-    Ok(Box::new(GtpReceiver::new(config, control)))
+    Ok(Box::new(GtpReceiver::new(receiver::Gtp::new(config, control))))
 }
 
 fn bad_control(value: &str, expected: &'static str) -> SetupError {
@@ -94,14 +72,6 @@ fn bad_control(value: &str, expected: &'static str) -> SetupError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn largest_block_fills_the_packet() {
-        assert_eq!(largest_block(1500, false), 1440);
-        assert_eq!(largest_block(1500, true), 1416);
-        assert_eq!(largest_block(9000, false), 8936);
-        assert_eq!(largest_block(u16::MAX, false), 65_440);
-    }
 
     #[test]
     fn build_names_what_is_wrong() {

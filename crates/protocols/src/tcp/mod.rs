@@ -5,8 +5,8 @@
 
 pub mod laws;
 mod options;
-pub mod receiver;
-pub mod sender;
+mod receiver;
+mod sender;
 pub mod wire;
 
 use inhaul_base::Span;
@@ -17,21 +17,8 @@ pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;
 
-/// Smallest path MTU that the protocol works with: what every IPv4 host must take.
-const MTU_MIN: u16 = 576;
 /// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
 const ACK_DELAY: Span = Span::from_millis(40);
-
-/// Bytes of IP and UDP header in front of each datagram.
-fn ip_overhead(ipv6: bool) -> u64 {
-    if ipv6 { 48 } else { 28 }
-}
-
-/// The largest segment that fits a packet of `mtu` bytes.
-fn largest_segment(mtu: u16, ipv6: bool) -> u16 {
-    let room = mtu.saturating_sub(ip_overhead(ipv6) as u16 + wire::HEADER_LEN as u16);
-    room.clamp(wire::SEGMENT_MIN, wire::SEGMENT_MAX)
-}
 
 /// Standard TCP.
 pub const RENO: Protocol = Protocol {
@@ -115,7 +102,7 @@ fn build(
 ) -> Result<Box<dyn Endpoint + Send>, SetupError> {
     let options = Options::read(law, protocol, &config.parameters)?;
     Ok(match config.role {
-        Role::Sender => Box::new(TcpSender::new(config, options)),
-        Role::Receiver => Box::new(TcpReceiver::new(config, law, options)),
+        Role::Sender => Box::new(TcpSender::new(sender::Tcp::new(config, options), config.seed)),
+        Role::Receiver => Box::new(TcpReceiver::new(receiver::Tcp::new(config, law, options))),
     })
 }

@@ -5,10 +5,14 @@ mod max_min;
 mod mtu_check;
 mod object;
 mod pacer;
+pub mod path;
+pub mod receiver;
 mod rtt;
+pub mod sender;
 mod sorted_set;
 mod table;
 mod windowed_min;
+pub mod wire;
 
 pub use challenge::Challenges;
 pub use max_min::max_min;

@@ -91,7 +91,7 @@ impl Capacities {
 
     /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to measure.
     pub(super) fn train_blocks(&self, flow: &Flow, capacity: Option<Bitrate>, trains: usize) -> Option<u64> {
-        let packet = u64::from(flow.block) + flow.overhead();
+        let packet = u64::from(flow.core.block) + flow.core.overhead();
         let bound = flow.known_bound();
         let slow = capacity.map_or(bound, |c| c.min(bound)).bytes_in(TRAIN_SPAN_MAX) < TRAIN_BLOCKS * packet;
         let queue = self.access.cap().map_or(TRAIN_BLOCKS, |cap| cap.bytes_in(TRAIN_QUEUE) / packet);
@@ -107,7 +107,7 @@ impl Capacities {
         let flow = flows.get_mut(&id)?;
         flow.monitor.end_train();
         let seen = flow.monitor.dispersion();
-        let packet = u64::from(flow.block) + flow.overhead();
+        let packet = u64::from(flow.core.block) + flow.core.overhead();
         let bound = flow.known_bound().bytes_in(TRAIN_SPAN_MAX).min(TRAIN_BYTES_MAX);
         let longest = (bound / packet).max(TRAIN_BLOCKS);
         let lost = flow.monitor.take_rtt_loss(now).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Capacities {
     pub(super) fn lone_test_fails(&self, flows: &Flows) -> bool {
         let lone = flows.values().next().filter(|flow| flows.len() == 1 && flow.is_under_way());
         lone.is_some_and(|flow| {
-            let threshold = queue_threshold(flow.told_rate, u64::from(flow.block), QUEUE_PACKETS);
+            let threshold = queue_threshold(flow.told_rate, u64::from(flow.core.block), QUEUE_PACKETS);
             self.access.is_testing() && !flow.overshoots_freely() && flow.monitor.recent_queue() >= threshold
         })
     }
@@ -207,7 +207,7 @@ impl Capacities {
     ) {
         let alarmed = std::mem::take(&mut self.alarmed);
         let asked = sum(running(flows).map(|flow| flow.told_rate));
-        let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
+        let block = running(flows).map(|flow| u64::from(flow.core.block)).max().unwrap_or(0);
         let count = running(flows).count();
         let threshold = queue_threshold(asked, block, QUEUE_PACKETS);
         // Flows of equal rates may stay in step, and the same one always wait for the others.
@@ -298,7 +298,7 @@ impl Capacities {
             return delivered;
         }
         // Only what has just come counts, or some could not be judged: all arrivals of late.
-        let block = running(flows).map(|flow| u64::from(flow.block)).max().unwrap_or(0);
+        let block = running(flows).map(|flow| u64::from(flow.core.block)).max().unwrap_or(0);
         let least = running(flows).map(Flow::rtt).min().unwrap_or_default().max(INTERVAL_MIN);
         let span = if alarmed { least } else { interval / 2 };
         let arrived = self.arrival_rate(now, wire_bytes, span, ARRIVED_PACKETS * block);

@@ -8,7 +8,8 @@ use super::capacities::Capacities;
 use super::flow::Phase;
 use super::judgement::AmbientLoss;
 use super::{Control, Flows};
-use crate::gtp::{Bound, RATE_MAX, wire};
+use crate::gtp::wire::OwnMessage;
+use crate::gtp::{Bound, RATE_MAX};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
 const INTERVAL_RTTS: u64 = 3;
@@ -72,7 +73,7 @@ impl Central {
     // --- Transitions ------------------------------------------------------------------------------------------------
 
     /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to say.
-    pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
+    pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<OwnMessage> {
         let trains = flows.values().filter(|flow| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
         if self.control == Control::Discover
@@ -96,7 +97,7 @@ impl Central {
     }
 
     /// A burst that measures the path has come. Returns the message for another one if this one was too short to tell.
-    pub(super) fn on_train(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<wire::Control> {
+    pub(super) fn on_train(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<OwnMessage> {
         let Phase::Train { blocks, .. } = flows.get(&id)?.phase else { return None };
         let longer = self.capacities.on_train(now, id, blocks, flows);
         let flow = flows.get_mut(&id)?;

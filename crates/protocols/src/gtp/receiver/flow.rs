@@ -1,27 +1,21 @@
 //! One flow as the receiver sees it: set-up, requests, and the timers of its controller.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
-use inhaul_base::{Bitrate, RangeSet, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Object;
-use inhaul_transport::{Expected, FlowStats, JoinFlow, ObjectId, Reason};
+use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence};
+use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
+use inhaul_transport::kit::wire::RANGES_MAX;
+use inhaul_transport::{Expected, FlowStats, Reason};
 
 use super::capacities::USED_INTERVALS;
 use super::central::BINDS;
 use super::judgement::{AmbientLoss, StandingQueue};
-use super::probing::Probing;
 use super::requests::Outstanding;
-use crate::gtp::wire::{Control, Datagram, HEADER_LEN, RANGES_MAX};
-use crate::gtp::{
-    Bound, CapacityEstimator, QUEUED_RANGES_MAX, RATE_MAX, SingleFlowController, SingleFlowMonitor, ip_overhead,
-    largest_block,
-};
+use crate::gtp::wire::{HEADER_LEN, OwnMessage};
+use crate::gtp::{Bound, CapacityEstimator, RATE_MAX, SingleFlowController, SingleFlowMonitor};
 
-/// Probes while the path is being opened: so often at first, then half as often each time. Also a guess at the RTT.
-pub(super) const OPENING_GAP: Span = Span::from_millis(100);
-/// How long opening a path is tried.
-const OPENING_MAX: Span = Span::from_secs(10);
 /// Silent for so long (and for several RTT), a sender is gone.
 const SILENCE_MAX: Span = Span::from_secs(5);
 /// A sender that answers probes but sends no data for so long is given up.
@@ -64,15 +58,8 @@ const LIMITED_STEP: f64 = 1.02;
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
-    /// Setup is sent, Accept is awaited.
-    SettingUp,
-    /// Probes are sent; `heard` when the first came back.
-    Opening {
-        /// Since when.
-        since: Time,
-        /// When the first probe came back.
-        heard: Option<Time>,
-    },
+    /// The path is not open yet.
+    Opening,
     /// The path is measured by a burst of so many packets.
     Train {
         /// Blocks in the burst.
@@ -87,14 +74,10 @@ pub(super) enum Phase {
 }
 
 /// A flow's state at the receiver.
-pub(super) struct Flow {
-    pub(super) join: JoinFlow,
-    pub(super) object: ObjectId,
+pub(crate) struct Flow {
+    pub(super) core: FlowCore,
     pub(super) phase: Phase,
-    pub(super) peer: Option<SocketAddr>,
-    pub(super) token: u64,
     pub(super) send_limit: Option<Bitrate>,
-    pub(super) block: u16,
     pub(super) requests: Outstanding,
     pub(super) monitor: SingleFlowMonitor,
     pub(super) controller: SingleFlowController,
@@ -121,34 +104,22 @@ pub(super) struct Flow {
     pub(super) pending_targets: VecDeque<(Time, Bitrate)>,
     pub(super) epoch: u16,
     pub(super) told_rate: Bitrate,
-    pub(super) avoid: RangeSet,
     pub(super) ambient: AmbientLoss,
     pub(super) standing: StandingQueue,
-    /// The timer that the endpoint has noted for this flow.
-    pub(super) noted: Option<(Time, Reason)>,
     pub(super) stalled: bool,
-    probing: Probing,
     next_rtt_tick: Time,
-    last_heard: Time,
     /// When data last came, or was asked for when nothing was outstanding.
     last_data: Time,
     last_arrival: Time,
-    /// Since when something is asked for and no full-size block has come.
-    full_size_missed: Option<Time>,
-    pub(super) placed_bytes: u64,
-    pub(super) duplicate_bytes: u64,
     pub(super) retransmitted_bytes: u64,
 }
 
 impl Flow {
-    pub(super) fn new(now: Time, join: JoinFlow) -> Self {
+    pub(super) fn new(now: Time, core: FlowCore) -> Self {
         Self {
-            object: join.object,
-            phase: Phase::SettingUp,
-            peer: join.peer,
-            token: 0,
+            core,
+            phase: Phase::Opening,
             send_limit: None,
-            block: largest_block(join.mtu, join.peer.is_some_and(|p| p.is_ipv6())),
             requests: Outstanding::new(),
             monitor: SingleFlowMonitor::new(now),
             controller: SingleFlowController::new(Bitrate::ZERO),
@@ -165,21 +136,13 @@ impl Flow {
             pending_targets: VecDeque::new(),
             epoch: 0,
             told_rate: Bitrate::ZERO,
-            avoid: RangeSet::new(),
             ambient: AmbientLoss::default(),
             standing: StandingQueue::default(),
-            noted: None,
             stalled: false,
-            probing: Probing::new(join.key, join.mtu),
             next_rtt_tick: Time::FAR_FUTURE,
-            last_heard: now,
             last_data: now,
             last_arrival: now,
-            full_size_missed: None,
-            placed_bytes: 0,
-            duplicate_bytes: 0,
             retransmitted_bytes: 0,
-            join,
         }
     }
 
@@ -193,33 +156,23 @@ impl Flow {
         self.is_running() && self.told_rate > Bitrate::ZERO
     }
 
-    /// Whether the path is open.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(self.phase, Phase::SettingUp | Phase::Opening { .. })
-    }
-
     /// Everything has come: the flow rests, and what it was told before it did is over.
     pub(super) fn rest(&mut self) {
         self.phase = Phase::Idle;
         self.stalled = false;
-        self.full_size_missed = None;
+        self.core.path.await_full_size(None);
         self.pending_targets.clear();
         self.standing = StandingQueue::default();
     }
 
     /// The smoothed RTT; a guess before the first echo.
     pub(super) fn rtt(&self) -> Span {
-        self.monitor.rtt().smoothed().unwrap_or(OPENING_GAP)
+        self.monitor.rtt().smoothed().unwrap_or(RTT_GUESS)
     }
 
     /// The path's own RTT; a guess before the first echo.
     pub(super) fn base_rtt(&self) -> Span {
-        self.monitor.base_rtt().unwrap_or(OPENING_GAP)
-    }
-
-    /// Bytes of IP, UDP and GTP header in each packet.
-    pub(super) fn overhead(&self) -> u64 {
-        ip_overhead(self.peer.is_some_and(|p| p.is_ipv6())) + HEADER_LEN as u64
+        self.monitor.base_rtt().unwrap_or(RTT_GUESS)
     }
 
     /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost packets
@@ -244,7 +197,7 @@ impl Flow {
 
     /// What bounds this flow by what was told: min(C_i, R_app, R_send).
     pub(super) fn known_bound(&self) -> Bitrate {
-        let limits = [self.join.limits.link_rate, self.join.limits.application_rate, self.send_limit];
+        let limits = [self.core.join.limits.link_rate, self.core.join.limits.application_rate, self.send_limit];
         limits.into_iter().flatten().min().unwrap_or(RATE_MAX).min(RATE_MAX)
     }
 
@@ -267,99 +220,10 @@ impl Flow {
         self.ambient.ratio.min(0.9)
     }
 
-    // --- Opening the path -------------------------------------------------------------------------------------------
-
-    /// The sender accepted: the path can be opened.
-    pub(super) fn begin_opening(&mut self, now: Time, token: u64, mtu: u16, send_rate: Option<Bitrate>) {
-        self.token = token;
-        self.probing.begin(now, token, mtu);
-        self.send_limit = send_rate;
-        self.phase = Phase::Opening { since: now, heard: None };
-        self.last_heard = now;
-    }
-
-    /// Sends the probes and the response that are due, as headers and padded lengths of UDP payload. Returns whether the path was
-    /// found to carry less than before.
-    pub(super) fn send_due(&mut self, now: Time, mut send: impl FnMut(Datagram, u16)) -> bool {
-        let Some(peer) = self.peer else { return false };
-        let headers = ip_overhead(peer.is_ipv6()) as u16;
-        let waits = !self.is_open() || self.requests.pending_bytes() > 0;
-        self.probing.send_due(now, headers, !self.is_open(), waits, &mut send);
-        if !self.probing.step_check(now, self.monitor.rtt().patience().unwrap_or(STALL_MIN), &mut send) {
-            return false;
-        }
-        self.fit_block();
-        true
-    }
-
-    /// A probe came back; each counts once, by our own record of when it left. Returns true when the path has just been
-    /// found open.
-    pub(super) fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> bool {
-        let Some(rtt) = self.probing.on_echo(now, number, len, challenge) else { return false };
-        self.last_heard = now;
-        self.monitor.on_rtt(now, rtt);
-        let Phase::Opening { since, heard } = self.phase else {
-            self.fit_block();
-            return false;
-        };
-        self.phase = Phase::Opening { since, heard: heard.or(Some(now)) };
-        if self.probing.is_whole() { self.open(now) } else { false }
-    }
-
-    /// Blocks are as large as the path's packets.
-    fn fit_block(&mut self) {
-        self.block = largest_block(self.probing.confirmed, self.peer.is_some_and(|p| p.is_ipv6()));
-    }
-
-    /// Larger probes than the one that came back are given half an RTT more; then what came through is used.
-    fn opening_settles(&self) -> Time {
-        match self.phase {
-            Phase::Opening { heard: Some(heard), .. } => heard + self.rtt() / 2 + Span::from_millis(5),
-            Phase::Opening { since, heard: None, .. } => since + OPENING_MAX,
-            _ => Time::FAR_FUTURE,
-        }
-    }
-
-    /// Ends the opening when its time has come. Returns true when the path has just been found open.
-    pub(super) fn settle_opening(&mut self, now: Time) -> bool {
-        matches!(self.phase, Phase::Opening { heard: Some(_), .. }) && now >= self.opening_settles() && self.open(now)
-    }
-
-    fn open(&mut self, now: Time) -> bool {
-        self.fit_block();
-        self.probing.open(now);
+    /// The path is open.
+    pub(super) fn open(&mut self, now: Time) {
         self.last_data = now;
         self.last_arrival = now;
-        true
-    }
-
-    /// Seconds of vain waiting after which the flow is given up, if it is time.
-    pub(super) fn gone_silent(&self, now: Time) -> Option<u64> {
-        let (since, limit) = self.silence()?;
-        (now >= limit).then(|| now.since(since).as_nanos() / 1_000_000_000)
-    }
-
-    /// Since when there has been silence, and how long it may last.
-    fn silence(&self) -> Option<(Time, Time)> {
-        let heard = (self.last_heard, self.last_heard + SILENCE_MAX.max(self.rtt() * 8));
-        match self.phase {
-            Phase::SettingUp => None, // the control stream's own time-outs watch over that
-            Phase::Opening { since, .. } => Some((since, since + OPENING_MAX)),
-            // Echoes alone are no use: data has to come.
-            _ if self.stalled && self.phase != Phase::Idle => {
-                let mute = (self.last_arrival, self.last_arrival + MUTE_MAX.max(self.rtt() * 8));
-                Some(if mute.1 < heard.1 { mute } else { heard })
-            }
-            _ => Some(heard),
-        }
-    }
-
-    /// Whether the path lets no data through: it never opened, or echoes come and data does not.
-    pub(super) fn is_mute(&self) -> bool {
-        match self.phase {
-            Phase::Opening { .. } => true,
-            _ => self.stalled && self.last_heard > self.last_arrival + SILENCE_MAX,
-        }
     }
 
     // --- Requests ---------------------------------------------------------------------------------------------------
@@ -371,7 +235,7 @@ impl Flow {
 
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
-        let packet = u64::from(self.block) + self.overhead();
+        let packet = u64::from(self.core.block) + self.core.overhead();
         // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
         // in each interval, or the rate cannot be measured.
         let span = match self.overshoots_freely() {
@@ -380,7 +244,7 @@ impl Flow {
             false => BURST_SPAN,
         };
         // Whole packets, and no more than segmentation offload takes.
-        let most = OFFLOAD_BYTES_MAX / (u64::from(self.block) + HEADER_LEN as u64);
+        let most = OFFLOAD_BYTES_MAX / (u64::from(self.core.block) + HEADER_LEN as u64);
         let usual = (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet;
         // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave between them.
         if !self.is_told(rate) {
@@ -395,7 +259,7 @@ impl Flow {
     /// a lead so that the sender never runs dry; a request is due when half of the lead is used up. On a short path the
     /// lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
     fn outstanding_limit(&self, socket_buffer: u64) -> (u64, u64) {
-        let block = u64::from(self.block);
+        let block = u64::from(self.core.block);
         if let Phase::Train { blocks, .. } = self.phase {
             return (blocks * block, blocks * block);
         }
@@ -410,10 +274,10 @@ impl Flow {
         (limit, lead.min(limit) / 2)
     }
 
-    /// Asks for more if enough of what was asked for has come. Returns the message to send.
-    pub(super) fn request_more(&mut self, now: Time, object: &mut Object, socket_buffer: u64) -> Option<Control> {
+    /// Asks for more if enough of what was asked for has come. Returns the request's number and ranges.
+    pub(super) fn ask(&mut self, now: Time, object: &mut Object, socket_buffer: u64) -> Option<(u32, Vec<ByteRange>)> {
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
-        if !may_ask || !object.has_wanted() {
+        if !may_ask {
             return None;
         }
         let (limit, step) = self.outstanding_limit(socket_buffer);
@@ -424,20 +288,19 @@ impl Flow {
         }
         // The sender gives up on a receiver that has it hold more.
         let most = RANGES_MAX.min(QUEUED_RANGES_MAX.saturating_sub(self.requests.queued_ranges()));
-        let ranges = object.take(limit - pending, u64::from(self.block), most, &self.avoid);
+        let ranges = object.take(limit - pending, u64::from(self.core.block), most, &self.core.avoid);
         if ranges.is_empty() {
             return None;
         }
         if pending == 0 {
-            self.probing.expect_data(now);
+            self.core.path.expect_data(now);
             self.last_data = now;
             if !self.stalled {
                 self.last_arrival = now;
             }
         }
-        self.full_size_missed.get_or_insert(now);
-        let id = self.requests.request(self.block, &ranges);
-        Some(Control::Request { id, block: self.block, ranges })
+        let id = self.requests.request(self.core.block, &ranges);
+        Some((id, ranges))
     }
 
     /// Whether the flow is measuring its path and has asked for the burst: one request for each.
@@ -450,64 +313,29 @@ impl Flow {
         self.train_is_asked_for() && self.requests.pending_bytes() == 0
     }
 
-    /// Whether the flow runs and all that it was asked for has come.
-    pub(super) fn has_nothing_to_do(&self) -> bool {
-        self.phase == Phase::Steady && !self.stalled && self.requests.pending_bytes() == 0
-    }
-
-    /// How long `bytes` more would take.
-    pub(super) fn time_for(&self, bytes: u64) -> Span {
-        self.told_rate.time_for(bytes) + self.rtt()
-    }
-
-    /// How long what is outstanding will take.
-    pub(super) fn time_left(&self) -> Span {
-        match self.requests.pending_bytes() {
-            0 => Span::ZERO,
-            bytes => self.time_for(bytes),
-        }
-    }
-
-    /// Blocks of the flow came in, the largest of so many bytes.
+    /// Blocks of the flow came in, the largest of `largest` bytes.
     pub(super) fn note_data(&mut self, now: Time, largest: u64) {
-        if largest >= u64::from(self.block) {
-            self.full_size_missed = Some(now);
-            self.probing.full_size_passes();
-        }
-        if self.requests.pending_bytes() == 0 {
-            self.full_size_missed = None;
-        }
-        self.last_heard = now;
+        let pending = self.requests.pending_bytes() > 0;
+        self.core.path.on_data(now, largest >= u64::from(self.core.block), pending);
+        self.core.last_heard = now;
         self.last_data = now;
         self.last_arrival = now;
         self.stalled = false;
-    }
-
-    /// Something came in that proves the sender alive.
-    pub(super) fn note_heard(&mut self, now: Time) {
-        self.last_heard = now;
     }
 
     fn stalls_at(&self) -> Option<Time> {
         if self.requests.pending_bytes() == 0 {
             return None;
         }
-        let packets =
-            self.told_rate.time_for(4 * (u64::from(self.block) + self.overhead()) + self.burst(self.told_rate));
+        let packets = self
+            .told_rate
+            .time_for(4 * (u64::from(self.core.block) + self.core.overhead()) + self.burst(self.told_rate));
         Some(self.last_data + self.patience() + packets.min(Span::from_secs(10)))
     }
 
     /// How long to wait for what should have left by now.
     fn patience(&self) -> Span {
         (self.monitor.rtt().patience().unwrap_or(STALL_MIN) * 3).max(STALL_MIN)
-    }
-
-    /// If no full-size block came for long while the sender is heard, has the MTU measured again.
-    pub(super) fn suspect_mtu(&mut self, now: Time) {
-        let Some(missed) = self.full_size_missed else { return };
-        if now >= missed + self.patience() && self.last_heard > missed + self.rtt() {
-            self.probing.check_mtu(now, self.told_rate);
-        }
     }
 
     /// Whether what was asked for should have come long ago.
@@ -527,7 +355,7 @@ impl Flow {
     }
 
     /// Takes over the last target from the scheduler that is due.
-    pub(super) fn take_due_target(&mut self, now: Time) -> Option<Control> {
+    pub(super) fn take_due_target(&mut self, now: Time) -> Option<OwnMessage> {
         let mut due = None;
         while let Some(&(at, target)) = self.pending_targets.front()
             && at <= now
@@ -544,7 +372,7 @@ impl Flow {
     }
 
     /// The message that sets the rate. A change of the target starts a new epoch; the controller's own steps do not.
-    pub(super) fn tell_rate(&mut self, rate: Bitrate, new_epoch: bool) -> Control {
+    pub(super) fn tell_rate(&mut self, rate: Bitrate, new_epoch: bool) -> OwnMessage {
         let rate = rate.clamp(Bitrate::from_bps(1), RATE_MAX);
         if new_epoch {
             self.epoch = self.epoch.wrapping_add(1);
@@ -552,15 +380,15 @@ impl Flow {
         }
         self.told_rate = rate;
         let burst = match self.phase {
-            Phase::Train { blocks, .. } => blocks * (u64::from(self.block) + self.overhead()),
+            Phase::Train { blocks, .. } => blocks * (u64::from(self.core.block) + self.core.overhead()),
             _ => self.burst(rate),
         };
-        Control::Rate { epoch: self.epoch, rate, burst: u32::try_from(burst).unwrap_or(u32::MAX) }
+        OwnMessage::Rate { epoch: self.epoch, rate, burst: u32::try_from(burst).unwrap_or(u32::MAX) }
     }
 
     /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message to
     /// send if the rate has changed.
-    pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<Control>)> {
+    pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<OwnMessage>)> {
         if now < self.next_rtt_tick {
             return None;
         }
@@ -576,45 +404,98 @@ impl Flow {
         let changed = changed | (self.monitor.bursts.take_change() && self.is_told(requested));
         Some((loss, changed.then(|| self.tell_rate(requested, false))))
     }
+}
 
-    // --- Timers and reports -----------------------------------------------------------------------------------------
+impl ReceiverFlow for Flow {
+    fn core(&self) -> &FlowCore {
+        &self.core
+    }
 
-    /// When this flow next needs attention.
-    pub(super) fn due(&self) -> Option<(Time, Reason)> {
+    fn core_mut(&mut self) -> &mut FlowCore {
+        &mut self.core
+    }
+
+    fn pending_bytes(&self) -> u64 {
+        self.requests.pending_bytes()
+    }
+
+    fn last_request(&self) -> u32 {
+        self.requests.last_id()
+    }
+
+    fn abandon(&mut self) -> Vec<ByteRange> {
+        let mut ranges = Vec::new();
+        self.requests.abandon(|range, _| ranges.push(range));
+        ranges
+    }
+
+    fn forget(&mut self, range: ByteRange) {
+        self.requests.forget(range);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.phase == Phase::Steady && !self.stalled && self.requests.pending_bytes() == 0
+    }
+
+    fn time_for(&self, bytes: u64) -> Span {
+        self.told_rate.time_for(bytes) + self.rtt()
+    }
+
+    fn on_rtt(&mut self, now: Time, rtt: Span) {
+        self.monitor.on_rtt(now, rtt);
+    }
+
+    fn echo_rate(&self) -> Bitrate {
+        self.told_rate
+    }
+
+    fn due(&self) -> Option<(Time, Reason)> {
         [
-            (self.peer.is_some().then(|| self.probing.due()), Reason::Probe),
             (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
             (self.stalls_at(), Reason::Loss),
             (self.is_running().then_some(self.next_rtt_tick), Reason::Control),
             (self.pending_targets.front().map(|(at, _)| *at), Reason::Control),
-            (Some(self.opening_settles()), Reason::Probe),
-            (self.silence().map(|(_, limit)| limit), Reason::Silence),
         ]
         .into_iter()
         .filter_map(|(at, reason)| at.map(|at| (at, reason)))
         .min()
     }
 
-    pub(super) fn expected(&self) -> Option<Expected> {
+    fn silence(&self) -> Option<Silence> {
+        if self.phase == Phase::Opening {
+            return None;
+        }
+        let heard = self.core.last_heard;
+        let no_path = self.stalled && heard > self.last_arrival + SILENCE_MAX;
+        let silent = Silence { until: heard + SILENCE_MAX.max(self.rtt() * 8), since: heard, no_path };
+        // Echoes alone are no use: data has to come.
+        let since = self.last_arrival;
+        let mute = Silence { until: since + MUTE_MAX.max(self.rtt() * 8), since, no_path };
+        let awaits = self.stalled && self.phase != Phase::Idle;
+        Some(if awaits { silent.min(mute) } else { silent })
+    }
+
+    fn expected(&self) -> Option<Expected> {
         let (range, block) = self.requests.expected()?;
         Some(Expected { head_len: HEADER_LEN, body_len: block as usize, range })
     }
 
-    pub(super) fn stats(&self) -> FlowStats {
+    fn stats(&self) -> FlowStats {
         FlowStats {
-            placed_bytes: self.placed_bytes,
             wire_bytes: self.monitor.wire_bytes,
             received_packets: self.monitor.received_packets,
             lost_packets: self.monitor.lost_packets,
             retransmitted_bytes: self.retransmitted_bytes,
-            duplicate_bytes: self.duplicate_bytes,
-            rtt: self.monitor.rtt().smoothed().unwrap_or(Span::ZERO),
             received_rate: self.monitor.display_rate(),
             target_rate: self.controller.target(),
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),
-            window_bytes: 0,
+            ..self.core.stats()
         }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.requests.memory_bytes()
     }
 }

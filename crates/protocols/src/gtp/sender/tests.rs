@@ -1,8 +1,9 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use inhaul_base::ByteRange;
-use inhaul_transport::{Role, drain};
+use inhaul_transport::kit::wire::{Message, PATH_HEADER_LEN, PathDatagram};
+use inhaul_transport::{Command, Endpoint, Event, OfferFlow, Role, RxMessage, drain};
 use proptest::prelude::*;
 
 use super::*;
@@ -36,9 +37,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn setup(number: u32) -> Control {
-    let (key, mtu, size, receive_buffer) = (number, 1500, 1 << 30, 1 << 20);
-    Control::Setup { key, mtu, size, receive_buffer, access_rate: None, application_rate: None }
+fn setup(key: u32, mtu: u16, size: u64) -> Vec<u8> {
+    let more = SetupMore { receive_buffer: 1 << 20, access_rate: None, application_rate: None }.emit();
+    Message::Setup { key, mtu, size, more: &more }.emit(VERSION)
 }
 
 fn peer(port: u16) -> SocketAddr {
@@ -52,20 +53,20 @@ struct Bench {
 }
 
 impl Bench {
-    fn control(&mut self, flow: FlowId, message: &Control) {
-        self.sender.handle_control(self.now, flow, &message.emit());
+    fn control(&mut self, flow: FlowId, message: &[u8]) {
+        self.sender.handle_control(self.now, flow, message);
     }
 
-    fn datagram(&mut self, from: SocketAddr, datagram: Datagram) {
-        let head = datagram.emit();
+    fn datagram(&mut self, from: SocketAddr, datagram: PathDatagram) {
+        let head = [&datagram.emit(MARK)[..], &[0; HEADER_LEN - PATH_HEADER_LEN]].concat();
         self.sender.handle_datagrams(self.now, &[RxMessage::single(from, &head)], &mut Vec::new());
     }
 
     /// Returns to the sender what it would have sent to `from`.
     fn respond(&mut self, from: SocketAddr, number: u32) {
         let (key, token) = (number, u64::from(number));
-        let challenge = self.sender.challenges.of(from, token);
-        self.datagram(from, Datagram::Response { key, token, challenge });
+        let challenge = self.sender.challenge(from, token);
+        self.datagram(from, PathDatagram::Response { key, token, challenge });
     }
 
     fn take(&mut self, step: &Step) {
@@ -81,24 +82,25 @@ impl Bench {
                 };
                 if self.sender.command(self.now, Command::Offer(offer)).is_ok() {
                     self.requests.insert(FlowId(number), 0);
-                    self.control(FlowId(number), &setup(number));
+                    self.control(FlowId(number), &setup(number, 1500, 1 << 30));
                 }
             }
             Step::Rate(number, bps) => {
                 let rate = Bitrate::from_bps(bps);
-                self.control(FlowId(number), &Control::Rate { epoch: 1, rate, burst: 1500 });
+                self.control(FlowId(number), &OwnMessage::Rate { epoch: 1, rate, burst: 1500 }.emit());
             }
             Step::Request(number) => {
                 let Some(id) = self.requests.get_mut(&FlowId(number)) else { return };
                 *id += 1;
-                let request = Control::Request { id: *id, block: 1400, ranges: vec![ByteRange::at(0, 100_000)] };
+                let request =
+                    Message::Request { id: *id, block: 1400, ranges: vec![ByteRange::at(0, 100_000)] }.emit(VERSION);
                 self.control(FlowId(number), &request);
             }
             Step::Probe(number) => {
-                self.datagram(peer(9), Datagram::Probe { key: number, token: u64::from(number), number: 1, sent: 0 });
+                self.datagram(peer(9), PathDatagram::Probe { key: number, token: u64::from(number), number: 1 });
             }
             Step::Respond(number) => self.respond(peer(9), number),
-            Step::Close(number) => self.control(FlowId(number), &Control::Close),
+            Step::Close(number) => self.control(FlowId(number), &Message::Close.emit(VERSION)),
             Step::Limit(bps) => {
                 let limit = Command::LimitSend(bps.map(Bitrate::from_bps));
                 self.sender.command(self.now, limit).unwrap();
@@ -115,21 +117,17 @@ impl Bench {
     /// What must be true at all times.
     fn check(&self) {
         let sender = &self.sender;
-        let entry = |flow: &SendFlow| (flow.due().0, flow.turn, flow.offer.flow);
-        assert!(
-            sender.agenda.iter().eq(&sender.flows.values().map(entry).collect::<BTreeSet<_>>()),
-            "the agenda is current"
-        );
-        let granted: u128 = sender.flows.values().map(|flow| u128::from(flow.pacer.rate().bps())).sum();
-        assert_eq!(sender.granted_bps, granted);
-        assert!(sender.send_limit.is_none_or(|limit| granted <= u128::from(limit.bps())), "{granted} bit/s");
+        assert!(sender.core().agenda_is_current());
+        let granted: u128 = sender.core().flows.values().map(|flow| u128::from(flow.pacer.rate().bps())).sum();
+        assert_eq!(sender.protocol().granted_bps, granted);
+        assert!(sender.protocol().send_limit.is_none_or(|limit| granted <= u128::from(limit.bps())), "{granted} bit/s");
     }
 }
 
 proptest! {
     #[test]
     fn no_more_than_r_send_is_granted_and_nobody_is_forgotten(steps in proptest::collection::vec(step(), 1..80)) {
-        let sender = GtpSender::new(&EndpointConfig::new(Role::Sender, 1));
+        let sender = GtpSender::new(Gtp::new(&EndpointConfig::new(Role::Sender, 1)), 1);
         let mut bench = Bench { sender, now: Time::ZERO, requests: BTreeMap::new() };
         for step in &steps {
             bench.take(step);
@@ -138,8 +136,8 @@ proptest! {
         // A moment later it is divided max-min fairly.
         bench.take(&Step::Wait(1_000_000));
         bench.check();
-        if let Some(limit) = bench.sender.send_limit {
-            let flows = || bench.sender.flows.values();
+        if let Some(limit) = bench.sender.protocol().send_limit {
+            let flows = || bench.sender.core().flows.values();
             let wanted: Vec<_> = flows().map(|flow| flow.requested_rate).collect();
             let shares: Vec<_> = flows().map(|flow| flow.pacer.rate()).collect();
             prop_assert_eq!(shares, max_min(limit, &wanted));
@@ -152,7 +150,7 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
     const RECEIVERS: u32 = 300;
     let mut config = EndpointConfig::new(Role::Sender, 1);
     config.host_rate = Some(Bitrate::from_mbps(300));
-    let mut sender = GtpSender::new(&config);
+    let mut sender = GtpSender::new(Gtp::new(&config), config.seed);
     let mut limits = 0;
     for number in 0..RECEIVERS {
         // One a millisecond, each of which asks for all that there is.
@@ -160,16 +158,16 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
         let (flow, size, token) = (FlowId(number), 1 << 30, u64::from(number));
         let offer = OfferFlow { flow, size, peer: None, only_from: None, mtu: 1500, token };
         sender.command(now, Command::Offer(offer)).unwrap();
-        sender.handle_control(now, flow, &setup(number).emit());
+        sender.handle_control(now, flow, &setup(number, 1500, 1 << 30));
         let rate = Bitrate::from_mbps(300);
-        sender.handle_control(now, flow, &Control::Rate { epoch: 1, rate, burst: 1500 }.emit());
+        sender.handle_control(now, flow, &OwnMessage::Rate { epoch: 1, rate, burst: 1500 }.emit());
         sender.handle_timeout(now);
         limits += std::iter::from_fn(|| sender.poll_event()).count();
     }
     let end = Time::ZERO + Span::from_secs(1);
     sender.handle_timeout(end);
     limits += std::iter::from_fn(|| sender.poll_event()).count();
-    assert!(sender.flows.values().all(|flow| flow.pacer.rate() == Bitrate::from_mbps(1)), "all have the same");
+    assert!(sender.core().flows.values().all(|flow| flow.pacer.rate() == Bitrate::from_mbps(1)), "all have the same");
     // Of 300 x 300 / 2 that telling all of each newcomer would take.
     assert!(limits < 20_000, "{limits} messages");
 }
@@ -179,7 +177,8 @@ const MIB: u64 = 1 << 20;
 /// A sender of one object of this size to flow 1, whose receiver has said Setup.
 fn offering(size: u64, mtu: u16, host_rate: Option<Bitrate>) -> Bench {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut bench = Bench { sender: GtpSender::new(&config), now: Time::ZERO, requests: BTreeMap::new() };
+    let mut bench =
+        Bench { sender: GtpSender::new(Gtp::new(&config), config.seed), now: Time::ZERO, requests: BTreeMap::new() };
     bench.offer(1, size, mtu);
     bench
 }
@@ -190,17 +189,15 @@ impl Bench {
         let only_from = Some(peer(0).ip());
         let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token };
         self.sender.command(self.now, Command::Offer(offer)).unwrap();
-        let setup =
-            Control::Setup { key: number, mtu, size, receive_buffer: MIB, access_rate: None, application_rate: None };
-        self.control(flow, &setup);
+        self.control(flow, &setup(number, mtu, size));
     }
 
     fn rate(&mut self, number: u32, bps: u64, burst: u32) {
-        self.control(FlowId(number), &Control::Rate { epoch: 1, rate: Bitrate::from_bps(bps), burst });
+        self.control(FlowId(number), &OwnMessage::Rate { epoch: 1, rate: Bitrate::from_bps(bps), burst }.emit());
     }
 
     fn request(&mut self, number: u32, id: u32, block: u16, ranges: Vec<ByteRange>) {
-        self.control(FlowId(number), &Control::Request { id, block, ranges });
+        self.control(FlowId(number), &Message::Request { id, block, ranges }.emit(VERSION));
     }
 
     /// What leaves now, at most `budget` bytes: bytes of UDP payload by flow and address.
@@ -322,15 +319,15 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let mut bench = offering(MIB, 1500, None);
     bench.rate(1, 1_000_000_000, 65_000);
     bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
-    let probe = Datagram::Probe { key: 1, token: 1, number: 1, sent: 0 };
+    let probe = PathDatagram::Probe { key: 1, token: 1, number: 1 };
     bench.datagram(peer(9), probe);
     // An echo as long as the probe, and nothing else, however long it is waited.
     let end = bench.now + Span::from_secs(2);
     assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 32)]));
     // The challenge of one port, or a guess, opens no other.
-    let challenge = bench.sender.challenges.of(peer(9), 1);
+    let challenge = bench.sender.challenge(peer(9), 1);
     for challenge in [0, 1, challenge] {
-        bench.datagram(peer(10), Datagram::Response { key: 1, token: 1, challenge });
+        bench.datagram(peer(10), PathDatagram::Response { key: 1, token: 1, challenge });
     }
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], 9));
     bench.respond(elsewhere, 1);
@@ -347,7 +344,7 @@ fn a_receiver_that_moved_is_followed_once_it_has_answered_from_there() {
     bench.rate(1, 8_000_000, 1500);
     bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
     bench.respond(peer(9), 1);
-    let probe = Datagram::Probe { key: 1, token: 1, number: 1, sent: 0 };
+    let probe = PathDatagram::Probe { key: 1, token: 1, number: 1 };
     bench.datagram(peer(10), probe);
     let left = bench.leaves_until(bench.now + Span::from_millis(100), &[(1, 9)]);
     assert!(left[&(FlowId(1), peer(10))] == 32 && left[&(FlowId(1), peer(9))] > 80_000, "{left:?}");
@@ -406,7 +403,7 @@ proptest! {
             bench.sender.poll_transmit(bench.now, &mut TxBatch::with_limit(64));
             let _ = (bench.sender.poll_timeout(), bench.sender.flow_stats(FlowId(1)), bench.sender.memory_bytes());
         }
-        bench.control(FlowId(1), &Control::Cancel { through: u32::MAX });
+        bench.control(FlowId(1), &Message::Cancel { through: u32::MAX }.emit(VERSION));
         bench.check();
     }
 }

@@ -3,14 +3,13 @@
 //!
 //! Rates that rise wait until those that fall have shown: at no time may more come in than C_r.
 
-use std::collections::BTreeMap;
-
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
+use inhaul_transport::kit::receiver::Flows;
 
 use super::flow::Flow;
-use crate::tcp::wire::Control;
+use crate::tcp::wire::OwnMessage;
 
 /// Over so long, or this many round trips if that is longer, is measured what a flow uses of its share.
 const MEASURE_SPAN: Span = Span::from_millis(500);
@@ -80,7 +79,7 @@ enum Step {
 }
 
 /// Flows that are to be looked after, and what their senders must be told.
-pub(super) type Changed = Vec<(FlowId, Option<Control>)>;
+pub(super) type Changed = Vec<(FlowId, Option<OwnMessage>)>;
 
 /// Divides C_r.
 #[derive(Debug)]
@@ -98,7 +97,7 @@ impl Division {
     }
 
     /// C_r has changed.
-    pub(super) fn set_capacity(&mut self, capacity: Option<Bitrate>, flows: &mut BTreeMap<FlowId, Flow>) {
+    pub(super) fn set_capacity(&mut self, capacity: Option<Bitrate>, flows: &mut Flows<Flow>) {
         if capacity.is_some() && self.capacity.is_none() {
             // Flows that do not run give back what they might have taken.
             flows.values_mut().filter(|f| !f.share.running).for_each(|f| f.share.granted = Bitrate::ZERO);
@@ -108,7 +107,7 @@ impl Division {
     }
 
     /// A flow may have begun to run, or ceased to. Returns what its sender must be told at once.
-    pub(super) fn look_at(&mut self, flow: &mut Flow, running: bool) -> Option<Control> {
+    pub(super) fn look_at(&mut self, flow: &mut Flow, running: bool) -> Option<OwnMessage> {
         if flow.share.running == running {
             return None;
         }
@@ -124,20 +123,20 @@ impl Division {
     }
 
     /// Divides anew if anything has changed.
-    pub(super) fn refresh(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Option<Changed> {
+    pub(super) fn refresh(&mut self, now: Time, flows: &mut Flows<Flow>) -> Option<Changed> {
         let wait = self.stale.take()?;
         if let Some(capacity) = self.capacity {
             return Some(self.divide(now, capacity, wait, flows));
         }
         self.step = Step::Still;
-        let open = flows.iter_mut().filter(|(_, flow)| flow.path.is_open());
+        let open = flows.iter_mut().filter(|(_, flow)| flow.core.path.is_open());
         Some(open.map(|(&id, flow)| (id, unbounded(flow))).collect())
     }
 
-    fn divide(&mut self, now: Time, capacity: Bitrate, wait: Span, flows: &mut BTreeMap<FlowId, Flow>) -> Changed {
+    fn divide(&mut self, now: Time, capacity: Bitrate, wait: Span, flows: &mut Flows<Flow>) -> Changed {
         let running = || flows.values().filter(|f| f.share.running);
         let usable = |flow: &Flow| {
-            let wanted = flow.join.limits.application_rate.unwrap_or(capacity);
+            let wanted = flow.core.join.limits.application_rate.unwrap_or(capacity);
             flow.share.usable.unwrap_or(capacity).min(wanted)
         };
         let shares = max_min(capacity, &running().map(usable).collect::<Vec<_>>());
@@ -163,7 +162,7 @@ impl Division {
     }
 
     /// Those that must slow down have done so: the others may have their shares.
-    fn raise(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Changed {
+    fn raise(&mut self, now: Time, flows: &mut Flows<Flow>) -> Changed {
         let (mut changed, mut slowest) = (Changed::new(), Span::ZERO);
         for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.share.running) {
             flow.share.granted = flow.share.next;
@@ -176,7 +175,7 @@ impl Division {
     }
 
     /// A timer may have passed.
-    pub(super) fn on_timer(&mut self, now: Time, flows: &mut BTreeMap<FlowId, Flow>) -> Option<Changed> {
+    pub(super) fn on_timer(&mut self, now: Time, flows: &mut Flows<Flow>) -> Option<Changed> {
         if self.due().is_none_or(|due| due > now) {
             return None;
         }
@@ -186,7 +185,7 @@ impl Division {
             Step::Settling { .. } => {
                 let mut slowest = Span::ZERO;
                 for flow in flows.values_mut() {
-                    flow.share.counted = flow.stats.wire_bytes;
+                    flow.share.counted = flow.wire_bytes;
                     slowest = slowest.max(if flow.share.running { patience(flow) } else { Span::ZERO });
                 }
                 self.step = Step::Measuring { since: now, until: now + MEASURE_SPAN.max(slowest * MEASURE_RTTS) };
@@ -197,7 +196,7 @@ impl Division {
                 let count = flows.values().filter(|f| f.share.running).count() as u64;
                 let least = Bitrate::from_bps(capacity.bps() / (LEAST_PART * count.max(1)));
                 for flow in flows.values_mut().filter(|f| f.share.running) {
-                    let used = Bitrate::of(flow.stats.wire_bytes - flow.share.counted, now.since(since));
+                    let used = Bitrate::of(flow.wire_bytes - flow.share.counted, now.since(since));
                     let uses_all = used >= flow.share.granted.mul_f64(USES_ALL);
                     flow.share.usable = (!uses_all).then(|| used.mul_f64(ROOM).max(least));
                 }
@@ -217,18 +216,18 @@ impl Division {
 
 /// How long it takes until what the flow's sender is told shows here.
 fn patience(flow: &Flow) -> Span {
-    flow.path.rtt.patience().unwrap_or(Span::ZERO)
+    flow.core.path.rtt().patience().unwrap_or(Span::ZERO)
 }
 
 /// Lets a flow take what its application wants.
-fn unbounded(flow: &mut Flow) -> Option<Control> {
+fn unbounded(flow: &mut Flow) -> Option<OwnMessage> {
     flow.share.granted = ANY;
-    say(flow, flow.join.limits.application_rate)
+    say(flow, flow.core.join.limits.application_rate)
 }
 
 /// The message that its sender needs to keep to `rate`, if it does not know.
-fn say(flow: &mut Flow, rate: Option<Bitrate>) -> Option<Control> {
+fn say(flow: &mut Flow, rate: Option<Bitrate>) -> Option<OwnMessage> {
     let rate = rate.map(|rate| rate.max(LEAST));
     let known = std::mem::replace(&mut flow.share.said, rate) == rate;
-    (!known).then_some(Control::Rate { rate })
+    (!known).then_some(OwnMessage::Rate { rate })
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::tcp::wire::Timestamp;
-use inhaul_base::{Bitrate, Sequence};
-use inhaul_transport::{FlowLimits, Role};
+use inhaul_base::{RangeSet, Sequence};
+use inhaul_transport::kit::wire::{Message, PathDatagram, Reader};
+use inhaul_transport::{Command, Endpoint, Event, FlowLimits, JoinFlow, ObjectId, Role, RxMessage, TxBatch};
 use std::net::SocketAddr;
 
 const SIZE: u64 = 10 * 1_000;
@@ -15,15 +16,19 @@ fn sender() -> SocketAddr {
 /// A receiver whose path is open and which has asked for an object of ten segments of 1,000 bytes.
 fn receiver() -> TcpReceiver {
     let options = Options { segment: Some(1_000), ..Options::default() };
-    let mut receiver = TcpReceiver::new(&EndpointConfig::new(Role::Receiver, 1), LawName::Reno, options);
+    let mut receiver = TcpReceiver::new(Tcp::new(&EndpointConfig::new(Role::Receiver, 1), LawName::Reno, options));
     let now = Time::ZERO;
     let object = ObjectId(1);
     receiver.command(now, Command::Fetch { object, size: SIZE, held: RangeSet::new() }).unwrap();
     let limits = FlowLimits::default();
     let join = JoinFlow { flow: FlowId(1), object, peer: Some(sender()), mtu: 1500, key: 9, limits };
     receiver.command(now, Command::Join(join)).unwrap();
-    receiver.handle_control(now, FlowId(1), &Control::Accept { token: 5, mtu: 1500, size: SIZE }.emit());
-    let echo = Datagram::Echo { key: 9, number: 1, len: 1472, challenge: 7 }.emit();
+    receiver.handle_control(
+        now,
+        FlowId(1),
+        &Message::Accept { token: 5, mtu: 1500, size: SIZE, more: &[] }.emit(VERSION),
+    );
+    let echo = PathDatagram::Echo { key: 9, number: 1, len: 1472, challenge: 7 }.emit(MARK);
     receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
     receiver
 }
@@ -39,7 +44,7 @@ fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
                 sent: Timestamp::default(),
                 offset: n * 1_000,
             };
-            Datagram::Data(head).emit().to_vec()
+            head.emit()
         })
         .collect();
     let datagram_len = HEADER_LEN + 1_000;
@@ -65,14 +70,14 @@ fn segments_that_came_together_with_old_ones_are_placed() {
     assert_eq!(deliver(&mut r, 5, 7), [ByteRange::new(5_000, 7_000)]);
     assert!(deliver(&mut r, 5, 7).is_empty());
     assert_eq!(deliver(&mut r, 1, 10), [ByteRange::new(3_000, 5_000), ByteRange::new(7_000, 10_000)]);
-    assert!(r.objects[&ObjectId(1)].complete);
+    assert!(r.core_mut().is_complete(FlowId(1)));
 }
 
 #[test]
 fn an_old_range_in_front_does_not_hide_a_new_one_behind() {
     let mut r = receiver();
     // As if the object had been asked for in two requests, and the first had been answered.
-    let flow = r.flows.get_mut(&FlowId(1)).unwrap();
+    let flow = r.core_mut().flows.get_mut(&FlowId(1)).unwrap();
     flow.asked = asked::Asked::default();
     flow.asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
     flow.asked.ask(1_000, &[ByteRange::new(3_000, SIZE)]);
@@ -85,7 +90,7 @@ fn datagrams_of_others_are_ignored() {
     let mut r = receiver();
     let data = |key| {
         let head = DataHeader { window_log: 0, key, sequence: Sequence::new(0), sent: Timestamp::default(), offset: 0 };
-        [&Datagram::Data(head).emit()[..], &[0; 1_000]].concat()
+        [&head.emit()[..], &[0; 1_000]].concat()
     };
     let mut places = Vec::new();
     r.handle_datagrams(Time::ZERO, &[RxMessage::single(sender(), &data(8))], &mut places);
@@ -95,20 +100,27 @@ fn datagrams_of_others_are_ignored() {
     assert_eq!(places.len(), 1);
 }
 
+/// How many datagrams wait to be sent; they are taken.
+fn sent(receiver: &mut TcpReceiver) -> usize {
+    let mut batch = TxBatch::with_limit(64);
+    receiver.poll_transmit(Time::ZERO, &mut batch);
+    batch.len()
+}
+
 #[test]
 fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
     let mut r = receiver();
-    r.waiting.clear();
+    sent(&mut r);
     deliver(&mut r, 0, 1);
-    assert!(r.waiting.is_empty());
+    assert_eq!(sent(&mut r), 0);
     let due = Time::ZERO + Span::from_millis(40);
     assert!(r.poll_timeout().is_some_and(|(at, _)| at <= due));
     r.handle_timeout(due - Span::from_nanos(1));
-    assert!(r.waiting.is_empty());
+    assert_eq!(sent(&mut r), 0);
     r.handle_timeout(due);
-    assert_eq!(r.waiting.len(), 1);
+    assert_eq!(sent(&mut r), 1);
     deliver(&mut r, 1, 3);
-    assert_eq!(r.waiting.len(), 2);
+    assert_eq!(sent(&mut r), 1);
 }
 
 // --- C_r and R_app ------------------------------------------------------------------------------------------------------
@@ -119,9 +131,12 @@ fn told(receiver: &mut TcpReceiver) -> Vec<(u32, Option<u64>)> {
     let events = std::iter::from_fn(|| receiver.poll_event());
     let told = events.filter_map(|event| {
         let Event::Control { flow, message } = event else { return None };
-        match Control::parse(&message) {
-            Ok(Control::Rate { rate }) => Some((flow.0, rate.map(Bitrate::bps))),
-            Ok(Control::Request { .. }) => Some((flow.0, Some(0))),
+        match Message::parse(VERSION, &message).unwrap() {
+            Message::Own { kind, body } => match OwnMessage::parse(kind, Reader(body)).unwrap() {
+                OwnMessage::Rate { rate } => Some((flow.0, rate.map(Bitrate::bps))),
+                OwnMessage::Restart { .. } => None,
+            },
+            Message::Request { .. } => Some((flow.0, Some(0))),
             _ => None,
         }
     });
@@ -135,9 +150,9 @@ fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<
     let limits = FlowLimits { application_rate, link_rate: None };
     let join = JoinFlow { flow, object, peer: Some(sender()), mtu: 1500, key: id, limits };
     receiver.command(now, Command::Join(join)).unwrap();
-    receiver.handle_control(now, flow, &Control::Accept { token: 5, mtu: 1500, size }.emit());
+    receiver.handle_control(now, flow, &Message::Accept { token: 5, mtu: 1500, size, more: &[] }.emit(VERSION));
     let now = now + Span::from_millis(20);
-    let echo = Datagram::Echo { key: id, number: 1, len: 1472, challenge: 7 }.emit();
+    let echo = PathDatagram::Echo { key: id, number: 1, len: 1472, challenge: 7 }.emit(MARK);
     receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
     now
 }
@@ -145,7 +160,7 @@ fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<
 fn limited(mbps: Option<u64>) -> TcpReceiver {
     let host_rate = mbps.map(Bitrate::from_mbps);
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Receiver, 1) };
-    TcpReceiver::new(&config, LawName::Reno, Options::default())
+    TcpReceiver::new(Tcp::new(&config, LawName::Reno, Options::default()))
 }
 
 const MBIT: u64 = 1_000_000;

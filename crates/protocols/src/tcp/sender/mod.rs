@@ -9,247 +9,105 @@ mod recovery;
 mod scoreboard;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use inhaul_base::Time;
-use inhaul_transport::kit::Challenges;
-use inhaul_transport::{
-    Command, CommandError, Endpoint, EndpointConfig, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Reason,
-    RxMessage, TxBatch,
-};
+use inhaul_base::{Bitrate, Time};
+use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
+use inhaul_transport::kit::wire::Reader;
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
-use super::wire::{Control, Datagram, VERSION, WireError};
-use super::{MTU_MIN, Options};
-use flow::{SILENCE_MAX, SendFlow};
+use super::Options;
+use super::wire::{AckHeader, HEADER_LEN, MARK, OwnMessage, VERSION, setup_law};
+use flow::SendFlow;
 use rate_limit::RateLimit;
 
 /// All flows of a host that sends.
-pub struct TcpSender {
-    flows: BTreeMap<FlowId, SendFlow>,
-    by_token: BTreeMap<u64, FlowId>,
-    /// Where acknowledgements come from: address and key.
-    by_path: BTreeMap<(SocketAddr, u32), FlowId>,
+pub(super) type TcpSender = Sender<Tcp>;
+
+/// What the TCP family adds to a sender.
+pub(super) struct Tcp {
     options: Options,
     seed: u64,
-    challenges: Challenges,
-    events: VecDeque<Event>,
     /// What all flows together may send (R_send).
     limit: RateLimit,
-    /// The flow after which the next round of sending starts, so that none is always first.
-    turn: FlowId,
 }
 
-impl TcpSender {
-    /// A sender without flows.
-    pub fn new(config: &EndpointConfig, options: Options) -> Self {
+impl Tcp {
+    /// A sender of which R_send is the configuration's rate.
+    pub(super) fn new(config: &EndpointConfig, options: Options) -> Self {
         let mut limit = RateLimit::default();
         limit.set(Time::ZERO, config.host_rate);
-        Self {
-            flows: BTreeMap::new(),
-            by_token: BTreeMap::new(),
-            by_path: BTreeMap::new(),
-            options,
-            seed: config.seed,
-            challenges: Challenges::new(config.seed),
-            events: VecDeque::new(),
-            limit,
-            turn: FlowId(0),
-        }
-    }
-
-    fn offer(&mut self, now: Time, offer: OfferFlow) -> Result<(), CommandError> {
-        if self.flows.contains_key(&offer.flow) {
-            return Err(CommandError::FlowExists(offer.flow));
-        }
-        if offer.mtu < MTU_MIN {
-            return Err(CommandError::MtuTooSmall(offer.mtu));
-        }
-        if self.by_token.contains_key(&offer.token) {
-            return Err(CommandError::KeyInUse);
-        }
-        self.by_token.insert(offer.token, offer.flow);
-        self.flows.insert(offer.flow, SendFlow::new(now, offer));
-        Ok(())
-    }
-
-    fn forget(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.remove(&id) {
-            self.by_token.remove(&flow.offer.token);
-            if let Some(path) = flow.path() {
-                self.by_path.remove(&path);
-            }
-        }
-    }
-
-    fn fail(&mut self, flow: FlowId, error: FlowError) {
-        self.forget(flow);
-        self.events.push_back(Event::Failed { flow, error });
-    }
-
-    fn on_control(&mut self, now: Time, id: FlowId, message: Control) -> Result<(), FlowError> {
-        let Some(flow) = self.flows.get_mut(&id) else { return Ok(()) };
-        flow.heard = now;
-        if !flow.is_accepted() && !matches!(message, Control::Setup { .. } | Control::Close) {
-            return Err(FlowError::Protocol("something else came before Setup"));
-        }
-        match message {
-            Control::Setup { key, mtu, law, .. } => {
-                if flow.is_accepted() || mtu < MTU_MIN {
-                    return Err(FlowError::Protocol("a second or an illegal Setup"));
-                }
-                let config = self.options.law_config(self.seed ^ flow.offer.token);
-                flow.accept(now, key, mtu, law.build(&config), &self.options);
-                let OfferFlow { token, mtu, size, .. } = flow.offer;
-                let message = Control::Accept { token, mtu, size }.emit();
-                self.events.push_back(Event::Control { flow: id, message });
-            }
-            Control::Request { id: request, segment, ranges } => flow.on_request(now, request, segment, ranges)?,
-            Control::Cancel { through } => flow.cancel(through),
-            Control::Restart { from } => flow.restart(now, from)?,
-            Control::Rate { rate } => flow.on_rate(now, rate),
-            Control::Close => {
-                self.forget(id);
-                self.events.push_back(Event::Closed { flow: id });
-            }
-            Control::Accept { .. } => return Err(FlowError::Protocol("a sender's message came from the receiver")),
-        }
-        Ok(())
-    }
-
-    /// The flow that a datagram with key and token from this address is of.
-    fn known(&mut self, from: SocketAddr, key: u32, token: u64) -> Option<(FlowId, &mut SendFlow)> {
-        let &id = self.by_token.get(&token)?;
-        let taken = self.by_path.get(&(from, key)).is_some_and(|other| *other != id);
-        let flow = self.flows.get_mut(&id)?;
-        let elsewhere = flow.offer.only_from.is_some_and(|address| address != from.ip());
-        (flow.has_key(key) && !elsewhere && !taken).then_some((id, flow))
-    }
-
-    fn on_datagram(&mut self, now: Time, message: &RxMessage<'_>, k: usize) {
-        let from = message.from;
-        match Datagram::parse(message.head(k)) {
-            Ok(Datagram::Ack(ack)) => {
-                if let Some(flow) = self.by_path.get(&(from, ack.key)).and_then(|id| self.flows.get_mut(id)) {
-                    flow.on_ack(now, &ack);
-                }
-            }
-            Ok(Datagram::Probe { key, token, number }) => {
-                let challenge = self.challenges.of(from, token);
-                if let Some((_, flow)) = self.known(from, key, token) {
-                    let len = message.len_of(k);
-                    flow.on_probe(now, from, Datagram::Echo { key, number, len: len as u16, challenge }, len);
-                }
-            }
-            Ok(Datagram::Response { key, token, challenge }) => {
-                let returned = challenge == self.challenges.of(from, token);
-                let Some((id, flow)) = self.known(from, key, token).filter(|_| returned) else { return };
-                // Whoever is there may come from a new address: a NAT may have moved it.
-                let before = flow.path();
-                flow.on_response(now, from);
-                if let Some(path) = before {
-                    self.by_path.remove(&path);
-                } else {
-                    self.events.push_back(Event::Opened { flow: id });
-                }
-                self.by_path.insert((from, key), id);
-            }
-            Ok(Datagram::Data(_) | Datagram::Echo { .. } | Datagram::Open { .. }) | Err(_) => {}
-        }
+        Self { options, seed: config.seed, limit }
     }
 }
 
-impl Endpoint for TcpSender {
-    fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], _places: &mut Vec<Place>) {
-        for message in batch {
-            for k in 0..message.datagrams() {
-                self.on_datagram(now, message, k);
-            }
+impl Sending for Tcp {
+    type Flow = SendFlow;
+    const RULES: Rules = Rules {
+        mark: MARK,
+        version: VERSION,
+        header_len: HEADER_LEN,
+        grain: 1,
+        queued_bytes_max: 8 << 30,
+        feedback_max: None,
+    };
+
+    fn new_flow(&mut self, _now: Time, core: FlowCore) -> SendFlow {
+        SendFlow::new(core)
+    }
+
+    fn on_setup(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        more: Reader<'_>,
+        core: &mut Core<SendFlow>,
+    ) -> Result<Vec<u8>, FlowError> {
+        let law = setup_law(more).map_err(|_| FlowError::Protocol("a Setup could not be understood"))?;
+        if let Some(flow) = core.flows.get_mut(&id) {
+            let config = self.options.law_config(self.seed ^ flow.core.offer.token);
+            flow.set_law(now, law.build(&config), &self.options);
         }
+        Ok(Vec::new())
     }
 
-    fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]) {
-        let result = match Control::parse(message) {
-            Ok(message) => self.on_control(now, flow, message),
-            Err(WireError::Version(theirs)) => Err(FlowError::Version { ours: VERSION, theirs }),
-            Err(_) => Err(FlowError::Protocol("a control message could not be understood")),
-        };
-        if let Err(error) = result {
-            self.fail(flow, error);
+    fn on_message(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        kind: u8,
+        body: Reader<'_>,
+        core: &mut Core<SendFlow>,
+    ) -> Result<(), FlowError> {
+        let message = OwnMessage::parse(kind, body);
+        let message = message.map_err(|_| FlowError::Protocol("a control message could not be understood"))?;
+        let Some(flow) = core.flows.get_mut(&id) else { return Ok(()) };
+        match message {
+            OwnMessage::Rate { rate } => flow.on_rate(now, rate),
+            OwnMessage::Restart { from } => flow.restart(now, from)?,
         }
+        Ok(())
     }
 
-    fn handle_timeout(&mut self, now: Time) {
-        let mut silent = Vec::new();
-        for (&id, flow) in &mut self.flows {
-            flow.on_timeout(now);
-            if now.since(flow.heard) >= SILENCE_MAX {
-                silent.push(id);
-            }
-        }
-        for flow in silent {
-            self.fail(flow, FlowError::Silent { seconds: SILENCE_MAX.as_nanos() / 1_000_000_000 });
-        }
+    fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8], core: &mut Core<SendFlow>) -> Option<FlowId> {
+        let ack = AckHeader::parse(bytes)?;
+        let (id, flow) = core.by_key(ack.key, from)?;
+        flow.on_ack(now, &ack);
+        Some(id)
     }
 
-    fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
-        match command {
-            Command::Offer(offer) => self.offer(now, offer),
-            Command::Disconnect { flow } => {
-                if !self.flows.contains_key(&flow) {
-                    return Err(CommandError::UnknownFlow(flow));
-                }
-                self.forget(flow);
-                Ok(())
-            }
-            Command::LimitSend(limit) => {
-                self.limit.set(now, limit);
-                Ok(())
-            }
-            Command::Fetch { .. }
-            | Command::Join(_)
-            | Command::Refetch { .. }
-            | Command::Skip { .. }
-            | Command::Avoid { .. }
-            | Command::LimitReceive(_) => Err(CommandError::WrongRole),
-        }
+    fn transmit(&mut self, now: Time, flow: &mut SendFlow, _spent: u64, _share: usize, out: &mut TxBatch) {
+        flow.transmit(now, &mut self.limit, out);
     }
 
-    fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
-        let after = self.flows.range_mut((std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded));
-        let mut last = None;
-        for (&id, flow) in after {
-            if flow.transmit(now, &mut self.limit, out) {
-                last = Some(id);
-            }
-        }
-        let turn = self.turn;
-        for (&id, flow) in self.flows.range_mut(..=turn) {
-            if flow.transmit(now, &mut self.limit, out) {
-                last = Some(id);
-            }
-        }
-        self.turn = last.unwrap_or(turn);
+    fn on_flow_timer(&mut self, now: Time, flow: &mut SendFlow) {
+        flow.on_timeout(now);
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        self.flows.values().map(SendFlow::due).min()
-    }
-
-    fn peer(&self, flow: FlowId) -> Option<SocketAddr> {
-        self.flows.get(&flow)?.path().map(|(peer, _)| peer)
-    }
-
-    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.flows.get(&flow).map(SendFlow::stats)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.flows.values().map(SendFlow::memory_bytes).sum::<usize>() + self.events.capacity() * size_of::<Event>()
+    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
+        self.limit.set(now, limit);
+        core.flows.values_mut().for_each(SendFlow::try_again);
+        core.reschedule_all();
     }
 }
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::tcp::laws::LawName;
 use crate::tcp::wire::{AckHeader, Blocks, Timestamp};
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span};
-use inhaul_transport::Role;
+use inhaul_transport::kit::wire::{Message, PathDatagram};
+use inhaul_transport::{Command, Endpoint, Event, OfferFlow, Role, RxMessage};
 use proptest::prelude::*;
 
 const FLOW: FlowId = FlowId(1);
@@ -18,29 +19,30 @@ fn peer(port: u16) -> SocketAddr {
 /// A sender of one object of this size, whose receiver has said Setup.
 fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut sender = TcpSender::new(&config, Options::default());
+    let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.seed);
     let only_from = Some(peer(0).ip());
     let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, mtu: 1500, token: TOKEN };
     sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
-    control(&mut sender, Time::ZERO, &Control::Setup { key: KEY, mtu: 1500, size, law: LawName::Reno });
+    let more = [LawName::Reno.code()];
+    control(&mut sender, Time::ZERO, &Message::Setup { key: KEY, mtu: 1500, size, more: &more }.emit(VERSION));
     sender
 }
 
-fn control(sender: &mut TcpSender, now: Time, message: &Control) {
-    sender.handle_control(now, FLOW, &message.emit());
+fn control(sender: &mut TcpSender, now: Time, message: &[u8]) {
+    sender.handle_control(now, FLOW, message);
 }
 
-fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: Datagram) {
-    sender.handle_datagrams(now, &[RxMessage::single(from, &datagram.emit())], &mut Vec::new());
+fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: PathDatagram) {
+    sender.handle_datagrams(now, &[RxMessage::single(from, &datagram.emit(MARK))], &mut Vec::new());
 }
 
 fn respond(sender: &mut TcpSender, now: Time, from: SocketAddr) {
-    let challenge = sender.challenges.of(from, TOKEN);
-    datagram(sender, now, from, Datagram::Response { key: KEY, token: TOKEN, challenge });
+    let challenge = sender.challenge(from, TOKEN);
+    datagram(sender, now, from, PathDatagram::Response { key: KEY, token: TOKEN, challenge });
 }
 
 fn request(sender: &mut TcpSender, now: Time, id: u32, ranges: Vec<ByteRange>) {
-    control(sender, now, &Control::Request { id, segment: 1_000, ranges });
+    control(sender, now, &Message::Request { id, block: 1_000, ranges }.emit(VERSION));
 }
 
 /// What leaves now: to where, and how many bytes of UDP payload.
@@ -57,14 +59,14 @@ fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
 fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let (mut sender, now) = (offering(1 << 20, None), Time::ZERO);
     request(&mut sender, now, 1, vec![ByteRange::new(0, 1 << 20)]);
-    let probe = Datagram::Probe { key: KEY, token: TOKEN, number: 1 };
+    let probe = PathDatagram::Probe { key: KEY, token: TOKEN, number: 1 };
     datagram(&mut sender, now, peer(7), probe);
     assert_eq!(leaves(&mut sender, now), [(peer(7), 24)], "an echo as long as the probe");
     let later = now + Span::from_secs(5);
     assert_eq!(leaves(&mut sender, later), []);
     // Neither the challenge of another port nor a guess opens this one.
-    for challenge in [0, sender.challenges.of(peer(7), TOKEN)] {
-        datagram(&mut sender, later, peer(8), Datagram::Response { key: KEY, token: TOKEN, challenge });
+    for challenge in [0, sender.challenge(peer(7), TOKEN)] {
+        datagram(&mut sender, later, peer(8), PathDatagram::Response { key: KEY, token: TOKEN, challenge });
     }
     respond(&mut sender, later, SocketAddr::from(([192, 0, 2, 2], 7)));
     assert_eq!(leaves(&mut sender, later), []);
@@ -104,7 +106,7 @@ proptest! {
         let mut now = Time::ZERO;
         respond(&mut sender, now, peer(7));
         for (id, (rate, start, acknowledged, window, restart)) in (1..).zip(steps) {
-            control(&mut sender, now, &Control::Rate { rate: Some(Bitrate::from_bps(rate.max(1))) });
+            control(&mut sender, now, &OwnMessage::Rate { rate: Some(Bitrate::from_bps(rate.max(1))) }.emit());
             if start < size {
                 request(&mut sender, now, id, vec![ByteRange::at(start, len.max(1).min(size - start))]);
             }
@@ -114,9 +116,9 @@ proptest! {
             let mut blocks = Blocks::default();
             blocks.push(sequence, Sequence::new(window));
             let ack = AckHeader { key: KEY, acknowledged: sequence, echo: stamp, window, sent: stamp, blocks };
-            datagram(&mut sender, now, peer(7), Datagram::Ack(ack));
+            sender.handle_datagrams(now, &[RxMessage::single(peer(7), &ack.emit())], &mut Vec::new());
             if restart {
-                control(&mut sender, now, &Control::Restart { from: Sequence::new(window) });
+                control(&mut sender, now, &OwnMessage::Restart { from: Sequence::new(window) }.emit());
             }
             leaves(&mut sender, now);
             let _ = (sender.poll_timeout(), sender.flow_stats(FLOW), sender.memory_bytes());

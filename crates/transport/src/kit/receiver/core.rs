@@ -1,0 +1,246 @@
+//! What all flows and objects of a receiver share.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use inhaul_base::{ByteRange, Span, Time};
+
+use super::flow::DataHead;
+use super::{Flows, Objects, ReceiverFlow, Rules, Run};
+use crate::kit::wire::Message;
+use crate::kit::{Object, SortedSet, Table};
+use crate::{Event, FlowId, Place, Reason, TxBatch};
+
+/// Most datagrams that wait to be sent: acknowledgements are only worth something while they are new.
+const WAITING_MAX: usize = 4_096;
+/// Longest header of a datagram that waits, in bytes.
+const HEAD_MAX: usize = 64;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Core<F> {
+    /// The flows.
+    pub flows: Flows<F>,
+    /// What is fetched.
+    pub objects: Objects,
+    pub(super) by_key: BTreeMap<u32, FlowId>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) waiting: Waiting,
+    /// Every flow's next timer, or an earlier one that was not worth taking back.
+    timers: SortedSet<(Time, FlowId)>,
+    /// Flows that were touched and must be looked after before the call ends.
+    pub(super) touched: SortedSet<FlowId>,
+    version: u8,
+}
+
+/// Datagrams without a body that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(VecDeque<Small>);
+
+#[derive(Debug)]
+struct Small {
+    flow: FlowId,
+    head: [u8; HEAD_MAX],
+    head_len: u8,
+    /// Bytes of UDP payload: zeros fill it up.
+    len: u16,
+}
+
+impl Waiting {
+    /// Has `head` sent to the flow's peer, filled up with zeros to `len` bytes. One too many, or too long, is dropped.
+    pub(super) fn push(&mut self, flow: FlowId, head: &[u8], len: u16) {
+        let mut bytes = [0; HEAD_MAX];
+        if let Some(front) = bytes.get_mut(..head.len()).filter(|_| self.0.len() < WAITING_MAX) {
+            front.copy_from_slice(head);
+            self.0.push_back(Small { flow, head: bytes, head_len: head.len() as u8, len });
+        }
+    }
+}
+
+impl<F: ReceiverFlow> Core<F> {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            flows: Table::new(),
+            objects: Table::new(),
+            by_key: BTreeMap::new(),
+            events: VecDeque::new(),
+            waiting: Waiting::default(),
+            timers: SortedSet::new(),
+            touched: SortedSet::new(),
+            version: rules.version,
+        }
+    }
+
+    // --- What goes out ----------------------------------------------------------------------------------------------
+
+    /// Sends a message on the flow's control channel.
+    pub fn say(&mut self, flow: FlowId, message: &Message<'_>) {
+        self.say_own(flow, message.emit(self.version));
+    }
+
+    /// Sends a message of the protocol's own on the flow's control channel, as it stands on the wire.
+    pub fn say_own(&mut self, flow: FlowId, message: Vec<u8>) {
+        self.events.push_back(Event::Control { flow, message });
+    }
+
+    /// Sends a datagram to the flow's peer.
+    pub fn send(&mut self, flow: FlowId, head: &[u8]) {
+        self.waiting.push(flow, head, head.len() as u16);
+    }
+
+    pub(super) fn transmit(&mut self, out: &mut TxBatch) {
+        while out.room() > 0
+            && let Some(small) = self.waiting.0.pop_front()
+        {
+            if let Some(peer) = self.flows.get(&small.flow).and_then(|flow| flow.core().peer) {
+                let head = &small.head[..usize::from(small.head_len)];
+                let pad = small.len.saturating_sub(u16::from(small.head_len));
+                out.push(small.flow, peer, head, ByteRange::default(), pad);
+            }
+        }
+    }
+
+    // --- What comes in ----------------------------------------------------------------------------------------------
+
+    /// The flow with this key, if datagrams from `from` are its sender's.
+    pub fn by_key(&mut self, key: u32, from: std::net::SocketAddr) -> Option<(FlowId, &mut F)> {
+        let &id = self.by_key.get(&key)?;
+        let flow = self.flows.get_mut(&id)?;
+        (flow.core().peer == Some(from)).then_some((id, flow))
+    }
+
+    /// Says where `range`, a part of the run, belongs, as far as it is new. Returns how many bytes of it are.
+    pub fn place<H: DataHead>(&mut self, id: FlowId, run: &Run<H>, range: ByteRange, places: &mut Vec<Place>) -> u64 {
+        let Some(flow) = self.flows.get_mut(&id) else { return 0 };
+        let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return 0 };
+        let new = object.hold(range, |part| places.push(run.place(id, part)));
+        let core = flow.core_mut();
+        core.placed_bytes += new;
+        core.duplicate_bytes += range.len() - new;
+        new
+    }
+
+    // --- Objects ----------------------------------------------------------------------------------------------------
+
+    /// What is pending of a flow is wanted again.
+    pub fn abandon(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let Some(object) = self.objects.get_mut(&flow.core().join.object) else { return };
+        flow.abandon().into_iter().for_each(|range| object.want(range));
+    }
+
+    /// Whether the flow's object is complete.
+    pub fn is_complete(&self, id: FlowId) -> bool {
+        let object = self.flows.get(&id).and_then(|flow| self.objects.get(&flow.core().join.object));
+        object.is_some_and(|object| object.complete)
+    }
+
+    /// Takes a flow out; what it still owed goes to the object's other flows.
+    pub(super) fn take_out(&mut self, id: FlowId) -> Option<F> {
+        let mut flow = self.flows.remove(&id)?;
+        self.by_key.remove(&flow.core().join.key);
+        if let Some((at, _)) = flow.core().noted {
+            self.timers.remove(&(at, id));
+        }
+        if let Some(object) = self.objects.get_mut(&flow.core().join.object) {
+            object.flows.retain(|other| *other != id);
+            flow.abandon().into_iter().for_each(|range| object.want(range));
+            self.touched.extend(object.flows.iter().copied());
+            // The only flow that is left must bring everything.
+            if let [last] = object.flows[..]
+                && let Some(last) = self.flows.get_mut(&last)
+            {
+                last.core_mut().avoid = inhaul_base::RangeSet::new();
+            }
+        }
+        Some(flow)
+    }
+
+    /// If the flow's object is all there, says so and returns its flows.
+    pub(super) fn finish_object(&mut self, id: FlowId) -> Vec<FlowId> {
+        let Some(object_id) = self.flows.get(&id).map(|flow| flow.core().join.object) else { return Vec::new() };
+        let Some(object) = self.objects.get_mut(&object_id).filter(|o| o.is_all_held() && !o.complete) else {
+            return Vec::new();
+        };
+        object.complete = true;
+        self.events.push_back(Event::Complete { object: object_id });
+        object.flows.clone()
+    }
+
+    /// The end of a transfer must not wait for the slowest of its senders: what one still owes is wanted again when another
+    /// that has nothing left to do would bring it in less than half the time. What is under way all the same is not lost.
+    pub(super) fn relieve_slowest(&mut self, idle: FlowId, relief_min: Span) {
+        let Some(helper) = self.flows.get(&idle).filter(|flow| flow.is_idle()) else { return };
+        let Some(object) = self.objects.get(&helper.core().join.object).filter(|o| !o.has_wanted()) else { return };
+        let owes = |id: &FlowId| {
+            let flow = self.flows.get(id)?;
+            let bytes = flow.pending_bytes();
+            (bytes > 0).then(|| (flow.time_for(bytes), *id, bytes))
+        };
+        let slowest = object.flows.iter().filter(|id| **id != idle).filter_map(owes).max();
+        let Some((left, slow, bytes)) = slowest else { return };
+        if left <= helper.time_for(bytes) * 2 + relief_min {
+            return;
+        }
+        self.abandon(slow);
+        let through = self.flows.get(&slow).map_or(0, ReceiverFlow::last_request);
+        self.say(slow, &Message::Cancel { through });
+        self.touch(slow);
+    }
+
+    // --- Timers -----------------------------------------------------------------------------------------------------
+
+    /// Has the flow looked after before the call ends.
+    pub fn touch(&mut self, id: FlowId) {
+        self.touched.insert(id);
+    }
+
+    /// Has the flows looked after before the call ends.
+    pub fn touch_all(&mut self, flows: impl IntoIterator<Item = FlowId>) {
+        self.touched.extend(flows);
+    }
+
+    /// Notes when the flow is next due. A noted time that is earlier stays: to be called for nothing is harmless, and cheaper
+    /// than to move the timer at each packet.
+    pub fn note_timer(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let core = flow.core();
+        let path = match core.peer {
+            Some(_) => Some((core.path.due(), Reason::Probe)),
+            None => core.path.fails_at().map(|at| (at, Reason::Silence)),
+        };
+        let silence = flow.silence().map(|silence| (silence.until, Reason::Silence));
+        let Some(due) = flow.due().into_iter().chain(path).chain(silence).min() else { return };
+        let core = flow.core_mut();
+        if core.noted.is_none_or(|noted| due.0 < noted.0) {
+            if let Some((noted, _)) = core.noted.replace(due) {
+                self.timers.remove(&(noted, id));
+            }
+            self.timers.insert((due.0, id));
+        }
+    }
+
+    /// A flow whose timer has passed at `now`.
+    pub(super) fn take_due_timer(&mut self, now: Time) -> Option<FlowId> {
+        let &(_, id) = self.timers.first().filter(|(at, _)| *at <= now)?;
+        self.timers.pop_first();
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.core_mut().noted = None;
+        }
+        Some(id)
+    }
+
+    /// When the next flow's timer is due, and why.
+    pub(super) fn due(&self) -> Option<(Time, Reason)> {
+        let (_, id) = self.timers.first()?;
+        self.flows.get(id)?.core().noted
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let object = |o: &Object| size_of::<Object>() + o.memory_bytes();
+        let flow = |flow: &F| size_of::<F>() + flow.memory_bytes() + flow.core().avoid.fragments() * 40;
+        self.flows.values().map(flow).sum::<usize>()
+            + self.objects.values().map(object).sum::<usize>()
+            + self.events.capacity() * size_of::<Event>()
+            + self.waiting.0.capacity() * size_of::<Small>()
+    }
+}

@@ -1,0 +1,301 @@
+//! One flow as every receiver sees it.
+
+use std::net::SocketAddr;
+
+use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
+
+use super::Rules;
+use crate::kit::path::Path;
+use crate::kit::wire::{BLOCK_MIN, Reader, WireError, ip_overhead};
+use crate::{Expected, FlowStats, JoinFlow, Place, Reason};
+
+/// Silent for so long, a sender is gone: it answers probes.
+const SILENCE_MAX: Span = Span::from_secs(30);
+
+/// What a receiver keeps of a flow whatever the protocol.
+#[derive(Debug)]
+pub struct FlowCore {
+    /// What its user asked for.
+    pub join: JoinFlow,
+    /// Where its sender is, once that is known.
+    pub peer: Option<SocketAddr>,
+    /// The path to its sender.
+    pub path: Path,
+    /// Bytes of data that a packet has room for: so long are the blocks that are asked for.
+    pub block: u16,
+    /// Longest block that the user wants.
+    pub block_max: u16,
+    /// Bytes that must not be asked of this sender: it brought them wrong, or does not have them.
+    pub avoid: RangeSet,
+    /// When the sender last gave a sign of life.
+    pub last_heard: Time,
+    /// Bytes that this flow was the first to deliver.
+    pub placed_bytes: u64,
+    /// Bytes that came though they were held already.
+    pub duplicate_bytes: u64,
+    /// The secret that opens the path, once the sender has accepted.
+    pub(super) token: Option<u64>,
+    /// The timer that the receiver has noted for this flow.
+    pub(super) noted: Option<(Time, Reason)>,
+    header_len: u16,
+    grain: u16,
+}
+
+impl FlowCore {
+    pub(super) fn new(now: Time, join: JoinFlow, rules: &Rules) -> Self {
+        let mut core = Self {
+            peer: join.peer,
+            path: Path::new(rules.path),
+            block: 0,
+            block_max: u16::MAX,
+            avoid: RangeSet::new(),
+            last_heard: now,
+            placed_bytes: 0,
+            duplicate_bytes: 0,
+            token: None,
+            noted: None,
+            header_len: rules.header_len as u16,
+            grain: rules.grain,
+            join,
+        };
+        core.fit_block(core.join.mtu);
+        core
+    }
+
+    /// Whether the sender has accepted the flow.
+    pub fn is_accepted(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Whether its sender has an IPv6 address.
+    pub fn is_ipv6(&self) -> bool {
+        self.peer.is_some_and(|peer| peer.is_ipv6())
+    }
+
+    /// Bytes of IP, UDP and protocol header in each data packet.
+    pub fn overhead(&self) -> u64 {
+        u64::from(ip_overhead(self.is_ipv6()) + self.header_len)
+    }
+
+    /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before it accepts.
+    pub fn silence(&self) -> Option<Silence> {
+        let (since, no_path) = (self.last_heard, !self.path.is_open());
+        self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
+    }
+
+    /// Counters that are everybody's.
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            placed_bytes: self.placed_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            rtt: self.path.rtt().smoothed().unwrap_or(Span::ZERO),
+            ..FlowStats::default()
+        }
+    }
+
+    /// Blocks are as long as packets of `mtu` bytes allow.
+    pub(super) fn fit_block(&mut self, mtu: u16) {
+        self.block = largest_block(mtu, self.is_ipv6(), self.header_len, self.grain).min(self.block_max);
+    }
+
+    /// The sender has accepted; the path carries packets of no more than `mtu` bytes, as far as is known.
+    pub(super) fn accept(&mut self, now: Time, token: u64, mtu: u16) {
+        self.token = Some(token);
+        self.last_heard = now;
+        self.path.begin(now, self.join.mtu.min(mtu), ip_overhead(self.is_ipv6()));
+    }
+
+    /// The sender, which connected, told its address by a datagram with `token`. Returns whether that is news.
+    pub(super) fn learn_peer(&mut self, now: Time, from: SocketAddr, token: u64) -> bool {
+        let is_news = self.join.peer.is_none() && self.token == Some(token) && !self.path.is_open();
+        if is_news {
+            self.peer = Some(from);
+            self.last_heard = now;
+            self.path.set_headers(ip_overhead(from.is_ipv6()));
+        }
+        is_news
+    }
+}
+
+/// The longest block that fits a packet of `mtu` bytes behind a protocol's header, as a multiple of `grain`.
+pub fn largest_block(mtu: u16, ipv6: bool, header_len: u16, grain: u16) -> u16 {
+    let longest = u16::MAX - ip_overhead(false) - header_len;
+    let room = mtu.saturating_sub(ip_overhead(ipv6) + header_len).min(longest);
+    (room - room % grain).max(BLOCK_MIN)
+}
+
+/// Until when a sender may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Silence {
+    /// The flow is given up at this time ...
+    pub until: Time,
+    /// ... after nothing came from this one on.
+    pub since: Time,
+    /// Whether the path is to blame: the sender is heard, but its data does not come.
+    pub no_path: bool,
+}
+
+/// A protocol's state of a flow at the receiver.
+pub trait ReceiverFlow {
+    /// What all protocols keep.
+    fn core(&self) -> &FlowCore;
+
+    /// The same, to be changed.
+    fn core_mut(&mut self) -> &mut FlowCore;
+
+    /// Bytes asked for that have neither come nor been given up.
+    fn pending_bytes(&self) -> u64;
+
+    /// The last request made; 0 before the first.
+    fn last_request(&self) -> u32;
+
+    /// Gives up what is pending: others are to bring it.
+    fn abandon(&mut self) -> Vec<ByteRange>;
+
+    /// Bytes need not come any more: what is pending of them is waited for no longer, if the protocol can tell.
+    fn forget(&mut self, _range: ByteRange) {}
+
+    /// Whether it could bring more than it is asked for: it helps others that are slower.
+    fn is_idle(&self) -> bool;
+
+    /// How long `bytes` more would take.
+    fn time_for(&self, bytes: u64) -> Span;
+
+    /// A probe took this long.
+    fn on_rtt(&mut self, _now: Time, _rtt: Span) {}
+
+    /// The rate to which the sender keeps its echoes.
+    fn echo_rate(&self) -> Bitrate {
+        Bitrate::MAX
+    }
+
+    /// When it next needs attention, beside its path.
+    fn due(&self) -> Option<(Time, Reason)>;
+
+    /// Until when its sender may be silent once it has accepted. Half a minute, unless the protocol knows better.
+    fn silence(&self) -> Option<Silence> {
+        self.core().silence()
+    }
+
+    /// See [`Endpoint::expected`](crate::Endpoint::expected).
+    fn expected(&self) -> Option<Expected> {
+        None
+    }
+
+    /// See [`Endpoint::flow_stats`](crate::Endpoint::flow_stats).
+    fn stats(&self) -> FlowStats;
+
+    /// Bytes of memory, about, beside the flow itself and the [`FlowCore`]'s.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// The header of a data packet.
+pub trait DataHead: Copy {
+    /// Its length in bytes.
+    const LEN: usize;
+
+    /// Reads it from the front of a datagram. `None`: the datagram is another kind's.
+    fn parse(bytes: &[u8]) -> Option<Self>;
+
+    /// Number of the flow.
+    fn key(&self) -> u32;
+
+    /// Where its body starts in the object.
+    fn offset(&self) -> u64;
+
+    /// Whether `next`, so many packets on, continues a run that began with this one, places aside.
+    fn leads_to(&self, next: &Self, packets: u64) -> bool;
+}
+
+/// Consecutive data packets of one message whose bodies follow each other in the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<H> {
+    /// The first packet's header.
+    pub head: H,
+    /// How many packets.
+    pub packets: u64,
+    /// Bytes of all bodies.
+    pub body_bytes: u64,
+    /// Length of all bodies but the last.
+    pub body_len: u64,
+    /// How long they had waited in this host when they were read.
+    pub waited: Span,
+    message: u32,
+    first: u32,
+}
+
+impl<H: DataHead> Run<H> {
+    /// A run of one packet: datagram `first` of message `message`, with a body of `body` bytes.
+    pub(super) fn new(head: H, message: usize, first: usize, body: u64, waited: Span) -> Self {
+        let (message, first) = (message as u32, first as u32);
+        Self { head, packets: 1, body_bytes: body, body_len: body.max(1), waited, message, first }
+    }
+
+    /// Adds datagram `k`, if it continues the run.
+    pub(super) fn takes(&mut self, head: &H, k: usize, body: u64) -> bool {
+        let follows = u64::from(self.first) + self.packets == k as u64
+            && head.key() == self.head.key()
+            && head.offset() == self.head.offset().wrapping_add(self.body_bytes)
+            && self.body_bytes == self.packets * self.body_len
+            && self.head.leads_to(head, self.packets);
+        if follows {
+            self.packets += 1;
+            self.body_bytes += body;
+        }
+        follows
+    }
+
+    /// The bytes of the object that came.
+    pub fn range(&self) -> ByteRange {
+        ByteRange::at(self.head.offset(), self.body_bytes)
+    }
+
+    /// Where the engine finds `part` of this run, and where it belongs.
+    pub(super) fn place(&self, flow: crate::FlowId, part: ByteRange) -> Place {
+        let into = part.start - self.head.offset();
+        Place {
+            flow,
+            message: self.message,
+            first: self.first + (into / self.body_len) as u32,
+            skip: H::LEN as u32 + (into % self.body_len) as u32,
+            head_len: H::LEN as u32,
+            range: part,
+        }
+    }
+}
+
+/// What a message that could not be read is for the flow.
+pub(crate) fn refusal(error: WireError, ours: u8) -> crate::FlowError {
+    match error {
+        WireError::Version(theirs) => crate::FlowError::Version { ours, theirs },
+        _ => crate::FlowError::Protocol("a control message could not be understood"),
+    }
+}
+
+/// Reads what a protocol adds to a message: all of it, or it is refused.
+///
+/// # Errors
+/// When it is not exactly that.
+pub fn read_all<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, WireError>,
+) -> Result<T, WireError> {
+    let mut reader = Reader(bytes);
+    let value = read(&mut reader)?;
+    reader.end().map(|()| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_block_fills_the_packet() {
+        assert_eq!(largest_block(1500, false, 32, 8), 1440);
+        assert_eq!(largest_block(1500, true, 32, 8), 1416);
+        assert_eq!(largest_block(9000, false, 32, 8), 8936);
+        assert_eq!(largest_block(u16::MAX, false, 32, 8), 65_472);
+        assert_eq!(largest_block(1500, false, 24, 1), 1448);
+        assert_eq!(largest_block(100, false, 24, 1), BLOCK_MIN);
+    }
+}

@@ -1,0 +1,471 @@
+//! What every receiver does alike: objects and who brings them, setting flows up, opening paths, gathering what comes, handing
+//! out what is wanted, timers.
+//!
+//! A protocol adds its data header ([`DataHead`]), its state of a flow ([`ReceiverFlow`]) and what it does with both
+//! ([`Reception`]); [`Receiver`] makes an [`Endpoint`] of that.
+
+mod core;
+mod flow;
+mod wants;
+
+use inhaul_base::{Bitrate, ByteRange, Time};
+
+pub use core::Core;
+pub(super) use flow::refusal;
+pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
+
+use super::path::{OPENING_GAP, Outgoing, PathRules};
+use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
+use super::{Object, Table};
+use crate::{
+    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, ObjectId, Place, Reason, RxMessage,
+    TxBatch,
+};
+use inhaul_base::Span;
+
+/// A host's flows.
+pub type Flows<F> = Table<FlowId, F>;
+
+/// What is the same for all flows of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// High four bits of every datagram's first byte.
+    pub mark: u8,
+    /// Version that stands in the set-up messages.
+    pub version: u8,
+    /// Length of a data header in bytes.
+    pub header_len: usize,
+    /// Blocks are a multiple of so many bytes.
+    pub grain: u16,
+    /// How paths are probed.
+    pub path: PathRules,
+    /// A sender is not relieved of what it will bring in this time.
+    pub relief_min: Span,
+}
+
+/// What a protocol adds to a receiver.
+///
+/// All methods get the [`Core`] with all flows and objects, and may leave flows in its list of those to be looked after.
+pub trait Reception: Sized {
+    /// Its state of a flow.
+    type Flow: ReceiverFlow;
+    /// Its data header.
+    type Head: DataHead;
+    /// What is the same for all flows.
+    const RULES: Rules;
+
+    /// A new flow.
+    fn new_flow(&mut self, now: Time, core: FlowCore) -> Self::Flow;
+
+    /// What it adds to the message that sets the flow up.
+    fn setup(&self, _flow: &Self::Flow) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// What the sender added to its answer.
+    ///
+    /// # Errors
+    /// When it is not legal: the flow has failed.
+    fn on_accept(&mut self, _flow: &mut Self::Flow, more: Reader<'_>) -> Result<(), FlowError> {
+        more.end().map_err(|error| refusal(error, Self::RULES.version))
+    }
+
+    /// A message of the protocol's own came on the control channel.
+    ///
+    /// # Errors
+    /// When it is not legal: the flow has failed.
+    fn on_message(
+        &mut self,
+        _now: Time,
+        _id: FlowId,
+        _kind: u8,
+        _body: Reader<'_>,
+        _core: &mut Core<Self::Flow>,
+    ) -> Result<(), FlowError> {
+        Err(FlowError::Protocol("an unknown kind of message"))
+    }
+
+    /// The path of a flow has been found open.
+    fn on_open(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// Data packets of an open flow came.
+    fn on_data(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        run: &Run<Self::Head>,
+        core: &mut Core<Self::Flow>,
+        places: &mut Vec<Place>,
+    );
+
+    /// A datagram came that is neither data nor about the path. Returns the flow that it changed.
+    fn on_datagram(
+        &mut self,
+        _now: Time,
+        _message: &RxMessage<'_>,
+        _bytes: &[u8],
+        _core: &mut Core<Self::Flow>,
+    ) -> Option<FlowId> {
+        None
+    }
+
+    /// A timer of a flow may have passed.
+    fn on_flow_timer(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// Something of the flow has changed: what must happen before more is asked for.
+    fn attend(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// Takes what is to be asked of a flow now from what is wanted of its object, and notes it as a request. Returns the request's
+    /// number and ranges.
+    fn ask(&mut self, now: Time, flow: &mut Self::Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)>;
+
+    /// The flow's path was found to carry less than before. What was pending is wanted again already, and is asked for anew in smaller
+    /// blocks.
+    fn on_narrower(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// The flow's object is complete.
+    fn on_complete(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
+    /// A flow has been taken out.
+    fn on_leave(&mut self, _now: Time, _flow: &mut Self::Flow, _flows: &mut Flows<Self::Flow>) {}
+
+    /// Some of an object that may have been complete is wanted again.
+    fn on_refetch(&mut self, _now: Time, _flows: &[FlowId], _core: &mut Core<Self::Flow>) {}
+
+    /// What all flows together may take (C_r) has changed.
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
+
+    /// A timer across flows may have passed.
+    fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
+
+    /// When the next timer across flows is due.
+    fn due(&self) -> Option<(Time, Reason)> {
+        None
+    }
+
+    /// All flows that were touched have been looked after. What this does may touch flows again.
+    fn settle(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
+}
+
+/// All flows of a host that fetches with a protocol.
+pub struct Receiver<P: Reception> {
+    core: Core<P::Flow>,
+    protocol: P,
+}
+
+impl<P: Reception> Receiver<P> {
+    /// A receiver without flows.
+    pub fn new(protocol: P) -> Self {
+        Self { core: Core::new(P::RULES), protocol }
+    }
+
+    /// Flows and objects, for tests of protocols.
+    pub fn core_mut(&mut self) -> &mut Core<P::Flow> {
+        &mut self.core
+    }
+
+    // --- Joining and leaving ----------------------------------------------------------------------------------------
+
+    fn join(&mut self, now: Time, join: crate::JoinFlow) -> Result<(), CommandError> {
+        let core = &mut self.core;
+        if core.flows.contains_key(&join.flow) {
+            return Err(CommandError::FlowExists(join.flow));
+        }
+        if join.mtu < MTU_MIN {
+            return Err(CommandError::MtuTooSmall(join.mtu));
+        }
+        if core.by_key.contains_key(&join.key) {
+            return Err(CommandError::KeyInUse);
+        }
+        let object = core.objects.get_mut(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
+        object.flows.push(join.flow);
+        let size = object.size;
+        let flow = self.protocol.new_flow(now, FlowCore::new(now, join, &P::RULES));
+        let more = self.protocol.setup(&flow);
+        core.by_key.insert(join.key, join.flow);
+        core.flows.insert(join.flow, flow);
+        core.say(join.flow, &Message::Setup { key: join.key, mtu: join.mtu, size, more: &more });
+        core.touch(join.flow);
+        Ok(())
+    }
+
+    /// Takes a flow out of everything; what it still owed goes to the object's other flows.
+    fn remove(&mut self, now: Time, id: FlowId) -> Option<P::Flow> {
+        let mut flow = self.core.take_out(id)?;
+        self.protocol.on_leave(now, &mut flow, &mut self.core.flows);
+        Some(flow)
+    }
+
+    fn fail(&mut self, now: Time, id: FlowId, error: FlowError) {
+        let Some(flow) = self.remove(now, id) else { return };
+        let object = flow.core().join.object;
+        self.core.events.push_back(Event::Failed { flow: id, error });
+        if self.core.objects.get(&object).is_some_and(|o| o.flows.is_empty() && !o.complete) {
+            self.core.events.push_back(Event::Starved { object });
+        }
+    }
+
+    fn disconnect(&mut self, now: Time, id: FlowId) -> Result<(), CommandError> {
+        let flow = self.core.flows.get(&id).ok_or(CommandError::UnknownFlow(id))?;
+        let complete = self.core.objects.get(&flow.core().join.object).is_some_and(|o| o.complete);
+        self.core.say(id, &Message::Close);
+        if complete {
+            self.remove(now, id);
+            self.core.events.push_back(Event::Closed { flow: id });
+        } else {
+            self.fail(now, id, FlowError::Disconnected);
+        }
+        Ok(())
+    }
+
+    // --- What comes in ----------------------------------------------------------------------------------------------
+
+    fn on_rx(&mut self, now: Time, index: usize, message: &RxMessage<'_>, places: &mut Vec<Place>) {
+        let mut gathered: Option<Run<P::Head>> = None;
+        for k in 0..message.datagrams() {
+            let bytes = message.head(k);
+            let Some(head) = P::Head::parse(bytes) else {
+                self.on_small(now, message, bytes);
+                continue;
+            };
+            let body = (message.len_of(k) - P::Head::LEN) as u64;
+            if let Some(run) = &mut gathered {
+                if run.takes(&head, k, body) {
+                    continue;
+                }
+                self.on_run(now, run, message, places);
+            }
+            gathered = Some(Run::new(head, index, k, body, message.waited));
+        }
+        if let Some(run) = gathered {
+            self.on_run(now, &run, message, places);
+        }
+    }
+
+    fn on_run(&mut self, now: Time, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
+        let Some(&id) = self.core.by_key.get(&run.head.key()) else { return };
+        let Some(flow) = self.core.flows.get(&id) else { return };
+        if flow.core().peer == Some(message.from) && flow.core().path.is_open() {
+            self.protocol.on_data(now, id, run, &mut self.core, places);
+        }
+    }
+
+    fn on_small(&mut self, now: Time, message: &RxMessage<'_>, bytes: &[u8]) {
+        let Some(datagram) = PathDatagram::parse(P::RULES.mark, bytes) else {
+            if let Some(id) = self.protocol.on_datagram(now, message, bytes, &mut self.core) {
+                self.core.touch(id);
+            }
+            return;
+        };
+        let Some(&id) = self.core.by_key.get(&datagram.key()) else { return };
+        let Some(flow) = self.core.flows.get_mut(&id) else { return };
+        match datagram {
+            PathDatagram::Open { token, .. } if flow.core_mut().learn_peer(now, message.from, token) => {}
+            PathDatagram::Echo { number, len, challenge, .. } if flow.core().peer == Some(message.from) => {
+                let core = flow.core_mut();
+                let Some(echoed) = core.path.on_echo(now, number, len, challenge) else { return };
+                core.last_heard = now;
+                core.fit_block(core.path.confirmed_mtu());
+                flow.on_rtt(now, echoed.rtt);
+                if echoed.opened {
+                    self.opened(now, id);
+                }
+            }
+            _ => return,
+        }
+        self.core.touch(id);
+    }
+
+    fn on_accept(&mut self, now: Time, id: FlowId, message: &Message<'_>) -> Result<(), FlowError> {
+        let &Message::Accept { token, mtu, size, more } = message else {
+            return Err(FlowError::Protocol("a receiver's message came from the sender"));
+        };
+        let Some(flow) = self.core.flows.get_mut(&id) else { return Ok(()) };
+        if flow.core().token.is_some() || mtu < MTU_MIN {
+            return Err(FlowError::Protocol("a second or an illegal Accept"));
+        }
+        if self.core.objects.get(&flow.core().join.object).is_some_and(|o| o.size != size) {
+            return Err(FlowError::Protocol("the sender's object has another size"));
+        }
+        self.protocol.on_accept(flow, Reader(more))?;
+        flow.core_mut().accept(now, token, mtu);
+        self.core.touch(id);
+        Ok(())
+    }
+
+    fn opened(&mut self, now: Time, id: FlowId) {
+        self.core.events.push_back(Event::Opened { flow: id });
+        self.protocol.on_open(now, id, &mut self.core);
+    }
+
+    // --- Timers -----------------------------------------------------------------------------------------------------
+
+    fn on_flow_timer(&mut self, now: Time, id: FlowId) {
+        let Some(flow) = self.core.flows.get_mut(&id) else { return };
+        let seconds = |since: Time| now.since(since).as_nanos() / 1_000_000_000;
+        if let Some(seconds) = flow.core().path.has_failed(now) {
+            return self.fail(now, id, FlowError::NoPath { seconds });
+        }
+        if let Some(silence) = flow.silence().filter(|silence| now >= silence.until) {
+            let seconds = seconds(silence.since);
+            let error = if silence.no_path { FlowError::NoPath { seconds } } else { FlowError::Silent { seconds } };
+            return self.fail(now, id, error);
+        }
+        if flow.core_mut().path.settle(now) {
+            let core = flow.core_mut();
+            core.fit_block(core.path.confirmed_mtu());
+            self.opened(now, id);
+        }
+        self.protocol.on_flow_timer(now, id, &mut self.core);
+    }
+
+    /// Looks after every flow that was touched: finishes objects, asks for more, probes, sets timers. Ends every call.
+    fn settle(&mut self, now: Time) {
+        loop {
+            while let Some(id) = self.core.touched.pop_first() {
+                self.finish_object(now, id);
+                self.protocol.attend(now, id, &mut self.core);
+                self.request_more(now, id);
+                self.probe(now, id);
+                self.core.note_timer(id);
+            }
+            self.protocol.settle(now, &mut self.core);
+            if self.core.touched.first().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// If the flow's object is all there, says so. Its flows stay, in case bytes turn out to be wrong.
+    fn finish_object(&mut self, now: Time, id: FlowId) {
+        for flow in self.core.finish_object(id) {
+            self.protocol.on_complete(now, flow, &mut self.core);
+            self.core.note_timer(flow);
+        }
+    }
+
+    fn request_more(&mut self, now: Time, id: FlowId) {
+        self.core.relieve_slowest(id, P::RULES.relief_min);
+        let core = &mut self.core;
+        let Some(flow) = core.flows.get_mut(&id) else { return };
+        let Some(object) = core.objects.get_mut(&flow.core().join.object).filter(|o| o.has_wanted()) else { return };
+        if let Some((request, ranges)) = self.protocol.ask(now, flow, object) {
+            flow.core_mut().path.await_full_size(Some(now));
+            let block = flow.core().block;
+            core.say(id, &Message::Request { id: request, block, ranges });
+        }
+    }
+
+    /// Sends the flow's probes and responses that are due. A path that was found to carry less is another path: what is outstanding
+    /// is asked for anew in smaller blocks.
+    fn probe(&mut self, now: Time, id: FlowId) {
+        let core = &mut self.core;
+        let Some(flow) = core.flows.get_mut(&id) else { return };
+        let pending = flow.pending_bytes() > 0;
+        let rate = flow.echo_rate();
+        let base = flow.core_mut();
+        let (Some(token), Some(_)) = (base.token, base.peer) else { return };
+        base.path.suspect(now, base.last_heard, rate);
+        let (key, headers, waiting) = (base.join.key, super::wire::ip_overhead(base.is_ipv6()), &mut core.waiting);
+        let bare = P::RULES.header_len.max(PATH_HEADER_LEN) as u16;
+        let waits = pending || !base.path.is_open();
+        let narrower = base.path.send_due(now, waits, &mut |outgoing| {
+            let (datagram, len) = match outgoing {
+                Outgoing::Probe(number, size) => {
+                    (PathDatagram::Probe { key, token, number }, size.map_or(bare, |size| size - headers))
+                }
+                Outgoing::Response(challenge) => (PathDatagram::Response { key, token, challenge }, bare),
+            };
+            waiting.push(id, &datagram.emit(P::RULES.mark), len);
+        });
+        if !narrower {
+            return;
+        }
+        base.fit_block(base.path.confirmed_mtu());
+        core.abandon(id);
+        self.protocol.on_narrower(now, id, core);
+        self.request_more(now, id);
+    }
+}
+
+impl<P: Reception> Endpoint for Receiver<P> {
+    fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
+        for (index, message) in batch.iter().enumerate() {
+            self.on_rx(now, index, message, places);
+        }
+        self.settle(now);
+    }
+
+    fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]) {
+        let version = P::RULES.version;
+        let result = match Message::parse(version, message).map_err(|error| refusal(error, version)) {
+            Ok(Message::Own { kind, body }) if self.core.flows.contains_key(&flow) => {
+                self.protocol.on_message(now, flow, kind, Reader(body), &mut self.core)
+            }
+            Ok(message) => self.on_accept(now, flow, &message),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => self.core.touch(flow),
+            Err(error) => self.fail(now, flow, error),
+        }
+        self.settle(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(id) = self.core.take_due_timer(now) {
+            self.on_flow_timer(now, id);
+            self.core.touch(id);
+        }
+        self.protocol.on_timeout(now, &mut self.core);
+        self.settle(now);
+    }
+
+    fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Fetch { object, size, held } => self.core.fetch(object, size, held)?,
+            Command::Join(join) => self.join(now, join)?,
+            Command::Disconnect { flow } => self.disconnect(now, flow)?,
+            Command::Refetch { object, range, suspect } => {
+                let flows = self.core.refetch(object, range, suspect)?;
+                self.protocol.on_refetch(now, &flows, &mut self.core);
+            }
+            Command::Skip { object, range } => self.core.skip(object, range)?,
+            Command::Avoid { flow, range } => self.core.avoid(flow, range)?,
+            Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),
+            Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    fn poll_transmit(&mut self, _now: Time, out: &mut TxBatch) {
+        self.core.transmit(out);
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.core.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+        self.core.due().into_iter().chain(self.protocol.due()).min()
+    }
+
+    fn expected(&self, flow: FlowId) -> Option<Expected> {
+        self.core.flows.get(&flow)?.expected()
+    }
+
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.core.flows.get(&flow).map(ReceiverFlow::stats)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.core.memory_bytes()
+    }
+}
+
+/// A guess at the round-trip time before it is measured.
+pub const RTT_GUESS: Span = OPENING_GAP;
+
+/// The objects of a receiver.
+type Objects = Table<ObjectId, Object>;

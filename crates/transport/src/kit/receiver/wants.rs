@@ -1,0 +1,83 @@
+//! What is wanted of an object changes while it comes: bytes were wrong, need not come, or cannot come from every flow.
+
+use inhaul_base::{ByteRange, RangeSet};
+
+use super::{Core, ReceiverFlow};
+use crate::kit::Object;
+use crate::{CommandError, Event, FlowId, ObjectId};
+
+impl<F: ReceiverFlow> Core<F> {
+    /// An object is wanted, except for what is held.
+    pub(super) fn fetch(&mut self, id: ObjectId, size: u64, held: RangeSet) -> Result<(), CommandError> {
+        if self.objects.contains_key(&id) {
+            return Err(CommandError::ObjectExists(id));
+        }
+        if let Some(beyond) = held.iter().next_back().filter(|range| range.end > size) {
+            return Err(CommandError::OutOfRange(beyond));
+        }
+        let mut object = Object::new(size, held);
+        if object.is_all_held() {
+            object.complete = true;
+            self.events.push_back(Event::Complete { object: id });
+        }
+        self.objects.insert(id, object);
+        Ok(())
+    }
+
+    fn object_with(&mut self, id: ObjectId, range: ByteRange) -> Result<&mut Object, CommandError> {
+        let object = self.objects.get_mut(&id).ok_or(CommandError::UnknownObject(id))?;
+        if range.end > object.size { Err(CommandError::OutOfRange(range)) } else { Ok(object) }
+    }
+
+    /// Bytes need not come any more: they count as held.
+    pub(super) fn skip(&mut self, id: ObjectId, range: ByteRange) -> Result<(), CommandError> {
+        let object = self.object_with(id, range)?;
+        object.hold(range, |_| {});
+        for flow in object.flows.clone() {
+            self.touched.insert(flow);
+            if let Some(flow) = self.flows.get_mut(&flow) {
+                flow.forget(range);
+            }
+        }
+        Ok(())
+    }
+
+    /// A flow is not asked for these bytes, as long as there are others.
+    pub(super) fn avoid(&mut self, id: FlowId, range: ByteRange) -> Result<(), CommandError> {
+        let object = self.flows.get(&id).ok_or(CommandError::UnknownFlow(id))?.core().join.object;
+        let flows = self.object_with(object, range)?.flows.clone();
+        if flows.len() > 1
+            && let Some(flow) = self.flows.get_mut(&id)
+        {
+            flow.core_mut().avoid.insert(range);
+        }
+        self.touched.extend(flows);
+        Ok(())
+    }
+
+    /// Wrong bytes are wanted again, from another flow than `suspect` if there is one. Returns the object's flows.
+    pub(super) fn refetch(
+        &mut self,
+        id: ObjectId,
+        range: ByteRange,
+        suspect: Option<FlowId>,
+    ) -> Result<Vec<FlowId>, CommandError> {
+        let object = self.object_with(id, range)?;
+        object.unhold(range);
+        let flows = object.flows.clone();
+        if flows.is_empty() {
+            self.events.push_back(Event::Starved { object: id });
+        }
+        for &flow_id in &flows {
+            self.touched.insert(flow_id);
+            let Some(flow) = self.flows.get_mut(&flow_id) else { continue };
+            // Only the last that was wrong is left out, so that there is always one to ask.
+            if Some(flow_id) == suspect && flows.len() > 1 {
+                flow.core_mut().avoid.insert(range);
+            } else {
+                flow.core_mut().avoid.remove(range);
+            }
+        }
+        Ok(flows)
+    }
+}

@@ -1,0 +1,226 @@
+//! One flow as every sender sees it: where its datagrams may go, what was requested, when it has something to do.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use inhaul_base::{ByteRange, Span, Time};
+
+use super::queue::Queue;
+use super::{Entry, Rules};
+use crate::kit::receiver::largest_block;
+use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram, ip_overhead};
+use crate::{FlowError, FlowStats, OfferFlow, Reason, TxBatch};
+
+/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
+pub const QUEUED_RANGES_MAX: usize = 16_384;
+/// Most probes that wait for their echo.
+const ECHOES_MAX: usize = 16;
+/// How often a sender that has connected to its receiver tries to open the path.
+const OPEN_GAP: Span = Span::from_millis(50);
+/// A receiver probes at least once a second; silent for so long, it is gone.
+pub(super) const SILENCE_MAX: Span = Span::from_secs(30);
+
+/// What a sender keeps of a flow whatever the protocol.
+#[derive(Debug)]
+pub struct FlowCore {
+    /// What its user offers.
+    pub offer: OfferFlow,
+    /// Largest IP packet that both hosts believe in, in bytes.
+    pub mtu: u16,
+    /// What was requested and has not been sent.
+    pub queue: Queue,
+    /// What has left.
+    pub sent: Sent,
+    /// When the receiver last gave a sign of life.
+    pub heard: Time,
+    /// The number that the receiver chose, once Setup has come.
+    key: Option<u32>,
+    /// Where data goes: the address that returned its challenge last.
+    peer: Option<SocketAddr>,
+    /// When it last did.
+    responded: Option<Time>,
+    /// Answers to probes, each to where the probe came from, and their lengths.
+    echoes: VecDeque<(SocketAddr, PathDatagram, u16)>,
+    open_due: Option<Time>,
+    /// When it has something to do next, and why.
+    pub(super) next: (Time, Reason),
+    /// When it was served last, as a count of all services.
+    pub(super) turn: u64,
+    rules: Rules,
+}
+
+/// What has left so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sent {
+    /// Data packets.
+    pub packets: u64,
+    /// Their bytes, headers from IP up included.
+    pub wire_bytes: u64,
+    /// Bytes of the object, each time that they were sent because they were requested.
+    pub bytes: u64,
+    /// Bytes of the object that were sent again unasked.
+    pub bytes_again: u64,
+}
+
+impl FlowCore {
+    pub(super) fn new(now: Time, offer: OfferFlow, rules: Rules) -> Self {
+        Self {
+            mtu: offer.mtu,
+            queue: Queue::default(),
+            sent: Sent::default(),
+            heard: now,
+            key: None,
+            peer: None,
+            responded: None,
+            echoes: VecDeque::new(),
+            open_due: None,
+            next: (now + SILENCE_MAX, Reason::Silence),
+            turn: 0,
+            rules,
+            offer,
+        }
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        (self.next.0, self.turn, self.offer.flow)
+    }
+
+    // --- Where datagrams may go -------------------------------------------------------------------------------------
+
+    /// Whether Setup has come.
+    pub fn is_accepted(&self) -> bool {
+        self.key.is_some()
+    }
+
+    pub(super) fn has_key(&self, key: u32) -> bool {
+        self.key == Some(key)
+    }
+
+    pub(super) fn accept(&mut self, now: Time, key: u32, mtu: u16) {
+        self.key = Some(key);
+        self.mtu = self.mtu.min(mtu);
+        if self.offer.peer.is_some() {
+            self.open_due = Some(now);
+        }
+    }
+
+    /// A probe with token and key came. It is answered where it came from, by no more bytes than it had.
+    pub(super) fn on_probe(&mut self, now: Time, from: SocketAddr, echo: PathDatagram, len: usize) {
+        self.heard = now;
+        self.open_due = None;
+        if self.echoes.len() < ECHOES_MAX {
+            self.echoes.push_back((from, echo, len.clamp(PATH_HEADER_LEN, usize::from(u16::MAX)) as u16));
+        }
+    }
+
+    /// `from` returned its challenge: data may go there, as a NAT may have moved the receiver. Returns where it went before.
+    pub(super) fn on_response(&mut self, now: Time, from: SocketAddr) -> Option<SocketAddr> {
+        self.heard = now;
+        self.open_due = None;
+        self.responded = Some(now);
+        self.peer.replace(from)
+    }
+
+    /// The address that returned its challenge last, and the flow's key.
+    pub(super) fn name(&self) -> Option<(SocketAddr, u32)> {
+        self.peer.zip(self.key)
+    }
+
+    /// Where data goes, or went last.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Until when data goes to the receiver's address unless it says something.
+    pub fn responsive_until(&self) -> Time {
+        match (self.responded, self.rules.feedback_max) {
+            (None, _) => Time::ZERO,
+            (Some(_), None) => Time::FAR_FUTURE,
+            (Some(at), Some(max)) => at + max,
+        }
+    }
+
+    /// The flow's key and the address to which data may go at `now`.
+    pub fn path(&self, now: Time) -> Option<(u32, SocketAddr)> {
+        if now < self.responsive_until() { self.key.zip(self.peer) } else { None }
+    }
+
+    /// Whether the receiver has an IPv6 address.
+    pub fn is_ipv6(&self) -> bool {
+        self.peer.or(self.offer.peer).is_some_and(|peer| peer.is_ipv6())
+    }
+
+    /// Bytes of IP, UDP and protocol header in each data packet.
+    pub fn overhead(&self) -> u64 {
+        u64::from(ip_overhead(self.is_ipv6())) + self.rules.header_len as u64
+    }
+
+    // --- What the receiver wants ------------------------------------------------------------------------------------
+
+    pub(super) fn on_request(&mut self, id: u32, block: u16, ranges: Vec<ByteRange>) -> Result<(), FlowError> {
+        if id != self.queue.next_id() {
+            return Err(FlowError::Protocol("requests are not numbered in order"));
+        }
+        let Rules { header_len, grain, queued_bytes_max, .. } = self.rules;
+        let longest = largest_block(self.mtu, self.is_ipv6(), header_len as u16, grain);
+        if block > longest || !block.is_multiple_of(grain) {
+            return Err(FlowError::Protocol("a block that does not fit a packet was requested"));
+        }
+        if ranges.iter().any(|range| range.end > self.offer.size) {
+            return Err(FlowError::Protocol("a range beyond the object was requested"));
+        }
+        if self.queue.ranges() + ranges.len() > QUEUED_RANGES_MAX {
+            return Err(FlowError::Protocol("too many ranges were requested at once"));
+        }
+        let bytes = ranges.iter().fold(self.queue.bytes(), |sum, range| sum.saturating_add(range.len()));
+        if bytes > queued_bytes_max {
+            return Err(FlowError::Protocol("too many bytes were requested at once"));
+        }
+        self.queue.push(id, block, ranges);
+        Ok(())
+    }
+
+    // --- Sending ----------------------------------------------------------------------------------------------------
+
+    /// Appends echoes and what opens the path, as far as `out` has room. Returns the bytes of the echoes' IP packets.
+    pub(super) fn push_path(&mut self, now: Time, out: &mut TxBatch) -> u64 {
+        let (flow, mark) = (self.offer.flow, self.rules.mark);
+        let mut bytes = 0;
+        while out.room() > 0
+            && let Some((to, echo, len)) = self.echoes.pop_front()
+        {
+            out.push(flow, to, &echo.emit(mark), ByteRange::default(), len - PATH_HEADER_LEN as u16);
+            bytes += u64::from(len + ip_overhead(to.is_ipv6()));
+        }
+        if out.room() > 0
+            && let (Some(key), Some(to)) = (self.key, self.offer.peer)
+            && self.open_due.is_some_and(|due| due <= now)
+        {
+            let pad = self.rules.header_len.saturating_sub(PATH_HEADER_LEN) as u16;
+            let open = PathDatagram::Open { key, token: self.offer.token };
+            out.push(flow, to, &open.emit(mark), ByteRange::default(), pad);
+            self.open_due = Some(now + OPEN_GAP);
+        }
+        bytes
+    }
+
+    /// When it has something to do next, `own` things of the protocol included.
+    pub(super) fn due(&self, own: Option<(Time, Reason)>) -> (Time, Reason) {
+        let echo = (!self.echoes.is_empty()).then_some((self.heard, Reason::Probe));
+        let open = self.open_due.map(|at| (at, Reason::Probe));
+        let silence = (self.heard + SILENCE_MAX, Reason::Silence);
+        own.into_iter().chain(echo).chain(open).fold(silence, Ord::min)
+    }
+
+    /// Counters that are everybody's.
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            placed_bytes: self.sent.bytes,
+            wire_bytes: self.sent.wire_bytes,
+            received_packets: self.sent.packets,
+            retransmitted_bytes: self.sent.bytes_again,
+            outstanding_bytes: self.queue.bytes(),
+            ..FlowStats::default()
+        }
+    }
+}
