@@ -44,15 +44,19 @@ pub struct Expected {
 /// How a flow is doing. Counters run from the flow's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowStats {
-    /// Bytes of the object that this flow was the first to deliver.
+    /// Receiver: bytes of the object that this flow was the first to deliver.
     pub placed_bytes: u64,
-    /// Bytes received with all headers from IP up.
+    /// Sender: bytes of the object that were sent because they were requested.
+    pub sent_bytes: u64,
+    /// Bytes received, or sent, with all headers from IP up.
     pub wire_bytes: u64,
-    /// Data packets received.
+    /// Receiver: data packets received.
     pub received_packets: u64,
+    /// Sender: data packets sent.
+    pub sent_packets: u64,
     /// Data packets found lost.
     pub lost_packets: u64,
-    /// Bytes of the object that were asked for a second time or more.
+    /// Bytes of the object that were asked for, or sent unasked, a second time or more.
     pub retransmitted_bytes: u64,
     /// Bytes that arrived though they were held already.
     pub duplicate_bytes: u64,
@@ -64,7 +68,7 @@ pub struct FlowStats {
     pub target_rate: Bitrate,
     /// Rate that the sender has been asked for.
     pub requested_rate: Bitrate,
-    /// Bytes asked for that have not come yet.
+    /// Bytes asked for that have not come, or have not been sent, yet.
     pub outstanding_bytes: u64,
     /// Standing queue on the path, as time; zero when unknown.
     pub queue_delay: Span,

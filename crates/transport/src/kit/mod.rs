@@ -1,6 +1,9 @@
 //! Parts that protocols share.
 
+mod asked;
 mod challenge;
+pub mod division;
+mod loss_list;
 mod max_min;
 mod mtu_check;
 mod object;
@@ -14,7 +17,9 @@ mod table;
 mod windowed_min;
 pub mod wire;
 
+pub use asked::Asked;
 pub use challenge::Challenges;
+pub use loss_list::{LossList, compress, decompress};
 pub use max_min::max_min;
 pub use mtu_check::{MtuCheck, MtuStep, mtu_candidates};
 pub use object::Object;

@@ -1,13 +1,12 @@
 //! One flow as the receiver sees it: requests and acknowledgements.
 
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
-use inhaul_transport::kit::Object;
+use inhaul_transport::kit::division::{Share, Shared};
 use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
+use inhaul_transport::kit::{Asked, Object};
 use inhaul_transport::{Expected, FlowStats, Reason};
 
-use super::asked::Asked;
-use super::division::Share;
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
 use crate::tcp::{ACK_DELAY, Options};
@@ -32,7 +31,7 @@ pub(crate) struct Flow {
     pub(super) core: FlowCore,
     pub(super) asked: Asked,
     /// What the flow may take.
-    pub(super) share: Share,
+    share: Share,
     reassembly: Reassembly,
     window: u64,
     delayed_acks: bool,
@@ -46,7 +45,7 @@ pub(crate) struct Flow {
     last_data: Time,
     meter: Meter,
     received_packets: u64,
-    pub(super) wire_bytes: u64,
+    wire_bytes: u64,
 }
 
 /// The rate of what came in lately.
@@ -170,6 +169,20 @@ impl Flow {
     /// A timer has passed.
     pub(super) fn on_timer(&mut self, now: Time) {
         self.meter.refresh(now);
+    }
+}
+
+impl Shared for Flow {
+    fn share(&self) -> &Share {
+        &self.share
+    }
+
+    fn share_mut(&mut self) -> &mut Share {
+        &mut self.share
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        self.wire_bytes
     }
 }
 

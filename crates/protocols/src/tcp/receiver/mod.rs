@@ -1,12 +1,11 @@
 //! The receiver: asks senders for ranges, acknowledges the segments that come, and says where their bytes belong.
 
-mod asked;
-mod division;
 mod flow;
 mod reassembly;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Object;
+use inhaul_transport::kit::division::{Changed, Division, Told};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
 use inhaul_transport::{EndpointConfig, FlowId, Place, Reason};
@@ -14,7 +13,6 @@ use inhaul_transport::{EndpointConfig, FlowId, Place, Reason};
 use super::Options;
 use super::laws::LawName;
 use super::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
-use division::{Changed, Division};
 use flow::Flow;
 use reassembly::Arrival;
 
@@ -40,17 +38,17 @@ impl Tcp {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let wanted = core.objects.get(&flow.core.join.object).is_some_and(Object::has_wanted);
         let running = flow.core.path.is_open() && (wanted || flow.asked.pending_bytes() > 0);
-        if let Some(message) = self.division.look_at(flow, running) {
-            core.say_own(id, message.emit());
+        if let Some(Told(rate)) = self.division.look_at(flow, running) {
+            core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
     }
 }
 
 /// Tells senders their rates; flows that may take something now are asked for it.
 fn tell(core: &mut Core<Flow>, changed: Changed) {
-    for (id, message) in changed {
-        if let Some(message) = message {
-            core.say_own(id, message.emit());
+    for (id, told) in changed {
+        if let Some(Told(rate)) = told {
+            core.say_own(id, OwnMessage::Rate { rate }.emit());
         }
         core.touch(id);
     }

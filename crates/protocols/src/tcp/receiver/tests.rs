@@ -78,7 +78,7 @@ fn an_old_range_in_front_does_not_hide_a_new_one_behind() {
     let mut r = receiver();
     // As if the object had been asked for in two requests, and the first had been answered.
     let flow = r.core_mut().flows.get_mut(&FlowId(1)).unwrap();
-    flow.asked = asked::Asked::default();
+    flow.asked = inhaul_transport::kit::Asked::default();
     flow.asked.ask(1_000, &[ByteRange::new(0, 3_000)]);
     flow.asked.ask(1_000, &[ByteRange::new(3_000, SIZE)]);
     assert_eq!(deliver(&mut r, 0, 3), [ByteRange::new(0, 3_000)]);

@@ -215,9 +215,9 @@ impl FlowCore {
     /// Counters that are everybody's.
     pub fn stats(&self) -> FlowStats {
         FlowStats {
-            placed_bytes: self.sent.bytes,
+            sent_bytes: self.sent.bytes,
             wire_bytes: self.sent.wire_bytes,
-            received_packets: self.sent.packets,
+            sent_packets: self.sent.packets,
             retransmitted_bytes: self.sent.bytes_again,
             outstanding_bytes: self.queue.bytes(),
             ..FlowStats::default()

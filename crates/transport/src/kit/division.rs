@@ -3,13 +3,10 @@
 //!
 //! Rates that rise wait until those that fall have shown: at no time may more come in than C_r.
 
+use super::max_min;
+use super::receiver::{Flows, ReceiverFlow};
+use crate::FlowId;
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::FlowId;
-use inhaul_transport::kit::max_min;
-use inhaul_transport::kit::receiver::Flows;
-
-use super::flow::Flow;
-use crate::tcp::wire::OwnMessage;
 
 /// Over so long, or this many round trips if that is longer, is measured what a flow uses of its share.
 const MEASURE_SPAN: Span = Span::from_millis(500);
@@ -27,7 +24,7 @@ const ANY: Bitrate = Bitrate::from_bps(u64::MAX);
 
 /// What one flow may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub struct Share {
     /// Whether the flow runs: its path is open, and it is asked for something or could be.
     running: bool,
     /// What it may take now; zero: nothing may be asked of it.
@@ -50,17 +47,17 @@ impl Default for Share {
 
 impl Share {
     /// Whether the flow may be asked for anything.
-    pub(super) fn is_granted(&self) -> bool {
+    pub fn is_granted(&self) -> bool {
         self.granted > Bitrate::ZERO
     }
 
     /// What the flow may take; zero while nothing limits it, or nothing may be asked of it.
-    pub(super) fn target(&self) -> Bitrate {
+    pub fn target(&self) -> Bitrate {
         if self.granted == ANY { Bitrate::ZERO } else { self.granted }
     }
 
     /// What its sender was told; zero: no limit.
-    pub(super) fn said(&self) -> Bitrate {
+    pub fn said(&self) -> Bitrate {
         self.said.unwrap_or(Bitrate::ZERO)
     }
 }
@@ -78,12 +75,28 @@ enum Step {
     Measuring { since: Time, until: Time },
 }
 
+/// What a sender must be told: a rate, or that there is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told(pub Option<Bitrate>);
+
 /// Flows that are to be looked after, and what their senders must be told.
-pub(super) type Changed = Vec<(FlowId, Option<OwnMessage>)>;
+pub type Changed = Vec<(FlowId, Option<Told>)>;
+
+/// A flow that has a share.
+pub trait Shared: ReceiverFlow {
+    /// Its share.
+    fn share(&self) -> &Share;
+
+    /// The same, to be changed.
+    fn share_mut(&mut self) -> &mut Share;
+
+    /// Bytes that have come, headers included.
+    fn wire_bytes(&self) -> u64;
+}
 
 /// Divides C_r.
 #[derive(Debug)]
-pub(super) struct Division {
+pub struct Division {
     /// C_r; `None`: no limit.
     capacity: Option<Bitrate>,
     step: Step,
@@ -92,63 +105,65 @@ pub(super) struct Division {
 }
 
 impl Division {
-    pub(super) fn new(capacity: Option<Bitrate>) -> Self {
+    /// Divides `capacity`, if it is known.
+    pub fn new(capacity: Option<Bitrate>) -> Self {
         Self { capacity, step: Step::Still, stale: None }
     }
 
     /// C_r has changed.
-    pub(super) fn set_capacity(&mut self, capacity: Option<Bitrate>, flows: &mut Flows<Flow>) {
+    pub fn set_capacity<F: Shared>(&mut self, capacity: Option<Bitrate>, flows: &mut Flows<F>) {
         if capacity.is_some() && self.capacity.is_none() {
             // Flows that do not run give back what they might have taken.
-            flows.values_mut().filter(|f| !f.share.running).for_each(|f| f.share.granted = Bitrate::ZERO);
+            flows.values_mut().filter(|f| !f.share().running).for_each(|f| f.share_mut().granted = Bitrate::ZERO);
         }
         self.capacity = capacity;
         self.stale.get_or_insert(Span::ZERO);
     }
 
     /// A flow may have begun to run, or ceased to. Returns what its sender must be told at once.
-    pub(super) fn look_at(&mut self, flow: &mut Flow, running: bool) -> Option<OwnMessage> {
-        if flow.share.running == running {
+    pub fn look_at<F: Shared>(&mut self, flow: &mut F, running: bool) -> Option<Told> {
+        if flow.share().running == running {
             return None;
         }
-        flow.share = Share { running, usable: None, ..flow.share };
+        *flow.share_mut() = Share { running, usable: None, ..*flow.share() };
         if self.capacity.is_none() {
             return running.then(|| unbounded(flow)).flatten();
         }
         // What is on its way to us still comes.
         let wait = if running { Span::ZERO } else { patience(flow) };
-        flow.share.granted = Bitrate::ZERO;
+        flow.share_mut().granted = Bitrate::ZERO;
         self.stale = Some(self.stale.unwrap_or(Span::ZERO).max(wait));
         None
     }
 
     /// Divides anew if anything has changed.
-    pub(super) fn refresh(&mut self, now: Time, flows: &mut Flows<Flow>) -> Option<Changed> {
+    pub fn refresh<F: Shared>(&mut self, now: Time, flows: &mut Flows<F>) -> Option<Changed> {
         let wait = self.stale.take()?;
         if let Some(capacity) = self.capacity {
             return Some(self.divide(now, capacity, wait, flows));
         }
         self.step = Step::Still;
-        let open = flows.iter_mut().filter(|(_, flow)| flow.core.path.is_open());
+        let open = flows.iter_mut().filter(|(_, flow)| flow.core().path.is_open());
         Some(open.map(|(&id, flow)| (id, unbounded(flow))).collect())
     }
 
-    fn divide(&mut self, now: Time, capacity: Bitrate, wait: Span, flows: &mut Flows<Flow>) -> Changed {
-        let running = || flows.values().filter(|f| f.share.running);
-        let usable = |flow: &Flow| {
-            let wanted = flow.core.join.limits.application_rate.unwrap_or(capacity);
-            flow.share.usable.unwrap_or(capacity).min(wanted)
+    fn divide<F: Shared>(&mut self, now: Time, capacity: Bitrate, wait: Span, flows: &mut Flows<F>) -> Changed {
+        let running = || flows.values().filter(|f| f.share().running);
+        let usable = |flow: &F| {
+            let wanted = flow.core().join.limits.application_rate.unwrap_or(capacity);
+            flow.share().usable.unwrap_or(capacity).min(wanted)
         };
         let shares = max_min(capacity, &running().map(usable).collect::<Vec<_>>());
         let (mut changed, mut wait, mut rises) = (Changed::new(), wait, false);
-        for ((&id, flow), share) in flows.iter_mut().filter(|(_, f)| f.share.running).zip(shares) {
-            flow.share.next = share.max(LEAST);
-            if flow.share.granted > flow.share.next {
-                flow.share.granted = flow.share.next;
+        for ((&id, flow), share) in flows.iter_mut().filter(|(_, f)| f.share().running).zip(shares) {
+            flow.share_mut().next = share.max(LEAST);
+            if flow.share().granted > flow.share().next {
+                let next = flow.share().next;
+                flow.share_mut().granted = next;
                 wait = wait.max(patience(flow));
-                changed.push((id, say(flow, Some(flow.share.granted))));
+                changed.push((id, say(flow, Some(flow.share().granted))));
             }
-            rises |= flow.share.granted < flow.share.next;
+            rises |= flow.share().granted < flow.share().next;
         }
         let until = match self.step {
             Step::Slowing { until } => until.max(now + wait),
@@ -162,11 +177,12 @@ impl Division {
     }
 
     /// Those that must slow down have done so: the others may have their shares.
-    fn raise(&mut self, now: Time, flows: &mut Flows<Flow>) -> Changed {
+    fn raise<F: Shared>(&mut self, now: Time, flows: &mut Flows<F>) -> Changed {
         let (mut changed, mut slowest) = (Changed::new(), Span::ZERO);
-        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.share.running) {
-            flow.share.granted = flow.share.next;
-            changed.push((id, say(flow, Some(flow.share.granted))));
+        for (&id, flow) in flows.iter_mut().filter(|(_, f)| f.share().running) {
+            let next = flow.share().next;
+            flow.share_mut().granted = next;
+            changed.push((id, say(flow, Some(flow.share().granted))));
             slowest = slowest.max(patience(flow));
         }
         // One flow alone has everything.
@@ -175,7 +191,7 @@ impl Division {
     }
 
     /// A timer may have passed.
-    pub(super) fn on_timer(&mut self, now: Time, flows: &mut Flows<Flow>) -> Option<Changed> {
+    pub fn on_timer<F: Shared>(&mut self, now: Time, flows: &mut Flows<F>) -> Option<Changed> {
         if self.due().is_none_or(|due| due > now) {
             return None;
         }
@@ -185,20 +201,21 @@ impl Division {
             Step::Settling { .. } => {
                 let mut slowest = Span::ZERO;
                 for flow in flows.values_mut() {
-                    flow.share.counted = flow.wire_bytes;
-                    slowest = slowest.max(if flow.share.running { patience(flow) } else { Span::ZERO });
+                    let counted = flow.wire_bytes();
+                    flow.share_mut().counted = counted;
+                    slowest = slowest.max(if flow.share().running { patience(flow) } else { Span::ZERO });
                 }
                 self.step = Step::Measuring { since: now, until: now + MEASURE_SPAN.max(slowest * MEASURE_RTTS) };
                 None
             }
             Step::Measuring { since, .. } => {
                 let capacity = self.capacity?;
-                let count = flows.values().filter(|f| f.share.running).count() as u64;
+                let count = flows.values().filter(|f| f.share().running).count() as u64;
                 let least = Bitrate::from_bps(capacity.bps() / (LEAST_PART * count.max(1)));
-                for flow in flows.values_mut().filter(|f| f.share.running) {
-                    let used = Bitrate::of(flow.wire_bytes - flow.share.counted, now.since(since));
-                    let uses_all = used >= flow.share.granted.mul_f64(USES_ALL);
-                    flow.share.usable = (!uses_all).then(|| used.mul_f64(ROOM).max(least));
+                for flow in flows.values_mut().filter(|f| f.share().running) {
+                    let used = Bitrate::of(flow.wire_bytes() - flow.share().counted, now.since(since));
+                    let uses_all = used >= flow.share().granted.mul_f64(USES_ALL);
+                    flow.share_mut().usable = (!uses_all).then(|| used.mul_f64(ROOM).max(least));
                 }
                 Some(self.divide(now, capacity, Span::ZERO, flows))
             }
@@ -206,7 +223,7 @@ impl Division {
     }
 
     /// When a timer is due.
-    pub(super) fn due(&self) -> Option<Time> {
+    pub fn due(&self) -> Option<Time> {
         match self.step {
             Step::Still => None,
             Step::Slowing { until } | Step::Settling { until } | Step::Measuring { until, .. } => Some(until),
@@ -215,19 +232,19 @@ impl Division {
 }
 
 /// How long it takes until what the flow's sender is told shows here.
-fn patience(flow: &Flow) -> Span {
-    flow.core.path.rtt().patience().unwrap_or(Span::ZERO)
+fn patience<F: Shared>(flow: &F) -> Span {
+    flow.core().path.rtt().patience().unwrap_or(Span::ZERO)
 }
 
 /// Lets a flow take what its application wants.
-fn unbounded(flow: &mut Flow) -> Option<OwnMessage> {
-    flow.share.granted = ANY;
-    say(flow, flow.core.join.limits.application_rate)
+fn unbounded<F: Shared>(flow: &mut F) -> Option<Told> {
+    flow.share_mut().granted = ANY;
+    say(flow, flow.core().join.limits.application_rate)
 }
 
 /// The message that its sender needs to keep to `rate`, if it does not know.
-fn say(flow: &mut Flow, rate: Option<Bitrate>) -> Option<OwnMessage> {
+fn say<F: Shared>(flow: &mut F, rate: Option<Bitrate>) -> Option<Told> {
     let rate = rate.map(|rate| rate.max(LEAST));
-    let known = std::mem::replace(&mut flow.share.said, rate) == rate;
-    (!known).then_some(OwnMessage::Rate { rate })
+    let known = std::mem::replace(&mut flow.share_mut().said, rate) == rate;
+    (!known).then_some(Told(rate))
 }

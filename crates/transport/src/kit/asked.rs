@@ -1,4 +1,4 @@
-//! What one flow was asked for and has not delivered.
+//! What one flow was asked for and has not delivered, where its sender decides what is sent when: what comes is known by its place.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const ASKED_MAX: usize = 16_384;
 
 /// The ranges that a flow was asked for.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub struct Asked {
     /// Each range as it was asked for, by its start, until all of it has come. Never overlapping.
     ranges: BTreeMap<u64, Range>,
     /// What has neither come nor been given to others.
@@ -29,7 +29,7 @@ struct Range {
 
 impl Asked {
     /// Notes a request for `ranges`, to be cut into segments of `segment` bytes, and returns its number.
-    pub(super) fn ask(&mut self, segment: u64, ranges: &[ByteRange]) -> u32 {
+    pub fn ask(&mut self, segment: u64, ranges: &[ByteRange]) -> u32 {
         for &range in ranges {
             self.forget(range);
             self.ranges.insert(range.start, Range { end: range.end, segment, left: range.len() });
@@ -40,7 +40,7 @@ impl Asked {
     }
 
     /// Whether `count` more ranges may be asked for. Makes room, if need be, by forgetting ranges that were given up.
-    pub(super) fn has_room(&mut self, count: usize) -> bool {
+    pub fn has_room(&mut self, count: usize) -> bool {
         if self.ranges.len() + count > ASKED_MAX {
             let pending = &self.pending;
             self.ranges.retain(|&start, range| pending.within(ByteRange::new(start, range.end)).next().is_some());
@@ -59,7 +59,7 @@ impl Asked {
 
     /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` when nobody did, or not as
     /// whole segments: that bounds what a hostile sender can cut the object into.
-    pub(super) fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
+    pub fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
         let (&start, asked) = self.ranges.range_mut(..=range.start).next_back()?;
         let range = range.intersection(ByteRange::new(start, asked.end));
         let aligned = !range.is_empty()
@@ -78,22 +78,22 @@ impl Asked {
     }
 
     /// Bytes asked for that have neither come nor been given up.
-    pub(super) fn pending_bytes(&self) -> u64 {
+    pub fn pending_bytes(&self) -> u64 {
         self.pending.covered()
     }
 
     /// The last request made; 0 before the first.
-    pub(super) fn last_id(&self) -> u32 {
+    pub fn last_id(&self) -> u32 {
         self.last_id
     }
 
     /// Gives up what is pending: others are to bring it. What comes all the same is still known.
-    pub(super) fn abandon(&mut self) -> RangeSet {
+    pub fn abandon(&mut self) -> RangeSet {
         std::mem::take(&mut self.pending)
     }
 
     /// The range and segment length that will come next if nothing is lost.
-    pub(super) fn expected(&self) -> Option<(ByteRange, u64)> {
+    pub fn expected(&self) -> Option<(ByteRange, u64)> {
         let on = self.pending.run_at(self.frontier).map(|run| ByteRange::new(self.frontier, run.end));
         let run = on.or_else(|| self.pending.first())?;
         let from = run.start;
@@ -101,7 +101,8 @@ impl Asked {
         Some((ByteRange::new(from, run.end.min(asked.end)), asked.segment))
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Bytes of memory, about.
+    pub fn memory_bytes(&self) -> usize {
         (self.ranges.len() + self.pending.fragments()) * 48
     }
 }
