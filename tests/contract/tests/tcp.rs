@@ -155,7 +155,7 @@ fn a_lost_tail_is_probed_for_before_the_timeout() {
         let link = LinkSpec { loss: LossSpec::Scripted(lost), ..wire(1_000, 50) };
         let mut pair = pair("reno", &[], (link, wire(1_000, 50)), MIB, 1);
         let done = finish(&mut pair, 60);
-        (done, pair.sim.sender_stats(pair.transfer).received_packets, pair.sim.link_stats(pair.links.0).offered.packets)
+        (done, pair.sim.sender_stats(pair.transfer).sent_packets, pair.sim.link_stats(pair.links.0).offered.packets)
     };
     let (perfect, packets, offered) = time(vec![]);
     assert_eq!(packets, MIB.div_ceil(SEGMENT));

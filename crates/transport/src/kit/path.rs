@@ -12,6 +12,8 @@ use super::rtt::RttEstimator;
 pub const OPENING_GAP: Span = Span::from_millis(100);
 /// ... but at least so often.
 const OPENING_GAP_MAX: Span = Span::from_secs(1);
+/// A path over which nothing is to come is probed this seldom: a host may have thousands.
+const IDLE_GAP: Span = Span::from_secs(2);
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Beside half a round trip, larger probes than the one that came back are given so much time.
@@ -166,23 +168,24 @@ impl Path {
         send(Outgoing::Probe(self.number, size));
     }
 
-    /// Sends what is due; `waits` says whether data is awaited. Returns whether the path was found to carry less than before.
-    pub fn send_due(&mut self, now: Time, waits: bool, send: &mut impl FnMut(Outgoing)) -> bool {
+    /// Sends what is due; `waits` says whether data is awaited, `rests` whether none will be for a while. Returns whether the path
+    /// was found to carry less than before.
+    pub fn send_due(&mut self, now: Time, waits: bool, rests: bool, send: &mut impl FnMut(Outgoing)) -> bool {
         self.respond(now, waits, send);
         if now >= self.next_probe {
-            self.send_probes(now, send);
+            self.send_probes(now, rests, send);
         }
         self.step_check(now, send)
     }
 
     /// While the path is being opened there are probes of all sizes.
-    fn send_probes(&mut self, now: Time, send: &mut impl FnMut(Outgoing)) {
+    fn send_probes(&mut self, now: Time, rests: bool, send: &mut impl FnMut(Outgoing)) {
         if let Phase::Opening { gap, .. } = &mut self.phase {
             self.next_probe = now + *gap;
             *gap = (*gap * 2).min(OPENING_GAP_MAX);
             return mtu_candidates(self.mtu).for_each(|size| self.probe(now, Some(size), send));
         }
-        self.next_probe = now + self.rules.probe_gap;
+        self.next_probe = now + if rests { IDLE_GAP.max(self.rules.probe_gap) } else { self.rules.probe_gap };
         if self.confirmed == self.mtu || now < self.raise_due {
             return self.probe(now, None, send);
         }
@@ -285,6 +288,9 @@ impl Path {
 
     /// Data is awaited, or not any more.
     pub fn await_full_size(&mut self, since: Option<Time>) {
+        if let Some(since) = since.filter(|_| self.is_open()) {
+            self.next_probe = self.next_probe.min(since + self.rules.probe_gap);
+        }
         self.missed = since.map(|since| self.missed.unwrap_or(since));
     }
 
@@ -357,7 +363,7 @@ mod tests {
 
     fn sent(path: &mut Path, now: Time) -> Vec<Outgoing> {
         let mut sent = Vec::new();
-        path.send_due(now, true, &mut |outgoing| sent.push(outgoing));
+        path.send_due(now, true, false, &mut |outgoing| sent.push(outgoing));
         sent
     }
 
@@ -414,7 +420,7 @@ mod tests {
         assert_eq!(sent(&mut path, at(60)), [Outgoing::Response(7)]);
         path.on_data(at(70), true, true);
         assert_eq!(sent(&mut path, at(110)), [Outgoing::Response(7)]);
-        path.send_due(at(160), false, &mut |_| {});
+        path.send_due(at(160), false, false, &mut |_| {});
         assert!(sent(&mut path, at(500)).is_empty(), "nothing is awaited");
         path.expect_data(at(600));
         assert_eq!(sent(&mut path, at(600)), [Outgoing::Response(7)]);

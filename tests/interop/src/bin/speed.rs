@@ -1,6 +1,6 @@
 //! How fast the simulator is: packet hops a second on one core beside ns-3, and a thousand GTP flows in real time.
 //!
-//!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE] [--only ns3|gather]
+//!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE] [--only ns3|gather|idle]
 //!
 //! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc` with a
 //! build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
@@ -57,6 +57,20 @@ struct Report {
     beside_ns3: Vec<Comparison>,
     /// With packets of 1,500 and of 9,000 bytes.
     gathering: Vec<Gathering>,
+    /// Without and with idle flows.
+    idle: Vec<Idle>,
+}
+
+/// What one busy flow costs beside others that rest.
+#[derive(Debug, Serialize)]
+struct Idle {
+    protocol: &'static str,
+    idle_flows: u32,
+    /// Data packets of the busy flow while it was measured.
+    packets: u64,
+    hops: u64,
+    ns_per_packet: f64,
+    ns_per_hop: f64,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -65,8 +79,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     while let Some(name) = arguments.next() {
         match (name.as_str(), arguments.next()) {
             ("--json", Some(file)) => json = Some(file),
-            ("--only", Some(part)) if ["ns3", "gather"].contains(&part.as_str()) => only = Some(part),
-            _ => return Err(format!("'{name}': --json FILE and --only ns3|gather are known").into()),
+            ("--only", Some(part)) if ["ns3", "gather", "idle"].contains(&part.as_str()) => only = Some(part),
+            _ => return Err(format!("'{name}': --json FILE and --only ns3|gather|idle are known").into()),
         }
     }
     let wanted = |part| only.as_deref().is_none_or(|only| only == part);
@@ -80,6 +94,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             let gathering = gather(1_000, mtu, Bitrate::from_gbps(10), 4)?;
             print_gathering(&gathering);
             report.gathering.push(gathering);
+        }
+    }
+    if wanted("idle") {
+        println!("\n| protocol | idle flows | data packets | hops | ns a data packet | ns a hop |");
+        println!("|---|---|---|---|---|---|");
+        for protocol in ["gtp", "cubic"] {
+            for idle_flows in [0, 10_000] {
+                let idle = beside_idle(protocol, idle_flows)?;
+                println!(
+                    "| {} | {} | {} | {} | {:.0} | {:.0} |",
+                    idle.protocol, idle.idle_flows, idle.packets, idle.hops, idle.ns_per_packet, idle.ns_per_hop
+                );
+                report.idle.push(idle);
+            }
         }
     }
     if let Some(file) = json {
@@ -213,4 +241,52 @@ fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering
         memory_bytes_per_flow: sim.memory_bytes() / flows as usize,
         receiver_bytes_per_flow: sim.endpoint_memory_bytes(receiver) / flows as usize,
     })
+}
+
+/// Simulated seconds in which the idle flows come and finish, and in which the busy flow is measured.
+const IDLE_BEFORE: u64 = 8;
+const IDLE_MEASURED: u64 = 4;
+
+/// One flow over 1 Gbit/s and 20 ms, between hosts that have so many others of which nothing is wanted any more.
+fn beside_idle(name: &'static str, idle_flows: u32) -> Result<Idle, Box<dyn Error>> {
+    let rate = Bitrate::from_gbps(1);
+    let link = |rate| LinkSpec::drop_tail(rate, Span::from_millis(10), QueueLimit::Bytes(2 << 20));
+    let wide = link(Bitrate::from_gbps(10));
+    let narrow = LinkSpec { delay: Span::ZERO, ..link(rate) };
+    let host = HostSpec::default;
+    let spec = StarSpec {
+        senders: vec![Branch { host: host(), to_hub: wide.clone(), from_hub: wide }],
+        receiver: Branch { host: host(), to_hub: narrow.clone(), from_hub: narrow },
+    };
+    let (topology, parts) = star(&spec);
+    let mut sim = Simulation::new(topology, 1)?;
+    let protocol = registry::find(name).ok_or("the registry has no such protocol")?;
+    let receiver = sim.endpoint(parts.receiver, (protocol.build)(&EndpointConfig::new(Role::Receiver, 1))?)?;
+    let sender = sim.endpoint(parts.senders[0], (protocol.build)(&EndpointConfig::new(Role::Sender, 2))?)?;
+    let mut add = |object: u32, size, start_ms| {
+        sim.transfer(Transfer {
+            name: format!("flow {object}"),
+            sender,
+            receiver,
+            object: ObjectId(object),
+            size,
+            start: Time::ZERO + Span::from_millis(start_ms),
+            stop: None,
+            leaves: false,
+            mtu: 1_500,
+            limits: FlowLimits::default(),
+        })
+    };
+    for k in 0..idle_flows {
+        add(1 + k, 1, u64::from(k) * 4_000 / u64::from(idle_flows))?;
+    }
+    let busy = add(0, 1 << 40, 5_000)?;
+    sim.run_until(Time::ZERO + Span::from_secs(IDLE_BEFORE))?;
+    let (packets, hops) = (sim.stats(busy).received_packets, sim.hops());
+    let began = Instant::now();
+    sim.run_until(Time::ZERO + Span::from_secs(IDLE_BEFORE + IDLE_MEASURED))?;
+    let nanos = began.elapsed().as_nanos() as f64;
+    let (packets, hops) = (sim.stats(busy).received_packets - packets, sim.hops() - hops);
+    let (ns_per_packet, ns_per_hop) = (nanos / packets as f64, nanos / hops as f64);
+    Ok(Idle { protocol: name, idle_flows, packets, hops, ns_per_packet, ns_per_hop })
 }

@@ -437,6 +437,10 @@ impl ReceiverFlow for Flow {
         self.phase == Phase::Steady && !self.stalled && self.requests.pending_bytes() == 0
     }
 
+    fn rests(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
     fn time_for(&self, bytes: u64) -> Span {
         self.told_rate.time_for(bytes) + self.rtt()
     }
@@ -462,8 +466,10 @@ impl ReceiverFlow for Flow {
     }
 
     fn silence(&self) -> Option<Silence> {
-        if self.phase == Phase::Opening {
-            return None;
+        match self.phase {
+            Phase::Opening => return None,
+            Phase::Idle => return self.core.silence(),
+            Phase::Train { .. } | Phase::Steady => {}
         }
         let heard = self.core.last_heard;
         let no_path = self.stalled && heard > self.last_arrival + SILENCE_MAX;
@@ -471,8 +477,7 @@ impl ReceiverFlow for Flow {
         // Echoes alone are no use: data has to come.
         let since = self.last_arrival;
         let mute = Silence { until: since + MUTE_MAX.max(self.rtt() * 8), since, no_path };
-        let awaits = self.stalled && self.phase != Phase::Idle;
-        Some(if awaits { silent.min(mute) } else { silent })
+        Some(if self.stalled { silent.min(mute) } else { silent })
     }
 
     fn expected(&self) -> Option<Expected> {

@@ -158,6 +158,11 @@ pub trait ReceiverFlow {
     /// Whether it could bring more than it is asked for: it helps others that are slower.
     fn is_idle(&self) -> bool;
 
+    /// Whether nothing will be asked of it for a while.
+    fn rests(&self) -> bool {
+        self.pending_bytes() == 0
+    }
+
     /// How long `bytes` more would take.
     fn time_for(&self, bytes: u64) -> Span;
 

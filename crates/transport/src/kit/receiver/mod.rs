@@ -361,7 +361,7 @@ impl<P: Reception> Receiver<P> {
     fn probe(&mut self, now: Time, id: FlowId) {
         let core = &mut self.core;
         let Some(flow) = core.flows.get_mut(&id) else { return };
-        let pending = flow.pending_bytes() > 0;
+        let (pending, rests) = (flow.pending_bytes() > 0, flow.rests());
         let rate = flow.echo_rate();
         let base = flow.core_mut();
         let (Some(token), Some(_)) = (base.token, base.peer) else { return };
@@ -369,7 +369,7 @@ impl<P: Reception> Receiver<P> {
         let (key, headers, waiting) = (base.join.key, super::wire::ip_overhead(base.is_ipv6()), &mut core.waiting);
         let bare = P::RULES.header_len.max(PATH_HEADER_LEN) as u16;
         let waits = pending || !base.path.is_open();
-        let narrower = base.path.send_due(now, waits, &mut |outgoing| {
+        let narrower = base.path.send_due(now, waits, rests, &mut |outgoing| {
             let (datagram, len) = match outgoing {
                 Outgoing::Probe(number, size) => {
                     (PathDatagram::Probe { key, token, number }, size.map_or(bare, |size| size - headers))
