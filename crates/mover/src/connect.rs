@@ -36,34 +36,45 @@ pub(crate) struct Session {
     pub(crate) datagrams: SocketAddr,
     /// Memory that its data set's manifest may take, in bytes.
     pub(crate) manifest_memory_max: u64,
+    /// The server has answered the greeting.
+    pub(crate) greeted: bool,
 }
 
 impl Session {
-    /// Finds the server, connects and greets.
+    /// Finds the server, connects and greets. What is asked for first leaves without waiting for the server's greeting, which
+    /// comes before the answer: see [`Session::await_greeting`].
     pub(crate) fn connect(server: &Server, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
         Self::greet(server, dial(server)?, role, transport)
     }
 
     /// A session whose datagrams come from where its stream does.
     pub(crate) fn over(server: Server, stream: ControlStream) -> Self {
-        Self { server, datagrams: stream.peer(), stream, manifest_memory_max: MANIFEST_MEMORY_MAX }
+        Self { server, datagrams: stream.peer(), stream, manifest_memory_max: MANIFEST_MEMORY_MAX, greeted: true }
     }
 
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
         let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
         let stream = ControlStream::new(tcp).map_err(gone)?;
-        let mut session = Self::over(server.clone(), stream);
+        let mut session = Self { greeted: false, ..Self::over(server.clone(), stream) };
         session.send(&Frame::Hello { version: VERSION, role, transport: transport.to_owned() })?;
-        match session.receive(GREETING_SECONDS)? {
+        Ok(session)
+    }
+
+    /// Waits until the server has greeted, which says where it takes datagrams; or refused.
+    pub(crate) fn await_greeting(&mut self) -> Result<(), MoveError> {
+        if std::mem::replace(&mut self.greeted, true) {
+            return Ok(());
+        }
+        match self.receive(GREETING_SECONDS)? {
             Frame::Welcome { version: VERSION, udp_port } => {
-                session.datagrams.set_port(udp_port);
-                log::debug!("{server}: session open, datagrams go to {}", session.datagrams);
-                Ok(session)
+                self.datagrams.set_port(udp_port);
+                log::debug!("{}: session open, datagrams go to {}", self.server, self.datagrams);
+                Ok(())
             }
             Frame::Welcome { version, .. } => {
-                Err(session.protocol_error(format!("it speaks version {version}, not {VERSION}")))
+                Err(self.protocol_error(format!("it speaks version {version}, not {VERSION}")))
             }
-            frame => Err(session.unexpected(&frame)),
+            frame => Err(self.unexpected(&frame)),
         }
     }
 
@@ -190,12 +201,14 @@ impl Session {
     }
 
     fn receive(&mut self, seconds: u64) -> Result<Frame, MoveError> {
+        self.await_greeting()?;
         let received = self.stream.receive(Instant::now() + Duration::from_secs(seconds));
         received.map_err(|error| self.stream_error(&error, seconds))
     }
 
     /// Receives by the deadline of `patience`, unless the user stops it before.
     fn receive_patiently(&mut self, patience: &Patience) -> Result<Frame, MoveError> {
+        self.await_greeting()?;
         let deadline = patience.deadline();
         loop {
             if patience.is_stopped() {
@@ -336,7 +349,8 @@ mod tests {
             let (mut tcp, _) = listener.accept().unwrap();
             tcp.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
         });
-        let error = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap_err();
+        let mut session = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap();
+        let error = session.await_greeting().unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");
     }

@@ -57,5 +57,6 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
     };
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
     session.delegate(&order)?;
+    session.await_greeting()?;
     Ok(session)
 }

@@ -17,6 +17,8 @@ use crate::slots::Slot;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
+/// How long a client that was refused may take to close.
+const LINGER: Duration = Duration::from_secs(1);
 /// How long a client may take for a piece of a listing; for a manifest so long, and as long as its bytes take at ...
 const PIECE: Duration = Duration::from_secs(30);
 /// ... so many in a second: a client that takes them more slowly holds a place for nothing.
@@ -108,6 +110,10 @@ pub(crate) fn greet(
             if let Some((code, text)) = refusal {
                 // The client may be gone already.
                 let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
+                // What the client has asked for already is taken in: unread, it would have the kernel reset the connection, and the
+                // refusal might be lost.
+                let until = Instant::now() + LINGER;
+                while stream.receive(until).is_ok() {}
             }
             Err(error)
         }

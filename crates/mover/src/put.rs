@@ -156,6 +156,7 @@ fn attach_all(
         Box::new(move || {
             let mut session = Session::connect(&server, SessionRole::Attach, transport)?;
             session.send(&Frame::Attach { token, source })?;
+            session.await_greeting()?;
             let opened = be_opened(&mut session.stream, &offered);
             let data_set = opened.map_err(|error| not_opened(server, error))?;
             let path = printable(data_set.data_set().manifest().name());
