@@ -13,13 +13,13 @@ use inhaul_link::LinkStats;
 use inhaul_udp::{Clock, Event, Interest, Poller, Waker, thread};
 use rustix::param::clock_ticks_per_second;
 
-use super::lateness::{Histogram, Lateness};
-use super::network::{Carried, Delivery, MEMORY_MAX, Network, NotEntered};
+use super::lateness::{Histogram, LATENESS_MAX, Lateness};
+use super::network::{MEMORY_MAX, Network, NotEntered};
 use super::port::{Buffers, Port, PortCounts};
-use crate::emulator::Wait;
+use super::segment::{Carried, Delivery};
 use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
+use crate::options::Wait;
 use crate::packet::Packet;
-use crate::report::LATENESS_MAX;
 
 /// Most packets that are read from one device before the others have their turn, and the longest that reading goes on: what a host's
 /// kernel does with a superpacket of 64 KiB takes tens of microseconds.

@@ -12,10 +12,11 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::network::{Delivery, MEMORY_MAX, Network, NotEntered};
+use super::network::{MEMORY_MAX, Network, NotEntered};
 use super::run::{Command, Engine};
-use crate::emulator::Wait;
+use super::segment::Delivery;
 use crate::grid::{Change, Grid, GridLink, Host, LinkChange};
+use crate::options::Wait;
 use crate::packet::Packet;
 use crate::packet::samples::{self, Sample};
 
