@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Counts;
+use super::counts::Counts;
 use super::item::Item;
 use super::markup::Markup;
 use super::words::{self, Outcome};
