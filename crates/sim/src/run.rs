@@ -437,11 +437,11 @@ impl Simulation {
 
     /// Commands an endpoint. A flow that it is to be disconnected from may have ended by itself.
     pub(crate) fn give(&mut self, endpoint: EndpointId, command: Command) -> Result<(), (FlowId, CommandError)> {
-        let farewell = match &command {
+        let disconnected = match &command {
             Command::Disconnect { flow } => Some(TransferId(flow.0)),
             _ => None,
         };
-        if let Some(id) = farewell.filter(|id| (id.0 as usize) < self.transfers.len()) {
+        if let Some(id) = disconnected.filter(|id| (id.0 as usize) < self.transfers.len()) {
             self.keep_stats(id);
         }
         let flow = flow_of(&command);
@@ -452,7 +452,7 @@ impl Simulation {
             entry.complete = None;
         }
         match self.seats[endpoint.0 as usize].endpoint.command(self.now, command) {
-            Err(error) if farewell.is_none() => return Err((flow, error)),
+            Err(error) if disconnected.is_none() => return Err((flow, error)),
             _ => self.pump(endpoint),
         }
         Ok(())

@@ -29,13 +29,13 @@ mod session;
 
 pub use datagram::{open, seal};
 pub use gtp::{GtpClient, Received};
-pub use hostile_server::{HostileServer, Offer, Side};
+pub use hostile_server::{Endpoint, HostileServer, Offer};
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};
 pub use process::Readings;
 pub use program::{Outcome, Running, Server, Start, inhaul};
 pub use put::RawPut;
-pub use relay::{Relay, Way};
+pub use relay::{Direction, Relay};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, SmallDisk, noise, tree};
 pub use session::{Heard, Session, session_version};

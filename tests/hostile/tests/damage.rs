@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use inhaul_hostile_tests::{
-    GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, Way, figures, heavy, inhaul, noise, seed, session_version,
+    Direction, GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, figures, heavy, inhaul, noise, seed,
+    session_version,
 };
 use inhaul_protocols::gtp::wire::Datagram;
 
@@ -39,7 +40,7 @@ fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: 
         random ^= random >> 7;
         random ^= random << 17;
         if one_in > 0
-            && way == Way::ToClient
+            && way == Direction::ToClient
             && ((random >> 32) as usize).is_multiple_of(one_in)
             && !datagram.is_empty()
         {

@@ -221,11 +221,11 @@ fn frames_in_any_order_to_a_client() {
     let mut slowest = Duration::ZERO;
     let mut codes = std::collections::BTreeMap::<i32, u32>::new();
     for round in 0..rounds {
-        let hostile = HostileServer::start(move |session, side| {
+        let hostile = HostileServer::start(move |session, endpoint| {
             let mut random = RandomStream::new(seed, round);
             // Now and then it starts by the rules, so that it gets further.
-            if random.below(4) > 0 && side.greet(session).is_some() && random.below(2) == 0 {
-                side.data_set(session, &RawManifest::file("f", SIZE).encode());
+            if random.below(4) > 0 && endpoint.greet(session).is_some() && random.below(2) == 0 {
+                endpoint.data_set(session, &RawManifest::file("f", SIZE).encode());
             }
             for _ in 0..random.below(8) {
                 let mut encoded = Vec::new();

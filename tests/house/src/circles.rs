@@ -89,7 +89,8 @@ pub fn floors(modules: &Modules) -> usize {
     // No way is longer than there are files.
     for _ in 0..floors.len() {
         for (from, to) in modules.arrows() {
-            let (Some((from, _)), Some((to, below))) = (reached.get_key_value(&from), reached.get_key_value(&to)) else {
+            let (Some((from, _)), Some((to, below))) = (reached.get_key_value(&from), reached.get_key_value(&to))
+            else {
                 continue;
             };
             let step = usize::from(!below.contains(*from));

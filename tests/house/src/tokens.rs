@@ -76,7 +76,8 @@ pub(crate) fn group_len(tokens: &[&str]) -> usize {
 
 /// The length of the item, field or statement at the start: to its `;`, its block's end, or before what closes the group it is in.
 fn item_len(tokens: &[&str]) -> usize {
-    let words = ["use", "const", "static", "type", "let", "mod", "fn", "impl", "struct", "enum", "trait", "macro_rules"];
+    let words =
+        ["use", "const", "static", "type", "let", "mod", "fn", "impl", "struct", "enum", "trait", "macro_rules"];
     let keyword = tokens.iter().take(8).find(|token| words.contains(token)).copied();
     let ends_with_block = keyword.is_some_and(|word| !matches!(word, "use" | "const" | "static" | "type" | "let"))
         || tokens.iter().take(8).any(|token| *token == "fn");

@@ -72,14 +72,14 @@ fn results(path: &Path) -> Result<Kepts, Failure> {
 #[cfg(test)]
 mod tests {
     use crate::documented::assert_documented;
-    use inhaul_lab::kept::{CheckComparison, Comparison, ItemComparison, RowComparison, Side};
+    use inhaul_lab::kept::{CheckComparison, ComparedResult, Comparison, ItemComparison, RowComparison};
 
     #[test]
     fn comparison_has_the_documented_fields() {
         let item = ItemComparison {
             experiment: String::new(),
-            a: Side::default(),
-            b: Side::default(),
+            a: ComparedResult::default(),
+            b: ComparedResult::default(),
             remark: None,
             worse: 0,
             rows: vec![RowComparison::default()],

@@ -24,7 +24,7 @@ use crate::packet::Packet;
 /// Most packets that are read from one device before the others have their turn, and the longest that reading goes on: what a host's
 /// kernel does with a superpacket of 64 KiB takes tens of microseconds.
 const READS_MAX: usize = 32;
-const TURN_MAX: Span = Span::from_micros(250);
+const READING_MAX: Span = Span::from_micros(250);
 /// The token of the waker; devices have the numbers of their hosts.
 const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
@@ -222,7 +222,7 @@ impl Engine {
 
     /// Reads what a host has sent. Each packet leaves at the time at which it was read.
     fn read(&mut self, host: usize) -> io::Result<()> {
-        let until = self.clock.now() + TURN_MAX;
+        let until = self.clock.now() + READING_MAX;
         for _ in 0..READS_MAX {
             let Some(bytes) = self.ports[host].read(&mut self.buffers) else { break };
             // What is due by then goes first: it is on the links before this packet.

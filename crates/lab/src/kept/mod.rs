@@ -22,7 +22,7 @@ use crate::result::{FlowResult, RunResult, Verdict};
 use crate::scenario::Scenario;
 
 pub use compare::{
-    Change, CheckComparison, Comparison, ItemComparison, RowComparison, Side, compare, comparison_table,
+    Change, CheckComparison, ComparedResult, Comparison, ItemComparison, RowComparison, compare, comparison_table,
 };
 pub use folder::{Found, Kepts, Problem, read_kept};
 pub use journal::{Identity, Journal};
