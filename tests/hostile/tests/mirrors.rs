@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use inhaul_hostile_tests::{
-    Endpoint, Heard, HostileServer, Offer, Outcome, RawManifest, RawPut, Scratch, Server, Session, figures, inhaul,
-    noise, wait_for,
+    Endpoint, Heard, HostileServer, Offer, Outcome, RawManifest, RawPut, Scratch, Server, Session, figures, holds_for,
+    inhaul, noise, wait_for,
 };
 use inhaul_mover::frame::Frame;
 
@@ -181,7 +181,7 @@ fn eight_puts_that_drip() {
         for (_, session) in &mut dripping {
             let _ = session.send(&empty_piece());
         }
-        std::thread::sleep(Duration::from_millis(200));
+        assert!(holds_for(Duration::from_millis(200), || server.running.is_running()));
     }
     let has_ended = |session: &mut Session| matches!(session.receive(Duration::ZERO), Heard::End | Heard::Frame(_));
     let all_ended = || dripping.iter_mut().all(|(_, session)| has_ended(session));

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inhaul_base::RandomStream;
-use inhaul_hostile_tests::{Direction, Relay, Scratch, Server, all, figures, heavy, inhaul, noise, seed, tree};
+use inhaul_hostile_tests::{
+    Direction, Relay, Scratch, Server, all, figures, heavy, holds_for, inhaul, noise, seed, tree,
+};
 
 /// Bytes of what is fetched through a relay.
 const SIZE: usize = 4 << 20;
@@ -177,7 +179,7 @@ fn datagrams_blocked_for_three_seconds() {
     let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
     assert!(inhaul_hostile_tests::wait_for(PATIENCE, || relay.passed() > 300), "no data");
     relay.block_udp(true);
-    std::thread::sleep(Duration::from_secs(3));
+    assert!(holds_for(Duration::from_secs(3), || get.is_running()), "it gave up: {}", get.stderr());
     relay.block_udp(false);
     let outcome = get.finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();

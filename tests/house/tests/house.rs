@@ -78,6 +78,18 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["transmit", "transmit::staged"]),
     ("inhaul-fuzz", &["targets", "targets::lab", "targets::mover", "targets::store", "targets::text"]),
 ];
+/// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
+const SLEEPS: &[(&str, &str)] = &[
+    ("crates/mover", "a data mover works in real time; its tests are still to be looked through"),
+    ("crates/udp", "its tests are still to be looked through"),
+    ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
+    ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be looked for"),
+    ("crates/cli/tests/processes/common.rs", "come_true: looks for what other processes do, with a deadline"),
+    ("crates/cli/tests/processes/link.rs", "holds the emulator up for stretches of real time, which it has to notice"),
+    ("crates/emu/examples/two_hosts.rs", "whether a command in a host listens can only be looked for"),
+    ("tests/hostile/src/lib.rs", "wait_for: looks for what other processes do, with a deadline"),
+    ("tests/hostile/tests/kills.rs", "processes are killed at random times"),
+];
 /// Where Rust stands.
 const ROOMS: &[&str] = &["crates", "tests", "fuzz", "bench"];
 
@@ -171,6 +183,22 @@ fn modules_do_not_use_each_other_in_circles() {
     let is_known = |name: &str| packages.iter().any(|package| package.name == name);
     found.extend(CIRCLES.iter().filter(|(name, _)| !is_known(name)).map(|(name, _)| format!("{name}: no such crate")));
     report("circles between modules", &found);
+}
+
+#[test]
+fn nothing_sleeps_but_what_has_to() {
+    let mut asleep = vec![false; SLEEPS.len()];
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let broken = rules::sleeps(&Source::parse(&read(&top().join(&path))));
+        match SLEEPS.iter().position(|(place, _)| path.starts_with(place)) {
+            Some(at) => asleep[at] |= !broken.is_empty(),
+            None => found.extend(broken.into_iter().map(|what| format!("{}:{what}", path.display()))),
+        }
+    }
+    let awake = SLEEPS.iter().zip(asleep).filter(|(_, asleep)| !asleep);
+    found.extend(awake.map(|((place, _), _)| format!("{place} does not sleep any more: take it off the list")));
+    report("sleeps", &found);
 }
 
 /// Applies `rule` to every Rust file of the workspace; paths are relative to its top.
