@@ -64,8 +64,8 @@ pub fn put_rate() -> &'static str {
     if session_version() < 5 { "--rate" } else { "--send-rate" }
 }
 
-/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests sleep: what other
-/// processes do is not told to them, so they have to look.
+/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests
+/// sleep: what other processes do is not told to them, so they have to look.
 pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !condition() {

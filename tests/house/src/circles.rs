@@ -1,12 +1,12 @@
 //! Circles between the modules of a crate.
 //!
-//! A crate is looked at a folder at a time, the root first. The rooms of a folder are its own file (`lib.rs`, `mod.rs`, or `a.rs` beside
-//! the folder `a`) and each of its modules, with all that lies beneath it: an arrow of [`Modules::arrows`] between two files is one
-//! between the rooms that they are in. Rooms that reach each other are a circle. So two folders whose files use each other both
-//! ways are one, though no two of these files need be.
+//! A crate is looked at a folder at a time, the root first. The rooms of a folder are its own file (`lib.rs`,
+//! `mod.rs`, or `a.rs` beside the folder `a`) and each of its modules, with all that lies beneath it: an arrow of
+//! [`Modules::arrows`] between two files is one between the rooms that they are in. Rooms that reach each other are
+//! a circle. So two folders whose files use each other both ways are one, though no two of these files need be.
 //!
-//! That a parent declares its children and re-exports their names is no arrow. It is in a circle with a child if it uses something
-//! of the child, and the child uses something that stands in the parent's own file.
+//! That a parent declares its children and re-exports their names is no arrow. It is in a circle with a child if it
+//! uses something of the child, and the child uses something that stands in the parent's own file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,8 @@ fn reach(start: &Path, doors: &BTreeMap<Path, BTreeSet<Path>>) -> BTreeSet<Path>
     reached
 }
 
-/// How many floors a crate has: each file stands above all that it uses, and files that reach each other stand on one floor.
+/// How many floors a crate has: each file stands above all that it uses, and files that reach each other stand on
+/// one floor.
 pub fn floors(modules: &Modules) -> usize {
     let mut doors: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
     for (from, to) in modules.arrows() {
@@ -105,8 +106,8 @@ fn name(path: &Path) -> String {
     if path.is_empty() { "crate".to_owned() } else { path.join("::") }
 }
 
-/// What is wrong with a list of circles that may still be there: those found in the crate `name` that it lacks, and those that it has
-/// and that are gone. So the list only becomes shorter.
+/// What is wrong with a list of circles that may still be there: those found in the crate `name` that it lacks, and
+/// those that it has and that are gone. So the list only becomes shorter.
 pub fn unlisted(name: &str, found: &[Circle], listed: &[(&str, &[&str])]) -> Vec<String> {
     let mut wrong = Vec::new();
     for circle in found {

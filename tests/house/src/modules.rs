@@ -1,13 +1,15 @@
 //! The modules of a crate, and which of them uses which.
 //!
-//! A module is a file. It has an arrow to another when its code, outside of tests, names something that the other one defines: by
-//! a path that begins with `crate`, `super` or `self`, with the name of a child, or with a name that a `use` has brought in. Names are
-//! followed to where they are defined: what a module hands on with `pub use`, or has from a `use` of its own that a child reaches
-//! by `super::`, is an arrow to the module that defines it, and none to the one that hands it on. So a parent that declares its
-//! children and re-exports their names has no arrow to them; one that itself uses the names has.
+//! A module is a file. It has an arrow to another when its code, outside of tests, names something that the other
+//! one defines: by a path that begins with `crate`, `super` or `self`, with the name of a child, or with a name
+//! that a `use` has brought in. Names are followed to where they are defined: what a module hands on with `pub
+//! use`, or has from a `use` of its own that a child reaches by `super::`, is an arrow to the module that defines
+//! it, and none to the one that hands it on. So a parent that declares its children and re-exports their names has
+//! no arrow to them; one that itself uses the names has.
 //!
-//! Methods leave no arrow, because their calls name no module. A module may therefore be spread over files: a child that adds
-//! an `impl` to a type of its parent has an arrow to it, and the parent, which calls the methods, has none back.
+//! Methods leave no arrow, because their calls name no module. A module may therefore be spread over files: a child
+//! that adds an `impl` to a type of its parent has an arrow to it, and the parent, which calls the methods, has
+//! none back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +59,8 @@ enum Target {
 }
 
 impl Modules {
-    /// Reads the files of a crate, each with its path below `src` and its text. Files that no `mod` declares outside of tests are none.
+    /// Reads the files of a crate, each with its path below `src` and its text. Files that no `mod` declares
+    /// outside of tests are none.
     pub fn parse<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> Self {
         let mut modules: BTreeMap<Path, Module> =
             files.into_iter().map(|(file, text)| (path_of(file), Module::parse(text))).collect();

@@ -1,7 +1,8 @@
 //! The words of Rust code, and what of them is not for tests.
 
-/// The words and signs of `code`, which has neither comments nor insides of literals ([`crate::source::Source::code`]). Quotes and
-/// lifetimes' apostrophes are left out; `::` is one sign, every other sign is a character.
+/// The words and signs of `code`, which has neither comments nor insides of literals
+/// ([`crate::source::Source::code`]). Quotes and lifetimes' apostrophes are left out; `::` is one sign, every other
+/// sign is a character.
 pub(crate) fn tokens(code: &str) -> Vec<&str> {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut tokens = Vec::new();
@@ -74,7 +75,8 @@ pub(crate) fn group_len(tokens: &[&str]) -> usize {
     tokens.len()
 }
 
-/// The length of the item, field or statement at the start: to its `;`, its block's end, or before what closes the group it is in.
+/// The length of the item, field or statement at the start: to its `;`, its block's end, or before what closes the
+/// group it is in.
 fn item_len(tokens: &[&str]) -> usize {
     let words =
         ["use", "const", "static", "type", "let", "mod", "fn", "impl", "struct", "enum", "trait", "macro_rules"];

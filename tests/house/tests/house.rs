@@ -23,7 +23,8 @@ const ENGINES: &[&str] = &[
     "tests/hostile",
     "tests/interop/src/bin/speed.rs",
 ];
-/// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to be just this.
+/// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to
+/// be just this.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-link", &["link", "queue"]),
     ("inhaul-mover", &["bodies", "catalogue", "delegated", "digest_service", "greeting", "serving"]),

@@ -187,8 +187,8 @@ pub(crate) fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     assert!(come_true(PATIENCE, condition), "{what} did not come about");
 }
 
-/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests sleep: what other
-/// processes do is not told to them, so they have to look.
+/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests
+/// sleep: what other processes do is not told to them, so they have to look.
 pub(crate) fn come_true(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !condition() {

@@ -26,7 +26,7 @@ pub struct Lateness {
     pub p999_us: f64,
     /// The latest.
     pub max_us: f64,
-    /// How many were later than [`LATENESS_MAX`](crate::LATENESS_MAX).
+    /// How many were later than [`LATENESS_MAX`].
     pub late_packets: u64,
 }
 

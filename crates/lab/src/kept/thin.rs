@@ -43,7 +43,8 @@ const LEVELS: [Level; 8] = [
     level(0, false, Some(0)),
 ];
 
-/// The text of the first level that is small enough, or else of the last. `write` makes it of what is left of the runs.
+/// The text of the first level that is small enough, or else of the last. `write` makes it of what is left of the
+/// runs.
 pub(super) fn small_text(runs: &[RunResult], write: impl Fn(Thinned, Vec<RunResult>) -> String) -> String {
     let mut text = String::new();
     for level in &LEVELS {
