@@ -1,35 +1,44 @@
 //! The command line: what can be said, and the help that explains it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use inhaul_base::{Bitrate, parse_bytes};
-use inhaul_mover::{Existing, Memory, Server, Source};
+use clap::{Args, Parser, Subcommand};
 
+use crate::bench::{self, Bench};
+use crate::completions::{self, Completions};
+use crate::copy::{self, Copy};
+use crate::doctor::{self, Doctor};
+use crate::get::{self, Get};
+use crate::lab::Lab;
+use crate::link::Link;
 use crate::logs::LogLevel;
-use crate::retry::Retry;
-use crate::transfer::Output;
+use crate::ls::{self, Ls};
+use crate::man::{self, Man};
+use crate::plan::{self, Plan};
+use crate::protocols::{self, Protocols};
+use crate::put::{self, Put};
+use crate::serve::{self, Serve};
+use crate::verify::{self, Manifest, Verify};
 
-mod examples;
-mod fetch;
-mod values;
+const EXAMPLES: &str = "\
+A first transfer, from host dtn1 to this one:
+  dtn1$ inhaul serve /data
+      $ inhaul get inhaul://dtn1/file .
 
-pub(crate) use fetch::{Fetch, Selection};
-use values::{any_address, parameter};
-pub(crate) use values::{listen_address, seconds, source};
+Exit codes:
+  0 complete             6 timed out           12 check failed (lab, doctor)
+  1 internal error       7 refused             13 emulation not valid (link)
+  2 usage                8 no space left       14 a command failed (link)
+  3 path not found       9 destination         15 not permitted on this host
+  4 host unknown        10 data is wrong       16 partial
+  5 unreachable         11 UDP blocked        130 interrupted
 
-/// Headings of the options that several commands have.
-pub(crate) const RATES: &str = "Rate options";
-pub(crate) const TRANSPORT: &str = "Transport options";
-pub(crate) const FILES: &str = "File options";
-pub(crate) const OUTPUT: &str = "Output options";
-const SERVER: &str = "Server options";
-const MEASUREMENT: &str = "Measurement options";
+'inhaul COMMAND --help' explains a command and has examples. 'inhaul man' writes
+all of it, and more, as man pages.";
 
 /// Moves bulk data over fast, long networks: one receiver fetches from one or many senders, and sets their rates.
 #[derive(Debug, Parser)]
-#[command(name = "inhaul", version, after_help = examples::PROGRAM, max_term_width = 120)]
+#[command(name = "inhaul", version, after_help = EXAMPLES, max_term_width = 120)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -62,367 +71,56 @@ pub(crate) struct Program {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Offer directories for others to fetch
-    #[command(after_help = examples::SERVE)]
+    #[command(after_help = serve::EXAMPLES)]
     Serve(Serve),
     /// Fetch files or directories, verified, from one or many servers
-    #[command(after_help = examples::GET, override_usage = examples::GET_USAGE)]
+    #[command(after_help = get::EXAMPLES, override_usage = get::USAGE)]
     Get(Get),
     /// Predict how long a get would take and what will limit it; nothing is kept
-    #[command(after_help = examples::PLAN, override_usage = examples::PLAN_USAGE)]
+    #[command(after_help = plan::EXAMPLES, override_usage = plan::USAGE)]
     Plan(Plan),
     /// Bring files or directories to a server that accepts puts
-    #[command(after_help = crate::put::EXAMPLES, override_usage = crate::put::USAGE)]
-    Put(crate::put::Put),
+    #[command(after_help = put::EXAMPLES, override_usage = put::USAGE)]
+    Put(Put),
     /// Have one server fetch from others; the bytes go directly between them
-    #[command(after_help = crate::copy::EXAMPLES, override_usage = crate::copy::USAGE)]
-    Copy(crate::copy::Copy),
+    #[command(after_help = copy::EXAMPLES, override_usage = copy::USAGE)]
+    Copy(Copy),
     /// Verify files by a list of checksums: inhaul's, sha256sum's, b3sum's, or a bag's
-    #[command(after_help = examples::VERIFY)]
+    #[command(after_help = verify::EXAMPLES)]
     Verify(Verify),
     /// Print a list of files and their checksums, for others to verify them by
-    #[command(after_help = examples::MANIFEST)]
+    #[command(after_help = verify::MANIFEST_EXAMPLES)]
     Manifest(Manifest),
     /// List what a server offers
-    #[command(after_help = examples::LS)]
+    #[command(after_help = ls::EXAMPLES)]
     Ls(Ls),
     /// Find what on this host, and on the path to a server, slows transfers down; changes nothing
-    #[command(after_help = examples::DOCTOR)]
+    #[command(after_help = doctor::EXAMPLES)]
     Doctor(Doctor),
     /// Measure a path from memory to memory, like iperf3
-    #[command(after_help = examples::BENCH, override_usage = examples::BENCH_USAGE)]
+    #[command(after_help = bench::EXAMPLES, override_usage = bench::USAGE)]
     Bench(Bench),
     /// List the transport protocols and their parameters
-    #[command(after_help = examples::PROTOCOLS)]
+    #[command(after_help = protocols::EXAMPLES)]
     Protocols(Protocols),
     /// Print completions for a shell
-    #[command(after_help = examples::COMPLETIONS)]
+    #[command(after_help = completions::EXAMPLES)]
     Completions(Completions),
     /// Write the manual as man pages
-    #[command(after_help = examples::MAN)]
+    #[command(after_help = man::EXAMPLES)]
     Man(Man),
     /// Run transfers in a simulator or an emulated network, and reproduce experiments from papers
     #[command(subcommand)]
-    Lab(crate::lab::Lab),
+    Lab(Lab),
     /// Run any program over emulated links on this machine
     #[command(subcommand)]
-    Link(crate::link::Link),
-}
-
-/// What every command that moves data takes.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Network options")]
-pub(crate) struct Wire {
-    /// Largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
-    pub(crate) mtu: Option<u16>,
-    /// Do not use the kernel's segmentation and receive offload
-    #[arg(long)]
-    pub(crate) no_offload: bool,
-    /// Pin the data thread to this processor, counted from 0
-    #[arg(long, value_name = "N")]
-    pub(crate) cpu: Option<usize>,
-}
-
-/// What every command takes that decides how data moves: those that connect. Servers do as they are asked.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = TRANSPORT)]
-pub(crate) struct Transport {
-    /// Transport protocol, for both ends; 'inhaul protocols' lists them
-    #[arg(long, value_name = "NAME", default_value = "gtp")]
-    pub(crate) transport: String,
-    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) control: Control,
-    /// Set a parameter of the transport protocol on this side; can be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
-    pub(crate) set: Vec<(String, String)>,
-}
-
-impl Transport {
-    /// The transport of this name, as it is by itself.
-    pub(crate) fn named(name: &str) -> Self {
-        Self { transport: name.to_owned(), ..Self::default() }
-    }
-}
-
-impl Default for Transport {
-    fn default() -> Self {
-        Self { transport: "gtp".to_owned(), control: Control::Default, set: Vec::new() }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// Directories to offer; nothing outside them can be fetched
-    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directories: Vec<PathBuf>,
-    /// Address and port to listen on, for TCP and UDP; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), value_parser = listen_address)]
-    #[arg(help_heading = SERVER)]
-    pub(crate) listen: SocketAddr,
-    /// Limit of what this host sends to all receivers together, headers included [default: no limit]
-    #[arg(long, value_name = "RATE", help_heading = RATES)]
-    pub(crate) send_rate: Option<Bitrate>,
-    /// Hash large files anew for each transfer; do not keep digests in $XDG_CACHE_HOME/inhaul
-    #[arg(long, help_heading = SERVER)]
-    pub(crate) no_cache: bool,
-    /// Most sessions at once; further clients are refused and may retry
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
-    #[arg(help_heading = SERVER)]
-    pub(crate) max_sessions: u16,
-    /// Most of them from one IPv4 address, or one /64 of IPv6 [default: a quarter of --max-sessions]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
-    pub(crate) max_sessions_per_address: Option<u16>,
-    /// Most memory for lists of files, of all sessions together; clients that need more are refused and may retry
-    #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes, help_heading = SERVER)]
-    pub(crate) manifest_memory: u64,
-    /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
-    pub(crate) grace: u16,
-    #[command(flatten)]
-    pub(crate) accept: crate::serve::Accept,
-    #[command(flatten)]
-    pub(crate) wire: Wire,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Get {
-    #[command(flatten)]
-    pub(crate) fetch: Fetch,
-    /// Start from the beginning, even if an interrupted transfer left verified data
-    #[arg(long, help_heading = FILES)]
-    pub(crate) no_resume: bool,
-    /// Only show what would be fetched, kept, replaced, left out or refused
-    #[arg(long, short = 'n', help_heading = FILES)]
-    pub(crate) dry_run: bool,
-    /// At the end, write a list of all files and their BLAKE3 checksums, for 'inhaul verify'
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    pub(crate) manifest: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) retry: Retry,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Plan {
-    #[command(flatten)]
-    pub(crate) fetch: Fetch,
-    /// Print one JSON object (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) json: bool,
-}
-
-/// See [`Existing`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExistingArg {
-    /// Fetch nothing, and name it
-    #[default]
-    Refuse,
-    /// Replace it
-    Replace,
-    /// Replace it if it is older
-    Update,
-    /// Keep it
-    Keep,
-}
-
-impl From<ExistingArg> for Existing {
-    fn from(arg: ExistingArg) -> Self {
-        match arg {
-            ExistingArg::Refuse => Self::Refuse,
-            ExistingArg::Replace => Self::Replace,
-            ExistingArg::Update => Self::Update,
-            ExistingArg::Keep => Self::Keep,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Verify {
-    /// The directory, or the file, to verify
-    #[arg(value_name = "DIR")]
-    pub(crate) place: PathBuf,
-    /// The list of checksums; a bag has its own
-    #[arg(value_name = "LIST")]
-    pub(crate) list: Option<PathBuf>,
-    /// Algorithm of 64-digit checksums in a list that does not name it [default: from the list's file name, else sha256]
-    #[arg(long, value_enum, help_heading = "Verification options")]
-    pub(crate) algorithm: Option<Of64Digits>,
-    /// Print one JSON object at the end (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) json: bool,
-    /// Print neither the problems nor a summary; the exit code tells
-    #[arg(long, short, help_heading = OUTPUT)]
-    pub(crate) quiet: bool,
-}
-
-/// What a checksum of 64 digits may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Of64Digits {
-    Sha256,
-    Blake3,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Manifest {
-    /// The directory, or the file, to list
-    #[arg(value_name = "PATH")]
-    pub(crate) place: PathBuf,
-    /// Format of the list
-    #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
-    pub(crate) format: ListFormat,
-}
-
-/// How a list is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    // With sizes, BLAKE3 and a hash of the whole.
-    #[default]
-    Inhaul,
-    // As b3sum writes it.
-    Blake3,
-    // As sha256sum writes it.
-    Sha256,
-    // As sha512sum writes it.
-    Sha512,
-    // The payload manifest of a bag, with SHA-512.
-    Bagit,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Ls {
-    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
-    #[arg(value_name = "SOURCE", value_parser = crate::ls::source)]
-    pub(crate) source: Source,
-    /// List directories and all that is in them
-    #[arg(long, short, help_heading = "Listing options")]
-    pub(crate) recursive: bool,
-    /// Print one JSON object for each item (docs/json.md)
-    #[arg(long, conflicts_with = "metalink", help_heading = OUTPUT)]
-    pub(crate) json: bool,
-    /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) metalink: bool,
-    /// With --metalink: add each file's BLAKE3 checksum; the server reads files whose digests it does not keep
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) checksums: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    #[arg(help = "Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there")]
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) server: Option<Server>,
-    /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed if known, else 1G]
-    #[arg(long, value_name = "RATE", help_heading = "Check options")]
-    pub(crate) target_rate: Option<Bitrate>,
-    /// Test the disk of this directory, with at most 1 GB and for at most 3 s; nothing is left there
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Check options")]
-    pub(crate) disk: Option<PathBuf>,
-    /// Print one JSON object (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Bench {
-    /// Wait for clients, and serve them
-    #[arg(long, conflicts_with = "servers", help_heading = SERVER)]
-    pub(crate) server: bool,
-    /// With --server: address and port to listen on
-    #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
-    #[arg(value_parser = listen_address, help_heading = SERVER)]
-    pub(crate) listen: SocketAddr,
-    #[arg(help = "Servers to measure with, as HOST[:PORT]")]
-    #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
-    pub(crate) servers: Vec<Server>,
-    /// How long, in seconds
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]
-    #[arg(help_heading = MEASUREMENT)]
-    pub(crate) time: f64,
-    /// How much in all, instead of a time: bytes, like 10G or 1Gi
-    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes, help_heading = MEASUREMENT)]
-    pub(crate) bytes: Option<u64>,
-    /// Flows to each server
-    #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
-    #[arg(help_heading = MEASUREMENT)]
-    pub(crate) parallel: u16,
-    /// Limit of each flow, headers included [default: no limit]
-    #[arg(short = 'b', long, value_name = "RATE", help_heading = RATES)]
-    pub(crate) bitrate: Option<Bitrate>,
-    /// Send to the servers instead of receiving from them
-    #[arg(short = 'R', long, help_heading = MEASUREMENT)]
-    pub(crate) reverse: bool,
-    /// Print JSON at the end (docs/json.md)
-    #[arg(short = 'J', long, help_heading = OUTPUT)]
-    pub(crate) json: bool,
-    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end on both sides (cold)
-    #[arg(long, value_enum, default_value_t, help_heading = MEASUREMENT)]
-    pub(crate) memory: MemoryArg,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
-    /// Limit of what the receiver takes in, headers included [default: measured]
-    #[arg(long, value_name = "RATE", help_heading = RATES)]
-    pub(crate) receive_rate: Option<Bitrate>,
-    /// With --server: limit of what this host sends to all clients together, headers included [default: no limit]
-    #[arg(long, value_name = "RATE", requires = "server", help_heading = RATES)]
-    pub(crate) send_rate: Option<Bitrate>,
-    #[command(flatten)]
-    pub(crate) wire: Wire,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Protocols {
-    /// Print JSON (docs/json.md)
-    #[arg(long, help_heading = OUTPUT)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_enum)]
-    pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Man {
-    /// Directory for the pages; it is made if it does not exist
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: PathBuf,
-}
-
-/// How rates are controlled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Control {
-    // Capacities are measured.
-    #[default]
-    Default,
-    // gtp-2004 to the letter: capacities are given.
-    Paper,
-}
-
-/// See [`Memory`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MemoryArg {
-    #[default]
-    Hot,
-    Cold,
-}
-
-impl From<MemoryArg> for Memory {
-    fn from(arg: MemoryArg) -> Self {
-        match arg {
-            MemoryArg::Hot => Self::Hot,
-            MemoryArg::Cold => Self::Cold,
-        }
-    }
+    Link(Link),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::OUTPUT;
     use clap::CommandFactory;
 
     #[test]

@@ -1,17 +1,106 @@
 //! `inhaul bench`.
 
-use inhaul_base::format_bytes;
-use inhaul_mover::{BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate};
+use std::net::SocketAddr;
 
-use crate::args::Bench;
+use clap::{Args, ValueEnum};
+use inhaul_base::{Bitrate, format_bytes, parse_bytes};
+use inhaul_mover::{
+    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, Server,
+};
+
 use crate::exit::{self, Failure};
-use crate::serve::announce;
+use crate::options::{OUTPUT, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, seconds};
+use crate::output::announce;
+use crate::output::to_json;
+use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate};
-use crate::transfer::to_json;
+
+/// Heading of the options that say what is measured.
+const MEASUREMENT: &str = "Measurement options";
+
+pub(crate) const USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
+
+pub(crate) const EXAMPLES: &str = "\
+RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
+
+Examples:
+  On one host, wait for clients:
+    inhaul bench --server
+  On another, receive from it for ten seconds:
+    inhaul bench dtn1 -t 10
+  The other way: this host sends, the server receives and controls the rates:
+    inhaul bench dtn1 -R
+  Three senders into this host, 30 GB in all, as JSON:
+    inhaul bench dtn1 dtn2 dtn3 -n 30G -J";
+
+/// The command line of `inhaul bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Wait for clients, and serve them
+    #[arg(long, conflicts_with = "servers", help_heading = SERVER)]
+    server: bool,
+    /// With --server: address and port to listen on
+    #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
+    #[arg(value_parser = listen_address, help_heading = SERVER)]
+    listen: SocketAddr,
+    #[arg(help = "Servers to measure with, as HOST[:PORT]")]
+    #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
+    servers: Vec<Server>,
+    /// How long, in seconds
+    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]
+    #[arg(help_heading = MEASUREMENT)]
+    time: f64,
+    /// How much in all, instead of a time: bytes, like 10G or 1Gi
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes, help_heading = MEASUREMENT)]
+    bytes: Option<u64>,
+    /// Flows to each server
+    #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(help_heading = MEASUREMENT)]
+    parallel: u16,
+    /// Limit of each flow, headers included [default: no limit]
+    #[arg(short = 'b', long, value_name = "RATE", help_heading = RATES)]
+    bitrate: Option<Bitrate>,
+    /// Send to the servers instead of receiving from them
+    #[arg(short = 'R', long, help_heading = MEASUREMENT)]
+    reverse: bool,
+    /// Print JSON at the end (docs/json.md)
+    #[arg(short = 'J', long, help_heading = OUTPUT)]
+    json: bool,
+    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end on both sides (cold)
+    #[arg(long, value_enum, default_value_t, help_heading = MEASUREMENT)]
+    memory: MemoryArg,
+    #[command(flatten)]
+    transport: Transport,
+    /// Limit of what the receiver takes in, headers included [default: measured]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
+    receive_rate: Option<Bitrate>,
+    /// With --server: limit of what this host sends to all clients together, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", requires = "server", help_heading = RATES)]
+    send_rate: Option<Bitrate>,
+    #[command(flatten)]
+    wire: Wire,
+}
+
+/// See [`Memory`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryArg {
+    #[default]
+    Hot,
+    Cold,
+}
+
+impl From<MemoryArg> for Memory {
+    fn from(arg: MemoryArg) -> Self {
+        match arg {
+            MemoryArg::Hot => Self::Hot,
+            MemoryArg::Cold => Self::Cold,
+        }
+    }
+}
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
-    let net = crate::net_options(&args.wire, &args.transport);
+    let stop = stop_on_signals()?;
+    let net = net_options(&args.wire, &args.transport);
     if args.server {
         let options = BenchServerOptions {
             listen: args.listen,
@@ -87,7 +176,8 @@ fn summary(report: &BenchReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_mover::BenchSource;
+    use crate::documented::assert_documented;
+    use inhaul_mover::{BenchSource, ErrorReport};
 
     #[test]
     fn summary_has_a_line_for_each_flow_and_one_for_all() {
@@ -107,5 +197,16 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn bench_report_has_the_documented_fields() {
+        let report = BenchReport {
+            sources: vec![BenchSource::default()],
+            intervals: vec![BenchInterval::default()],
+            error: Some(ErrorReport::default()),
+            ..BenchReport::default()
+        };
+        assert_documented("The report of bench", &report);
     }
 }

@@ -3,22 +3,34 @@
 use std::io::Write;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use inhaul_protocols::registry::PROTOCOLS;
 
-use crate::args::{Cli, Completions};
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  inhaul completions bash > ~/.local/share/bash-completion/completions/inhaul
+  inhaul completions zsh > ~/.zfunc/_inhaul
+  inhaul completions fish > ~/.config/fish/completions/inhaul.fish";
 
-/// `inhaul completions`.
-pub(crate) fn run(args: &Completions) {
-    let script = completion_script(args.shell);
+/// The command line of `inhaul completions`.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints completions of `program`.
+pub(crate) fn run(args: &Completions, program: &Command) {
+    let script = completion_script(program, args.shell);
     // A reader that has gone away is no error of ours.
     let _ = std::io::stdout().lock().write_all(&script);
 }
 
-fn completion_script(shell: Shell) -> Vec<u8> {
+fn completion_script(program: &Command, shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut for_users(&Cli::command()), "inhaul", &mut script);
+    clap_complete::generate(shell, &mut for_users(program), "inhaul", &mut script);
     script
 }
 
@@ -53,7 +65,12 @@ fn with_values(arg: Arg) -> Arg {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
+    use crate::args::Cli;
+    use clap::{CommandFactory, ValueEnum};
+
+    fn completion_script(shell: Shell) -> Vec<u8> {
+        super::completion_script(&Cli::command(), shell)
+    }
 
     #[test]
     fn completions_know_every_command_and_flag_in_every_shell() {

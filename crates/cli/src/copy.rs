@@ -4,9 +4,9 @@ use clap::Args;
 use inhaul_base::Bitrate;
 use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
 
-use crate::args::{FILES, RATES, Selection, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
-use crate::retry::Retry;
+use crate::options::{FILES, RATES, Retry, Selection, TRANSPORT, Transport, Wire, net_options};
+use crate::signals::stop_on_signals;
 use crate::transfer::{self, Output};
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
@@ -52,7 +52,7 @@ pub(crate) struct Copy {
 }
 
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let (sources, destination) = args.split_places()?;
     if args.selection.owner {
         let text = "--owner is for 'inhaul get': files that others bring belong to the server's user";
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         fresh: args.no_resume,
         rate: args.rate,
         retry_for: args.retry.retry_for,
-        net: crate::net_options(&Wire::default(), &Transport::named(&args.transport)),
+        net: net_options(&Wire::default(), &Transport::named(&args.transport)),
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))
 }

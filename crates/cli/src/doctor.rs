@@ -1,12 +1,45 @@
 //! `inhaul doctor`.
 
-use inhaul_base::Bitrate;
-use inhaul_mover::{DoctorOptions, Finding, Verdict};
+use std::path::PathBuf;
 
-use crate::args::Doctor;
+use clap::{Args, ValueHint};
+use inhaul_base::Bitrate;
+use inhaul_mover::{DoctorOptions, Finding, Server, Verdict};
+
 use crate::exit::{self, Failure};
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
+
+pub(crate) const EXAMPLES: &str = "\
+Each finding is 'ok', 'COSTS' with an estimate of the cost, or 'BROKEN'. Commands
+that mend it are printed; they are not run. docs/doctor.md explains each check.
+
+The exit code is 0 when nothing is broken and 12 when something is. When the
+server cannot be reached it is that of 'inhaul get': 4, 5, 6 or 7, or 11 when TCP
+passes and UDP does not.
+
+Examples:
+  This host alone, with its disk at /scratch:
+    inhaul doctor --disk /scratch
+  This host and the path from a server, for transfers at 10 Gbit/s:
+    inhaul doctor dtn1 --target-rate 10G";
+
+/// The command line of `inhaul doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[arg(help = "Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there")]
+    #[arg(value_name = "HOST[:PORT]")]
+    server: Option<Server>,
+    /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed if known, else 1G]
+    #[arg(long, value_name = "RATE", help_heading = "Check options")]
+    target_rate: Option<Bitrate>,
+    /// Test the disk of this directory, with at most 1 GB and for at most 3 s; nothing is left there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Check options")]
+    disk: Option<PathBuf>,
+    /// Print one JSON object (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+}
 
 /// Where what was found begins, and where lines end.
 const INDENT: usize = 25;
@@ -109,6 +142,6 @@ mod tests {
     fn report_has_the_documented_fields() {
         let finding = Finding { cost: Some(Cost::default()), ..Finding::default() };
         let report = DoctorReport { findings: vec![finding], error: Some(Default::default()), ..Default::default() };
-        crate::transfer::tests::assert_documented("The report of doctor", &report);
+        crate::documented::assert_documented("The report of doctor", &report);
     }
 }

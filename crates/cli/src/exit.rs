@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
 use serde::Serialize;
 
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::output::{announce, to_json};
 
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
@@ -134,7 +133,7 @@ mod tests {
     #[test]
     fn failed_has_the_documented_fields() {
         let failed = Failed::new(2, "what is wrong".to_owned());
-        crate::transfer::tests::assert_documented("A failure before there is a report", &failed);
+        crate::documented::assert_documented("A failure before there is a report", &failed);
         assert_eq!(to_json(&failed), r#"{"status":"failed","error":{"code":"usage","message":"what is wrong"}}"#);
     }
 

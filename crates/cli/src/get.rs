@@ -1,17 +1,75 @@
 //! `inhaul get`.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use inhaul_base::{Span, format_bytes};
 use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Report, Request, read_fetch_list};
 
-use crate::args::{Fetch, Get};
 use crate::exit::Failure;
+use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
+use crate::signals::stop_on_signals;
+use crate::transfer::Output;
 use crate::{stream, transfer};
 
+pub(crate) const USAGE: &str = "\
+inhaul get [OPTIONS] <SOURCE>... <DEST>
+       inhaul get [OPTIONS] --metalink <FILE> <DEST>
+       inhaul get [OPTIONS] --input-file <FILE> <DEST>";
+
+pub(crate) const EXAMPLES: &str = "\
+A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers.
+More hosts after commas are mirrors of the same data set. In PATH, write % as %25.
+RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
+
+A DEST with a slash at its end (or '.' or '..') is a directory, made if it is missing:
+each SOURCE lands in it under the last name of its PATH. Without the slash, DEST is
+what the one SOURCE becomes. It does not matter what is there already. As '-', or a
+named pipe, it is a stream that takes one file in order, verified as it is written.
+
+A file appears under its name when every byte of it is verified. After an
+interruption of any kind, give the same command again: it goes on from what is
+verified already. Transfers are not encrypted yet.
+
+Examples:
+  One file, into this directory:
+    inhaul get inhaul://dtn1/run7/events.h5 .
+  One data set on three mirrors, all used at once, to /scratch/run7:
+    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/
+  The same, to /scratch/first:
+    inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/first
+  Two data sets at once, each sender with its fair share:
+    inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
+  The files that a Metalink names, from all their mirrors, by its checksums:
+    inhaul get --metalink run7.meta4 /scratch/
+  One file straight into another program:
+    inhaul get inhaul://dtn1/run7.tar - | tar x
+  Leave part of a 1 Gbit/s link to other traffic:
+    inhaul get inhaul://dtn1/run7 . --receive-rate 850M";
+
+/// The command line of `inhaul get`.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub(crate) fetch: Fetch,
+    /// Start from the beginning, even if an interrupted transfer left verified data
+    #[arg(long, help_heading = FILES)]
+    no_resume: bool,
+    /// Only show what would be fetched, kept, replaced, left out or refused
+    #[arg(long, short = 'n', help_heading = FILES)]
+    dry_run: bool,
+    /// At the end, write a list of all files and their BLAKE3 checksums, for 'inhaul verify'
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    manifest: Option<PathBuf>,
+    #[command(flatten)]
+    retry: Retry,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let mut options = GetOptions {
         fresh: args.no_resume,
         dry_run: args.dry_run,
@@ -67,7 +125,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
         manifest: None,
         stream: None,
         retry_for: Span::ZERO,
-        net: crate::net_options(&args.wire, &args.transport),
+        net: net_options(&args.wire, &args.transport),
     })
 }
 

@@ -2,14 +2,43 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
+use clap::Args;
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
 use inhaul_mover::{Hash, Listed, ListedKind, Server, Source, printable};
 use serde::Serialize;
 
-use crate::args::Ls;
 use crate::exit::Failure;
-use crate::transfer::to_json;
+use crate::options::OUTPUT;
+use crate::output::to_json;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  What is in a directory, and all beneath it:
+    inhaul ls dtn1/run7
+    inhaul ls dtn1/run7 --recursive
+  The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
+    inhaul ls dtn1,dtn2:5000/run7 --metalink --checksums > run7.meta4";
+
+/// The command line of `inhaul ls`.
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
+    #[arg(value_name = "SOURCE", value_parser = source)]
+    source: Source,
+    /// List directories and all that is in them
+    #[arg(long, short, help_heading = "Listing options")]
+    recursive: bool,
+    /// Print one JSON object for each item (docs/json.md)
+    #[arg(long, conflicts_with = "metalink", help_heading = OUTPUT)]
+    json: bool,
+    /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
+    #[arg(long, help_heading = OUTPUT)]
+    metalink: bool,
+    /// With --metalink: add each file's BLAKE3 checksum; the server reads files whose digests it does not keep
+    #[arg(long, help_heading = OUTPUT)]
+    checksums: bool,
+}
 
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -224,9 +253,6 @@ mod tests {
     #[test]
     fn json_item_has_the_documented_fields() {
         let from = source("a/b").unwrap();
-        crate::transfer::tests::assert_documented(
-            "The items of ls",
-            &JsonItem::of(&from, &item("c", ListedKind::File)),
-        );
+        crate::documented::assert_documented("The items of ls", &JsonItem::of(&from, &item("c", ListedKind::File)));
     }
 }

@@ -7,8 +7,9 @@ mod bench;
 mod completions;
 mod copy;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod exit;
-mod filter;
 mod foreign;
 mod get;
 mod lab;
@@ -16,14 +17,17 @@ mod link;
 mod logs;
 mod ls;
 mod man;
+mod near_miss;
+mod options;
+mod output;
 mod plan;
 mod progress;
 mod protocols;
 mod put;
-mod retry;
 mod roff;
 mod serve;
 mod settings;
+mod signals;
 mod stream;
 mod summary;
 mod terminal;
@@ -33,12 +37,10 @@ mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use inhaul_mover::{Ask, MoveError, NetOptions, Stop};
+use clap::CommandFactory;
 
-use crate::args::{Command, Control, Transport, Wire};
+use crate::args::{Cli, Command};
 use crate::exit::Failure;
 use crate::settings::{Asked, SettingsError};
 
@@ -76,10 +78,10 @@ fn run(command: &Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Completions(args) => {
-            completions::run(args);
+            completions::run(args, &Cli::command());
             Ok(())
         }
-        Command::Man(args) => Ok(man::run(args)?),
+        Command::Man(args) => Ok(man::run(args, Cli::command())?),
         Command::Lab(command) => Ok(lab::run(command)?),
         Command::Link(command) => Ok(link::run(command)?),
     }
@@ -103,43 +105,4 @@ fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
         },
     };
     failure.tell(settings::wants_json(arguments, &settings::environment))
-}
-
-/// A flag that Ctrl-C or SIGTERM sets; the second time the program ends at once.
-fn stop_on_signals() -> Result<Stop, MoveError> {
-    let stop = Stop::new();
-    let system = |source| MoveError::System { what: "cannot handle signals", source };
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the first signal finds the flag not set yet.
-        let flag: Arc<AtomicBool> = stop.flag();
-        let interrupted = i32::from(exit::code(inhaul_mover::ErrorKind::Interrupted));
-        signal_hook::flag::register_conditional_shutdown(signal, interrupted, Arc::clone(&flag)).map_err(system)?;
-        signal_hook::flag::register(signal, flag).map_err(system)?;
-    }
-    // A file beyond the user's limit (ulimit -f) is an error of the call that makes it, and not the end of the program.
-    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map_err(system)?;
-    Ok(stop)
-}
-
-/// A flag that a signal sets, rather than ends the program.
-fn ask_by_signal(signal: i32) -> Result<Ask, MoveError> {
-    let ask = Ask::default();
-    let system = |source| MoveError::System { what: "cannot handle signals", source };
-    signal_hook::flag::register(signal, ask.flag()).map_err(system)?;
-    Ok(ask)
-}
-
-/// What the options that every command shares come to.
-fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
-    let mut parameters = transport.set.clone();
-    if transport.control == Control::Paper {
-        parameters.push(("control".to_owned(), "paper".to_owned()));
-    }
-    NetOptions {
-        mtu: wire.mtu,
-        offload: !wire.no_offload,
-        cpu: wire.cpu,
-        transport: transport.transport.clone(),
-        parameters,
-    }
 }

@@ -1,14 +1,31 @@
 //! `inhaul man`: the manual. A page for each command, from the command line's own definition, and one for each document.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
+use clap::{Args, Command, ValueHint};
 use clap_mangen::Man as Mangen;
 use inhaul_mover::MoveError;
 
-use crate::args::{Cli, Man};
 use crate::roff::{escaped, from_markdown, verbatim};
+
+pub(crate) const EXAMPLES: &str = "\
+The pages of the commands go to DIR/man1, those about files and formats to DIR/man5
+and DIR/man7.
+
+Examples:
+  For this user, and then read one:
+    inhaul man ~/.local/share/man && man inhaul-get
+  What --json prints:
+    man inhaul-json";
+
+/// The command line of `inhaul man`.
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Directory for the pages; it is made if it does not exist
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    directory: PathBuf,
+}
 
 /// What docs/ has: a document, the section of the manual that it belongs to, and its text.
 const DOCUMENTS: &[(&str, u8, &str)] = &[
@@ -45,16 +62,17 @@ const RELATED: &[(&str, &[&str])] = &[
     ("inhaul-doctor", &["doctor"]),
 ];
 
-pub(crate) fn run(args: &Man) -> Result<(), MoveError> {
+/// Writes the manual of `program`.
+pub(crate) fn run(args: &Man, program: Command) -> Result<(), MoveError> {
     let directory = &args.directory;
-    write_all(directory).map_err(|error| MoveError::Destination {
+    write_all(program, directory).map_err(|error| MoveError::Destination {
         detail: format!("man pages cannot be written to {}: {error}; choose another directory", directory.display()),
     })
 }
 
 /// Writes each page to the directory of its section: man1, man5 and man7.
-fn write_all(directory: &Path) -> io::Result<()> {
-    for page in pages()? {
+fn write_all(program: Command, directory: &Path) -> io::Result<()> {
+    for page in pages(program)? {
         let section = directory.join(format!("man{}", page.section));
         std::fs::create_dir_all(&section)?;
         std::fs::write(section.join(format!("{}.{}", page.name, page.section)), page.text)?;
@@ -68,11 +86,10 @@ struct Page {
     text: String,
 }
 
-fn pages() -> io::Result<Vec<Page>> {
-    let mut top = Cli::command();
-    top.build();
+fn pages(mut program: Command) -> io::Result<Vec<Page>> {
+    program.build();
     let mut pages = Vec::new();
-    of_commands(&top, "inhaul", &mut pages)?;
+    of_commands(&program, "inhaul", &mut pages)?;
     pages.extend(DOCUMENTS.iter().map(|(name, section, text)| of_document(name, *section, text)));
     Ok(pages)
 }
@@ -262,6 +279,12 @@ fn of_document(name: &str, section: u8, text: &str) -> Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+
+    fn pages() -> io::Result<Vec<Page>> {
+        super::pages(Cli::command())
+    }
 
     /// The names of every command that users meet, like `inhaul-lab-kernel-cc-load`.
     fn names(command: &Command, prefix: &str, into: &mut Vec<String>) {
@@ -338,7 +361,7 @@ mod tests {
     #[test]
     fn pages_are_written_to_the_directories_of_their_sections() {
         let dir = tempfile::tempdir().unwrap();
-        write_all(dir.path()).unwrap();
+        write_all(Cli::command(), dir.path()).unwrap();
         for file in ["man1/inhaul.1", "man1/inhaul-lab-run.1", "man5/inhaul-json.5", "man7/inhaul-exit-codes.7"] {
             assert!(dir.path().join(file).exists(), "{file}");
         }

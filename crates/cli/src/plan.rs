@@ -2,18 +2,45 @@
 
 use std::fmt::Write;
 
+use clap::Args;
 use inhaul_base::format_bytes;
 use inhaul_mover::Prediction;
 
-use crate::args::Plan;
 use crate::exit::{self, Failure};
-use crate::serve::announce;
+use crate::get;
+use crate::options::{Fetch, OUTPUT};
+use crate::output::announce;
+use crate::output::to_json;
+use crate::signals::stop_on_signals;
 use crate::summary::{count_of_files, rate};
-use crate::transfer::to_json;
+
+pub(crate) const USAGE: &str = "\
+inhaul plan [OPTIONS] <SOURCE>... <DEST>
+       inhaul plan [OPTIONS] --metalink <FILE> <DEST>
+       inhaul plan [OPTIONS] --input-file <FILE> <DEST>";
+
+pub(crate) const EXAMPLES: &str = "\
+It takes what 'inhaul get' takes. It looks the sources up, fetches two seconds of
+them into memory, and tries the disk. Nothing is left there. docs/plan.md says
+how each limit is found.
+
+Examples:
+  How long a data set would take from two mirrors, and why:
+    inhaul plan inhaul://dtn1,dtn2/run7 /scratch/";
+
+/// The command line of `inhaul plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    fetch: Fetch,
+    /// Print one JSON object (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+}
 
 pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
-    let options = crate::get::options(&args.fetch)?;
+    let stop = stop_on_signals()?;
+    let options = get::options(&args.fetch)?;
     let (prediction, result) = inhaul_mover::predict(&options, &stop);
     if args.json {
         announce(&to_json(&prediction));
@@ -117,6 +144,6 @@ mod tests {
     fn prediction_has_the_documented_fields() {
         let prediction =
             Prediction { limits: vec![Limit::default()], error: Some(ErrorReport::default()), ..Prediction::default() };
-        crate::transfer::tests::assert_documented("The prediction of plan", &prediction);
+        crate::documented::assert_documented("The prediction of plan", &prediction);
     }
 }

@@ -1,11 +1,26 @@
 //! `inhaul protocols`: the registry, for people and programs.
 
+use clap::Args;
 use inhaul_protocols::registry::PROTOCOLS;
 use serde::Serialize;
 
-use crate::args::Protocols;
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Every protocol with its parameters:
+    inhaul protocols
+  Fetch with one of them, and set a parameter:
+    inhaul get inhaul://dtn1/run7 . --transport fhstcp --set c=10";
+
+/// The command line of `inhaul protocols`.
+#[derive(Debug, Args)]
+pub(crate) struct Protocols {
+    /// Print JSON (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+}
 
 pub(crate) fn run(args: &Protocols) {
     let listing = listing();
@@ -53,4 +68,15 @@ pub(crate) fn listing() -> Listing {
             .collect(),
     });
     Listing { protocols: protocols.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documented::assert_documented;
+
+    #[test]
+    fn protocols_have_the_documented_fields() {
+        assert_documented("The list of protocols", &listing());
+    }
 }

@@ -6,10 +6,10 @@ use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
 
-use crate::args::{ExistingArg, FILES, RATES, TRANSPORT, Transport, Wire};
 use crate::exit::Failure;
-use crate::filter::Patterns;
-use crate::retry::Retry;
+use crate::options::{ExistingArg, FILES, Patterns, RATES, Retry, TRANSPORT, Transport, Wire, net_options};
+use crate::serve::cache_directory;
+use crate::signals::stop_on_signals;
 use crate::stream;
 use crate::transfer::{self, Output};
 
@@ -86,7 +86,7 @@ struct Files {
 }
 
 pub(crate) fn run(args: &Put) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let (paths, destination) = args.split_places().map_err(MoveError::Usage)?;
     let spool = stream::input(&paths)?;
     if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
@@ -102,8 +102,8 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         fresh: args.no_resume,
         rate: args.send_rate,
         retry_for: args.retry.retry_for,
-        cache: if args.no_cache { None } else { crate::serve::cache_directory() },
-        net: crate::net_options(&args.wire, &Transport::named(&args.transport)),
+        cache: if args.no_cache { None } else { cache_directory() },
+        net: net_options(&args.wire, &Transport::named(&args.transport)),
     };
     transfer::run(&args.output, args.files.dry_run, |hear| inhaul_mover::put(&options, &stop, hear))
 }

@@ -1,29 +1,85 @@
 //! `inhaul serve`.
 
-use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use inhaul_base::Span;
+use inhaul_base::{Bitrate, Span, parse_bytes};
 use inhaul_mover::{AcceptOptions, ServeOptions, Server};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
-use crate::args::{Serve, Transport};
 use crate::exit::Failure;
+use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options};
+use crate::output::announce;
+use crate::signals::{ask_by_signal, stop_on_signals};
+
+pub(crate) const EXAMPLES: &str = "\
+RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
+
+Open the port in the firewall for TCP and for UDP. Transfers are not encrypted
+yet: anyone who reaches the port can read what is offered, and bring what is
+accepted.
+
+Examples:
+  Offer /data on every address of this host, port 4321:
+    inhaul serve /data
+  Two directories, at most 5 Gbit/s for all receivers together:
+    inhaul serve /data /scratch --send-rate 5G
+  Another port:
+    inhaul serve /data --listen '[::]:5001'
+  A free port of this host alone; the address is printed when it is ready:
+    inhaul serve /data --listen 127.0.0.1:0
+  Accept puts, into /incoming and nowhere else:
+    inhaul serve /data --accept-puts /incoming";
+
+/// The command line of `inhaul serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directories to offer; nothing outside them can be fetched
+    #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    directories: Vec<PathBuf>,
+    /// Address and port to listen on, for TCP and UDP; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), value_parser = listen_address)]
+    #[arg(help_heading = SERVER)]
+    listen: SocketAddr,
+    /// Limit of what this host sends to all receivers together, headers included [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
+    send_rate: Option<Bitrate>,
+    /// Hash large files anew for each transfer; do not keep digests in $XDG_CACHE_HOME/inhaul
+    #[arg(long, help_heading = SERVER)]
+    no_cache: bool,
+    /// Most sessions at once; further clients are refused and may retry
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(help_heading = SERVER)]
+    max_sessions: u16,
+    /// Most of them from one IPv4 address, or one /64 of IPv6 [default: a quarter of --max-sessions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
+    max_sessions_per_address: Option<u16>,
+    /// Most memory for lists of files, of all sessions together; clients that need more are refused and may retry
+    #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes, help_heading = SERVER)]
+    manifest_memory: u64,
+    /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
+    grace: u16,
+    #[command(flatten)]
+    accept: Accept,
+    #[command(flatten)]
+    wire: Wire,
+}
 
 /// What others may have this server fetch.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options for puts and copies")]
-pub(crate) struct Accept {
+struct Accept {
     /// Accept puts, into this directory and nowhere else [default: puts are refused]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) accept_puts: Option<PathBuf>,
+    accept_puts: Option<PathBuf>,
     /// Accept copies from this server into that directory; can be repeated
     #[arg(long, value_name = "HOST[:PORT]", requires = "accept_puts")]
-    pub(crate) accept_copies_from: Vec<Server>,
+    accept_copies_from: Vec<Server>,
     /// Most puts and copies at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) max_puts: u16,
+    max_puts: u16,
 }
 
 impl Accept {
@@ -38,7 +94,7 @@ impl Accept {
 }
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let options = ServeOptions {
         directories: args.directories.clone(),
         listen: args.listen,
@@ -49,9 +105,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
         manifest_memory: args.manifest_memory,
         grace: Span::from_secs(u64::from(args.grace)),
-        reload: crate::ask_by_signal(SIGHUP)?,
-        status: crate::ask_by_signal(SIGUSR1)?,
-        net: crate::net_options(&args.wire, &Transport::default()),
+        reload: ask_by_signal(SIGHUP)?,
+        status: ask_by_signal(SIGUSR1)?,
+        net: net_options(&args.wire, &Transport::default()),
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
     Ok(inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))?)
@@ -62,10 +118,4 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(base.join("inhaul/digests"))
-}
-
-/// Prints a line on standard output at once, though it be a pipe; a reader that has gone away is no error of ours.
-pub(crate) fn announce(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

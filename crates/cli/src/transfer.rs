@@ -7,10 +7,10 @@ use inhaul_base::format_bytes;
 use inhaul_mover::{ErrorKind, MoveError, Progress, Report, Update};
 use serde::Serialize;
 
-use crate::args::OUTPUT;
 use crate::exit::{self, Failure};
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
 use crate::progress;
-use crate::serve::announce;
 use crate::summary;
 use crate::terminal::{self, print_above};
 
@@ -110,58 +110,11 @@ struct Line<'a> {
     progress: &'a Progress,
 }
 
-/// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite.
-pub(crate) fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|error| {
-        format!("{{\"status\":\"failed\",\"error\":{{\"code\":\"internal\",\"message\":\"{error}\"}}}}")
-    })
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use inhaul_mover::{
-        BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceProgress, SourceReport, Waiting,
-    };
-    use std::collections::BTreeSet;
-
-    /// The paths of all fields in `value`, like `sources[].rtt_ms`.
-    fn fields(prefix: &str, value: &serde_json::Value, into: &mut BTreeSet<String>) {
-        match value {
-            serde_json::Value::Object(map) => {
-                for (key, value) in map {
-                    let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-                    fields(&path, value, into);
-                }
-            }
-            serde_json::Value::Array(items) if items.iter().any(serde_json::Value::is_object) => {
-                for item in items {
-                    fields(&format!("{prefix}[]"), item, into);
-                }
-            }
-            serde_json::Value::Array(_) => {
-                into.insert(format!("{prefix}[]"));
-            }
-            _ => {
-                into.insert(prefix.to_owned());
-            }
-        }
-    }
-
-    /// The fields that docs/json.md lists in the table under `heading`.
-    fn documented(heading: &str) -> BTreeSet<String> {
-        let document = include_str!("../../../docs/json.md");
-        let section = document.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        rows.map(|(field, _)| field.to_owned()).collect()
-    }
-
-    /// The value has exactly the fields that the table under `heading` lists.
-    pub(crate) fn assert_documented(heading: &str, value: &impl Serialize) {
-        let mut found = BTreeSet::new();
-        fields("", &serde_json::to_value(value).unwrap(), &mut found);
-        assert_eq!(found, documented(heading), "{heading}");
-    }
+    use crate::documented::assert_documented;
+    use inhaul_mover::{ErrorReport, FileReport, Report, SourceProgress, SourceReport, Waiting};
 
     #[test]
     fn report_has_the_documented_fields() {
@@ -180,21 +133,5 @@ pub(crate) mod tests {
         let progress =
             Progress { sources: vec![SourceProgress::default()], waiting: Some(waiting), ..Progress::default() };
         assert_documented("The lines of get --json-stream", &Line { status: "running", progress: &progress });
-    }
-
-    #[test]
-    fn bench_report_has_the_documented_fields() {
-        let report = BenchReport {
-            sources: vec![BenchSource::default()],
-            intervals: vec![BenchInterval::default()],
-            error: Some(ErrorReport::default()),
-            ..BenchReport::default()
-        };
-        assert_documented("The report of bench", &report);
-    }
-
-    #[test]
-    fn protocols_have_the_documented_fields() {
-        assert_documented("The list of protocols", &crate::protocols::listing());
     }
 }

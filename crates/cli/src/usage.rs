@@ -8,7 +8,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 use crate::foreign;
-use crate::settings::near_miss;
+use crate::near_miss::near_miss;
 
 /// What is wrong, and what to read.
 #[derive(Debug, PartialEq, Eq)]

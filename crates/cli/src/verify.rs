@@ -1,18 +1,97 @@
 //! `inhaul verify` and `inhaul manifest`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use inhaul_base::format_bytes;
 use inhaul_mover::{Algorithm, ManifestFormat, MoveError, ProblemKind, VerifyOptions};
 
-use crate::args::{ListFormat, Manifest, Of64Digits, Verify};
 use crate::exit::{self, Failure};
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
+use crate::signals::stop_on_signals;
+
+pub(crate) const EXAMPLES: &str = "\
+Each file that is bad, missing or extra is named, one on a line. Extra files are
+found only if the list names all files: a list of 'inhaul manifest', or a bag's.
+The list may lie in the directory itself.
+
+Examples:
+  By the list that 'inhaul get --manifest run7.list' or 'inhaul manifest' wrote:
+    inhaul verify /scratch/run7 run7.list
+  By what sha256sum, sha512sum or b3sum wrote:
+    inhaul verify /scratch/run7 SHA256SUMS
+    inhaul verify /scratch/run7 sums --algorithm blake3
+  A bag (RFC 8493), by its own manifests:
+    inhaul verify /scratch/bag";
+
+pub(crate) const MANIFEST_EXAMPLES: &str = "\
+Examples:
+  A list with sizes and a hash of the whole:
+    inhaul manifest /data/run7 > run7.list
+  For 'sha256sum --check' and 'b3sum --check':
+    inhaul manifest /data/run7 --format sha256 > SHA256SUMS
+    inhaul manifest /data/run7 --format blake3 > B3SUMS
+  The payload manifest of a bag (RFC 8493):
+    inhaul manifest bag/data --format bagit > bag/manifest-sha512.txt";
+
+/// The command line of `inhaul verify`.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The directory, or the file, to verify
+    #[arg(value_name = "DIR")]
+    place: PathBuf,
+    /// The list of checksums; a bag has its own
+    #[arg(value_name = "LIST")]
+    list: Option<PathBuf>,
+    /// Algorithm of 64-digit checksums in a list that does not name it [default: from the list's file name, else sha256]
+    #[arg(long, value_enum, help_heading = "Verification options")]
+    algorithm: Option<Of64Digits>,
+    /// Print one JSON object at the end (docs/json.md)
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+    /// Print neither the problems nor a summary; the exit code tells
+    #[arg(long, short, help_heading = OUTPUT)]
+    quiet: bool,
+}
+
+/// What a checksum of 64 digits may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Of64Digits {
+    Sha256,
+    Blake3,
+}
+
+/// The command line of `inhaul manifest`.
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// The directory, or the file, to list
+    #[arg(value_name = "PATH")]
+    place: PathBuf,
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
+    format: ListFormat,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    // With sizes, BLAKE3 and a hash of the whole.
+    #[default]
+    Inhaul,
+    // As b3sum writes it.
+    Blake3,
+    // As sha256sum writes it.
+    Sha256,
+    // As sha512sum writes it.
+    Sha512,
+    // The payload manifest of a bag, with SHA-512.
+    Bagit,
+}
 
 pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let of_64_digits = match args.algorithm {
         Some(Of64Digits::Blake3) => Algorithm::Blake3,
         Some(Of64Digits::Sha256) => Algorithm::Sha256,
@@ -37,7 +116,7 @@ pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
 }
 
 pub(crate) fn manifest(args: &Manifest) -> Result<(), Failure> {
-    let stop = crate::stop_on_signals()?;
+    let stop = stop_on_signals()?;
     let format = match args.format {
         ListFormat::Inhaul => ManifestFormat::Inhaul,
         ListFormat::Blake3 => ManifestFormat::Sums(Algorithm::Blake3),
@@ -73,7 +152,7 @@ fn word(problem: ProblemKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::tests::assert_documented;
+    use crate::documented::assert_documented;
     use inhaul_mover::{ErrorReport, Problem, VerifyReport};
 
     #[test]

@@ -10,41 +10,17 @@ use std::thread::JoinHandle;
 
 use inhaul_base::Span;
 use inhaul_udp::{Waker, thread};
-use serde::Serialize;
 
 use crate::awake::Awake;
 use crate::channel::Channel;
 use crate::engine::{Command, Engine, EngineReport};
 use crate::error::EmuError;
-use crate::grid::{Grid, LinkChange, Superpackets, ipv4_of, ipv6_of};
+use crate::grid::{Grid, LinkChange, ipv4_of, ipv6_of};
 use crate::keeper::{Stage, is_keeper, keeper_command};
 use crate::message::{Answer, Cause, DeviceCounters, Failure, HostSetUp, Request, Spawn};
+use crate::options::{Options, Wait};
 use crate::process::{Process, SpawnOptions, Streams};
 use crate::report::{Circumstances, Report};
-
-/// How the emulator waits for the next packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wait {
-    /// It sleeps. The kernel wakes it some tens of microseconds late.
-    #[default]
-    Sleep,
-    /// It looks again and again. That takes a whole processor, which is the emulator's alone where there is another one: what runs in the
-    /// hosts keeps off it.
-    Spin,
-}
-
-/// How a grid is emulated.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// How the emulator waits.
-    pub wait: Wait,
-    /// Whether devices hand over superpackets.
-    pub superpackets: Superpackets,
-    /// Whether this machine's processors are kept awake. It is for virtual machines, whose host takes a processor that halts and gives it
-    /// back late; all processors are busy then, at the lowest priority, and one is the emulator's alone however it waits.
-    pub awake: bool,
-}
 
 /// A grid that runs: namespaces, their devices, and the thread that carries packets between them. When it is dropped, all of it
 /// goes, with every process in it.

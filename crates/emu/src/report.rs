@@ -6,14 +6,10 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_link::LinkStats;
 use serde::Serialize;
 
-use crate::emulator::{Options, Wait};
-use crate::engine::{EngineReport, Lateness};
+use crate::engine::{EngineReport, LATENESS_MAX, Lateness};
 use crate::grid::Grid;
 use crate::message::DeviceCounters;
-
-/// A packet that is later than this is late. It is a hundredth of the 50 ms paths that the experiments are about, and ten times what a
-/// host with a processor to spare needs.
-pub const LATENESS_MAX: Span = Span::from_micros(500);
+use crate::options::{Options, Wait};
 
 /// A run is invalid when more than this part of the packets is late.
 pub const LATE_PART_MAX: f64 = 0.01;

@@ -3,11 +3,11 @@
 use inhaul_protocols::registry;
 
 use crate::experiment::{Experiment, Figure, FigureKind, Row, Unit};
-use crate::judge::{cases, quantity};
 use crate::metrics::{Estimate, Trajectory};
 use crate::plot::{
     Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PALETTE, PlotError, Series,
 };
+use crate::repetitions::{cases, quantity};
 use crate::result::{FlowResult, RunResult};
 use crate::words::{kind_words, quantity_words};
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Check, Experiment, Influence, Row, Shares, Unit};
 use crate::figure::{self, Drawing};
 use crate::metrics::{self, Estimate, Trajectory};
+use crate::repetitions::{cases, quantity};
 use crate::result::{EpochResult, RunResult, Verdict};
 
 /// Central intervals are this many RTTmax (gtp-2004 4.2).
@@ -70,23 +71,6 @@ fn enter_influence(influence: &Influence, runs: &mut [RunResult]) {
     for run in runs.iter_mut().filter(|run| influence.beside.contains(&run.case)) {
         run.metrics.influence_ratio = run.quantity(&influence.quantity).map(|beside| beside / alone.mean);
     }
-}
-
-/// The cases of the runs, in order, without repetitions.
-pub(crate) fn cases(runs: &[RunResult]) -> Vec<&str> {
-    let mut cases: Vec<&str> = Vec::new();
-    for run in runs {
-        if !cases.contains(&run.case.as_str()) {
-            cases.push(&run.case);
-        }
-    }
-    cases
-}
-
-/// The mean of a quantity over the valid repetitions of a case.
-pub(crate) fn quantity(runs: &[RunResult], case: &str, quantity: &str) -> Option<Estimate> {
-    let of_case = runs.iter().filter(|run| run.case == case && run.valid);
-    metrics::estimate(&of_case.filter_map(|run| run.quantity(quantity)).collect::<Vec<_>>())
 }
 
 fn invalid(run: &RunResult) -> Verdict {

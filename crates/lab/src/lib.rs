@@ -20,6 +20,8 @@ pub mod kernel_cc;
 pub mod metrics;
 mod outcome;
 pub mod plot;
+mod random_streams;
+mod repetitions;
 mod report;
 pub mod result;
 mod run;

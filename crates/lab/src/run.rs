@@ -13,14 +13,11 @@ use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 use crate::agents::{Emulation, Hosts, run_emulated, run_net};
 use crate::assess;
 use crate::outcome::{FlowOutcome, LinkOutcome, Outcome};
+use crate::random_streams::{ENDPOINT_STREAMS, WEB_STREAMS};
 use crate::result::RunResult;
 use crate::scenario::{Cell, Plan, Scenario, WhatChanges};
 use crate::web;
 
-/// Random streams of the lab, apart from those of the simulator, which gets a seed of its own.
-const ENDPOINT_STREAMS: u64 = 1 << 40;
-pub(crate) const WEB_STREAMS: u64 = 2 << 40;
-pub(crate) const UDP_STREAMS: u64 = 3 << 40;
 /// How often a run says how far it is.
 const PROGRESS_STEPS: u64 = 200;
 

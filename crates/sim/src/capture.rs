@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use inhaul_base::Time;
 
+use crate::addresses::Addresses;
 use crate::control::{HEADER_BYTES, Segment};
-use crate::network::Addresses;
 use crate::packet::{IP_UDP_BYTES, Load, Packet};
 
 /// LINKTYPE_RAW: packets begin with an IP header.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use inhaul_base::{Bitrate, Time};
 use inhaul_transport::Command;
 
-use crate::{EndpointId, LinkId, TransferId};
+use crate::ids::{EndpointId, LinkId, TransferId};
 
 /// Something that is changed in a running network.
 #[derive(Clone, Debug, PartialEq)]

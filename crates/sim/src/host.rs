@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use inhaul_base::{RandomStream, Span, Time};
 
-use crate::HostNoise;
 use crate::agenda::ComponentId;
-use crate::noise::Thread;
+use crate::ids::EndpointId;
+use crate::noise::{HostNoise, Thread};
 use crate::packet::Packet;
+use crate::spell::Spell;
 
 /// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
 const BATCH_MAX: usize = 64;
@@ -72,56 +73,6 @@ pub struct CompetingTask {
     pub start: Time,
 }
 
-/// A length of time that is always the same or drawn anew each time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spell {
-    /// Always so long.
-    Fixed(Span),
-    /// Exponentially distributed with this mean.
-    Exponential(Span),
-}
-
-impl Spell {
-    /// Its length, or the mean of it.
-    pub fn mean(self) -> Span {
-        match self {
-            Self::Fixed(span) | Self::Exponential(span) => span,
-        }
-    }
-
-    /// The next length.
-    pub fn draw(self, random: &mut RandomStream) -> Span {
-        match self {
-            Self::Fixed(span) => span,
-            Self::Exponential(mean) => mean.mul_f64(exponential(random)),
-        }
-    }
-}
-
-/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): a logarithm is not the same to the
-/// last bit on every machine.
-fn exponential(random: &mut RandomStream) -> f64 {
-    let mut whole = 0.0;
-    loop {
-        let first = random.unit();
-        let mut last = first;
-        let mut run = 1u32;
-        loop {
-            let next = random.unit();
-            if next >= last {
-                break;
-            }
-            last = next;
-            run += 1;
-        }
-        // A descending run of odd length is accepted.
-        if run % 2 == 1 {
-            return whole + first;
-        }
-        whole += 1.0;
-    }
-}
-
 /// What has come in at a host. Counters run from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
@@ -153,9 +104,9 @@ pub(crate) struct Host {
     pub(crate) component: ComponentId,
     pub(crate) stats: HostStats,
     /// Endpoints by port.
-    pub(crate) endpoints: Vec<crate::EndpointId>,
+    pub(crate) endpoints: Vec<EndpointId>,
     /// Endpoints whose deadline passed while they had no processor.
-    pub(crate) postponed: Vec<crate::EndpointId>,
+    pub(crate) postponed: Vec<EndpointId>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
     ring: VecDeque<Packet>,
@@ -272,7 +223,7 @@ impl Host {
         size_of::<Self>()
             + (self.ring.capacity() + self.batch.capacity()) * size_of::<Packet>()
             + self.tasks.capacity() * size_of::<RunningTask>()
-            + (self.endpoints.capacity() + self.postponed.capacity()) * size_of::<crate::EndpointId>()
+            + (self.endpoints.capacity() + self.postponed.capacity()) * size_of::<EndpointId>()
             + self.thread.as_ref().map_or(0, |thread| thread.memory_bytes())
     }
 }

@@ -3,8 +3,9 @@
 use inhaul_base::{ByteRange, RangeSet, Time};
 use inhaul_transport::{ObjectId, Place};
 
+use crate::error::SimError;
+use crate::ids::EndpointId;
 use crate::packet::{Datagram, Load};
-use crate::{EndpointId, SimError};
 
 /// An object at a receiver.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ fn fault(place: &Place, datagram: &Datagram) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeId;
+    use crate::ids::NodeId;
     use crate::packet::Pool;
     use inhaul_transport::FlowId;
 

@@ -18,12 +18,14 @@
 //! selective acknowledgement in control streams, and their set-up: they stand when a transfer starts.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod agenda;
 mod capture;
 mod changes;
 mod control;
 mod error;
 mod host;
+mod ids;
 mod ledger;
 mod network;
 mod noise;
@@ -33,20 +35,24 @@ mod routes;
 mod run;
 mod shapes;
 mod simulation;
+mod spell;
 mod streams;
+mod threads;
 mod topology;
 mod traffic;
 mod transfer;
 
 pub use changes::Change;
 pub use error::{SimError, TopologyError};
-pub use host::{CompetingTask, HostSpec, HostStats, Spell};
+pub use host::{CompetingTask, HostSpec, HostStats};
+pub use ids::{EndpointId, LinkId, NodeId, TrafficId, TransferId};
 pub use noise::{HostNoise, Stall};
 pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
 pub use shapes::{
     Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,
 };
 pub use simulation::Simulation;
-pub use topology::{LinkId, NodeId, Topology};
-pub use traffic::{Pattern, TrafficId, TrafficStats, UdpTraffic};
-pub use transfer::{EndpointId, Failure, Transfer, TransferId};
+pub use spell::Spell;
+pub use topology::Topology;
+pub use traffic::{Pattern, TrafficStats, UdpTraffic};
+pub use transfer::{Failure, Transfer};

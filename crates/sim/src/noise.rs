@@ -8,13 +8,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use inhaul_base::{ByteRange, RandomStream, Span, Time};
-use inhaul_transport::{FlowId, Place, RxMessage};
+use inhaul_base::{RandomStream, Span, Time};
+use inhaul_transport::FlowId;
 
-use crate::agenda::{Component, ComponentId};
+use crate::agenda::{Agenda, Component, ComponentId};
+use crate::ids::EndpointId;
 use crate::packet::{Load, Packet};
-use crate::run::{MESSAGES_MAX, sender_address};
-use crate::{EndpointId, NodeId, SimError, Simulation};
 
 /// A deadline that is nearer than this when the thread falls idle is not slept for, so the thread is not late for it. Engines that
 /// pace by themselves spin for so long.
@@ -130,14 +129,14 @@ impl Stalls {
 /// The thread of a host with noise.
 #[derive(Debug)]
 pub(crate) struct Thread {
-    component: ComponentId,
+    pub(crate) component: ComponentId,
     noise: Arc<HostNoise>,
     wakes: Cursor,
     reads: Cursor,
     sizes: Cursor,
     stalls: Stalls,
     /// When it will run; `None`: when it is woken.
-    wake: Option<Time>,
+    pub(crate) wake: Option<Time>,
     /// When it ran last.
     ran: Time,
     /// What has come and is not read, with its arrival.
@@ -149,9 +148,10 @@ pub(crate) struct Thread {
 }
 
 /// What has a socket of its own: sender, receiver and flow.
-type Flow = (EndpointId, EndpointId, FlowId);
+pub(crate) type Flow = (EndpointId, EndpointId, FlowId);
 
-fn flow_of(packet: &Packet) -> Option<Flow> {
+/// The flow of a datagram; other packets have none.
+pub(crate) fn flow_of(packet: &Packet) -> Option<Flow> {
     match packet.datagram.load {
         Load::Data { flow, from, to, .. } => Some((to, from, flow)),
         _ => None,
@@ -181,14 +181,14 @@ impl Thread {
     }
 
     /// It is to run by `at`, if it is not stalled then.
-    fn wake_at(&mut self, now: Time, at: Time) {
+    pub(crate) fn wake_at(&mut self, now: Time, at: Time) {
         self.stalls.pass(&self.noise.stalls, now);
         let at = self.stalls.running(&self.noise.stalls, at);
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 
     /// A packet has come; handed back when its socket is full.
-    fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
+    pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
         if let Some((flow, limit)) = flow_of(&packet).zip(self.noise.socket_bytes) {
             let waiting = self.waiting.entry(flow).or_default();
             if *waiting + u64::from(packet.payload_bytes()) > limit {
@@ -206,7 +206,7 @@ impl Thread {
     }
 
     /// The deadline of an endpoint has come.
-    fn deadline(&mut self, now: Time, endpoint: EndpointId) {
+    pub(crate) fn deadline(&mut self, now: Time, endpoint: EndpointId) {
         if self.overdue.contains(&endpoint) {
             return;
         }
@@ -217,7 +217,7 @@ impl Thread {
     }
 
     /// Takes what waits, each flow's packets one after the other, as an engine reads socket after socket.
-    fn run(&mut self, now: Time) -> (Vec<(Time, Packet)>, Vec<EndpointId>) {
+    pub(crate) fn run(&mut self, now: Time) -> (Vec<(Time, Packet)>, Vec<EndpointId>) {
         self.wake = None;
         self.ran = now;
         self.waiting.clear();
@@ -227,7 +227,7 @@ impl Thread {
     }
 
     /// How many of the first packets receive offload has joined.
-    fn joined(&mut self, packets: &[(Time, Packet)]) -> usize {
+    pub(crate) fn joined(&mut self, packets: &[(Time, Packet)]) -> usize {
         let most = usize::from(self.sizes.next(&self.noise.aggregates).unwrap_or(1));
         let Some(((first_at, first), rest)) = packets.split_first() else { return 0 };
         let (len, stride) = (first.payload_bytes(), first.readable().len());
@@ -259,177 +259,11 @@ impl Thread {
     }
 }
 
-impl Simulation {
-    /// Gives what has come in at a host to its thread.
-    pub(crate) fn wake_for_packets(&mut self, node: NodeId, batch: &mut Vec<Packet>) {
-        for packet in batch.drain(..) {
-            if let Load::Background(traffic) = packet.datagram.load {
-                self.traffic[traffic.0 as usize].stats.received_packets += 1;
-                self.network.pool.put_back(packet.datagram);
-                continue;
-            }
-            let host = &mut self.hosts[node.0 as usize];
-            let Some(thread) = &mut host.thread else { continue };
-            if let Some(dropped) = thread.arrive(self.now, packet) {
-                host.stats.socket_drops += 1;
-                self.network.pool.put_back(dropped.datagram);
-            }
-        }
-        self.schedule_thread(node);
-    }
-
-    /// The deadline of an endpoint on a host with noise has come.
-    pub(crate) fn wake_for_deadline(&mut self, node: NodeId, id: EndpointId) {
-        self.network.agenda.schedule(self.seats[id.0 as usize].component, None);
-        if let Some(thread) = &mut self.hosts[node.0 as usize].thread {
-            thread.deadline(self.now, id);
-        }
-        self.schedule_thread(node);
-    }
-
-    fn schedule_thread(&mut self, node: NodeId) {
-        if let Some(thread) = &self.hosts[node.0 as usize].thread {
-            self.network.agenda.schedule(thread.component, thread.wake);
-        }
-    }
-
-    /// The processor of a host with noise may have become free: what waited for that goes on.
-    pub(crate) fn resume_thread(&mut self, node: NodeId) {
-        let host = &mut self.hosts[node.0 as usize];
-        let is_halted = host.is_halted();
-        if let Some(thread) = &mut host.thread
-            && thread.wake.is_none()
-            && thread.has_work()
-            && !is_halted
-        {
-            thread.wake_at(self.now, self.now);
-        }
-        self.schedule_thread(node);
-    }
-
-    /// A thread runs.
-    pub(crate) fn on_thread(&mut self, node: NodeId) {
-        let host = &mut self.hosts[node.0 as usize];
-        let is_halted = host.is_halted();
-        let Some(thread) = &mut host.thread else { return };
-        self.network.agenda.schedule(thread.component, None);
-        if is_halted {
-            thread.wake = None;
-            return;
-        }
-        let (inbox, overdue) = thread.run(self.now);
-        self.hand_over_inbox(node, &inbox);
-        inbox.into_iter().for_each(|(_, packet)| self.network.pool.put_back(packet.datagram));
-        for id in overdue {
-            self.fire(id);
-        }
-    }
-
-    /// Hands over what a thread has read.
-    fn hand_over_inbox(&mut self, node: NodeId, mut packets: &[(Time, Packet)]) {
-        while let Some((_, first)) = packets.first() {
-            let to = match first.datagram.load {
-                Load::Data { to, .. } => to,
-                Load::Control { transfer, to_receiver, segment } => {
-                    self.on_segment(transfer, to_receiver, segment);
-                    packets = &packets[1..];
-                    continue;
-                }
-                Load::Background(_) => {
-                    packets = &packets[1..];
-                    continue;
-                }
-            };
-            let mut sizes = Vec::new();
-            let mut rest = packets;
-            while sizes.len() < MESSAGES_MAX
-                && rest.first().and_then(|(_, packet)| flow_of(packet)).is_some_and(|flow| flow.0 == to)
-                && let Some(thread) = &mut self.hosts[node.0 as usize].thread
-            {
-                let size = thread.joined(rest);
-                sizes.push(size);
-                rest = &rest[size..];
-            }
-            let (read, rest) = packets.split_at(packets.len() - rest.len());
-            self.hand_over_joined(to, read, &sizes);
-            packets = rest;
-        }
-    }
-
-    /// Gives messages of `sizes` datagrams each to their endpoint, and checks where it places them.
-    fn hand_over_joined(&mut self, to: EndpointId, packets: &[(Time, Packet)], sizes: &[usize]) {
-        let mut places = std::mem::take(&mut self.places);
-        packets.iter().for_each(|(_, packet)| self.note_delivery(to, packet));
-        let mut firsts = Vec::with_capacity(sizes.len());
-        let mut heads = Vec::new();
-        let mut starts = Vec::with_capacity(sizes.len());
-        let mut at = 0;
-        for &size in sizes {
-            firsts.push(at);
-            starts.push(heads.len());
-            let stride = packets[at].1.readable().len();
-            for (_, packet) in &packets[at..at + size] {
-                let end = heads.len() + stride;
-                heads.extend_from_slice(packet.readable());
-                heads.resize(end, 0);
-            }
-            at += size;
-        }
-        let message = |k: usize| {
-            let datagrams = &packets[firsts[k]..firsts[k] + sizes[k]];
-            let (first, (last_at, last)) = (&datagrams[0].1, &datagrams[sizes[k] - 1]);
-            let (stride, datagram_len) = (first.readable().len(), first.payload_bytes() as usize);
-            RxMessage {
-                from: sender_address(&self.addresses, &first.datagram).into(),
-                heads: &heads[starts[k]..starts[k] + stride * sizes[k]],
-                head_stride: stride,
-                datagram_len,
-                total_len: datagram_len * (sizes[k] - 1) + last.payload_bytes() as usize,
-                // Joined datagrams go up, and are stamped, when the last of them has come.
-                waited: self.now.since(*last_at),
-            }
-        };
-        let messages: Vec<_> = (0..sizes.len()).map(message).collect();
-        self.seats[to.0 as usize].endpoint.handle_datagrams(self.now, &messages, &mut places);
-        for place in places.drain(..) {
-            let joined = firsts.get(place.message as usize).zip(sizes.get(place.message as usize));
-            match joined {
-                Some((&first, &size)) => self.place_each(place, &packets[first..first + size]),
-                None => self.misplaced(place, "there is no such message"),
-            }
-        }
-        self.places = places;
-        self.pump(to);
-    }
-
-    /// Checks a place datagram by datagram.
-    fn place_each(&mut self, place: Place, packets: &[(Time, Packet)]) {
-        let mut rest = place.range;
-        let mut skip = place.skip;
-        for (_, packet) in packets.iter().skip(place.first as usize) {
-            let len = u64::from(packet.payload_bytes().saturating_sub(skip)).min(rest.len());
-            let range = ByteRange::new(rest.start, rest.start + len);
-            self.place(Place { first: 0, skip, range, ..place }, &packet.datagram);
-            rest = ByteRange::new(range.end, rest.end);
-            skip = place.head_len;
-            if rest.is_empty() {
-                return;
-            }
-        }
-        self.misplaced(Place { range: rest, ..place }, "the message has not so many datagrams");
-    }
-
-    fn misplaced(&mut self, place: Place, reason: &'static str) {
-        let (flow, body) = (place.flow, ByteRange::default());
-        self.fault = Some(SimError::WrongPlace { at: self.now, flow, body, placed: place.range, reason });
-    }
-}
-
 /// The thread of a host, if it has noise.
 pub(crate) fn thread(
     noise: Option<&Arc<HostNoise>>,
     index: u32,
-    agenda: &mut crate::agenda::Agenda,
+    agenda: &mut Agenda,
     random: RandomStream,
 ) -> Option<Box<Thread>> {
     noise.map(|noise| Box::new(Thread::new(noise, agenda.add(Component::Thread(index)), random)))

@@ -4,8 +4,7 @@ use inhaul_base::ByteRange;
 use inhaul_transport::FlowId;
 
 use crate::control::Segment;
-use crate::traffic::TrafficId;
-use crate::{EndpointId, NodeId, TransferId};
+use crate::ids::{EndpointId, NodeId, TrafficId, TransferId};
 
 /// Head bytes that a datagram holds inline: more than any protocol's header; a longer head costs an allocation.
 pub(crate) const HEAD_INLINE: usize = 72;

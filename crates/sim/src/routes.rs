@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::topology::{Kind, LinkId, NodeId, Topology};
+use crate::ids::{LinkId, NodeId};
+use crate::topology::{Kind, Topology};
 
 /// No link leads there.
 const NO_LINK: u32 = u32::MAX;

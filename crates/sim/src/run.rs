@@ -8,20 +8,19 @@ use inhaul_transport::{
     Command, CommandError, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow, RxMessage, TxBatch, drain,
 };
 
+use crate::addresses::{Addresses, located, sender_address};
 use crate::agenda::Component;
 use crate::changes::{Change, Happening};
 use crate::control::{Item, Stream};
 use crate::host::Host;
-use crate::network::{Addresses, Network, located};
+use crate::network::Network;
 use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
+use crate::simulation::MESSAGES_MAX;
 use crate::transfer::{Phase, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
 
 /// An endpoint that is woken so often at one time will never let it pass.
 const WAKES_MAX: u32 = 10_000;
-/// Most packets that are handed to an endpoint at a time.
-pub(crate) const MESSAGES_MAX: usize = 64;
-
 // --- Time -------------------------------------------------------------------------------------------------------------
 
 impl Simulation {
@@ -212,14 +211,6 @@ impl Simulation {
     pub(crate) fn mix(&mut self, word: u64) {
         // A multiplication by an odd number and a rotation: different words leave different fingerprints.
         self.trace = (self.trace.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-/// Where a datagram comes from.
-pub(crate) fn sender_address(addresses: &[(NodeId, SocketAddrV4)], datagram: &Datagram) -> SocketAddrV4 {
-    match datagram.load {
-        Load::Data { from, .. } => addresses[from.0 as usize].1,
-        _ => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0),
     }
 }
 
@@ -446,11 +437,11 @@ impl Simulation {
 
     /// Commands an endpoint. A flow that it is to be disconnected from may have ended by itself.
     pub(crate) fn give(&mut self, endpoint: EndpointId, command: Command) -> Result<(), (FlowId, CommandError)> {
-        let farewell = match &command {
+        let disconnected = match &command {
             Command::Disconnect { flow } => Some(TransferId(flow.0)),
             _ => None,
         };
-        if let Some(id) = farewell.filter(|id| (id.0 as usize) < self.transfers.len()) {
+        if let Some(id) = disconnected.filter(|id| (id.0 as usize) < self.transfers.len()) {
             self.keep_stats(id);
         }
         let flow = flow_of(&command);
@@ -461,7 +452,7 @@ impl Simulation {
             entry.complete = None;
         }
         match self.seats[endpoint.0 as usize].endpoint.command(self.now, command) {
-            Err(error) if farewell.is_none() => return Err((flow, error)),
+            Err(error) if disconnected.is_none() => return Err((flow, error)),
             _ => self.pump(endpoint),
         }
         Ok(())

@@ -8,12 +8,13 @@ use inhaul_base::{RandomStream, Span, Time};
 use inhaul_link::LinkStats;
 use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
 
+use crate::addresses::{ENDPOINTS_MAX, NODES_MAX, address};
 use crate::agenda::{Component, ComponentId};
 use crate::capture::Capture;
 use crate::changes::{Change, Happening, Timeline};
 use crate::host::{Host, HostStats};
 use crate::ledger::Ledger;
-use crate::network::{ENDPOINTS_MAX, NODES_MAX, Network, address};
+use crate::network::Network;
 use crate::noise;
 use crate::packet::{IP_UDP_BYTES, Packet};
 use crate::recorder::Recorder;
@@ -27,6 +28,9 @@ use crate::{
 
 /// Datagrams that an endpoint is asked for at a time.
 const BATCH_DATAGRAMS: usize = 64;
+
+/// Most packets that are handed to an endpoint at a time.
+pub(crate) const MESSAGES_MAX: usize = 64;
 
 /// Random streams: what for, in the upper half of the stream's number, and for which, in the lower.
 const LINK_STREAMS: u64 = 1 << 32;

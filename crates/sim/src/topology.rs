@@ -2,15 +2,8 @@
 
 use inhaul_link::LinkSpec;
 
-use crate::HostSpec;
-
-/// A host or a router of a [`Topology`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub(crate) u32);
-
-/// A directed link of a [`Topology`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub(crate) u32);
+use crate::host::HostSpec;
+use crate::ids::{LinkId, NodeId};
 
 /// What a node is.
 #[derive(Clone, Debug)]

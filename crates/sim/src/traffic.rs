@@ -3,11 +3,8 @@
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 
 use crate::agenda::ComponentId;
-use crate::{NodeId, Spell};
-
-/// A background traffic of a [`Simulation`](crate::Simulation).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TrafficId(pub(crate) u32);
+use crate::ids::NodeId;
+use crate::spell::Spell;
 
 /// When a background traffic sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

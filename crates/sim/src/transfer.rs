@@ -1,19 +1,12 @@
 //! Transfers: a flow between two endpoints, its control stream, and what has become of it.
 
 use inhaul_base::Time;
-use inhaul_transport::{FlowError, FlowId, FlowLimits, FlowStats, ObjectId};
+use inhaul_transport::{FlowError, FlowLimits, FlowStats, ObjectId};
 
 use crate::agenda::ComponentId;
 use crate::control::Stream;
-use crate::{NodeId, Sample};
-
-/// An endpoint on a host of a [`Simulation`](crate::Simulation).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndpointId(pub(crate) u32);
-
-/// A transfer of a [`Simulation`](crate::Simulation).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransferId(pub(crate) u32);
+use crate::ids::{EndpointId, NodeId, TransferId};
+use crate::recorder::Sample;
 
 /// One flow: a sender serves an object to a receiver.
 ///
@@ -113,12 +106,5 @@ impl Running {
     pub(crate) fn memory_bytes(&self) -> usize {
         let streams = self.streams.as_ref().map_or(0, |s| s.to_receiver.memory_bytes() + s.to_sender.memory_bytes());
         size_of::<Self>() + streams + self.transfer.name.capacity() + self.series.capacity() * size_of::<Sample>()
-    }
-}
-
-impl TransferId {
-    /// The name of the transfer's flow at both of its endpoints.
-    pub(crate) fn flow(self) -> FlowId {
-        FlowId(self.0)
     }
 }

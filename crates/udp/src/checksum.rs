@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of both PROTOCOL.md.
+    /// The example of kit/WIRE.md 8.
     #[test]
     fn mask_gives_the_example_of_the_specification() {
         assert_eq!(crc32_iscsi(b"123456789"), 0xE306_9283, "CRC-32C as RFC 3720 has it");

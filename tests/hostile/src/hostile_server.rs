@@ -28,13 +28,13 @@ const BURST: usize = 64;
 pub struct HostileServer {
     /// Where it listens, TCP and UDP.
     pub address: SocketAddr,
-    side: Arc<Side>,
+    endpoint: Arc<Endpoint>,
     accepting: Option<JoinHandle<()>>,
 }
 
 /// What a script has beside its session.
 #[derive(Debug)]
-pub struct Side {
+pub struct Endpoint {
     /// The socket at the server's UDP port; it never blocks.
     pub udp: UdpSocket,
     udp_port: u16,
@@ -45,18 +45,18 @@ pub struct Side {
 
 impl HostileServer {
     /// Starts one; `script` is run for each connection, on a thread of its own, and the connection closed when it returns.
-    pub fn start(script: impl Fn(&mut Session, &Side) + Send + Sync + 'static) -> Self {
+    pub fn start(script: impl Fn(&mut Session, &Endpoint) + Send + Sync + 'static) -> Self {
         let (tcp, udp) = bind_both();
         let address = tcp.local_addr().unwrap();
         udp.set_nonblocking(true).unwrap();
-        let side = Arc::new(Side {
+        let endpoint = Arc::new(Endpoint {
             udp,
             udp_port: address.port(),
             sent: AtomicU64::new(0),
             sessions: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
-        let shared = Arc::clone(&side);
+        let shared = Arc::clone(&endpoint);
         let script = Arc::new(script);
         let accepting = std::thread::spawn(move || {
             while let Ok((stream, _)) = tcp.accept() {
@@ -64,19 +64,19 @@ impl HostileServer {
                     return;
                 }
                 shared.sessions.fetch_add(1, Ordering::Relaxed);
-                let (side, script) = (Arc::clone(&shared), Arc::clone(&script));
+                let (endpoint, script) = (Arc::clone(&shared), Arc::clone(&script));
                 let Ok(mut session) = Session::over(stream) else { continue };
-                std::thread::spawn(move || script(&mut session, &side));
+                std::thread::spawn(move || script(&mut session, &endpoint));
             }
         });
-        Self { address, side, accepting: Some(accepting) }
+        Self { address, endpoint, accepting: Some(accepting) }
     }
 
     /// One that says what `offer` says to whoever opens anything, and stands by it.
     pub fn offer(offer: Offer) -> Self {
-        Self::start(move |session, side| {
-            if side.greet(session).is_some() {
-                side.serve(session, &offer);
+        Self::start(move |session, endpoint| {
+            if endpoint.greet(session).is_some() {
+                endpoint.serve(session, &offer);
             }
         })
     }
@@ -88,18 +88,18 @@ impl HostileServer {
 
     /// Bytes of data that it has sent.
     pub fn sent(&self) -> u64 {
-        self.side.sent.load(Ordering::Relaxed)
+        self.endpoint.sent.load(Ordering::Relaxed)
     }
 
     /// Connections that it has had.
     pub fn sessions(&self) -> u64 {
-        self.side.sessions.load(Ordering::Relaxed)
+        self.endpoint.sessions.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for HostileServer {
     fn drop(&mut self) {
-        self.side.stop.store(true, Ordering::Relaxed);
+        self.endpoint.stop.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.
         let _ = std::net::TcpStream::connect(self.address);
         self.accepting.take().and_then(|thread| thread.join().ok());
@@ -153,7 +153,7 @@ impl Offer {
     }
 }
 
-impl Side {
+impl Endpoint {
     /// Whether the test is done with the server.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -28,14 +28,14 @@ mod scratch;
 mod session;
 
 pub use datagram::{open, seal};
-pub use gtp::{setup, GtpClient, Received};
-pub use hostile_server::{HostileServer, Offer, Side};
+pub use gtp::{GtpClient, Received, setup};
+pub use hostile_server::{Endpoint, HostileServer, Offer};
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};
 pub use process::Readings;
 pub use program::{Outcome, Running, Server, Start, inhaul};
 pub use put::RawPut;
-pub use relay::{Relay, Way};
+pub use relay::{Direction, Relay};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, SmallDisk, noise, tree};
 pub use session::{Heard, Session, session_version};
@@ -64,7 +64,8 @@ pub fn put_rate() -> &'static str {
     if session_version() < 5 { "--rate" } else { "--send-rate" }
 }
 
-/// Waits until `condition` holds, at most for `within`; whether it came to hold.
+/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests
+/// sleep: what other processes do is not told to them, so they have to look.
 pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !condition() {
@@ -74,6 +75,11 @@ pub fn wait_for(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(2));
     }
     true
+}
+
+/// Whether `condition` holds all through `stretch`, for what has to be left alone for a while.
+pub fn holds_for(stretch: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    !wait_for(stretch, || !condition())
 }
 
 /// A seed that is printed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or one that was never tried before.

@@ -16,8 +16,6 @@ use crate::wait_for;
 
 /// How long a server may take until it listens.
 const STARTED: Duration = Duration::from_secs(10);
-/// How often a running process is looked at.
-const GLANCE: Duration = Duration::from_millis(5);
 
 /// The program under test: what `INHAUL` names, or that of this workspace, which is built if need be.
 fn program() -> &'static Path {
@@ -211,19 +209,14 @@ impl Running {
 
     /// Waits for its end; it is killed after `within`.
     pub fn finish(mut self, within: Duration) -> Outcome {
-        let deadline = Instant::now() + within;
         let mut readings = Readings::default();
-        let mut timed_out = false;
-        while self.is_running() {
-            if let Some(now) = Readings::of(self.pid()) {
+        let timed_out = !wait_for(within, || {
+            let ended = !self.is_running();
+            if !ended && let Some(now) = Readings::of(self.pid()) {
                 readings = Readings { memory_peak: now.memory_peak.max(readings.memory_peak), ..now };
             }
-            if Instant::now() > deadline {
-                timed_out = true;
-                break;
-            }
-            std::thread::sleep(GLANCE);
-        }
+            ended
+        });
         let took = self.started.elapsed();
         // Ended, and not yet waited for: its processor time is exact now.
         readings.cpu = readings.cpu.max(self.readings().cpu);

@@ -20,15 +20,15 @@ const BUFFER: usize = 8 << 20;
 
 /// Which way something goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the client to the server.
     ToServer,
     /// From the server to the client.
     ToClient,
 }
 
-type Datagrams = dyn FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send;
-type Stream = dyn FnMut(Way, &mut Vec<u8>) + Send;
+type Datagrams = dyn FnMut(Direction, Vec<u8>) -> Vec<Vec<u8>> + Send;
+type Stream = dyn FnMut(Direction, &mut Vec<u8>) + Send;
 
 /// A relay that listens at 127.0.0.2 on the server's port.
 pub struct Relay {
@@ -61,15 +61,18 @@ impl Relay {
     }
 
     /// A relay that sends on what `datagrams` makes of each datagram.
-    pub fn start(server: SocketAddr, datagrams: impl FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+    pub fn start(
+        server: SocketAddr,
+        datagrams: impl FnMut(Direction, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> Self {
         Self::with_stream(server, datagrams, |_, _| {})
     }
 
     /// The same, and `stream` may change the bytes of TCP as they pass.
     pub fn with_stream(
         server: SocketAddr,
-        datagrams: impl FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
-        stream: impl FnMut(Way, &mut Vec<u8>) + Send + 'static,
+        datagrams: impl FnMut(Direction, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
+        stream: impl FnMut(Direction, &mut Vec<u8>) + Send + 'static,
     ) -> Self {
         let address = SocketAddr::from((HOST, server.port()));
         let (tcp, udp) = (TcpListener::bind(address).unwrap(), udp_socket(address));
@@ -167,7 +170,7 @@ impl Shared {
             let Ok(server) = TcpStream::connect_timeout(&self.server, Duration::from_secs(5)) else { continue };
             let (client, server) = (Arc::new(client), Arc::new(server));
             let born = self.resets.load(Ordering::Relaxed);
-            for (from, to, way) in [(&client, &server, Way::ToServer), (&server, &client, Way::ToClient)] {
+            for (from, to, way) in [(&client, &server, Direction::ToServer), (&server, &client, Direction::ToClient)] {
                 let (from, to, shared) = (Arc::clone(from), Arc::clone(to), Arc::clone(&self));
                 std::thread::spawn(move || shared.carry(&from, &to, way, born));
             }
@@ -175,7 +178,7 @@ impl Shared {
     }
 
     /// Carries one way of a connection that was made after so many resets.
-    fn carry(&self, mut from: &TcpStream, mut to: &TcpStream, way: Way, born: u64) {
+    fn carry(&self, mut from: &TcpStream, mut to: &TcpStream, way: Direction, born: u64) {
         let _ = (from.set_nodelay(true), from.set_read_timeout(Some(GLANCE)));
         let mut buffer = vec![0; 1 << 16];
         while !self.stopped() {
@@ -227,7 +230,7 @@ impl Shared {
                     socket
                 });
                 let socket = Arc::clone(towards);
-                self.damage(&mut line, Way::ToServer, datagram, &socket, self.server);
+                self.damage(&mut line, Direction::ToServer, datagram, &socket, self.server);
             }
             line.send_due();
         }
@@ -239,14 +242,14 @@ impl Shared {
         let mut line = Line::default();
         while !self.stopped() {
             if let Some((datagram, _)) = line.receive(socket) {
-                self.damage(&mut line, Way::ToClient, datagram, client_side, client);
+                self.damage(&mut line, Direction::ToClient, datagram, client_side, client);
             }
             line.send_due();
         }
     }
 
     /// Puts onto the line what a datagram is made into.
-    fn damage(&self, line: &mut Line, way: Way, datagram: Vec<u8>, by: &Arc<UdpSocket>, to: SocketAddr) {
+    fn damage(&self, line: &mut Line, way: Direction, datagram: Vec<u8>, by: &Arc<UdpSocket>, to: SocketAddr) {
         self.passed.fetch_add(1, Ordering::Relaxed);
         if self.udp_blocked.load(Ordering::Relaxed) {
             return;

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use inhaul_hostile_tests::{
-    GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, Way, figures, heavy, inhaul, noise, seed, session_version,
+    Direction, GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, figures, heavy, inhaul, noise, seed,
+    session_version, wait_for,
 };
 use inhaul_protocols::gtp::wire::DataHeader;
 use inhaul_transport::kit::receiver::DataHead;
@@ -40,7 +41,7 @@ fn fetch(server: &Server, bytes: &[u8], transport: &str, one_in: usize, damage: 
         random ^= random >> 7;
         random ^= random << 17;
         if one_in > 0
-            && way == Way::ToClient
+            && way == Direction::ToClient
             && ((random >> 32) as usize).is_multiple_of(one_in)
             && !datagram.is_empty()
         {
@@ -145,7 +146,8 @@ fn a_file_that_is_truncated_while_it_is_sent_does_not_end_the_server() {
     from.file("g", &bytes);
     let server = Server::offer_with(from.path(), &["--send-rate", "40M"]);
     let get = inhaul(["get", "--quiet", &server.source("/f")]).arg(to.path().join("f")).start();
-    std::thread::sleep(Duration::from_millis(500));
+    let partial = to.path().join("f.partial");
+    assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
     std::fs::File::options().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
     let outcome = get.finish(PATIENCE);
     assert!(outcome.code.is_some_and(|code| code > 0), "{}", outcome.summary());

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use inhaul_base::RandomStream;
 use inhaul_hostile_tests::{
-    Running, Scratch, Server, Signal, Start, all, figures, heavy, inhaul, noise, put_rate, seed, tree, wait_for,
+    Running, Scratch, Server, Signal, Start, all, figures, heavy, holds_for, inhaul, noise, put_rate, seed, tree,
+    wait_for,
 };
 
 /// Bytes of the one large file; at [`RATE`] it takes a second.
@@ -176,7 +177,7 @@ fn stopped(attempt: &str, stop: Duration, victim: impl FnOnce(&Running, &Server)
     assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
     let victim = rustix::process::Pid::from_raw(victim(&get, &server) as i32).unwrap();
     rustix::process::kill_process(victim, Signal::STOP).unwrap();
-    std::thread::sleep(stop);
+    assert!(holds_for(stop, || get.is_running()), "it gave up: {}", get.stderr());
     rustix::process::kill_process(victim, Signal::CONT).unwrap();
     let outcome = get.finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();

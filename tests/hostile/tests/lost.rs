@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use inhaul_hostile_tests::{
-    Namespace, Network, Outcome, Relay, Running, Scratch, Server, Signal, all, figures, inhaul, noise, wait_for,
+    Namespace, Network, Outcome, Relay, Running, Scratch, Server, Signal, all, figures, holds_for, inhaul, noise,
+    wait_for,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -107,7 +108,7 @@ fn either_side_stands_still() {
         let stretch = Duration::from_secs(if all() { 30 } else { 3 });
         let signal = |signal| if is_server { server.running.signal(signal) } else { get.signal(signal) };
         signal(Signal::STOP);
-        std::thread::sleep(stretch);
+        assert!(holds_for(stretch, || get.is_running() && server.running.is_running()), "{}", get.stderr());
         signal(Signal::CONT);
         let since = Instant::now();
         let outcome = get.finish(PATIENCE);
@@ -131,7 +132,7 @@ fn a_link_that_is_down_for_a_while() {
             let places = Places::new();
             let (_server, get) = over_a_wire(&places, &a, &b);
             namespace.ip(&["link", "set", device, "down"]);
-            std::thread::sleep(Duration::from_secs(seconds));
+            assert!(holds_for(Duration::from_secs(seconds), || get.is_running()), "it gave up: {}", get.stderr());
             namespace.ip(&["link", "set", device, "up"]);
             let since = Instant::now();
             let outcome = get.finish(PATIENCE);

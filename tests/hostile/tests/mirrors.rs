@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use inhaul_hostile_tests::{
-    Heard, HostileServer, Offer, Outcome, RawManifest, RawPut, Scratch, Server, Session, Side, figures, inhaul, noise,
-    wait_for,
+    Endpoint, Heard, HostileServer, Offer, Outcome, RawManifest, RawPut, Scratch, Server, Session, figures, holds_for,
+    inhaul, noise, wait_for,
 };
 use inhaul_mover::frame::Frame;
 
@@ -48,9 +48,9 @@ impl Honest {
 }
 
 /// Sends empty pieces of an answer for as long as somebody reads them.
-fn drip(session: &mut Session, side: &Side, piece: &Frame) {
-    while !side.stopped() && session.send(piece).is_ok() {
-        side.wait(Duration::from_millis(500));
+fn drip(session: &mut Session, endpoint: &Endpoint, piece: &Frame) {
+    while !endpoint.stopped() && session.send(piece).is_ok() {
+        endpoint.wait(Duration::from_millis(500));
     }
 }
 
@@ -62,7 +62,7 @@ fn empty_piece() -> Frame {
 fn a_mirror_that_does_not_answer() {
     for leads in [true, false] {
         let honest = Honest::new();
-        let silent = HostileServer::start(|_, side| side.wait(PATIENCE * 2));
+        let silent = HostileServer::start(|_, endpoint| endpoint.wait(PATIENCE * 2));
         let outcome = honest.get_beside(&silent, leads);
         let place = if leads { "first" } else { "second" };
         honest.has_come(&format!("the {place} mirror takes the connection and says nothing"), &outcome);
@@ -74,9 +74,9 @@ fn a_mirror_that_does_not_answer() {
 #[test]
 fn a_mirror_that_drips() {
     let honest = Honest::new();
-    let dripping = HostileServer::start(|session, side| {
-        if side.greet(session).is_some() {
-            drip(session, side, &empty_piece());
+    let dripping = HostileServer::start(|session, endpoint| {
+        if endpoint.greet(session).is_some() {
+            drip(session, endpoint, &empty_piece());
         }
     });
     honest.has_come("a mirror that sends empty pieces of its list for ever", &honest.get_beside(&dripping, true));
@@ -90,9 +90,9 @@ fn a_mirror_that_drips() {
 #[test]
 fn a_listing_that_drips() {
     let honest = Honest::new();
-    let dripping = HostileServer::start(|session, side| {
-        if side.greet(session).is_some() {
-            drip(session, side, &Frame::Listing { last: false, bytes: Vec::new() });
+    let dripping = HostileServer::start(|session, endpoint| {
+        if endpoint.greet(session).is_some() {
+            drip(session, endpoint, &Frame::Listing { last: false, bytes: Vec::new() });
         }
     });
     let both = format!("{},{}/", dripping.address, honest.server.address);
@@ -130,12 +130,12 @@ fn a_mirror_that_sends_garbage() {
 fn a_mirror_that_breaks_the_protocol() {
     let honest = Honest::new();
     let manifest = RawManifest::file("f", BYTES as u64).encode();
-    let garbled = HostileServer::start(move |session, side| {
-        if side.greet(session).is_some() {
-            side.data_set(session, &manifest);
+    let garbled = HostileServer::start(move |session, endpoint| {
+        if endpoint.greet(session).is_some() {
+            endpoint.data_set(session, &manifest);
             let _ = session.receive(Duration::from_secs(5));
             let _ = session.send(&Frame::Protocol { message: vec![0xff; 50] });
-            side.wait(PATIENCE);
+            endpoint.wait(PATIENCE);
         }
     });
     honest.has_come("a mirror that sends control messages of no kind", &honest.get_beside(&garbled, false));
@@ -146,10 +146,10 @@ fn a_mirror_that_breaks_the_protocol() {
 fn a_mirror_that_answers_late_joins() {
     let honest = Honest::new();
     let offer = Offer::file("f", honest.bytes.clone());
-    let late = HostileServer::start(move |session, side| {
-        if side.greet(session).is_some() {
-            side.wait(Duration::from_secs(2));
-            side.serve(session, &offer);
+    let late = HostileServer::start(move |session, endpoint| {
+        if endpoint.greet(session).is_some() {
+            endpoint.wait(Duration::from_secs(2));
+            endpoint.serve(session, &offer);
         }
     });
     let source = format!("inhaul://{},{}/f", late.address, honest.server.address);
@@ -181,7 +181,7 @@ fn eight_puts_that_drip() {
         for (_, session) in &mut dripping {
             let _ = session.send(&empty_piece());
         }
-        std::thread::sleep(Duration::from_millis(200));
+        assert!(holds_for(Duration::from_millis(200), || server.running.is_running()));
     }
     let has_ended = |session: &mut Session| matches!(session.receive(Duration::ZERO), Heard::End | Heard::Frame(_));
     let all_ended = || dripping.iter_mut().all(|(_, session)| has_ended(session));

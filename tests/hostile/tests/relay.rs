@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inhaul_base::RandomStream;
-use inhaul_hostile_tests::{Relay, Scratch, Server, Way, all, figures, heavy, inhaul, noise, seed, tree};
+use inhaul_hostile_tests::{
+    Direction, Relay, Scratch, Server, all, figures, heavy, holds_for, inhaul, noise, seed, tree,
+};
 
 /// Bytes of what is fetched through a relay.
 const SIZE: usize = 4 << 20;
@@ -17,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLEAR_ENDS: [i32; 6] = [5, 6, 7, 10, 11, 16];
 
 /// A damage that depends on chance.
-type Damage = fn(&mut RandomStream, Way, Vec<u8>, &mut Vec<Vec<u8>>) -> Vec<Vec<u8>>;
+type Damage = fn(&mut RandomStream, Direction, Vec<u8>, &mut Vec<Vec<u8>>) -> Vec<Vec<u8>>;
 
 /// One in so many.
 fn one_in(random: &mut RandomStream, count: u64) -> bool {
@@ -68,7 +70,7 @@ fn reordered_datagrams() {
 #[test]
 fn late_datagrams() {
     comes_through("2 % of datagrams come 30 others late", |random, way, datagram, kept| {
-        if way == Way::ToClient && random.below(100) < 2 {
+        if way == Direction::ToClient && random.below(100) < 2 {
             kept.push(datagram);
             return Vec::new();
         }
@@ -80,7 +82,7 @@ fn late_datagrams() {
 #[test]
 fn replayed_datagrams() {
     comes_through("old datagrams are replayed, 10 after one in 20", |random, way, datagram, kept| {
-        if way == Way::ToServer {
+        if way == Direction::ToServer {
             return vec![datagram];
         }
         kept.push(datagram.clone());
@@ -145,7 +147,7 @@ fn invented_datagrams() {
 #[test]
 fn damaged_probes() {
     comes_through("30 % of the client's datagrams are damaged", |random, way, mut datagram, _| {
-        if way == Way::ToServer && random.below(100) < 30 {
+        if way == Direction::ToServer && random.below(100) < 30 {
             let at = random.below(datagram.len() as u64) as usize;
             datagram[at] ^= 0xff;
         }
@@ -177,7 +179,7 @@ fn datagrams_blocked_for_three_seconds() {
     let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
     assert!(inhaul_hostile_tests::wait_for(PATIENCE, || relay.passed() > 300), "no data");
     relay.block_udp(true);
-    std::thread::sleep(Duration::from_secs(3));
+    assert!(holds_for(Duration::from_secs(3), || get.is_running()), "it gave up: {}", get.stderr());
     relay.block_udp(false);
     let outcome = get.finish(PATIENCE);
     let seconds = outcome.took.as_secs_f64();
@@ -225,7 +227,7 @@ fn flipped_bits_of_tcp() {
         let mut random = RandomStream::new(seed, round);
         // The session is some 3 kB long, of which the manifest is half.
         let victim = random.below(3000);
-        let victim_way = if random.below(4) == 0 { Way::ToServer } else { Way::ToClient };
+        let victim_way = if random.below(4) == 0 { Direction::ToServer } else { Direction::ToClient };
         let flipped = Arc::new(AtomicU64::new(0));
         let mut passed = 0;
         let note = Arc::clone(&flipped);

@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use inhaul_hostile_tests::{
-    GtpClient, Namespace, Network, Received, Scratch, Server, Signal, figures, heavy, inhaul, noise,
+    GtpClient, Namespace, Network, Received, Scratch, Server, Signal, figures, heavy, holds_for, inhaul, noise,
+    wait_for,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,16 +32,16 @@ fn ask_for_too_much(client: &mut GtpClient) {
 
 /// Runs `work` while `client` responds as an honest receiver does.
 fn responding<T>(client: &GtpClient, work: impl FnOnce() -> T) -> T {
-    let done = AtomicBool::new(false);
+    let (working, ended) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+        scope.spawn(move || {
+            client.respond();
+            while ended.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
                 client.respond();
-                std::thread::sleep(Duration::from_millis(50));
             }
         });
         let result = work();
-        done.store(true, Ordering::Relaxed);
+        drop(working);
         result
     })
 }
@@ -57,9 +58,7 @@ fn an_endless_rate_leaves_others_and_the_stop_flag_their_turn() {
         let beside = server.get("/small", &to.path().join("small"), PATIENCE);
         let asked = Instant::now();
         server.running.signal(Signal::TERM);
-        while server.running.is_running() && asked.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(PATIENCE, || !server.running.is_running());
         (beside, asked.elapsed())
     });
     figures(
@@ -80,11 +79,10 @@ fn data_ends_when_its_receiver_falls_silent() {
     ask_for_too_much(&mut client);
     let begun = Received::at(&client.udp, Duration::from_secs(1));
     // The session stays open, the socket too: only responses are missing.
-    std::thread::sleep(Duration::from_millis(500));
-    while client.datagram(Duration::from_millis(1)).is_some() {}
+    assert!(wait_for(PATIENCE, || client.datagram(Duration::from_millis(300)).is_none()), "it goes on and on");
     let after = Received::at(&client.udp, Duration::from_secs(2));
     let before = server.readings().cpu;
-    std::thread::sleep(Duration::from_secs(1));
+    assert!(holds_for(Duration::from_secs(1), || server.running.is_running()));
     let cpu = server.readings().cpu.saturating_sub(before);
     figures(
         "a receiver that falls silent in mid-transfer",
@@ -125,7 +123,7 @@ fn a_rest_does_not_break_the_send_rate() {
     let mut client = GtpClient::open(server.address, "/big");
     client.open_path();
     client.rate(1, 100_000_000, u32::MAX);
-    std::thread::sleep(Duration::from_secs(3));
+    assert!(holds_for(Duration::from_secs(3), || server.running.is_running()));
     client.open_path();
     client.request(8936, &[(0, BIG)]);
     let came = responding(&client, || Received::at(&client.udp, Duration::from_secs(2)));
@@ -143,7 +141,9 @@ fn get_while(a: &Namespace, b: &Namespace, address: &str, transport: &str, chang
     let server = inhaul(["serve", "--listen", &listen, "--grace", "0"]).arg(from.path()).by(a.prefix()).serve();
     let args = ["get", "-q", "--transport", transport, "--receive-rate", "100M", &server.source("/big")];
     let get = inhaul(args).arg(to.path().join("big")).by(b.prefix()).start();
-    std::thread::sleep(Duration::from_millis(1_200));
+    let partial = to.path().join("big.partial");
+    assert!(wait_for(PATIENCE, || std::fs::metadata(&partial).is_ok_and(|found| found.len() > 0)), "no data");
+    assert!(holds_for(Duration::from_secs(1), || get.is_running()), "{}", get.stderr());
     change();
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{transport}: {}", outcome.summary());

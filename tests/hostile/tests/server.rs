@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use inhaul_hostile_tests::{
-    Heard, HostileServer, Running, Scratch, Server, Session, Signal, all, figures, heavy, inhaul, noise, wait_for,
+    Heard, HostileServer, Running, Scratch, Server, Session, Signal, all, figures, heavy, holds_for, inhaul, noise,
+    wait_for,
 };
 use inhaul_mover::frame::{Frame, RefusalCode, SessionRole};
 
@@ -34,11 +35,14 @@ fn open_and_read_nothing(server: SocketAddr, path: &str) -> Session {
 
 /// Waits until a server does nothing any more; the processor time that it has used by then.
 fn settled(server: &Server) -> Duration {
-    let mut before = Duration::MAX;
+    let mut last = (Instant::now(), server.readings().cpu);
     wait_for(PATIENCE, || {
-        std::thread::sleep(Duration::from_millis(300));
+        if last.0.elapsed() < Duration::from_millis(300) {
+            return false;
+        }
         let cpu = server.readings().cpu;
-        cpu.saturating_sub(std::mem::replace(&mut before, cpu)) < Duration::from_millis(20) && cpu <= before
+        let used = cpu.saturating_sub(std::mem::replace(&mut last, (Instant::now(), cpu)).1);
+        used < Duration::from_millis(20)
     });
     server.readings().cpu
 }
@@ -129,7 +133,7 @@ fn descriptors_that_run_out_cost_no_processor() {
     let held: Vec<Session> = (0..120).map(|_| Session::connect(server.address).unwrap()).collect();
     settled(&server);
     let (before, began) = (server.readings().cpu, Instant::now());
-    std::thread::sleep(Duration::from_secs(2));
+    assert!(holds_for(Duration::from_secs(2), || server.running.is_running()));
     let share = (server.readings().cpu - before).as_secs_f64() / began.elapsed().as_secs_f64();
     let log = server.running.stderr();
     drop(held);
@@ -187,10 +191,12 @@ fn restart_in_place_loses_nothing() {
         let under_way = slow_gets(address, &to);
         let sent = |log: &str| log.matches("fetches /big").count() == 3;
         assert!(wait_for(PATIENCE, || sent(&old.running.stderr())), "{}", old.running.stderr());
-        std::thread::sleep(Duration::from_millis(500));
+        let has_data = |index: &usize| to.path().join(format!("{index}.partial")).exists();
+        assert!(wait_for(PATIENCE, || (0..3).all(|index| has_data(&index))), "{}", old.running.stderr());
         old.running.signal(Signal::HUP);
         old.running.signal(Signal::USR1);
-        std::thread::sleep(Duration::from_millis(200));
+        let heard = |log: &str| log.contains("has been opened anew") && log.contains("sessions are open");
+        assert!(wait_for(PATIENCE, || heard(&old.running.stderr())), "{}", old.running.stderr());
         old.running.signal(Signal::TERM);
         let new = serve(from.path(), &["--listen", &old.address.to_string()]);
         let second = inhaul(["serve", "--listen", &old.address.to_string()]).arg(from.path()).finish(PATIENCE);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,9 +79,9 @@ fn a_file_that_is_cut_while_it_is_sent_ends_itself() {
     let server = Server::offer(from.path());
     let get = inhaul(["get", "--json", "--rate", "60M", &server.source("/set")]).arg(to.path().join("")).start();
     let first = to.path().join("set/a.partial");
-    assert!(wait_for(PATIENCE, || first.exists()), "{}", get.stderr());
-    // By now all of it is hashed.
-    std::thread::sleep(Duration::from_millis(400));
+    // Half of the first file takes longer than hashing all of them.
+    let half = |file: &fs::Metadata| file.blocks() * 512 >= BYTES as u64 / 2;
+    assert!(wait_for(PATIENCE, || fs::metadata(&first).is_ok_and(|file| half(&file))), "{}", get.stderr());
     change(&from.path().join("set"));
     let outcome = get.finish(PATIENCE);
     assert_eq!(outcome.code, Some(16), "{}", outcome.stderr);

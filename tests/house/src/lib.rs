@@ -4,6 +4,9 @@
 //! `tests/house.rs` applies them to the workspace itself.
 #![forbid(unsafe_code)]
 
+pub mod circles;
 pub mod dependencies;
+pub mod modules;
 pub mod rules;
 pub mod source;
+mod tokens;

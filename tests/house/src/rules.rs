@@ -57,6 +57,18 @@ pub fn lifts_determinism(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// Nothing sleeps. For every file that is not on the list of those that may.
+pub fn sleeps(source: &Source) -> Vec<String> {
+    let calls = |name: &str| {
+        let found = source.identifiers(name).into_iter();
+        let is_call =
+            |at: &usize| source.code[at + name.len()..].starts_with('(') && !source.code[..*at].ends_with("fn ");
+        let what = "sleeps: wait for an event, or for a condition with a deadline";
+        found.filter(is_call).map(|at| finding(&source.code, at, what)).collect::<Vec<_>>()
+    };
+    ["sleep", "sleep_ms", "park_timeout"].iter().flat_map(|name| calls(name)).collect()
+}
+
 /// Nothing says of itself that it is unfinished.
 pub fn unfinished(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
@@ -208,6 +220,16 @@ mod tests {
         assert_eq!(lifts_determinism(&Source::parse("#![allow(missing_docs, reason = \"r\")]")), NOTHING);
         let bad = Source::parse("#[allow(missing_docs, clippy::disallowed_types, reason = \"fast\")]");
         assert_eq!(lifts_determinism(&bad), ["1: only an engine (udp, emu, mover, cli) may use clocks and hash maps"]);
+    }
+
+    #[test]
+    fn sleeps_are_seen_in_every_form() {
+        let good = "fn sleep() {} let sleep = 1; // sleep(1)\nrun(\"sleep(1)\"); poller.wait(asleep(2));";
+        assert_eq!(sleeps(&Source::parse(good)), NOTHING);
+        for bad in ["std::thread::sleep(TICK)", "use std::thread::sleep; sleep(x)", "thread::park_timeout(x)"] {
+            let found = sleeps(&Source::parse(bad));
+            assert_eq!(found, ["1: sleeps: wait for an event, or for a condition with a deadline"], "{bad}");
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The rules of the house, applied to the workspace.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use inhaul_house_tests::circles::{circles, unlisted};
 use inhaul_house_tests::dependencies::{self, Metadata};
+use inhaul_house_tests::modules::Modules;
 use inhaul_house_tests::rules;
 use inhaul_house_tests::source::Source;
 
@@ -19,6 +22,74 @@ const ENGINES: &[&str] = &[
     "crates/lab/src/agents",
     "tests/hostile",
     "tests/interop/src/bin/speed.rs",
+];
+/// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to
+/// be just this.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("inhaul-link", &["link", "queue"]),
+    ("inhaul-mover", &["bodies", "catalogue", "delegated", "digest_service", "greeting", "serving"]),
+    ("inhaul-mover", &["compare", "get"]),
+    ("inhaul-mover", &["doctor", "doctor::disk", "doctor::host", "doctor::kernel", "doctor::path"]),
+    ("inhaul-mover", &["fetch_list", "fetch_list::input_file", "fetch_list::metalink"]),
+    ("inhaul-mover", &["fetch_list", "request"]),
+    ("inhaul-mover", &["haul", "haul::disputes", "haul::failing", "haul::mirror", "haul::object", "haul::reopening"]),
+    ("inhaul-mover", &["naming", "recheck", "verify", "writer"]),
+    ("inhaul-mover", &["net", "options", "stream"]),
+    ("inhaul-mover", &["predict", "predict::disk"]),
+    ("inhaul-protocols", &["gtp", "gtp::receiver", "gtp::sender"]),
+    (
+        "inhaul-protocols",
+        &[
+            "gtp::receiver",
+            "gtp::receiver::capacities",
+            "gtp::receiver::central",
+            "gtp::receiver::flow",
+            "gtp::receiver::judgement",
+            "gtp::receiver::probing",
+        ],
+    ),
+    ("inhaul-protocols", &["gtp::sender", "gtp::sender::flow"]),
+    ("inhaul-protocols", &["tcp", "tcp::receiver", "tcp::sender"]),
+    (
+        "inhaul-protocols",
+        &[
+            "tcp::laws",
+            "tcp::laws::bbr",
+            "tcp::laws::bbr3",
+            "tcp::laws::bic",
+            "tcp::laws::cubic",
+            "tcp::laws::fhstcp",
+            "tcp::laws::highspeed",
+            "tcp::laws::reno",
+            "tcp::laws::scalable",
+            "tcp::laws::windowed",
+        ],
+    ),
+    ("inhaul-protocols", &["tcp::receiver::division", "tcp::receiver::flow"]),
+    ("inhaul-store", &["checksums", "checksums::bagit", "checksums::lines"]),
+    ("inhaul-store", &["inbox", "landing", "plan"]),
+    ("inhaul-store", &["landing", "landing::destination", "landing::finish", "landing::metadata", "landing::resume"]),
+    (
+        "inhaul-store",
+        &["manifest", "manifest::codec", "manifest::error", "manifest::items", "manifest::memory", "manifest::rules"],
+    ),
+    ("inhaul-store", &["offered", "offered::data_set", "offered::scan"]),
+    ("inhaul-transport", &["batch", "command", "endpoint", "event"]),
+    ("inhaul-udp", &["receive", "receive::batch"]),
+    ("inhaul-udp", &["transmit", "transmit::staged"]),
+    ("inhaul-fuzz", &["targets", "targets::lab", "targets::mover", "targets::store", "targets::text"]),
+];
+/// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
+const SLEEPS: &[(&str, &str)] = &[
+    ("crates/mover", "a data mover works in real time; its tests are still to be looked through"),
+    ("crates/udp", "its tests are still to be looked through"),
+    ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
+    ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be looked for"),
+    ("crates/cli/tests/processes/common.rs", "come_true: looks for what other processes do, with a deadline"),
+    ("crates/cli/tests/processes/link.rs", "holds the emulator up for stretches of real time, which it has to notice"),
+    ("crates/emu/examples/two_hosts.rs", "whether a command in a host listens can only be looked for"),
+    ("tests/hostile/src/lib.rs", "wait_for: looks for what other processes do, with a deadline"),
+    ("tests/hostile/tests/kills.rs", "processes are killed at random times"),
 ];
 /// Where Rust stands.
 const ROOMS: &[&str] = &["crates", "tests", "fuzz", "bench"];
@@ -99,6 +170,38 @@ fn protocols_do_not_import_each_other() {
     });
 }
 
+#[test]
+fn modules_do_not_use_each_other_in_circles() {
+    let mut found = Vec::new();
+    let packages = metadata().packages;
+    for package in &packages {
+        let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
+        let circles = circles(&Modules::parse(
+            source_files(&folder.join("src")).iter().map(|(file, text)| (file.as_str(), text.as_str())),
+        ));
+        found.extend(unlisted(&package.name, &circles, CIRCLES));
+    }
+    let is_known = |name: &str| packages.iter().any(|package| package.name == name);
+    found.extend(CIRCLES.iter().filter(|(name, _)| !is_known(name)).map(|(name, _)| format!("{name}: no such crate")));
+    report("circles between modules", &found);
+}
+
+#[test]
+fn nothing_sleeps_but_what_has_to() {
+    let mut asleep = vec![false; SLEEPS.len()];
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let broken = rules::sleeps(&Source::parse(&read(&top().join(&path))));
+        match SLEEPS.iter().position(|(place, _)| path.starts_with(place)) {
+            Some(at) => asleep[at] |= !broken.is_empty(),
+            None => found.extend(broken.into_iter().map(|what| format!("{}:{what}", path.display()))),
+        }
+    }
+    let awake = SLEEPS.iter().zip(asleep).filter(|(_, asleep)| !asleep);
+    found.extend(awake.map(|((place, _), _)| format!("{place} does not sleep any more: take it off the list")));
+    report("sleeps", &found);
+}
+
 /// Applies `rule` to every Rust file of the workspace; paths are relative to its top.
 fn for_each_file(name: &str, rule: impl Fn(&Path, &Source) -> Vec<String>) {
     let mut found = Vec::new();
@@ -139,6 +242,24 @@ fn rust_files() -> Vec<PathBuf> {
     }
     files.sort();
     assert!(files.len() > 20, "the files of the workspace were not found: {files:?}");
+    files
+}
+
+/// The Rust files below a folder: their paths below it, and their texts.
+fn source_files(folder: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(inner) = waiting.pop() {
+        for path in entries(&inner) {
+            if path.is_dir() {
+                waiting.push(path);
+            } else if let Some(name) =
+                path.strip_prefix(folder).ok().and_then(Path::to_str).filter(|n| n.ends_with(".rs"))
+            {
+                files.insert(name.to_owned(), read(&path));
+            }
+        }
+    }
     files
 }
 

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use inhaul_lab::kept::{Kepts, compare, comparison_table};
 
-use super::Failure;
+use super::failure::Failure;
 use super::report::read;
-use crate::args::OUTPUT;
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
 
 pub(super) const EXAMPLES: &str = "\
 Results of the same experiment, backend and control are compared. If A and B each have
@@ -72,15 +71,15 @@ fn results(path: &Path) -> Result<Kepts, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use crate::transfer::tests::assert_documented;
-    use inhaul_lab::kept::{CheckComparison, Comparison, ItemComparison, RowComparison, Side};
+    use crate::documented::assert_documented;
+    use inhaul_lab::kept::{CheckComparison, ComparedResult, Comparison, ItemComparison, RowComparison};
 
     #[test]
     fn comparison_has_the_documented_fields() {
         let item = ItemComparison {
             experiment: String::new(),
-            a: Side::default(),
-            b: Side::default(),
+            a: ComparedResult::default(),
+            b: ComparedResult::default(),
             remark: None,
             worse: 0,
             rows: vec![RowComparison::default()],

@@ -8,9 +8,10 @@ use inhaul_lab::kept::{Changes, Identity, Journal, Kept, KeptError, Machine, Ori
 use inhaul_lab::result::RunResult;
 use inhaul_lab::{Experiment, Judgement, Scenario};
 
-use super::{BackendArg, Control, Failure, Run};
-use crate::link::WaitArg;
-use crate::serve::announce;
+use super::failure::Failure;
+use super::runs::{BackendArg, Control, Run};
+use crate::options::WaitArg;
+use crate::output::announce;
 
 /// Writes the result below `directory` and says where.
 pub(super) fn keep(
@@ -138,7 +139,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::tests::assert_documented;
+    use crate::documented::assert_documented;
     use clap::Parser;
 
     fn command_of(line: &[&str]) -> String {

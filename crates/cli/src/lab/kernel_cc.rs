@@ -5,10 +5,9 @@ use inhaul_lab::kernel_cc::{self, FAIR_FACTOR, FAIR_FACTOR_MAX, KernelCcError, S
 
 use serde::Serialize;
 
-use super::Failure;
-use crate::args::OUTPUT;
-use crate::serve::announce;
-use crate::transfer::to_json;
+use super::failure::Failure;
+use crate::options::OUTPUT;
+use crate::output::{announce, to_json};
 
 /// What can be done with congestion controls of the kernel.
 #[derive(Debug, Subcommand)]
@@ -132,7 +131,7 @@ impl From<KernelCcError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::tests::assert_documented;
+    use crate::documented::assert_documented;
     use inhaul_lab::kernel_cc::CONTROLS;
 
     #[test]

@@ -7,8 +7,8 @@ use std::{env, fs};
 use clap::Args;
 use inhaul_lab::{Hosts, run_agent, serve_agents};
 
-use super::Failure;
-use crate::serve::announce;
+use super::failure::Failure;
+use crate::output::announce;
 
 /// Where the secret is, if no file is named.
 const SECRET_VARIABLE: &str = "INHAUL_LAB_SECRET";
@@ -29,7 +29,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Wait for the laboratory at this address and port; without it, one job is read from standard input
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::args::listen_address, help_heading = AGENT)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::options::listen_address, help_heading = AGENT)]
     listen: Option<SocketAddr>,
     /// Address of this host that flows use
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), help_heading = AGENT)]

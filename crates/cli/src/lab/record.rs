@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use inhaul_lab::record_host;
 
-use super::Failure;
-use crate::args::OUTPUT;
-use crate::serve::announce;
+use super::failure::Failure;
+use crate::options::OUTPUT;
+use crate::output::announce;
 
 pub(super) const EXAMPLES: &str = "\
 Leave the host alone meanwhile. docs/scenario.md says what is in the file.

@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use inhaul_lab::kept::{Kepts, Problem, read_kept, utc};
 
-use super::Failure;
-use crate::args::OUTPUT;
-use crate::serve::announce;
+use super::failure::Failure;
+use crate::options::OUTPUT;
+use crate::output::announce;
 
 pub(super) const EXAMPLES: &str = "\
 The page needs no other file and fetches nothing. docs/report.md says what is on it.

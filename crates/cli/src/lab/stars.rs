@@ -10,11 +10,12 @@ use inhaul_base::Bitrate;
 use inhaul_lab::stars::{Kind, Knowledge, Star, Total, Verdict, total};
 use serde::Serialize;
 
-use super::{Control, Failure, key_and_value};
-use crate::args::OUTPUT;
-use crate::serve::announce;
+use super::failure::Failure;
+use super::runs::Control;
+use crate::options::{OUTPUT, key_and_value};
+use crate::output::announce;
+use crate::output::to_json;
 use crate::terminal;
-use crate::transfer::to_json;
 
 pub(super) const EXAMPLES: &str = "\
 Each seed draws a star of 3 to 12 senders: rates, round-trip times, queues, packets, own
@@ -209,7 +210,7 @@ fn row_of(name: &str, verdicts: Vec<&Verdict>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::tests::assert_documented;
+    use crate::documented::assert_documented;
 
     fn verdict() -> Verdict {
         Star::of(3).run(Knowledge::Found, &[]).unwrap()

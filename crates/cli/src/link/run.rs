@@ -7,13 +7,26 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use inhaul_emu::{EmuError, Emulator, Exit, Process, Report, Signal, SpawnOptions, Stream};
-use serde::Serialize;
+use clap::Args;
+use inhaul_emu::{EmuError, Emulator, Exit, Process, Signal, SpawnOptions, Stream};
 
+use super::emulation::{COMMANDS, Emulation, flag_on, is_set};
+use super::failure::Failure;
+use super::report::{CommandReport, LinkRun};
 use super::table::report_table;
-use super::{Failure, Run, flag_on, is_set, pairs};
-use crate::serve::announce;
-use crate::transfer::to_json;
+use crate::options::{OUTPUT, seconds};
+use crate::output::{announce, to_json};
+
+pub(super) const EXAMPLES: &str = "\
+docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
+13 when this machine was too slow for the results to be valid, 14 when a command failed.
+
+Examples:
+  A server in one host, a client in another:
+    inhaul link run star.toml --background receiver 'iperf3 -s' --on near 'iperf3 -c receiver'
+  Two senders at once, on a host with a processor to spare:
+    inhaul link run star.toml --wait spin --background receiver 'inhaul bench --server' \\
+      --on near 'inhaul bench -R receiver' --on far 'inhaul bench -R receiver'";
 
 /// How long a command in the background may take until it listens.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -22,36 +35,24 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What came of a run.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct LinkRun {
-    pub(crate) commands: Vec<CommandReport>,
-    #[serde(flatten)]
-    pub(crate) report: Report,
-}
-
-/// What came of a command.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct CommandReport {
-    pub(crate) host: String,
-    pub(crate) command: String,
-    pub(crate) background: bool,
-    /// Its exit code; `None`: a signal ended it.
-    pub(crate) exit_code: Option<i32>,
-    /// The signal that ended it.
-    pub(crate) signal: Option<i32>,
-    /// How long it ran, in seconds.
-    pub(crate) seconds: f64,
-    /// Processor time that it used, in seconds.
-    pub(crate) cpu_s: f64,
-    /// Whether it was ended by us, because the run was over.
-    pub(crate) ended: bool,
-}
-
-impl CommandReport {
-    fn failed(&self) -> bool {
-        !self.ended && self.exit_code != Some(0)
-    }
+/// The command line of `inhaul link run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    emulation: Emulation,
+    /// Run a shell command in a host. Can be repeated: all start at once, and the run ends when all have ended
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true, help_heading = COMMANDS)]
+    on: Vec<String>,
+    /// Start a shell command in a host before the others, and end it after them; can be repeated. The others start when it
+    /// listens on a port, or after 2 s
+    #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], help_heading = COMMANDS)]
+    background: Vec<String>,
+    /// End the run after this time
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = COMMANDS)]
+    duration: Option<f64>,
+    /// Print one JSON object at the end (docs/json.md); output of the commands goes to standard error
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
 }
 
 /// A command that was started.
@@ -96,6 +97,11 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
         (false, 0, false) => Err(Failure::Invalid),
         (false, failed, _) => Err(Failure::Commands(failed)),
     }
+}
+
+/// Pairs of host and command, as they stand after an option.
+fn pairs(words: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    words.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()))
 }
 
 fn start(emulator: &Emulator, host: &str, text: &str, background: bool, json: bool) -> Result<Started, Failure> {
@@ -180,24 +186,5 @@ impl Started {
             self.done = true;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transfer::tests::assert_documented;
-    use inhaul_emu::{HostReport, LinkReport};
-
-    #[test]
-    fn run_has_the_documented_fields() {
-        let report = Report {
-            links: vec![LinkReport::default()],
-            hosts: vec![HostReport::default()],
-            reasons: vec![String::new()],
-            warnings: vec![String::new()],
-            ..Report::default()
-        };
-        assert_documented("A run of link", &LinkRun { commands: vec![CommandReport::default()], report });
     }
 }

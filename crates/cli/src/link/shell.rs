@@ -4,12 +4,37 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use clap::Args;
 use inhaul_emu::{Emulator, Exit, Report, SpawnOptions, Stream};
 
-use super::{Failure, Shell, flag_on, is_set};
+use super::emulation::{COMMANDS, Emulation, flag_on, is_set};
+use super::failure::Failure;
+
+pub(super) const EXAMPLES: &str = "\
+docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
+the command's.
+
+Examples:
+  A shell in the scenario's first host; the other hosts have names that resolve:
+    inhaul link shell star.toml
+  One command, in the host 'near':
+    inhaul link shell star.toml --node near -- ping -c 3 receiver";
 
 /// How often signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The command line of `inhaul link shell`.
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    emulation: Emulation,
+    /// The host to be in [default: the first of the scenario]
+    #[arg(long, value_name = "HOST", help_heading = COMMANDS)]
+    node: Option<String>,
+    /// The command and its arguments [default: $SHELL]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
 
 pub(super) fn shell(args: &Shell) -> Result<(), Failure> {
     // Ctrl-C is for the command: the emulator goes on until that has ended.

@@ -3,7 +3,7 @@
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_emu::{LinkReport, Report};
 
-use super::run::{CommandReport, LinkRun};
+use super::report::{CommandReport, LinkRun};
 
 /// A table of the links that carried anything, what the commands came to, and whether it can be believed.
 pub(super) fn report_table(run: &LinkRun) -> String {

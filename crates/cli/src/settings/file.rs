@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Command};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::{Origin, Setting, SettingsError, argument, default_file, flags, near_miss, setting_error};
+use super::setting::{Origin, Setting, SettingsError, argument, flags, setting_error};
+use crate::near_miss::near_miss;
 
 /// The settings of the file that was `chosen`, else of the one that the environment names, else of the one at its usual
 /// place, if there is one.
@@ -24,6 +25,13 @@ pub(super) fn read(
         Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => Ok(Vec::new()),
         Err(error) => Err(setting_error(format!("the configuration file {} cannot be read: {error}", path.display()))),
     }
+}
+
+/// Where the file is looked for when none is named: XDG Base Directory Specification.
+fn default_file(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+    Some(directory.join(Path::new("inhaul/config.toml")))
 }
 
 /// The settings that `text` holds; what no flag is called is refused.

@@ -5,9 +5,10 @@
 //! line that it conflicts with.
 
 mod file;
+mod setting;
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -15,9 +16,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::usage;
+use setting::{Origin, Setting, argument, flags, setting_error};
 
-/// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
-const SIMILAR: f64 = 0.6;
+pub(crate) use setting::SettingsError;
 
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
@@ -70,50 +71,6 @@ pub(crate) fn wants_json(arguments: &[OsString], environment: &dyn Fn(&str) -> O
     let is_json =
         |setting: &Setting| JSON_FLAGS.contains(&setting.flag.replace('-', "_").as_str()) && setting.values == ["true"];
     settings.iter().any(|setting| is_json(setting) && is_of(setting))
-}
-
-/// Why there is no command line to carry out.
-#[derive(Debug)]
-pub(crate) enum SettingsError {
-    /// The command line makes no sense, or asks for help.
-    CommandLine(clap::Error),
-    /// A variable or the file makes no sense.
-    Setting(String),
-}
-
-impl From<clap::Error> for SettingsError {
-    fn from(error: clap::Error) -> Self {
-        Self::CommandLine(error)
-    }
-}
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Origin {
-    /// A file, and the line in it.
-    File(PathBuf, usize),
-    /// A variable.
-    Variable(String),
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path, line) => write!(f, "{}, line {line}", path.display()),
-            Self::Variable(name) => write!(f, "variable {name}"),
-        }
-    }
-}
-
-/// A value for a flag.
-#[derive(Clone, Debug)]
-struct Setting {
-    /// The command's names below the program's own; empty for flags of all commands.
-    command: Vec<String>,
-    /// The flag's name, without its dashes.
-    flag: String,
-    values: Vec<String>,
-    origin: Origin,
 }
 
 fn complete(
@@ -179,12 +136,6 @@ fn user_commands(top: &Command) -> Vec<(Vec<String>, &Command)> {
     commands
 }
 
-/// The flags of a command that can have values from elsewhere: all of its own but help.
-fn flags(command: &Command) -> impl Iterator<Item = (&Arg, &str)> {
-    let named = command.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
-    named.filter(|(arg, long)| !arg.is_hide_set() && !matches!(*long, "help" | "version" | "config"))
-}
-
 /// The variable of a flag: `INHAUL_GET_RECEIVE_RATE` of `inhaul get --receive-rate`.
 fn variable(command: &[String], flag: &str) -> String {
     let words: Vec<&str> = ["inhaul"].into_iter().chain(command.iter().map(String::as_str)).chain([flag]).collect();
@@ -239,10 +190,6 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-fn setting_error(message: impl Into<String>) -> SettingsError {
-    SettingsError::Setting(message.into())
-}
-
 fn not_boolean(origin: &Origin, text: &str) -> SettingsError {
     setting_error(format!("{origin}: '{text}' is neither true nor false"))
 }
@@ -292,10 +239,6 @@ fn trial(arg: &Arg, setting: &Setting) -> Vec<String> {
 /// How many values the flag takes each time.
 fn values_at_once(arg: &Arg) -> usize {
     arg.get_num_args().map_or(1, |range| range.min_values()).max(1)
-}
-
-fn argument<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
-    flags(command).find(|(_, long)| *long == flag).map(|(arg, _)| arg)
 }
 
 /// Whether the flag has no value: it is there, or not, or there so many times.
@@ -379,22 +322,6 @@ fn with_argument(top: Command, names: &[String], id: &str, change: impl FnOnce(A
         None => top.mut_arg(id, change),
         Some((first, rest)) => top.mut_subcommand(first, |inner| with_argument(inner, rest, id, change)),
     }
-}
-
-/// The one of `names` that was meant by `word`, if one is near.
-pub(crate) fn near_miss<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    names
-        .map(|name| (strsim::normalized_damerau_levenshtein(word, name), name))
-        .filter(|(similarity, _)| *similarity > SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
-}
-
-/// Where the file is looked for when none is named: XDG Base Directory Specification.
-fn default_file(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let directory = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
-    Some(directory.join(Path::new("inhaul/config.toml")))
 }
 
 /// The variable of the environment, for [`parse`].

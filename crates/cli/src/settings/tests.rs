@@ -1,5 +1,6 @@
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Parses `line` with these variables; `HOME` is nowhere.
 fn with(line: &str, variables: &[(&str, &str)]) -> Result<Cli, String> {
@@ -20,7 +21,7 @@ fn with_file(line: &str, text: &str, variables: &[(&str, &str)]) -> Result<Cli, 
     with(line, &[variables, &[("INHAUL_CONFIG", file.to_str().unwrap())]].concat())
 }
 
-fn get(cli: &Cli) -> &crate::args::Get {
+fn get(cli: &Cli) -> &crate::get::Get {
     let crate::args::Command::Get(get) = &cli.command else { panic!("not get") };
     get
 }

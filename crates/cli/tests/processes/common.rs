@@ -171,26 +171,33 @@ fn send_signal(child: &Child, signal: Signal) {
 
 /// Waits for a child's end, which must come in time.
 fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            panic!("a command took longer than {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut ended = None;
+    come_true(PATIENCE, || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    ended.unwrap_or_else(|| {
+        let _ = child.kill();
+        panic!("a command took longer than {PATIENCE:?}");
+    })
 }
 
 /// Waits until `condition` holds, which must come in time.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(come_true(PATIENCE, condition), "{what} did not come about");
+}
+
+/// Waits until `condition` holds, at most for `within`; whether it came to hold. The one place where these tests
+/// sleep: what other processes do is not told to them, so they have to look.
+pub(crate) fn come_true(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + within;
     while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+    true
 }
 
 /// The directory as a destination for data sets to land in.

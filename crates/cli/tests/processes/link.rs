@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::common::{Outcome, Signal, run, start, wait_until};
+use crate::common::{Outcome, Signal, come_true, run, start, wait_until};
 
 /// Two hosts, 20 ms each way.
 const SCENARIO: &str = r#"
@@ -168,11 +169,7 @@ fn killed_emulator_leaves_nothing() {
     let (in_shell, deep) = (format!("sleep {mark} & exec setsid sleep {mark}"), ["--", "sh", "-c"]);
     let running = start(&[&["link", "shell", &place.scenario()], &deep[..], &[&in_shell]].concat());
     let sleeping = || processes_with(&mark).into_iter().filter(|pid| command_of(*pid).starts_with("sleep")).count();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while sleeping() < 2 && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    if sleeping() < 2 {
+    if !come_true(Duration::from_secs(20), || sleeping() >= 2) {
         let outcome = running.finish();
         assert!(is_forbidden(&outcome), "{:?}: {}", outcome.code, outcome.stderr);
         return;
@@ -196,16 +193,12 @@ fn emulator_that_was_held_up_marks_the_run_invalid() {
     let client = format!("touch {}; {inhaul} bench right -t 1.5", ready.display());
     let running =
         start(&["link", "run", &place.scenario(), "--background", "right", &server, "--on", "left", &client, "--json"]);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !ready.exists() && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    if ready.exists() {
+    if come_true(Duration::from_secs(20), || ready.exists()) {
         // As a host does whose processors are taken by others, but for sure.
         for _ in 0..5 {
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(150));
             running.signal(Signal::STOP);
-            std::thread::sleep(std::time::Duration::from_millis(60));
+            std::thread::sleep(Duration::from_millis(60));
             running.signal(Signal::CONT);
         }
     }

@@ -83,7 +83,8 @@ fn second_signal_ends_a_server_at_once() {
     let running = receivers(&server, &into);
     wait_until("data", || into[0].path().join("f.partial").exists());
     server.signal(Signal::TERM);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // It takes nobody on any more: the signal has been heard.
+    wait_until("the end of its listening", || std::net::TcpStream::connect(&server.address).is_err());
     assert_eq!(server.stop(Signal::TERM), Some(130));
     for receiver in running {
         assert_eq!(receiver.finish().code, Some(5));

@@ -5,9 +5,8 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use crate::common::{Outcome, Running, Server, Signal, noise, run, start, tree, wait_until, within};
 
@@ -173,24 +172,22 @@ fn tree_and_file_together_go_on() {
 
 /// Looks at a name all the time, and says whether it ever held anything but `good`.
 struct Watcher {
-    stop: Arc<AtomicBool>,
+    stop: Sender<()>,
     thread: std::thread::JoinHandle<Result<u64, String>>,
 }
 
 impl Watcher {
     fn start(path: PathBuf, good: Vec<u8>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut seen = 0;
-            while !stopped.load(Ordering::Relaxed) {
+            while stopped.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
                 if let Ok(bytes) = std::fs::read(&path) {
                     seen += 1;
                     if bytes != good {
                         return Err(format!("{} held unverified bytes", path.display()));
                     }
                 }
-                std::thread::sleep(Duration::from_millis(5));
             }
             Ok(seen)
         });
@@ -198,7 +195,7 @@ impl Watcher {
     }
 
     fn finish(self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.stop);
         self.thread.join().unwrap().unwrap();
     }
 }
@@ -219,14 +216,15 @@ struct Cost {
     refetched: u64,
 }
 
-/// Kills `victim` at `share` of the time that a transfer takes, and goes on.
+/// Kills `victim` when `share` of the bytes have come, and goes on.
 fn kill_and_go_on(victim: Victim, share: f64, seed: u64) -> Cost {
     let mut trial = Trial::new(LEN, seed);
     let watcher = Watcher::start(trial.target(), trial.bytes.clone());
     // 24 MB at 200 Mbit/s take about a second.
     let mut client = trial.get(&["--receive-rate", "200M"]);
-    let moment = Instant::now() + Duration::from_secs_f64(share * 1.1);
-    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+    // Some of the kills come when all is there, and is being verified and named.
+    let bytes = ((LEN as f64 * share * 1.1) as u64).min(LEN as u64);
+    wait_until("its share of the data", || trial.received() >= bytes || trial.target().exists());
     if victim != Victim::Receiver {
         trial.server.kill();
     }

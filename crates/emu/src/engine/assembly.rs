@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use inhaul_base::{Span, Time};
 
-use super::network::{Delivery, Segment};
+use super::segment::{Delivery, Segment};
 
 /// How long the first segment of a run waits for the next ones at most: 8,000 deliveries a second are what common interfaces are
 /// limited to (interrupt moderation). A superpacket of 64 KiB arrives in this time at 4.2 Gbit/s; where links are slower, it is handed

@@ -6,10 +6,11 @@ mod lateness;
 mod network;
 mod port;
 mod run;
+mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use lateness::Lateness;
+pub use lateness::{LATENESS_MAX, Lateness};
 #[cfg(test)]
 pub(crate) use port::PortCounts;
 pub(crate) use run::{Command, Engine, EngineReport};

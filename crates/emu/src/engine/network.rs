@@ -1,8 +1,6 @@
 //! Packets over links, in virtual time: no I/O and no clock.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::rc::Rc;
 
 use inhaul_base::{RandomStream, Time};
@@ -10,67 +8,9 @@ use inhaul_link::{Link, LinkStats};
 
 use super::agenda::Agenda;
 use super::assembly::Assembly;
+use super::segment::{Carried, Delivery, Memory, Segment};
 use crate::grid::{Grid, LinkChange};
 use crate::packet::Packet;
-
-/// A packet under way.
-#[derive(Debug)]
-pub(crate) struct Carried {
-    pub(crate) packet: Packet,
-    /// Its path, as an index.
-    path: u32,
-    _held: Held,
-}
-
-/// The memory that packets under way take, in bytes: shared by all of them.
-#[derive(Clone, Debug, Default)]
-struct Memory(Rc<Cell<usize>>);
-
-/// The part of it that one packet takes, until it is dropped.
-#[derive(Debug)]
-struct Held {
-    memory: Memory,
-    bytes: usize,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.memory.0.set(self.memory.0.get() - self.bytes);
-    }
-}
-
-/// One segment of a packet, on one link of its path.
-#[derive(Clone, Debug)]
-pub(crate) struct Segment {
-    pub(crate) carried: Rc<Carried>,
-    pub(crate) index: u16,
-    /// Which link of the path it is on.
-    hop: u16,
-}
-
-impl Segment {
-    pub(crate) fn path(&self) -> u32 {
-        self.carried.path
-    }
-}
-
-impl Carried {
-    /// The packet's memory, to be used again.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.packet.into_bytes()
-    }
-}
-
-/// Segments of one packet that have arrived, one after the other.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    /// When the last of them arrived.
-    pub(crate) at: Time,
-    /// At which host.
-    pub(crate) host: usize,
-    pub(crate) carried: Rc<Carried>,
-    pub(crate) segments: Range<u16>,
-}
 
 #[derive(Debug)]
 struct Path {
@@ -151,13 +91,8 @@ impl Network {
         let path = known(to).ok_or(NotEntered::NoPath)?;
         let count = packet.segments();
         let bytes = packet.memory_bytes() + usize::from(count) * SEGMENT_COST;
-        let total = self.memory.0.get() + bytes;
-        if total > self.memory_max {
-            return Err(NotEntered::NoMemory);
-        }
-        self.memory.0.set(total);
-        let held = Held { memory: self.memory.clone(), bytes };
-        let carried = Rc::new(Carried { packet, path, _held: held });
+        let held = self.memory.hold(bytes, self.memory_max).ok_or(NotEntered::NoMemory)?;
+        let carried = Rc::new(Carried::new(packet, path, held));
         for index in 0..count {
             self.send(now, Segment { carried: Rc::clone(&carried), index, hop: 0 });
         }

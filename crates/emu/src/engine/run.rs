@@ -13,18 +13,18 @@ use inhaul_link::LinkStats;
 use inhaul_udp::{Clock, Event, Interest, Poller, Waker, thread};
 use rustix::param::clock_ticks_per_second;
 
-use super::lateness::{Histogram, Lateness};
-use super::network::{Carried, Delivery, MEMORY_MAX, Network, NotEntered};
+use super::lateness::{Histogram, LATENESS_MAX, Lateness};
+use super::network::{MEMORY_MAX, Network, NotEntered};
 use super::port::{Buffers, Port, PortCounts};
-use crate::emulator::Wait;
+use super::segment::{Carried, Delivery};
 use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
+use crate::options::Wait;
 use crate::packet::Packet;
-use crate::report::LATENESS_MAX;
 
 /// Most packets that are read from one device before the others have their turn, and the longest that reading goes on: what a host's
 /// kernel does with a superpacket of 64 KiB takes tens of microseconds.
 const READS_MAX: usize = 32;
-const TURN_MAX: Span = Span::from_micros(250);
+const READING_MAX: Span = Span::from_micros(250);
 /// The token of the waker; devices have the numbers of their hosts.
 const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
@@ -222,7 +222,7 @@ impl Engine {
 
     /// Reads what a host has sent. Each packet leaves at the time at which it was read.
     fn read(&mut self, host: usize) -> io::Result<()> {
-        let until = self.clock.now() + TURN_MAX;
+        let until = self.clock.now() + READING_MAX;
         for _ in 0..READS_MAX {
             let Some(bytes) = self.ports[host].read(&mut self.buffers) else { break };
             // What is due by then goes first: it is on the links before this packet.

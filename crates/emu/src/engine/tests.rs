@@ -12,10 +12,11 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::network::{Delivery, MEMORY_MAX, Network, NotEntered};
+use super::network::{MEMORY_MAX, Network, NotEntered};
 use super::run::{Command, Engine};
-use crate::emulator::Wait;
+use super::segment::Delivery;
 use crate::grid::{Change, Grid, GridLink, Host, LinkChange};
+use crate::options::Wait;
 use crate::packet::Packet;
 use crate::packet::samples::{self, Sample};
 
@@ -340,10 +341,17 @@ fn run_changes_links_as_planned_and_as_told() {
 
 #[test]
 fn run_takes_note_of_a_device_that_vanishes() {
-    let mut fake = fake(row(&[link(1000, MILLI)]), Wait::Sleep);
-    fake.ends.truncate(1);
+    let mut grid = row(&[link(1000, MILLI)]);
+    grid.hosts.push(Host { name: "c".to_owned(), mtu: 1500 });
+    grid.paths.insert((0, 2), vec![0]);
+    let mut fake = fake(grid, Wait::Sleep);
+    fake.ends[1] = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
     fake.send(0, &samples::ordinary(100));
-    std::thread::sleep(Duration::from_millis(20));
+    // What follows over the same link arrives after it.
+    let mut to_c = samples::ordinary(100);
+    to_c[26..30].copy_from_slice(&[10, 0, 0, 3]);
+    fake.send(0, &to_c);
+    assert!(fake.receive(2, LONG).is_some());
     let report = fake.stop();
     assert_eq!((report.gone, report.ports[1].rejected), (vec![1], 1));
 }

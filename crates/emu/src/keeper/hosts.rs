@@ -9,7 +9,7 @@ use inhaul_udp::{Namespaces, NetDevice, TunOffload, create_tun, unshare};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::failed;
+use super::refusal::failed;
 use crate::channel::Channel;
 use crate::message::{Answer, Cause, Failure, HostSetUp, Request};
 

@@ -15,7 +15,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, set_child_subreaper, waitid,
 };
 
-use super::failed;
+use super::refusal::failed;
 use crate::channel::Channel;
 use crate::message::{Answer, Cause, Ended, Failure, Spawn};
 

@@ -9,15 +9,16 @@
 
 mod hosts;
 mod minder;
+mod refusal;
 mod serve;
 mod sockets;
+mod stage;
 mod times;
 
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -26,35 +27,10 @@ use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal}
 
 use crate::channel::Channel;
 use crate::message::{Answer, Cause, Failure};
+use refusal::failed;
 
-/// The arguments by which the program makes itself a keeper, but for the last, which names a [`Stage`].
-pub const KEEPER_ARGUMENTS: [&str; 2] = ["link", "keeper"];
-
-/// A process that leaves its process namespace stays in the old one itself, so the keeper comes about in two steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Makes the namespaces that all hosts share, starts the keeper in them and waits for its end.
-    Outer,
-    /// Is the keeper.
-    Init,
-    /// Is the parent of one command.
-    Minder,
-}
-
-impl Stage {
-    /// The stage by its name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Outer, Self::Init, Self::Minder].into_iter().find(|stage| stage.name() == name)
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Outer => "outer",
-            Self::Init => "init",
-            Self::Minder => "minder",
-        }
-    }
-}
+pub use stage::{KEEPER_ARGUMENTS, Stage};
+pub(crate) use stage::{is_keeper, keeper_command};
 
 /// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator. It must be
 /// called before the process starts a second thread.
@@ -74,27 +50,6 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The program itself, whatever has become of its file, as a keeper.
-pub(crate) fn keeper_command(stage: Stage) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("inhaul").args(KEEPER_ARGUMENTS).arg(stage.name());
-    command
-}
-
-/// Whether this process was started as a keeper.
-pub(crate) fn is_keeper() -> bool {
-    std::env::args().skip(1).take(KEEPER_ARGUMENTS.len()).eq(KEEPER_ARGUMENTS)
-}
-
-/// Signals that a terminal, or the end of a session, sends to all are for the commands alone.
-fn leave_signals_to_commands() -> Result<(), Failure> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-    for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed("handling signals"))?;
-    }
-    Ok(())
 }
 
 fn outer() -> Result<(), Failure> {
@@ -145,7 +100,11 @@ fn die_with_parent() -> Result<(), Failure> {
         .map_err(failed("tying it to its parent"))
 }
 
-/// For `map_err`: the system refused something, for no cause of its own.
-fn failed(what: &str) -> impl FnOnce(io::Error) -> Failure {
-    move |error| Failure { cause: Cause::Other, what: what.to_owned(), message: error.to_string() }
+/// Signals that a terminal, or the end of a session, sends to all are for the commands alone.
+fn leave_signals_to_commands() -> Result<(), Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for signal in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed("handling signals"))?;
+    }
+    Ok(())
 }

@@ -11,8 +11,10 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::hosts::HostNamespaces;
+use super::refusal::failed;
 use super::sockets::{device_counters, listens};
-use super::{Stage, failed, keeper_command, times};
+use super::stage::{Stage, keeper_command};
+use super::times;
 use crate::channel::Channel;
 use crate::message::{Answer, Failure, Request, Spawn};
 

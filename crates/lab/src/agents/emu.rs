@@ -35,20 +35,20 @@ pub struct Emulation {
 /// came out.
 pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Span)) -> RunResult {
     let options = Options { wait: how.wait, awake: how.awake, ..Options::default() };
-    let mut made = 0;
+    let mut attempts = 0;
     let refused = refusal(plan);
     let (outcome, attempts) = loop {
-        made += 1;
+        attempts += 1;
         // Another attempt takes no part of the whole that has not been told.
         let told = |span| {
-            if made == 1 {
+            if attempts == 1 {
                 advanced(span);
             }
         };
         let outcome = refused.clone().map_or_else(|| emulate(plan, seed, options, &told), Err);
         let is_disturbed = outcome.as_ref().is_ok_and(|emulated| emulated.is_disturbed);
-        if !is_disturbed || made >= how.attempts {
-            break (outcome, made);
+        if !is_disturbed || attempts >= how.attempts {
+            break (outcome, attempts);
         }
     };
     let outcome = outcome.map(|Seen { outcome, reasons, .. }| (outcome, reasons));

@@ -9,7 +9,7 @@ use inhaul_sim::{NodeId, Pattern, UdpTraffic};
 use super::agent::{FlowJob, ReceiveJob, ServeJob, TCP_PORT, TransportJob};
 use super::datagrams::{DATAGRAM_PORT, DatagramJob};
 use super::kernel_tcp::TcpJob;
-use crate::run::{UDP_STREAMS, WEB_STREAMS};
+use crate::random_streams::{UDP_STREAMS, WEB_STREAMS};
 use crate::scenario::{FlowPlan, Plan, WhatChanges};
 use crate::web;
 

@@ -146,11 +146,14 @@ impl<'a> Item<'a> {
 
     fn columns(&self) -> Vec<(String, Option<&'a Kept>)> {
         let mut columns: Vec<(String, Option<&'a Kept>)> =
-            self.results.iter().map(|kept| (words::made(&kept.backend, &kept.control), Some(*kept))).collect();
+            self.results.iter().map(|kept| (words::backend_words(&kept.backend, &kept.control), Some(*kept))).collect();
         for (at, backend) in ["sim", "emu"].into_iter().enumerate() {
             if !self.results.iter().any(|kept| kept.backend == backend) {
                 let simulated = self.results.iter().filter(|kept| kept.backend == "sim").count();
-                columns.insert(if at == 0 { 0 } else { simulated.max(1) }, (words::made(backend, "default"), None));
+                columns.insert(
+                    if at == 0 { 0 } else { simulated.max(1) },
+                    (words::backend_words(backend, "default"), None),
+                );
             }
         }
         columns
@@ -174,12 +177,12 @@ impl<'a> Item<'a> {
         for figure in &experiment.figures {
             let one = Experiment { figures: vec![figure.clone()], ..experiment.clone() };
             for kept in &self.results {
-                let made = words::made(&kept.backend, &kept.control);
+                let backend = words::backend_words(&kept.backend, &kept.control);
                 if let Some(reason) = not_drawn(figure, kept) {
                     section.leaf(
                         "p",
                         &[("class", "note")],
-                        &format!("{}, {made}: not drawn, as {reason}.", figure.title),
+                        &format!("{}, {backend}: not drawn, as {reason}.", figure.title),
                     );
                     continue;
                 }
@@ -188,7 +191,7 @@ impl<'a> Item<'a> {
                         figure.element("div", &[("class", "scroll plot")], |div| {
                             div.own(&pictures.part(&drawing.to_svg()));
                         });
-                        figure.leaf("figcaption", &[], &caption(&made, kept));
+                        figure.leaf("figcaption", &[], &caption(&backend, kept));
                     });
                 }
             }
@@ -233,11 +236,11 @@ fn not_drawn(figure: &Figure, kept: &Kept) -> Option<&'static str> {
     }
 }
 
-fn caption(made: &str, kept: &Kept) -> String {
+fn caption(backend: &str, kept: &Kept) -> String {
     let changed = if kept.set.is_empty() { "" } else { ", with changed settings" };
     match kept.repetitions {
-        0 | 1 => format!("{made}{changed}"),
-        repetitions => format!("{made}{changed}, {repetitions} repetitions (lines over time: the first)"),
+        0 | 1 => format!("{backend}{changed}"),
+        repetitions => format!("{backend}{changed}, {repetitions} repetitions (lines over time: the first)"),
     }
 }
 
@@ -277,7 +280,7 @@ fn number_cell(row: &mut Markup, value: Option<&str>) {
 }
 
 fn write_checks(section: &mut Markup, kept: &Kept) {
-    section.leaf("h4", &[], &format!("Checks, {}", words::made(&kept.backend, &kept.control)));
+    section.leaf("h4", &[], &format!("Checks, {}", words::backend_words(&kept.backend, &kept.control)));
     if !kept.set.is_empty() {
         let note = "Settings were changed: what must come out of the experiment need not come out of this.";
         section.leaf("p", &[("class", "note")], note);
@@ -314,7 +317,7 @@ fn write_origin(section: &mut Markup, kept: &Kept) {
     if !kept.set.is_empty() {
         facts.insert(0, ("Changed settings", kept.set.join(", ")));
     }
-    section.leaf("h4", &[], &format!("How it was made, {}", words::made(&kept.backend, &kept.control)));
+    section.leaf("h4", &[], &format!("How it was made, {}", words::backend_words(&kept.backend, &kept.control)));
     section.element("dl", &[], |list| {
         list.leaf("dt", &[], "Command");
         list.element("dd", &[], |text| text.leaf("code", &[], &origin.command));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Counts;
+use super::counts::Counts;
 use super::item::Item;
 use super::markup::Markup;
 use super::words::{self, Outcome};
@@ -54,7 +54,7 @@ fn table(page: &mut Markup, items: &[Item<'_>]) {
                 head.element("tr", &[], |row| {
                     row.leaf("th", &[("scope", "col")], "Item");
                     for backend in &backends {
-                        row.leaf("th", &[("scope", "col")], &words::made(backend, "default"));
+                        row.leaf("th", &[("scope", "col")], &words::backend_words(backend, "default"));
                     }
                 });
             });

@@ -4,7 +4,7 @@ use crate::judge::number;
 use crate::kept::Kept;
 
 /// How a result was made, as the heading of its column: `simulated`, `emulated`, `simulated, control paper`.
-pub(super) fn made(backend: &str, control: &str) -> String {
+pub(super) fn backend_words(backend: &str, control: &str) -> String {
     let backend = match backend {
         "sim" => "simulated",
         "emu" => "emulated",
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn made_and_lasted_are_short() {
         assert_eq!(
-            (made("sim", "default"), made("emu", "paper")),
+            (backend_words("sim", "default"), backend_words("emu", "paper")),
             ("simulated".into(), "emulated, control paper".into())
         );
         assert_eq!([59, 61, 7260].map(lasted), ["59 s", "1 min 1 s", "2 h 1 min"]);

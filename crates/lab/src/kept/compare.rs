@@ -29,9 +29,9 @@ pub struct ItemComparison {
     /// `PAPER/ITEM`.
     pub experiment: String,
     /// The result of A.
-    pub a: Side,
+    pub a: ComparedResult,
     /// The result of B.
-    pub b: Side,
+    pub b: ComparedResult,
     /// Why the checks are not judged: the two were not run alike, or one of them is not valid. `None`: they are.
     pub remark: Option<String>,
     /// Checks that became worse; if the result was valid and is not any more, that alone.
@@ -44,7 +44,7 @@ pub struct ItemComparison {
 
 /// Which result it is.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Side {
+pub struct ComparedResult {
     /// What it was run in.
     pub backend: String,
     /// How GTP's rates were controlled.
@@ -157,7 +157,7 @@ fn name(kept: &Kept) -> String {
 }
 
 fn compare_item(a: &Kept, b: &Kept) -> ItemComparison {
-    let side = |kept: &Kept| Side {
+    let side = |kept: &Kept| ComparedResult {
         backend: kept.backend.clone(),
         control: kept.control.clone(),
         commit: kept.origin.commit.clone(),
@@ -297,7 +297,7 @@ pub fn comparison_table(comparison: &Comparison, all: bool) -> String {
 }
 
 fn write_item(text: &mut String, item: &ItemComparison, all: bool) {
-    let side = |side: &Side| {
+    let side = |side: &ComparedResult| {
         let control = if side.control == "default" { String::new() } else { format!(", control {}", side.control) };
         let valid = if side.valid { "" } else { ", NOT VALID" };
         format!("{}{control}, {}{valid}", side.backend, side.commit.as_deref().unwrap_or("commit not known"))

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
 use crate::result::{FlowResult, Point, RunResult};
 
 /// A kept result stays below this many bytes, unless its table and metrics alone need more.
@@ -44,12 +43,13 @@ const LEVELS: [Level; 8] = [
     level(0, false, Some(0)),
 ];
 
-/// The text of the first level that is small enough, or else of the last.
-pub(super) fn to_json(kept: &Kept) -> String {
+/// The text of the first level that is small enough, or else of the last. `write` makes it of what is left of the
+/// runs.
+pub(super) fn small_text(runs: &[RunResult], write: impl Fn(Thinned, Vec<RunResult>) -> String) -> String {
     let mut text = String::new();
     for level in &LEVELS {
-        // A result holds numbers, texts and maps by text: there is no value in it that JSON cannot say.
-        text = serde_json::to_string(&at_level(kept, level)).unwrap_or_default() + "\n";
+        let (thinned, left) = at_level(runs, level);
+        text = write(thinned, left);
         if text.len() <= SIZE_MAX {
             break;
         }
@@ -57,20 +57,20 @@ pub(super) fn to_json(kept: &Kept) -> String {
     text
 }
 
-fn at_level(kept: &Kept, level: &Level) -> Kept {
-    let mut small = kept.clone();
-    small.thinned = Thinned { points: level.points, flows: level.flows, ..Thinned::default() };
+fn at_level(runs: &[RunResult], level: &Level) -> (Thinned, Vec<RunResult>) {
+    let mut small = runs.to_vec();
+    let mut thinned = Thinned { points: level.points, flows: level.flows, ..Thinned::default() };
     let mut cases: Vec<String> = Vec::new();
-    for run in &mut small.runs {
+    for run in &mut small {
         let is_repetition = cases.contains(&run.case);
         cases.push(run.case.clone());
         let points = if is_repetition && !level.repetitions_have_series { 0 } else { level.points };
         let flows = level.flows.unwrap_or(run.flows.len());
-        small.thinned.runs_without_series += usize::from(points == 0);
-        small.thinned.flows_left_out += run.flows.len().saturating_sub(flows);
+        thinned.runs_without_series += usize::from(points == 0);
+        thinned.flows_left_out += run.flows.len().saturating_sub(flows);
         thin_run(run, points, flows);
     }
-    small
+    (thinned, small)
 }
 
 fn thin_run(run: &mut RunResult, points: usize, flows: usize) {
@@ -107,6 +107,7 @@ fn thin_series(flow: &FlowResult, points: usize) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept::Kept;
     use crate::kept::tests::kept;
 
     fn flow(points: usize) -> FlowResult {
@@ -140,12 +141,12 @@ mod tests {
         let mut large = kept();
         let run = RunResult { duration_s: 2000.0, valid: true, flows: vec![flow(1000); 80], ..RunResult::default() };
         large.runs = vec![run.clone(), run.clone(), run];
-        let text = to_json(&large);
+        let text = large.to_json();
         assert!(text.len() <= SIZE_MAX, "{}", text.len());
         let thinned = Kept::from_json(&text).unwrap().thinned;
         assert_eq!((thinned.runs_without_series, thinned.flows_left_out), (2, 0), "{thinned:?}");
         large.runs[0].flows = vec![flow(1000); 5000];
-        let thinned = Kept::from_json(&to_json(&large)).unwrap().thinned;
+        let thinned = Kept::from_json(&large.to_json()).unwrap().thinned;
         assert_eq!((thinned.flows, thinned.flows_left_out), (Some(100), 4900));
     }
 }

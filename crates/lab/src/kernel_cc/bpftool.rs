@@ -8,7 +8,8 @@ use std::process::{Command, Output, Stdio};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{CONTROLS, KernelCcError};
+use super::control::CONTROLS;
+use super::error::KernelCcError;
 
 /// Where the kernel tells its types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";

@@ -7,7 +7,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::bpftool::{Bpftool, find_program, run};
-use super::{CONTROLS, Control, KernelCcError};
+use super::control::{CONTROLS, Control};
+use super::error::KernelCcError;
 
 /// The folder `bpf/` of the repository.
 const SOURCES: [(&str, &str); 5] = [

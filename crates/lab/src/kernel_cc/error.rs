@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::FAIR_FACTOR_MAX;
+use super::control::FAIR_FACTOR_MAX;
 
 /// Why a congestion control could not be loaded, unloaded or asked for.
 #[derive(Debug, Error)]

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use inhaul_base::RandomStream;
 
-use super::verdict::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
-use super::{Kind, Knowledge, Star};
+use super::interval::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
+use super::kind::{Kind, Knowledge};
 
 /// Least and most senders.
 const SENDERS: (u64, u64) = (3, 12);
@@ -19,9 +19,39 @@ const QUEUE_PACKETS_MIN: f64 = 5.0;
 /// At random stars of these rates; half of them are slow enough to be cheap.
 const ACCESS: [(f64, u64); 3] = [(0.5, 100_000_000), (0.88, 1_000_000_000), (1.0, 10_000_000_000)];
 
+/// A star that a seed has drawn.
+#[derive(Clone, Debug)]
+pub struct Star {
+    /// The seed: the same number gives the same star.
+    pub seed: u64,
+    /// What disturbs its flows.
+    pub kind: Kind,
+    /// Rate of the access link, in bits per second.
+    pub access_bps: u64,
+    pub(super) loss: f64,
+    draw: Drawn,
+}
+
+impl Star {
+    /// The star of a seed. What disturbs it, and the rate of its access link, are drawn as well.
+    pub fn of(seed: u64) -> Self {
+        star(seed)
+    }
+
+    /// The scenario as TOML (docs/scenario.md).
+    pub fn scenario(&self, knowledge: Knowledge) -> String {
+        self.draw.scenario(self, knowledge)
+    }
+
+    /// The largest IP packet of a flow, in bytes.
+    pub(super) fn mtu_of(&self, flow: &str) -> u16 {
+        self.draw.mtu_of(flow)
+    }
+}
+
 /// What was drawn, without its disturbance.
 #[derive(Clone, Debug)]
-pub(super) struct Drawn {
+struct Drawn {
     queue_ms: f64,
     flows: Vec<Flow>,
     cross: Option<Cross>,
@@ -57,7 +87,7 @@ fn pick<T: Copy>(random: &mut RandomStream, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
-pub(super) fn star(seed: u64) -> Star {
+fn star(seed: u64) -> Star {
     let random = &mut RandomStream::new(seed, 0x57A2);
     let kind = match random.unit() {
         u if u < 0.5 => Kind::Clean,
@@ -148,12 +178,12 @@ fn events(random: &mut RandomStream, flows: &mut [Flow], epoch_s: f64) -> f64 {
 }
 
 impl Drawn {
-    pub(super) fn mtu_of(&self, flow: &str) -> u16 {
+    fn mtu_of(&self, flow: &str) -> u16 {
         let number = flow.strip_prefix('f').and_then(|number| number.parse::<usize>().ok());
         number.and_then(|k| self.flows.get(k)).map_or(1500, |flow| flow.mtu)
     }
 
-    pub(super) fn scenario(&self, star: &Star, knowledge: Knowledge) -> String {
+    fn scenario(&self, star: &Star, knowledge: Knowledge) -> String {
         let mut text = String::new();
         let jitter = if star.kind == Kind::Jitter { ", jitter = \"4 ms\"" } else { "" };
         let loss = if star.loss > 0.0 { format!(", loss = \"{:.4} %\"", star.loss * 100.0) } else { String::new() };

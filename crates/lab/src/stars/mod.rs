@@ -5,93 +5,20 @@
 //! against max-min fairness (experiments/beyond/random-stars/README.md).
 
 mod draw;
+mod interval;
+mod kind;
 mod verdict;
 
-use std::str::FromStr;
-
 use inhaul_base::Span;
-use serde::Serialize;
 
 use crate::run::run_once;
 use crate::scenario::{Scenario, ScenarioError};
 
+pub use draw::Star;
+pub use kind::{Kind, Knowledge};
 pub use verdict::{Event, Total, Verdict, total};
 
-/// What disturbs the flows of a star.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Nothing.
-    Clean,
-    /// The access link loses packets at random, 0.1 to 30 %.
-    Loss,
-    /// Packets come up to 4 ms late, in order.
-    Jitter,
-    /// A CUBIC flow comes and goes on the access link.
-    Cross,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Clean, Self::Loss, Self::Jitter, Self::Cross];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Clean => "clean",
-            Self::Loss => "loss",
-            Self::Jitter => "jitter",
-            Self::Cross => "cross",
-        }
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| "clean, loss, jitter or cross".to_owned())
-    }
-}
-
-/// How GTP sets its rates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Knowledge {
-    /// Capacities are found: the default.
-    Found,
-    /// gtp-2004 to the letter: the true capacities are told.
-    Told,
-}
-
-/// A star that a seed has drawn.
-#[derive(Clone, Debug)]
-pub struct Star {
-    /// The seed: the same number gives the same star.
-    pub seed: u64,
-    /// What disturbs its flows.
-    pub kind: Kind,
-    /// Rate of the access link, in bits per second.
-    pub access_bps: u64,
-    loss: f64,
-    draw: draw::Drawn,
-}
-
 impl Star {
-    /// The star of a seed. What disturbs it, and the rate of its access link, are drawn as well.
-    pub fn of(seed: u64) -> Self {
-        draw::star(seed)
-    }
-
-    /// The scenario as TOML (docs/scenario.md).
-    pub fn scenario(&self, knowledge: Knowledge) -> String {
-        self.draw.scenario(self, knowledge)
-    }
-
-    fn mtu_of(&self, flow: &str) -> u16 {
-        self.draw.mtu_of(flow)
-    }
-
     /// Runs it in the simulator and judges each join and leave. `set` changes values of the scenario first.
     ///
     /// # Errors

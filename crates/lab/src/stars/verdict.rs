@@ -2,25 +2,17 @@
 
 use serde::Serialize;
 
-use super::{Kind, Star};
+use super::draw::Star;
+use super::interval::{INTERVAL_RTTS, INTERVAL_S_MIN, window_packets};
+use super::kind::Kind;
 use crate::metrics::{Trajectory, convergence_s};
 use crate::result::{EpochResult, FlowResult, RunResult};
 
-/// Central intervals are this many RTTmax, ...
-pub(super) const INTERVAL_RTTS: f64 = 3.0;
-/// ... and not shorter than this (PROTOCOL.md 6.5).
-pub(super) const INTERVAL_S_MIN: f64 = 0.02;
 /// How near to its fair share a flow must be.
 const TOLERANCE: f64 = 0.1;
 /// Central intervals after an event within which a flow should, and must, have its share.
 pub(super) const SHOULD: f64 = 3.0;
 pub(super) const MUST: f64 = 8.0;
-
-/// Rates are means over a central interval, but over no fewer packets of the slowest flow than these: what is lost at random makes a mean
-/// of n packets uncertain by sqrt(p / n (1 - p)), and it takes 1.6 % of that for chance alone not to break a tolerance of a tenth.
-pub(super) fn window_packets(loss: f64) -> f64 {
-    50.0 + 4_000.0 * loss / (1.0 - loss)
-}
 
 /// A join, a leave, or both at once, and the epoch that it begins.
 #[derive(Clone, Debug, Serialize)]

@@ -26,7 +26,7 @@ const COPIES: usize = 2;
 const MTU_MAX: u16 = 9000;
 /// Sizes that are common, largest first: jumbo frames, Ethernet, and what tunnels and PPP leave of it.
 const MTU_COMMON: [u16; 9] = [9000, 8900, 4352, 1500, 1492, 1450, 1400, 1280, 576];
-/// What GTP falls back to when the largest size does not pass (PROTOCOL.md 2.3).
+/// What GTP falls back to when the largest size does not pass (kit/WIRE.md 7.1).
 const MTU_FALLBACKS: [u16; 3] = [1500, 1280, 576];
 /// Of IPv4 and UDP, and of IPv6 and UDP.
 const HEADERS_V4: u16 = 28;

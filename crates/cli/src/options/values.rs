@@ -6,7 +6,7 @@ use std::path::Path;
 use inhaul_mover::{DEFAULT_PORT, Source, SourceError};
 
 /// Every address of this host, IPv4 and IPv6, at the default port.
-pub(super) fn any_address() -> SocketAddr {
+pub(crate) fn any_address() -> SocketAddr {
     any_address_at(DEFAULT_PORT)
 }
 
@@ -62,10 +62,16 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// A parameter and its value.
-pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     let wrong = || format!("'{text}' has no '=': write NAME=VALUE, like c=10");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A key of a scenario and its value.
+pub(crate) fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, like 'duration=5 s'")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -110,5 +116,11 @@ mod tests {
         for text in ["", "0", "10s", "nan", "inf", "1e7"] {
             assert!(seconds(text).unwrap_err().contains("write seconds"), "{text}");
         }
+    }
+
+    #[test]
+    fn key_and_value_splits_at_the_first_sign() {
+        assert_eq!(key_and_value("a.b = x=y"), Ok(("a.b".to_owned(), "x=y".to_owned())));
+        assert!(key_and_value("duration").is_err());
     }
 }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use inhaul_base::Bitrate;
 use inhaul_mover::{Existing, FetchListFormat, Source};
 
-use super::{ExistingArg, RATES, Transport, Wire, source};
-use crate::filter::Patterns;
+use super::headings::RATES;
+use super::network::{Transport, Wire};
+use super::patterns::Patterns;
+use super::values::source;
 
 /// What is fetched, and how.
 #[derive(Debug, Args)]
@@ -58,6 +60,31 @@ pub(crate) struct Selection {
     /// Carry extended attributes too (user.*)
     #[arg(long, short = 'X')]
     pub(crate) xattrs: bool,
+}
+
+/// See [`Existing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistingArg {
+    /// Fetch nothing, and name it
+    #[default]
+    Refuse,
+    /// Replace it
+    Replace,
+    /// Replace it if it is older
+    Update,
+    /// Keep it
+    Keep,
+}
+
+impl From<ExistingArg> for Existing {
+    fn from(arg: ExistingArg) -> Self {
+        match arg {
+            ExistingArg::Refuse => Self::Refuse,
+            ExistingArg::Replace => Self::Replace,
+            ExistingArg::Update => Self::Update,
+            ExistingArg::Keep => Self::Keep,
+        }
+    }
 }
 
 impl Selection {

@@ -1,0 +1,238 @@
+//! `inhaul lab sim` and `inhaul lab run`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use inhaul_lab::kept::Journal;
+use inhaul_lab::result::RunResult;
+use inhaul_lab::{
+    Backend, Drawing, Emulation, Scenario, Summary, Watch, find_experiment, judge, judgement_table, run_scenario,
+    run_table, series_csv, trajectories_of,
+};
+
+use super::failure::Failure;
+use super::runs::{BackendArg, Control, Run, Runs, Sim, has_extension};
+use super::{keep, net};
+use crate::output::{announce, to_json};
+use crate::progress::clock;
+use crate::terminal;
+
+pub(super) const SIM_EXAMPLES: &str = "\
+docs/scenario.md is the reference of the file.
+
+Examples:
+  Run a scenario, and draw the flows' rates:
+    inhaul lab sim star.toml --plot star.svg
+  The same with another protocol and for longer:
+    inhaul lab sim star.toml --set 'flows.*.protocol=cubic' --set 'duration=60 s'";
+
+pub(super) const RUN_EXAMPLES: &str = "\
+The exit code is 12 when a check fails, or a run is not valid: it broke a rule of the
+simulator, or this machine was too slow to emulate it.
+
+Examples:
+  GTP's shares after each join, with measured capacities and then with given ones:
+    inhaul lab run gtp-2004/fig7
+    inhaul lab run gtp-2004/fig7 --control paper --plot fig7.png
+  Keep the results, for 'inhaul lab report' and 'inhaul lab compare':
+    inhaul lab run gtp-2004/fig7 --keep results
+  One case of a sweep, as JSON:
+    inhaul lab run gtp-2004/fig8 --set 'sweep=[]' --json";
+
+pub(super) fn sim(args: &Sim) -> Result<(), Failure> {
+    let text = fs::read_to_string(&args.scenario).map_err(|error| Failure::Unreadable(args.scenario.clone(), error))?;
+    let name = args.scenario.display().to_string();
+    let scenario = Scenario::parse(&name, &text, &args.runs.settings())?;
+    let runs = run_all(&scenario, &name, &args.runs, None)?;
+    for run in &runs {
+        announce(&if args.runs.json { to_json(run) } else { run_table(run) });
+    }
+    if args.runs.plot.is_some() {
+        let drawings: Vec<Drawing> = runs.iter().map(trajectories_of).collect();
+        write_drawings(&drawings, &args.runs)?;
+    }
+    write_csv(&runs, &args.runs)?;
+    match runs.iter().filter(|run| !run.valid).count() {
+        0 => Ok(()),
+        invalid => Err(Failure::NotValid(invalid)),
+    }
+}
+
+pub(super) fn run_experiment(args: &Run) -> Result<(), Failure> {
+    let experiment = find_experiment(&args.experiment)?;
+    let mut settings = args.runs.settings();
+    if args.control == Control::Paper {
+        if experiment.control_paper.is_empty() {
+            return Err(Failure::Usage(format!("{} has no '--control paper'", experiment.name)));
+        }
+        settings.splice(0..0, experiment.control_paper.iter().cloned());
+    }
+    let scenario = experiment.scenario(&settings)?;
+    let begun = Instant::now();
+    let journal = args.keep.as_ref().map(|directory| keep::journal(directory, args, &experiment)).transpose()?;
+    let mut runs = run_all(&scenario, &experiment.name, &args.runs, journal.as_ref())?;
+    let took = begun.elapsed();
+    let judgement = judge(&experiment, &mut runs);
+    if args.runs.json {
+        for run in &runs {
+            announce(&to_json(run));
+        }
+        if runs.len() > 1 {
+            let valid = runs.iter().all(|run| run.valid);
+            let (table, checks) = (&judgement.table, &judgement.verdicts);
+            announce(&to_json(&Summary { experiment: &experiment.name, runs: runs.len(), valid, table, checks }));
+        }
+    } else {
+        announce(&format!("{}: {} ({})", experiment.name, experiment.title, experiment.source));
+        announce(judgement_table(&judgement).trim_end());
+    }
+    write_drawings(&judgement.drawings, &args.runs)?;
+    write_csv(&runs, &args.runs)?;
+    if let Some(directory) = &args.keep {
+        keep::keep(directory, args, (&experiment, &scenario), (&judgement, &runs), took)?;
+    }
+    if let Some(journal) = journal {
+        keep::close(journal, &runs)?;
+    }
+    match judgement.verdicts.iter().filter(|verdict| !verdict.passed).count() {
+        0 => Ok(()),
+        failed => Err(Failure::Failed(failed)),
+    }
+}
+
+/// A line on standard error if that is a terminal, and the journal if there is one.
+struct Watching<'a> {
+    begun: Instant,
+    /// When the line was drawn last; `None`: there is no terminal.
+    drawn: Option<Mutex<Instant>>,
+    journal: Option<&'a Journal>,
+}
+
+/// How often the line is drawn.
+const DRAWN_EVERY: Duration = Duration::from_millis(200);
+
+impl Watch for Watching<'_> {
+    fn advanced(&self, part: f64) {
+        let Some(drawn) = &self.drawn else { return };
+        let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if drawn.elapsed() >= DRAWN_EVERY {
+            *drawn = Instant::now();
+            let elapsed = self.begun.elapsed().as_secs_f64();
+            terminal::draw(|_| vec![progress_line(part, elapsed)]);
+        }
+    }
+
+    fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
+        self.journal?.known(case, seed)
+    }
+
+    fn finished(&self, run: &RunResult) {
+        if let Some(journal) = self.journal {
+            journal.finished(run);
+        }
+    }
+}
+
+/// Runs everything, but for what the journal has.
+fn run_all(scenario: &Scenario, name: &str, args: &Runs, journal: Option<&Journal>) -> Result<Vec<RunResult>, Failure> {
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.threads.map_or(processors, usize::from);
+    let hosts;
+    let backend = match args.backend {
+        BackendArg::Sim => Backend::Sim { threads },
+        BackendArg::Emu => {
+            Backend::Emu { how: Emulation { wait: args.wait.into(), awake: args.awake, attempts: args.attempts } }
+        }
+        BackendArg::Net => {
+            hosts = net::hosts(args.hosts.as_deref(), &args.secret)?;
+            Backend::Net { hosts: &hosts }
+        }
+    };
+    let begun = Instant::now();
+    let watching = Watching { begun, drawn: terminal::is_there().then(|| Mutex::new(begun)), journal };
+    let results = run_scenario(scenario, name, backend, &watching);
+    terminal::clear();
+    Ok(results)
+}
+
+/// How far all runs are together.
+fn progress_line(part: f64, elapsed: f64) -> String {
+    let left = if part > 0.0 { clock(elapsed * (1.0 - part) / part) } else { "?".to_owned() };
+    format!("{} % of the time of all runs  {} elapsed  {left} left", (part * 100.0) as u64, clock(elapsed))
+}
+
+fn write_drawings(drawings: &[Drawing], args: &Runs) -> Result<(), Failure> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    for (number, drawing) in drawings.iter().enumerate() {
+        let path = numbered(path, number);
+        let bytes = if has_extension(&path, "svg") {
+            drawing.to_svg().into_bytes()
+        } else {
+            drawing.to_png().map_err(|error| Failure::Internal(error.to_string()))?
+        };
+        fs::write(&path, bytes).map_err(|error| Failure::Unwritable(path.clone(), error))?;
+    }
+    Ok(())
+}
+
+/// out.svg, out-2.svg, out-3.svg
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!("{}-{}.{}", part(path.file_stem()), number + 1, part(path.extension())))
+}
+
+fn write_csv(runs: &[RunResult], args: &Runs) -> Result<(), Failure> {
+    let Some(path) = &args.csv else { return Ok(()) };
+    fs::write(path, series_csv(runs)).map_err(|error| Failure::Unwritable(path.clone(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documented::assert_documented;
+    use inhaul_lab::TableRow;
+    use inhaul_lab::result::{EpochResult, FlowResult, GroupResult, LinkResult, Metrics, Point, ScaleIndex, Verdict};
+
+    #[test]
+    fn run_has_the_documented_fields() {
+        let point = Point { t_s: 1.0, goodput_bps: 2.0 };
+        let run = RunResult {
+            flows: vec![FlowResult { series: vec![point], ..FlowResult::default() }],
+            groups: vec![GroupResult::default()],
+            links: vec![LinkResult::default()],
+            epochs: vec![EpochResult::default()],
+            metrics: Metrics { jain_by_scale: vec![ScaleIndex::default()], ..Metrics::default() },
+            published: std::iter::once(("QUANTITY".to_owned(), 1.0)).collect(),
+            checks: vec![Verdict::default()],
+            ..RunResult::default()
+        };
+        assert_documented("A run of the lab", &run);
+    }
+
+    #[test]
+    fn summary_has_the_documented_fields() {
+        let experiment = find_experiment("gtp-2004/fig7").unwrap();
+        let table: Vec<TableRow> = judge(&experiment, &mut [RunResult::default()]).table;
+        let checks = [Verdict::default()];
+        let summary = Summary { experiment: "", runs: 0, valid: true, table: &table, checks: &checks };
+        assert_documented("The summary of several runs of the lab", &summary);
+    }
+
+    #[test]
+    fn progress_line_reckons_with_what_was_needed_so_far() {
+        assert_eq!(progress_line(0.25, 60.0), "25 % of the time of all runs  1:00 elapsed  3:00 left");
+        assert!(progress_line(0.0, 1.0).ends_with("? left"));
+    }
+
+    #[test]
+    fn numbered_leaves_the_first_as_it_is() {
+        assert_eq!(numbered(Path::new("a/out.svg"), 0), Path::new("a/out.svg"));
+        assert_eq!(numbered(Path::new("a/out.svg"), 2), Path::new("a/out-3.svg"));
+    }
+}

@@ -1,0 +1,17 @@
+//! Options that several commands take. They know of no command.
+
+mod fetch;
+mod headings;
+mod network;
+mod patterns;
+mod retry;
+mod values;
+mod wait;
+
+pub(crate) use fetch::{ExistingArg, Fetch, Selection};
+pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER, TRANSPORT};
+pub(crate) use network::{Transport, Wire, net_options};
+pub(crate) use patterns::Patterns;
+pub(crate) use retry::Retry;
+pub(crate) use values::{any_address, key_and_value, listen_address, seconds};
+pub(crate) use wait::WaitArg;

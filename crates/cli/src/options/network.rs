@@ -1,0 +1,75 @@
+//! How a command that moves data uses the network.
+
+use clap::{Args, ValueEnum};
+use inhaul_mover::NetOptions;
+
+use super::headings::TRANSPORT;
+use super::values::parameter;
+
+/// What every command that moves data takes.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Network options")]
+pub(crate) struct Wire {
+    /// Largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    pub(crate) mtu: Option<u16>,
+    /// Do not use the kernel's segmentation and receive offload
+    #[arg(long)]
+    pub(crate) no_offload: bool,
+    /// Pin the data thread to this processor, counted from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+}
+
+/// What every command takes that decides how data moves: those that connect. Servers do as they are asked.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = TRANSPORT)]
+pub(crate) struct Transport {
+    /// Transport protocol, for both ends; 'inhaul protocols' lists them
+    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    pub(crate) transport: String,
+    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) control: Control,
+    /// Set a parameter of the transport protocol on this side; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+impl Transport {
+    /// The transport of this name, as it is by itself.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { transport: name.to_owned(), ..Self::default() }
+    }
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self { transport: "gtp".to_owned(), control: Control::Default, set: Vec::new() }
+    }
+}
+
+/// How rates are controlled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Control {
+    // Capacities are measured.
+    #[default]
+    Default,
+    // gtp-2004 to the letter: capacities are given.
+    Paper,
+}
+
+/// What the options come to.
+pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
+    let mut parameters = transport.set.clone();
+    if transport.control == Control::Paper {
+        parameters.push(("control".to_owned(), "paper".to_owned()));
+    }
+    NetOptions {
+        mtu: wire.mtu,
+        offload: !wire.no_offload,
+        cpu: wire.cpu,
+        transport: transport.transport.clone(),
+        parameters,
+    }
+}
