@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use inhaul_base::{ByteRange, Span};
 
-use crate::FlowId;
+use crate::ids::FlowId;
 
 /// Where every datagram of every protocol has the key of its flow, and where an endpoint looks before it believes anything else
 /// in it: one with another key is a stranger's and is dropped. Whoever carries datagrams over a network may therefore hide a

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet};
 
-use crate::{FlowId, ObjectId};
+use crate::ids::{FlowId, ObjectId};
 
 /// Limits of one flow that its user sets. `None`: no limit is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

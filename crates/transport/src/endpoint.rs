@@ -4,15 +4,8 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 
+use crate::ids::FlowId;
 use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
-
-/// A flow of an endpoint: one peer, one direction, one object. Chosen by whoever commands the endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId(pub u32);
-
-/// What a receiver fetches: bytes 0 to its size, from one flow or from several that offer the same bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub u32);
 
 /// Why an endpoint wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

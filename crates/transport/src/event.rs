@@ -1,6 +1,6 @@
 //! What an endpoint tells its user.
 
-use crate::{FlowId, ObjectId};
+use crate::ids::{FlowId, ObjectId};
 
 /// Something that the user or the control stream must hear of.
 #[derive(Clone, Debug, PartialEq)]

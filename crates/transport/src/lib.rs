@@ -12,6 +12,7 @@ mod batch;
 mod command;
 mod endpoint;
 mod event;
+mod ids;
 pub mod kit;
 mod law;
 mod protocol;
@@ -19,8 +20,9 @@ mod pump;
 
 pub use batch::{KEY_FIELD, Place, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
-pub use endpoint::{Endpoint, Expected, FlowId, FlowStats, ObjectId, Reason};
+pub use endpoint::{Endpoint, Expected, FlowStats, Reason};
 pub use event::{Event, FlowError};
+pub use ids::{FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 pub use protocol::{Channels, EndpointConfig, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};

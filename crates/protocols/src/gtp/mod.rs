@@ -18,13 +18,9 @@ pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
 
-use inhaul_base::Bitrate;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};
 use receiver::{Control, GtpReceiver};
 use sender::GtpSender;
-
-/// Rates asked for are never above this, and are never taken for more: "as fast as you can".
-const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
 
 /// The registry entry.
 pub const PROTOCOL: Protocol = Protocol {

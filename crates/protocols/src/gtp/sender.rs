@@ -8,8 +8,7 @@ use inhaul_transport::kit::wire::{Reader, rate_field};
 use inhaul_transport::kit::{Pacer, max_min};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, Reason, TxBatch};
 
-use super::RATE_MAX;
-use super::wire::{BLOCK_GRAIN, HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION};
+use super::wire::{BLOCK_GRAIN, HEADER_LEN, MARK, OwnMessage, RATE_MAX, SetupMore, VERSION};
 use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow};
 
 /// The largest IP packet: R_send lets at least this much leave at once.

@@ -11,6 +11,8 @@ pub const VERSION: u8 = 2;
 pub const MARK: u8 = VERSION << 4;
 /// Length of the headers of data and edge, in bytes. No other datagram is shorter.
 pub const HEADER_LEN: usize = 32;
+/// Rates asked for are never above this, and are never taken for more: "as fast as you can".
+pub const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
 /// A block's length is a multiple of this many bytes.
 pub const BLOCK_GRAIN: u16 = 8;
 

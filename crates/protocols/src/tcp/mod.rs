@@ -9,16 +9,12 @@ mod receiver;
 mod sender;
 pub mod wire;
 
-use inhaul_base::Span;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Protocol, Role, SetupError};
 
 use laws::LawName;
 pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;
-
-/// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
-const ACK_DELAY: Span = Span::from_millis(40);
 
 /// Standard TCP.
 pub const RENO: Protocol = Protocol {

@@ -56,6 +56,9 @@ const HYSTART: Parameter = Parameter {
     summary: "Whether slow start ends when delays rise or acknowledgements fill the round trip (HyStart); set at the sender",
 };
 
+/// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
+pub(super) const ACK_DELAY: Span = Span::from_millis(40);
+
 /// Parameters of every law.
 pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];
 /// Parameters of CUBIC.

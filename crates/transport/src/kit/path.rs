@@ -186,7 +186,8 @@ impl Path {
             return mtu_candidates(self.mtu).for_each(|size| self.probe(now, Some(size), send));
         }
         self.next_probe = now + if rests { IDLE_GAP.max(self.rules.probe_gap) } else { self.rules.probe_gap };
-        if self.confirmed == self.mtu || now < self.raise_due {
+        // One that asks whether the sender is there must not be too large for the path itself.
+        if self.confirmed == self.mtu || now < self.raise_due || self.hurried == now {
             return self.probe(now, None, send);
         }
         self.raise_gap = (self.raise_gap * 2).min(RAISE_GAP_MAX);

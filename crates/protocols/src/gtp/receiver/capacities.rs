@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
-use super::Flows;
-use super::central::{BINDS, INTERVAL_MIN};
-use super::flow::Flow;
-use super::judgement::{Judgement, LOSS_THRESHOLD, fresh_loss, queue_threshold};
-use crate::gtp::monitor::Dispersion;
-use crate::gtp::{Bound, Interval, RATE_MAX, TRAIN_SPAN_MIN};
+use super::ambient::LOSS_THRESHOLD;
+use super::flow::{BINDS, Flow, Flows, USED_INTERVALS};
+use super::judgement::{Judgement, fresh_loss, queue_threshold};
+use crate::gtp::bound::Bound;
+use crate::gtp::monitor::{Dispersion, Interval, TRAIN_SPAN_MIN};
+use crate::gtp::wire::RATE_MAX;
 
+/// A central interval is not shorter than this: below it there is too little to measure.
+pub(super) const INTERVAL_MIN: Span = Span::from_millis(20);
 /// gtp-2004 4.2: a rate has been achieved when this part of it was.
 const ACHIEVED: f64 = 0.95;
 /// On a path that is bound by requests this part is enough.
@@ -56,8 +58,6 @@ const SLOWED_MAX: f64 = 4.0;
 const UNBOUND: f64 = 0.9;
 /// It is one when it has fallen short so many times in a row.
 const LIMITED_AFTER: u32 = 2;
-/// Its rate is the highest of so many intervals.
-pub(super) const USED_INTERVALS: usize = 4;
 /// A rate of arrival is that of so many packets at least.
 const ARRIVED_PACKETS: u64 = 64;
 /// What has arrived is noted so often ...

@@ -4,24 +4,28 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
 
-use super::capacities::Capacities;
-use super::flow::Phase;
-use super::judgement::AmbientLoss;
-use super::{Control, Flows};
-use crate::gtp::wire::OwnMessage;
-use crate::gtp::{Bound, RATE_MAX};
+use super::ambient::AmbientLoss;
+use super::capacities::{Capacities, INTERVAL_MIN};
+use super::flow::{BINDS, Flows, Phase};
+use crate::gtp::bound::Bound;
+use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
 /// gtp-2004 4.2: "by default, we set it as three RTTmax".
 const INTERVAL_RTTS: u64 = 3;
-/// But not shorter than this: below it there is too little to measure.
-pub(super) const INTERVAL_MIN: Span = Span::from_millis(20);
-/// A target binds when it is this close to the bound.
-pub(super) const BINDS: f64 = 0.99;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
 /// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at once. Not in the
 /// paper, where 2 % is all the room there is: a sender whose processor is taken away now and then would spiral down.
 const LIMITED_ROOM: f64 = 1.25;
+
+/// How rates are controlled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gtp) enum Control {
+    /// Capacities are found (PROTOCOL.md 7).
+    Discover,
+    /// gtp-2004 to the letter: capacities are given.
+    Paper,
+}
 
 /// The central control of a receiver.
 #[derive(Debug)]

@@ -3,18 +3,19 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::Object;
 use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence};
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
 use inhaul_transport::kit::wire::RANGES_MAX;
-use inhaul_transport::{Expected, FlowStats, Reason};
+use inhaul_transport::kit::{Object, Table};
+use inhaul_transport::{Expected, FlowId, FlowStats, Reason};
 
-use super::capacities::USED_INTERVALS;
-use super::central::BINDS;
-use super::judgement::{AmbientLoss, StandingQueue};
+use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
-use crate::gtp::wire::{HEADER_LEN, OwnMessage};
-use crate::gtp::{Bound, CapacityEstimator, RATE_MAX, SingleFlowController, SingleFlowMonitor};
+use crate::gtp::bound::Bound;
+use crate::gtp::controller::SingleFlowController;
+use crate::gtp::estimator::CapacityEstimator;
+use crate::gtp::monitor::SingleFlowMonitor;
+use crate::gtp::wire::{HEADER_LEN, OwnMessage, RATE_MAX};
 
 /// Silent for so long (and for several RTT), a sender is gone.
 const SILENCE_MAX: Span = Span::from_secs(5);
@@ -54,6 +55,14 @@ const STALLED_BLOCKS: u64 = 16;
 const PLANS_MAX: usize = 16;
 /// What a sender-limited flow is expected to use is its rate and this much more (gtp-2004 4.2: 0.02 r_total).
 const LIMITED_STEP: f64 = 1.02;
+
+/// A target binds when it is this close to the bound.
+pub(super) const BINDS: f64 = 0.99;
+/// The rate that a limited sender is expected to use is the highest of so many intervals.
+pub(super) const USED_INTERVALS: usize = 4;
+
+/// A host's flows.
+pub(super) type Flows = Table<FlowId, Flow>;
 
 /// How far a flow is.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! The receiver: all flows of a host that fetches, and the central control over them (gtp-2004 3.2, Figure 4).
 
+mod ambient;
 mod capacities;
 mod central;
 mod flow;
@@ -7,29 +8,18 @@ mod judgement;
 mod requests;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
+use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place, Reason, RxMessage};
 
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION, accept_rate};
 use central::Central;
+pub(super) use central::Control;
 use flow::{Flow, Phase};
 use requests::Arrival;
-
-/// How rates are controlled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Control {
-    /// Capacities are found (PROTOCOL.md 7).
-    Discover,
-    /// gtp-2004 to the letter: capacities are given.
-    Paper,
-}
-
-/// A host's flows.
-type Flows = Table<FlowId, Flow>;
 
 /// All flows of a host that fetches.
 pub(super) type GtpReceiver = Receiver<Gtp>;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 
-use super::LawConfig;
+use super::config::LawConfig;
 
 /// 2 / ln 2: the least gain that doubles the rate each round trip (4.3.2).
 const HIGH_GAIN: f64 = 2.89;

@@ -5,7 +5,7 @@
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 
-use super::LawConfig;
+use super::config::LawConfig;
 
 /// 4 ln 2 and 2: the least gains with which pace and window double in a round trip.
 const STARTUP_PACING_GAIN: f64 = 2.77;

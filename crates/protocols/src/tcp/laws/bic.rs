@@ -4,7 +4,7 @@
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
-use super::Avoidance;
+use super::windowed::Avoidance;
 
 /// Growth in a round trip, at most (S_max) ...
 const S_MAX: f64 = 32.0;

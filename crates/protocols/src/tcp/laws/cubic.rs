@@ -4,8 +4,8 @@
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
-use super::Avoidance;
 use super::hystart::HyStart;
+use super::windowed::Avoidance;
 
 /// RFC 9438 section 4.5: packets per second cubed.
 const C: f64 = 0.4;

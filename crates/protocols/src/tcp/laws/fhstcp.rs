@@ -4,8 +4,8 @@
 use inhaul_base::Time;
 use inhaul_transport::{AckSample, Pace};
 
-use super::Avoidance;
 use super::highspeed::{decrease, increase};
+use super::windowed::Avoidance;
 
 /// Fair HighSpeed TCP.
 #[derive(Clone, Copy, Debug)]

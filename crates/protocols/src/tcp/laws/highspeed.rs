@@ -3,7 +3,7 @@
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
-use super::Avoidance;
+use super::windowed::Avoidance;
 
 /// RFC 3649 section 5: up to this window standard TCP's response is good enough ...
 const W_LOW: f64 = 38.0;

@@ -4,6 +4,7 @@
 mod bbr;
 mod bbr3;
 mod bic;
+mod config;
 mod cubic;
 mod fhstcp;
 mod highspeed;
@@ -17,6 +18,7 @@ use inhaul_transport::Law;
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
 pub use bic::Bic;
+pub use config::LawConfig;
 pub use cubic::Cubic;
 pub use fhstcp::Fhstcp;
 pub use highspeed::HighSpeed;
@@ -73,23 +75,6 @@ impl LawName {
             Self::Bbr3 => Box::new(Bbr3::new(config)),
         }
     }
-}
-
-/// What laws are built from.
-#[derive(Clone, Copy, Debug)]
-pub struct LawConfig {
-    /// Packets that may be sent before anything is known (RFC 6928).
-    pub initial_window: u64,
-    /// Packets that may be on their way at most.
-    pub window_max: u64,
-    /// FHSTCP's c, per second.
-    pub fair_factor: f64,
-    /// Whether FHSTCP sends its window in blocks.
-    pub block_pacing: bool,
-    /// Whether CUBIC ends its first slow start by HyStart.
-    pub hystart: bool,
-    /// Seed of the law's random stream.
-    pub seed: u64,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
-use super::Avoidance;
+use super::windowed::Avoidance;
 
 /// Standard TCP.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
 
-use super::Avoidance;
+use super::windowed::Avoidance;
 
 /// Growth for each packet that is acknowledged (Kelly 2003 section 2).
 const GROWTH: f64 = 0.01;

@@ -3,7 +3,7 @@
 use inhaul_base::Time;
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
-use super::LawConfig;
+use super::config::LawConfig;
 
 /// No window is cut below this many packets (RFC 5681 equation 4).
 const WINDOW_MIN: f64 = 2.0;

@@ -8,8 +8,8 @@ use inhaul_transport::kit::{Asked, Object};
 use inhaul_transport::{Expected, FlowStats, Reason};
 
 use super::reassembly::{Arrival, Reassembly};
+use crate::tcp::options::{ACK_DELAY, Options};
 use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
-use crate::tcp::{ACK_DELAY, Options};
 
 /// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
 const ACK_EVERY: u64 = 2;

@@ -10,8 +10,8 @@ use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
 use inhaul_transport::{EndpointConfig, FlowId, Place, Reason};
 
-use super::Options;
 use super::laws::LawName;
+use super::options::Options;
 use super::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
 use flow::Flow;
 use reassembly::Arrival;

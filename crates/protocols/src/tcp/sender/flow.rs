@@ -6,7 +6,7 @@ use inhaul_transport::{FlowError, FlowStats, Law, Pace, Reason, TxBatch};
 
 use super::rate_limit::RateLimit;
 use super::stream::{Next, Stream};
-use crate::tcp::Options;
+use crate::tcp::options::Options;
 use crate::tcp::wire::{AckHeader, DataHeader, Timestamp};
 
 /// A flow's state at the sender.

@@ -16,7 +16,7 @@ use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
-use super::Options;
+use super::options::Options;
 use super::wire::{AckHeader, HEADER_LEN, MARK, OwnMessage, VERSION, setup_law};
 use flow::SendFlow;
 use rate_limit::RateLimit;

@@ -11,8 +11,8 @@ use super::rate::{RateEstimator, Snapshot};
 use super::rate_limit::RateLimit;
 use super::recovery::{Duplicates, LossProbe, Phase, ProportionalReduction, Spurious};
 use super::scoreboard::{Progress, Scoreboard, Segment};
+use crate::tcp::options::{ACK_DELAY, Options};
 use crate::tcp::wire::{AckHeader, Timestamp};
-use crate::tcp::{ACK_DELAY, Options};
 
 /// The retransmission timeout before anything is measured (RFC 6298 2.1).
 const RTO_INITIAL: Span = Span::from_secs(1);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use inhaul_base::{ByteRange, Span, Time};
 
-use super::flow::DataHead;
-use super::{Flows, Objects, ReceiverFlow, Rules, Run};
+use super::flow::{DataHead, ReceiverFlow, Run};
+use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
 use crate::kit::{Object, SortedSet, Table};
 use crate::{Event, FlowId, Place, Reason, TxBatch};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 
-use super::Rules;
+use super::rules::Rules;
 use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError, ip_overhead};
 use crate::{Expected, FlowStats, JoinFlow, Place, Reason};

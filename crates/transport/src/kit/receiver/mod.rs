@@ -6,6 +6,7 @@
 
 mod core;
 mod flow;
+mod rules;
 mod wants;
 
 use inhaul_base::{Bitrate, ByteRange, Time};
@@ -13,35 +14,14 @@ use inhaul_base::{Bitrate, ByteRange, Time};
 pub use core::Core;
 pub(super) use flow::refusal;
 pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
+pub use rules::{Flows, RTT_GUESS, Rules};
 
-use super::path::{OPENING_GAP, Outgoing, PathRules};
+use super::Object;
+use super::path::Outgoing;
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
-use super::{Object, Table};
 use crate::{
-    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, ObjectId, Place, Reason, RxMessage,
-    TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, Reason, RxMessage, TxBatch,
 };
-use inhaul_base::Span;
-
-/// A host's flows.
-pub type Flows<F> = Table<FlowId, F>;
-
-/// What is the same for all flows of a protocol.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// High four bits of every datagram's first byte.
-    pub mark: u8,
-    /// Version that stands in the set-up messages.
-    pub version: u8,
-    /// Length of a data header in bytes.
-    pub header_len: usize,
-    /// Blocks are a multiple of so many bytes.
-    pub grain: u16,
-    /// How paths are probed.
-    pub path: PathRules,
-    /// A sender is not relieved of what it will bring in this time.
-    pub relief_min: Span,
-}
 
 /// What a protocol adds to a receiver.
 ///
@@ -463,9 +443,3 @@ impl<P: Reception> Endpoint for Receiver<P> {
         self.core.memory_bytes()
     }
 }
-
-/// A guess at the round-trip time before it is measured.
-pub const RTT_GUESS: Span = OPENING_GAP;
-
-/// The objects of a receiver.
-type Objects = Table<ObjectId, Object>;

@@ -2,7 +2,8 @@
 
 use inhaul_base::{ByteRange, RangeSet};
 
-use super::{Core, ReceiverFlow};
+use super::core::Core;
+use super::flow::ReceiverFlow;
 use crate::kit::Object;
 use crate::{CommandError, Event, FlowId, ObjectId};
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use inhaul_base::{ByteRange, Span, Time};
 
 use super::queue::Queue;
-use super::{Entry, Rules};
+use super::rules::{Entry, Rules};
 use crate::kit::receiver::largest_block;
 use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram, ip_overhead};
 use crate::{FlowError, FlowStats, OfferFlow, Reason, TxBatch};

@@ -5,16 +5,19 @@
 
 mod flow;
 mod queue;
+mod rules;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Bitrate, Time};
 
 pub use flow::{FlowCore, QUEUED_RANGES_MAX, Sent};
 pub use queue::{Front, Queue};
+pub use rules::Rules;
 
 use self::flow::SILENCE_MAX;
+use self::rules::Entry;
 use super::receiver::refusal;
 use super::wire::{MTU_MIN, Message, PathDatagram, Reader};
 use super::{Challenges, SortedSet, Table};
@@ -24,26 +27,6 @@ use crate::{
 
 /// A host's flows.
 pub type Flows<F> = Table<FlowId, F>;
-
-/// A flow in the agenda: when it is due, and of those that are due at the same time the one first that was served longest ago.
-type Entry = (Time, u64, FlowId);
-
-/// What is the same for all flows of a protocol.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// High four bits of every datagram's first byte.
-    pub mark: u8,
-    /// Version that stands in the set-up messages.
-    pub version: u8,
-    /// Length of a data header in bytes.
-    pub header_len: usize,
-    /// Blocks are a multiple of so many bytes.
-    pub grain: u16,
-    /// Most bytes that wait to be sent to one receiver: twice what ours ever ask for ahead.
-    pub queued_bytes_max: u64,
-    /// No data goes to an address that did not respond for so long; `None`: it does.
-    pub feedback_max: Option<Span>,
-}
 
 /// A protocol's state of a flow at the sender.
 pub trait SenderFlow {

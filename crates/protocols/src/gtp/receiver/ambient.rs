@@ -1,0 +1,166 @@
+//! Loss and delay that the rate is not to blame for (PROTOCOL.md 7.4).
+
+use inhaul_base::{Bitrate, Span, Time};
+
+use crate::gtp::bound::MARGIN;
+use crate::gtp::monitor::Loss;
+
+/// A loss is beyond chance when it is so many standard deviations above what is ambient.
+const CHANCE: f64 = 2.5;
+/// An ambient loss that becomes less is believed by this part at a time: it may be luck.
+const HEALS: f64 = 0.125;
+/// A lower rate is one that is below this part of the other.
+pub(super) const LOWER: f64 = 0.99;
+/// A queue still stands when this part of it is left, ...
+const STANDING_PART: f64 = 0.75;
+/// ... though the margin drains this much of each second.
+const DRAIN_RATE: f64 = MARGIN;
+/// gtp-2004 4.2: loss ratio above which the estimate falls.
+pub(super) const LOSS_THRESHOLD: f64 = 0.005;
+
+/// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AmbientLoss {
+    pub(super) ratio: f64,
+    last: Option<(f64, Bitrate)>,
+    /// Every loss counts, also by chance: gtp-2004 knows no other.
+    by_the_paper: bool,
+}
+
+impl AmbientLoss {
+    /// Nothing is forgiven.
+    pub(super) fn by_the_paper() -> Self {
+        Self { by_the_paper: true, ..Self::default() }
+    }
+
+    /// The part of a loss ratio that neither the link nor chance is to blame for.
+    pub(super) fn excess(&self, loss: Loss) -> f64 {
+        if self.by_the_paper {
+            return loss.ratio;
+        }
+        let chance = CHANCE * (loss.ratio.max(self.ratio) / loss.packets.max(1) as f64).sqrt();
+        (loss.ratio - self.ratio - chance).max(0.0)
+    }
+
+    /// An interval with a loss and no queue, at a total rate. True if it shows that a cut was in vain.
+    pub(super) fn learn(&mut self, loss: Loss, rate: Bitrate) -> bool {
+        let excess = self.excess(loss);
+        let mut in_vain = false;
+        if loss.ratio < self.ratio {
+            self.ratio += (loss.ratio - self.ratio) * HEALS;
+        } else if let Some((before, at)) = self.last
+            && rate < at.mul_f64(LOWER)
+            && loss.ratio > before / 2.0
+        {
+            self.ratio = loss.ratio;
+            in_vain = true;
+        } else if excess < LOSS_THRESHOLD && self.ratio > LOSS_THRESHOLD {
+            // What is believed after luck alone is too little, and the difference would pass for congestion.
+            self.ratio += (loss.ratio - self.ratio) * HEALS;
+        }
+        self.last = (excess >= LOSS_THRESHOLD).then_some((loss.ratio, rate));
+        in_vain
+    }
+}
+
+/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the rate were
+/// to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules the receiver
+/// late, a rival's queue), and no reason to slow down.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StandingQueue {
+    first: Span,
+    should_have_drained: Span,
+    judged: Time,
+}
+
+impl StandingQueue {
+    /// An interval ended with this queue, above `threshold` or not; whether everything `sent` came through. True when the
+    /// queue is not of our making.
+    pub(super) fn is_foreign(&mut self, now: Time, queue: Span, threshold: Span, all_came: bool) -> bool {
+        let passed = now.since(std::mem::replace(&mut self.judged, now));
+        if queue <= threshold || queue < self.first.mul_f64(STANDING_PART) || self.first == Span::ZERO {
+            *self = Self {
+                first: if queue > threshold { queue } else { Span::ZERO },
+                should_have_drained: Span::ZERO,
+                judged: now,
+            };
+            return false;
+        }
+        if all_came {
+            self.should_have_drained = self.should_have_drained + passed.mul_f64(DRAIN_RATE);
+        }
+        let foreign = self.should_have_drained > self.first / 2;
+        if foreign {
+            *self = Self { judged: now, ..Self::default() };
+        }
+        foreign
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn of(ratio: f64, packets: u64) -> Loss {
+        Loss { ratio, packets }
+    }
+
+    #[test]
+    fn ambient_loss_is_what_a_lower_rate_does_not_cure() {
+        let mut ambient = AmbientLoss::default();
+        let (loss, much) = (of(0.05, 10_000), of(0.2, 10_000));
+        assert!(!ambient.learn(loss, Bitrate::from_mbps(1000)));
+        assert!(ambient.learn(loss, Bitrate::from_mbps(980)), "the cut was in vain");
+        assert_eq!(ambient.excess(loss), 0.0);
+        assert!(ambient.excess(much) > 0.1);
+        // It heals, but one good interval may be luck.
+        ambient.learn(of(0.0, 10_000), Bitrate::from_mbps(980));
+        assert!((ambient.ratio - 0.05 * 0.875).abs() < 1e-12);
+    }
+
+    #[test]
+    fn ambient_loss_is_not_learnt_from_loss_that_a_lower_rate_cures() {
+        let mut ambient = AmbientLoss::default();
+        ambient.learn(of(0.05, 10_000), Bitrate::from_mbps(1000));
+        assert!(!ambient.learn(of(0.01, 10_000), Bitrate::from_mbps(980)));
+        assert_eq!(ambient.ratio, 0.0);
+    }
+
+    #[test]
+    fn excess_is_what_chance_cannot_explain() {
+        let ambient = AmbientLoss { ratio: 0.02, ..AmbientLoss::default() };
+        // Of 100 packets 5 may be lost where 2 are expected; of 10,000 not 500.
+        assert_eq!(ambient.excess(of(0.05, 100)), 0.0);
+        assert!(ambient.excess(of(0.05, 10_000)) > 0.02);
+        // A single packet of few is no congestion, and nothing is no loss.
+        assert_eq!(AmbientLoss::default().excess(of(0.1, 10)), 0.0);
+        assert_eq!(AmbientLoss::default().excess(of(0.0, 0)), 0.0);
+        assert_eq!(AmbientLoss::by_the_paper().excess(of(0.1, 10)), 0.1);
+    }
+
+    #[test]
+    fn a_queue_that_drains_is_ours_and_one_that_does_not_is_foreign() {
+        let (ms, threshold) = (Span::from_micros(1_000), Span::from_millis(1));
+        let mut queue = StandingQueue::default();
+        // 4 ms, draining by 1.5 % of the time that passes, which is more than the margin.
+        let drains = (0..40).any(|k| {
+            let left = Span::from_nanos(4_000_000u64.saturating_sub(k * 300_000));
+            queue.is_foreign(at(k * 20), left, threshold, true)
+        });
+        assert!(!drains);
+        let mut queue = StandingQueue::default();
+        let forgiven = (0..40).position(|k| queue.is_foreign(at(k * 20), ms * 4, threshold, true));
+        assert_eq!(forgiven, Some(11)); // 11 x 20 ms at 1 % are more than half of 4 ms
+    }
+
+    #[test]
+    fn a_queue_is_ours_while_more_is_sent_than_comes_through() {
+        let mut queue = StandingQueue::default();
+        let four = Span::from_millis(4);
+        assert!(!(0..100).any(|k| queue.is_foreign(at(k * 20), four, Span::from_millis(1), false)));
+    }
+}

@@ -1,0 +1,33 @@
+//! What is the same for all flows of a receiver.
+
+use inhaul_base::Span;
+
+use crate::kit::path::{OPENING_GAP, PathRules};
+use crate::kit::{Object, Table};
+use crate::{FlowId, ObjectId};
+
+/// A host's flows.
+pub type Flows<F> = Table<FlowId, F>;
+
+/// What is the same for all flows of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// High four bits of every datagram's first byte.
+    pub mark: u8,
+    /// Version that stands in the set-up messages.
+    pub version: u8,
+    /// Length of a data header in bytes.
+    pub header_len: usize,
+    /// Blocks are a multiple of so many bytes.
+    pub grain: u16,
+    /// How paths are probed.
+    pub path: PathRules,
+    /// A sender is not relieved of what it will bring in this time.
+    pub relief_min: Span,
+}
+
+/// A guess at the round-trip time before it is measured.
+pub const RTT_GUESS: Span = OPENING_GAP;
+
+/// The objects of a receiver.
+pub(super) type Objects = Table<ObjectId, Object>;

@@ -1,0 +1,25 @@
+//! What is the same for all flows of a sender.
+
+use inhaul_base::{Span, Time};
+
+use crate::FlowId;
+
+/// A flow in the agenda: when it is due, and of those that are due at the same time the one first that was served longest ago.
+pub(super) type Entry = (Time, u64, FlowId);
+
+/// What is the same for all flows of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// High four bits of every datagram's first byte.
+    pub mark: u8,
+    /// Version that stands in the set-up messages.
+    pub version: u8,
+    /// Length of a data header in bytes.
+    pub header_len: usize,
+    /// Blocks are a multiple of so many bytes.
+    pub grain: u16,
+    /// Most bytes that wait to be sent to one receiver: twice what ours ever ask for ahead.
+    pub queued_bytes_max: u64,
+    /// No data goes to an address that did not respond for so long; `None`: it does.
+    pub feedback_max: Option<Span>,
+}
