@@ -24,6 +24,7 @@
 
 pub mod checksum;
 mod clock;
+mod datagrams;
 mod machine;
 mod poller;
 mod receive;
@@ -33,6 +34,7 @@ pub mod thread;
 mod transmit;
 
 pub use clock::Clock;
+pub use datagrams::DatagramSocket;
 pub use machine::Interface;
 pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use inhaul_transport::{FlowId, TxBatch};
 use rustix::io::Errno;
 
-use crate::socket::Socket;
+use crate::datagrams::DatagramSocket;
 use staged::{Run, Staged};
 
 /// Most bytes that one message carries: what fits an IPv4 packet behind IP and UDP headers.
@@ -92,7 +92,7 @@ pub struct Transmitter {
 
 impl Transmitter {
     /// A transmitter for `socket`.
-    pub fn new(socket: &Socket) -> Self {
+    pub fn new(socket: &impl DatagramSocket) -> Self {
         let segmentation = if socket.segments() { Segmentation::On } else { Segmentation::Off };
         Self { segmentation, done: 0, staged: Staged::default() }
     }
@@ -117,7 +117,7 @@ impl Transmitter {
     /// Why datagrams of a flow could not be sent; those are left out.
     pub fn transmit(
         &mut self,
-        socket: &Socket,
+        socket: &impl DatagramSocket,
         batch: &mut TxBatch,
         source: &mut (impl BodySource + ?Sized),
     ) -> Result<bool, SendError> {

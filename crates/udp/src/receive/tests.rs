@@ -9,7 +9,7 @@ use inhaul_transport::{Place, RxMessage, TxBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BodySource, Clock, Event, Interest, Offload, Poller, SocketOptions, Transmitter, checksum};
+use crate::{BodySource, Clock, Event, Interest, Offload, Poller, Socket, SocketOptions, Transmitter, checksum};
 
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);

@@ -8,7 +8,7 @@ use inhaul_base::ByteRange;
 use super::staged::run_length;
 use super::*;
 use crate::checksum;
-use crate::socket::{Offload, SocketOptions};
+use crate::socket::{Offload, Socket, SocketOptions};
 use crate::sys::set_option;
 
 const MEMORY: FlowId = FlowId(1);
