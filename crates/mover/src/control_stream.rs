@@ -6,7 +6,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -48,10 +47,10 @@ pub enum StreamError {
     Io(#[source] io::Error),
 }
 
-/// A TCP connection that carries frames both ways.
+/// A connection that carries frames both ways: over TCP, but in tests of the engine, which have connections of their own.
 #[derive(Debug)]
-pub struct ControlStream {
-    tcp: TcpStream,
+pub struct ControlStream<W = TcpStream> {
+    wire: W,
     peer: SocketAddr,
     local: SocketAddr,
     /// What has come in; frames before `taken` have been handed out.
@@ -82,22 +81,7 @@ impl ControlStream {
             IpAddr::V6(_) => address,
         };
         let (peer, local) = (plain(tcp.peer_addr()?), plain(tcp.local_addr()?));
-        Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0, slot: None })
-    }
-
-    /// Holds a place among a server's sessions as long as the stream is open.
-    pub(crate) fn hold(&mut self, slot: Slot) {
-        self.slot = Some(slot);
-    }
-
-    /// The peer's address.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Our own address on this connection.
-    pub fn local(&self) -> SocketAddr {
-        self.local
+        Ok(Self::over(tcp, peer, local))
     }
 
     /// Blocking: sends a frame, all of it before `deadline`.
@@ -107,7 +91,7 @@ impl ControlStream {
     pub fn send(&mut self, frame: &Frame, deadline: Instant) -> Result<(), StreamError> {
         frame.encode(&mut self.outgoing);
         while self.written < self.outgoing.len() {
-            self.tcp.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
         }
         self.trim_outgoing();
@@ -123,7 +107,7 @@ impl ControlStream {
             if let Some(frame) = self.next_frame()? {
                 return Ok(frame);
             }
-            self.tcp.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.wire.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.read_some()?;
         }
     }
@@ -133,7 +117,34 @@ impl ControlStream {
     /// # Errors
     /// When the connection is gone.
     pub fn set_polled(&mut self) -> io::Result<()> {
-        self.tcp.set_nonblocking(true)
+        self.wire.set_nonblocking(true)
+    }
+}
+
+impl<W: Read + Write> ControlStream<W> {
+    /// Frames over `wire`, which leads from our address `local` to `peer`.
+    pub(crate) fn over(wire: W, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self { wire, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0, slot: None }
+    }
+
+    /// Holds a place among a server's sessions as long as the stream is open.
+    pub(crate) fn hold(&mut self, slot: Slot) {
+        self.slot = Some(slot);
+    }
+
+    /// What its bytes go over: to wait for it.
+    pub(crate) fn wire(&self) -> &W {
+        &self.wire
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Our own address on this connection.
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Polled: takes in what has come. A bounded amount at a time; a readiness poller will call again.
@@ -197,7 +208,7 @@ impl ControlStream {
         const CHUNK: usize = 64 * 1024;
         let held = self.incoming.len();
         self.incoming.resize(held + CHUNK, 0);
-        let result = self.tcp.read(&mut self.incoming[held..]);
+        let result = self.wire.read(&mut self.incoming[held..]);
         self.incoming.truncate(held + result.as_ref().copied().unwrap_or(0));
         match result {
             Ok(0) => Err(StreamError::Closed),
@@ -208,7 +219,7 @@ impl ControlStream {
 
     /// Writes once; 0 when nothing is taken yet.
     fn write_some(&mut self) -> Result<usize, StreamError> {
-        match self.tcp.write(&self.outgoing[self.written..]) {
+        match self.wire.write(&self.outgoing[self.written..]) {
             Ok(0) => Err(StreamError::Closed),
             Ok(n) => {
                 self.written += n;
@@ -225,12 +236,6 @@ impl ControlStream {
         if self.outgoing.is_empty() && self.outgoing.capacity() > SPARE_BYTES {
             self.outgoing = Vec::new();
         }
-    }
-}
-
-impl AsFd for ControlStream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tcp.as_fd()
     }
 }
 
@@ -296,7 +301,7 @@ mod tests {
     #[test]
     fn receive_gives_up_at_its_deadline_though_bytes_trickle_in() {
         let (mut client, server) = pair();
-        (&server.tcp).write_all(&[0, 0, 0, 9, 4]).unwrap();
+        (&server.wire).write_all(&[0, 0, 0, 9, 4]).unwrap();
         let past = Instant::now();
         assert!(matches!(client.receive(past), Err(StreamError::TimedOut)));
     }

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 
 use inhaul_base::Time;
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
-use inhaul_udp::{Batch, BodySource, Receiver, SendError, Socket, Transmitter};
+use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Socket, Transmitter};
 
 use crate::error::MoveError;
 
@@ -19,8 +19,8 @@ const DATAGRAM_BYTES_MAX: usize = 65_535;
 pub(crate) struct PortId(pub(crate) u32);
 
 /// A socket and what belongs to it.
-pub(crate) struct Port {
-    pub(crate) socket: Socket,
+pub(crate) struct Port<S = Socket> {
+    pub(crate) socket: S,
     pub(crate) receiver: Receiver,
     /// Sends the batches of a sender.
     transmitter: Transmitter,
@@ -41,20 +41,20 @@ pub(crate) struct Port {
 pub(crate) type Show<'s> = dyn FnMut(&[RxMessage<'_>], &mut Vec<Place>) + 's;
 
 /// Where the bodies of datagrams go.
-pub(crate) trait Sink {
+pub(crate) trait Sink<S = Socket> {
     /// Receives one batch, shows it, and brings its bodies to their places. False when nothing has come.
     fn receive(
         &mut self,
-        port: &mut Port,
+        port: &mut Port<S>,
         expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError>;
 }
 
-impl Port {
+impl<S: DatagramSocket> Port<S> {
     /// A port on `socket`; `connected` to the one peer whose datagrams it takes, or open to all.
-    pub(crate) fn new(socket: Socket, connected: bool) -> Self {
+    pub(crate) fn new(socket: S, connected: bool) -> Self {
         Self {
             receiver: Receiver::new(&socket, DATAGRAM_BYTES_MAX),
             transmitter: Transmitter::new(&socket),
@@ -102,9 +102,9 @@ impl Port {
 }
 
 /// The way out of an endpoint: its events, and its datagrams over the sockets of its flows.
-pub(crate) struct Outlet<'e> {
+pub(crate) struct Outlet<'e, S> {
     pub(crate) role: Role,
-    pub(crate) ports: &'e mut BTreeMap<PortId, Port>,
+    pub(crate) ports: &'e mut BTreeMap<PortId, Port<S>>,
     pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
     pub(crate) bodies: &'e mut dyn BodySource,
     pub(crate) events: &'e mut VecDeque<Event>,
@@ -113,7 +113,7 @@ pub(crate) struct Outlet<'e> {
     pub(crate) sent: usize,
 }
 
-impl Host for Outlet<'_> {
+impl<S: DatagramSocket> Host for Outlet<'_, S> {
     fn event(&mut self, _now: Time, event: Event) {
         self.events.push_back(event);
     }
@@ -130,7 +130,7 @@ impl Host for Outlet<'_> {
     }
 }
 
-impl Outlet<'_> {
+impl<S: DatagramSocket> Outlet<'_, S> {
     /// A sender's way: all flows share a socket, until a server gives it up for its successor; then each has its own.
     fn transmit_bodies(&mut self, batch: &mut TxBatch) -> bool {
         let route = self.route;
@@ -195,10 +195,10 @@ impl BodySource for NoBodies {
 /// Bodies are dropped: what a sender does, to whom none come, and a bench from hot memory.
 pub(crate) struct Discard;
 
-impl Sink for Discard {
+impl<S: DatagramSocket> Sink<S> for Discard {
     fn receive(
         &mut self,
-        port: &mut Port,
+        port: &mut Port<S>,
         _expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,

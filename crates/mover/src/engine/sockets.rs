@@ -3,19 +3,22 @@
 use std::net::{SocketAddr, TcpListener};
 
 use inhaul_transport::FlowId;
-use inhaul_udp::{Interest, Socket};
+use inhaul_udp::{DatagramSocket, Interest};
 
+use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::error::MoveError;
 use crate::listener::{Accepted, Listener};
 use crate::port::Port;
 
-impl Engine {
+impl<O: Outside> Engine<O> {
     /// Has the engine take connections.
     pub(crate) fn listen(&mut self, listener: TcpListener) -> Result<(), MoveError> {
         listener.set_nonblocking(true).map_err(MoveError::system("cannot listen"))?;
-        self.poller.add(&listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))?;
-        self.listener = Some(Listener::new(listener));
+        let listener = Listener::new(listener);
+        let added = self.outside.add(Source::Listener(&listener), LISTENER, Interest::Read);
+        added.map_err(MoveError::system("cannot listen"))?;
+        self.listener = Some(listener);
         Ok(())
     }
 
@@ -25,7 +28,7 @@ impl Engine {
         self.listener = None;
     }
 
-    pub(super) fn accept(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+    pub(super) fn accept(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         for _ in 0..ACCEPTS_A_TURN {
             let now = self.now();
             let Some(listener) = &mut self.listener else { break };
@@ -35,7 +38,8 @@ impl Engine {
                 Accepted::Client(_) | Accepted::SentAway => {}
                 Accepted::Nobody => break,
                 Accepted::Paused => {
-                    self.poller.remove(&*listener).map_err(MoveError::system("cannot stop listening"))?;
+                    let removed = self.outside.remove(Source::Listener(listener));
+                    removed.map_err(MoveError::system("cannot stop listening"))?;
                     break;
                 }
             }
@@ -49,16 +53,17 @@ impl Engine {
         match &mut self.listener {
             Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
                 listener.resume();
-                self.poller.add(&*listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))
+                let added = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read);
+                added.map_err(MoveError::system("cannot listen"))
             }
             _ => Ok(()),
         }
     }
 
     /// Has the engine receive from and send over a socket.
-    pub(crate) fn add_port(&mut self, port: Port) -> Result<PortId, MoveError> {
+    pub(crate) fn add_port(&mut self, port: Port<O::Socket>) -> Result<PortId, MoveError> {
         let id = PortId(self.next_number());
-        let added = self.poller.add(&port.socket, PORTS + u64::from(id.0), Interest::Read);
+        let added = self.outside.add(Source::Socket(&port.socket), PORTS + u64::from(id.0), Interest::Read);
         added.map_err(MoveError::system("cannot wait for a socket"))?;
         self.ports.insert(id, port);
         Ok(id)
@@ -69,7 +74,7 @@ impl Engine {
     pub(crate) fn branch_off(
         &mut self,
         shared: PortId,
-        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<Socket, MoveError>,
+        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<O::Socket, MoveError>,
     ) -> Vec<FlowId> {
         let Some(number) = self.ports.get(&shared).map(|port| port.socket.local_address().port()) else {
             return Vec::new();
@@ -109,7 +114,7 @@ impl Engine {
         for (id, port) in &mut self.ports {
             if port.blocked && !port.watched {
                 let token = PORTS + u64::from(id.0);
-                let changed = self.poller.modify(&port.socket, token, Interest::ReadWrite);
+                let changed = self.outside.modify(Source::Socket(&port.socket), token, Interest::ReadWrite);
                 changed.map_err(MoveError::system("cannot wait for a socket"))?;
                 port.watched = true;
             }
@@ -117,11 +122,11 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, id: PortId, app: &mut dyn Application) -> Result<(), MoveError> {
+    pub(super) fn unblock(&mut self, id: PortId, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
         port.blocked = false;
         port.watched = false;
-        let changed = self.poller.modify(&port.socket, PORTS + u64::from(id.0), Interest::Read);
+        let changed = self.outside.modify(Source::Socket(&port.socket), PORTS + u64::from(id.0), Interest::Read);
         changed.map_err(MoveError::system("cannot wait for a socket"))?;
         let mut failures = Vec::new();
         port.send_rest(app.bodies(), &mut failures);

@@ -1,0 +1,188 @@
+//! The engine's flows and their control streams.
+
+use inhaul_base::{Span, Time};
+use inhaul_transport::{Command, FlowId};
+use inhaul_udp::Interest;
+
+use super::outside::{Outside, Source, Wire};
+use super::{Application, EndCause, Engine, PortId, SideId};
+use crate::control_stream::ControlStream;
+use crate::error::MoveError;
+use crate::frame::Frame;
+
+/// How long a stream that is being closed may take to send what waits.
+const CLOSING: Span = Span::from_secs(5);
+
+/// A flow's control stream and its place among endpoints and sockets.
+pub(super) struct Flow<W> {
+    pub(super) side: SideId,
+    pub(super) port: PortId,
+    pub(super) stream: ControlStream<W>,
+    pub(super) waits_to_write: bool,
+    /// The stream is closed once all is sent, or at this time.
+    pub(super) closing: Option<Time>,
+    /// The log has it that its datagrams are too large for the interface.
+    pub(super) warned_of_size: bool,
+}
+
+impl<O: Outside> Engine<O> {
+    /// Takes over a flow's control stream.
+    pub(crate) fn add_flow(
+        &mut self,
+        flow: FlowId,
+        side: SideId,
+        port: PortId,
+        stream: ControlStream<O::Wire>,
+    ) -> Result<(), MoveError> {
+        let failed = MoveError::system("cannot wait for a connection");
+        let wire = stream.wire();
+        wire.set_polled()
+            .and_then(|()| self.outside.add(Source::Wire(wire), u64::from(flow.0), Interest::Read))
+            .map_err(failed)?;
+        if let Some(port) = self.ports.get_mut(&port)
+            && port.is_connected()
+        {
+            port.flow = Some(flow);
+        }
+        self.flows
+            .insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None, warned_of_size: false });
+        Ok(())
+    }
+
+    /// Sends a frame to a flow's peer; one that does not take it has ended.
+    pub(crate) fn send(&mut self, flow: FlowId, frame: &Frame) {
+        let Some(of) = self.flows.get_mut(&flow) else { return };
+        self.unsettled.insert(flow);
+        if let Err(error) = of.stream.queue(frame).and_then(|()| of.stream.flush()) {
+            self.ended.push_back((flow, error.into()));
+        }
+    }
+
+    /// Bytes that wait to be written to a flow's peer.
+    pub(crate) fn backlog(&self, flow: FlowId) -> usize {
+        self.flows.get(&flow).map_or(0, |of| of.stream.backlog())
+    }
+
+    /// Gives a flow up: the endpoint forgets it, and its stream is closed once all is sent.
+    pub(crate) fn close(&mut self, flow: FlowId) {
+        let until = self.now() + CLOSING;
+        if let Some(of) = self.flows.get_mut(&flow)
+            && of.closing.is_none()
+        {
+            of.closing = Some(until);
+            self.unsettled.insert(flow);
+            let side = of.side;
+            self.command(side, Command::Disconnect { flow });
+        }
+    }
+
+    /// Gives a flow up, with a last word to its peer.
+    pub(crate) fn dismiss(&mut self, flow: FlowId, farewell: &Frame) {
+        self.send(flow, farewell);
+        self.close(flow);
+    }
+
+    /// Forgets a flow that can go no further.
+    pub(super) fn end(
+        &mut self,
+        flow: FlowId,
+        cause: &EndCause,
+        app: &mut dyn Application<O>,
+    ) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get(&flow) else { return Ok(()) };
+        let (side, closing) = (of.side, of.closing.is_some());
+        if let EndCause::Send(error) = cause {
+            let code = crate::frame::RefusalCode::Unreadable;
+            self.send(flow, &Frame::Refused { code, text: error.to_string() });
+        }
+        self.forget(flow);
+        if !closing {
+            self.command(side, Command::Disconnect { flow });
+            app.on_end(self, flow, cause)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, flow: FlowId) {
+        let Some(of) = self.flows.remove(&flow) else { return };
+        // Dropping the stream closes it, and with that the poller forgets it.
+        if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
+            self.ports.remove(&of.port);
+        }
+    }
+
+    pub(super) fn serve_stream(
+        &mut self,
+        app: &mut dyn Application<O>,
+        flow: FlowId,
+        ready: inhaul_udp::Event,
+    ) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
+        if ready.writable {
+            self.unsettled.insert(flow);
+            if let Err(error) = of.stream.flush() {
+                self.ended.push_back((flow, error.into()));
+                return self.settle(app);
+            }
+        }
+        if !ready.readable {
+            return Ok(());
+        }
+        // What came before the end still counts.
+        let filled = of.stream.fill();
+        while let Some(of) = self.flows.get_mut(&flow) {
+            match of.stream.next_frame() {
+                Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
+                Ok(None) => break,
+                Err(error) => {
+                    self.ended.push_back((flow, error.into()));
+                    break;
+                }
+            }
+        }
+        if let Err(error) = filled {
+            self.ended.push_back((flow, error.into()));
+        }
+        self.settle(app)
+    }
+
+    fn take_frame(&mut self, app: &mut dyn Application<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        let Some(SideId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.side) else {
+            return Ok(());
+        };
+        let Frame::Protocol { message } = frame else {
+            app.on_frame(self, flow, frame)?;
+            return self.settle(app);
+        };
+        let now = self.now();
+        self.sides[index].endpoint.handle_control(now, flow, &message);
+        self.drain(index, now, app);
+        self.settle(app)
+    }
+
+    /// Sends what waits on the streams, waits for those that take no more, and closes those that are to be closed.
+    pub(super) fn write_streams(&mut self) -> Result<(), MoveError> {
+        let now = self.now();
+        let mut closed = Vec::new();
+        for flow in std::mem::take(&mut self.unsettled) {
+            let Some(of) = self.flows.get_mut(&flow) else { continue };
+            let waits = of.stream.backlog() > 0;
+            if waits != of.waits_to_write {
+                let interest = if waits { Interest::ReadWrite } else { Interest::Read };
+                let changed = self.outside.modify(Source::Wire(of.stream.wire()), u64::from(flow.0), interest);
+                changed.map_err(MoveError::system("cannot wait for a connection"))?;
+                of.waits_to_write = waits;
+            }
+            match of.closing {
+                Some(until) if !waits || until <= now => closed.push(flow),
+                // Its time may run out without a word from it.
+                Some(_) => _ = self.unsettled.insert(flow),
+                None => {}
+            }
+        }
+        for flow in closed {
+            self.forget(flow);
+        }
+        self.watch_blocked()
+    }
+}
