@@ -4,10 +4,14 @@
 //! wait for something to be ready or due, take in datagrams and control messages, and after each change drain the
 //! endpoint. What a transfer means is the [`Application`]'s business.
 
+#[cfg(test)]
+mod fake;
 mod outside;
 mod pulse;
 mod sockets;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
