@@ -15,8 +15,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use inhaul_base::{Span, Time};
-use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Reason, Role, TxBatch, drain};
+use inhaul_base::Time;
+use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Role, TxBatch, drain};
 use inhaul_udp::{SendError, Waker};
 
 use self::outside::{Kernel, Outside};
@@ -26,7 +26,7 @@ use crate::control_stream::StreamError;
 use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::listener::Listener;
-use crate::port::{Outlet, Port};
+use crate::port::{BLOCKED, Blocked, Outlet, Port};
 
 pub(crate) use crate::port::{PortId, Sink};
 pub(crate) use inhaul_udp::BodySource;
@@ -41,8 +41,6 @@ const TURN_BYTES: u64 = 1 << 20;
 const BATCHES_A_TURN: usize = 8;
 /// Connections that are taken in a row.
 const ACCEPTS_A_TURN: usize = 16;
-/// A network that takes no more is asked again after so long, whatever else is due.
-const BLOCKED: Span = Span::from_millis(1);
 
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
@@ -107,9 +105,19 @@ struct Side {
     role: Role,
     endpoint: Box<dyn Endpoint + Send>,
     batch: TxBatch,
-    due: Option<(Time, Reason)>,
+    due: Option<Time>,
+    /// The network has not taken all of the batch: it is asked again then, and all timers are looked at.
+    retry: Option<Time>,
     /// What is left of [`TURN_BYTES`].
     budget: u64,
+}
+
+impl Side {
+    /// When the endpoint must be called again. While its batch waits for the network, that is when the network is asked again,
+    /// and not what the endpoint says: what is overdue may be what cannot leave, under whatever name, and hides what is due later.
+    fn wake_time(&self) -> Option<Time> {
+        self.retry.or(self.due)
+    }
 }
 
 /// See the module's description.
@@ -161,7 +169,7 @@ impl<O: Outside> Engine<O> {
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> SideId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.sides.push(Side { role, endpoint, batch, due: None, budget: TURN_BYTES });
+        self.sides.push(Side { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES });
         SideId(self.sides.len() - 1)
     }
 
@@ -215,7 +223,8 @@ impl<O: Outside> Engine<O> {
         self.write_streams()?;
         self.resume_listening()?;
         self.sides.iter_mut().for_each(|side| side.budget = TURN_BYTES);
-        let mut deadline = self.sides.iter().filter_map(|side| self.wake_time(side)).fold(latest, Time::min);
+        let retries = self.ports.values().filter_map(Port::retries_at);
+        let mut deadline = self.sides.iter().filter_map(Side::wake_time).chain(retries).fold(latest, Time::min);
         if self.pulse.is_fast(self.now()) {
             deadline = Time::ZERO;
         }
@@ -232,19 +241,16 @@ impl<O: Outside> Engine<O> {
         Ok(true)
     }
 
-    /// When the endpoint must be called again.
-    fn wake_time(&self, side: &Side) -> Option<Time> {
-        let (due, reason) = side.due?;
-        // What waits for the network needs no pacer.
-        let waits = !side.batch.is_empty() && reason == Reason::Pace;
-        Some(if waits { due.max(self.now() + BLOCKED) } else { due })
-    }
-
     fn serve_timers(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         let now = self.now();
+        if self.retry_blocked(now, app) {
+            self.drain_all(now, app, |side| !side.batch.is_empty());
+        }
         for index in 0..self.sides.len() {
-            if self.wake_time(&self.sides[index]).is_some_and(|due| due <= now) {
-                self.sides[index].endpoint.handle_timeout(now);
+            let side = &mut self.sides[index];
+            if side.wake_time().is_some_and(|due| due <= now) {
+                side.retry = None;
+                side.endpoint.handle_timeout(now);
                 self.drain(index, now, app);
             }
         }
@@ -253,7 +259,7 @@ impl<O: Outside> Engine<O> {
 
     /// Takes what an endpoint has to give, within what it may send in a turn.
     fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application<O>) {
-        let Side { role, endpoint, batch, due, budget } = &mut self.sides[index];
+        let Side { role, endpoint, batch, due, retry, budget } = &mut self.sides[index];
         let flows = &self.flows;
         let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
         let mut failures = Vec::new();
@@ -266,7 +272,9 @@ impl<O: Outside> Engine<O> {
             failures: &mut failures,
             sent: 0,
         };
-        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet);
+        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet).map(|(due, _)| due);
+        // It stands however often it is drained meanwhile.
+        *retry = if batch.is_empty() { None } else { retry.or(Some(now + BLOCKED)) };
         let sent = outlet.sent;
         if sent > 0 {
             self.pulse.count(now, sent);
@@ -338,11 +346,10 @@ impl<O: Outside> Engine<O> {
         id: PortId,
         ready: inhaul_udp::Event,
     ) -> Result<(), MoveError> {
-        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked) {
-            self.unblock(id, app)?;
-            for index in 0..self.sides.len() {
-                self.drain(index, self.now(), app);
-            }
+        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked == Some(Blocked::Full)) {
+            let now = self.now();
+            self.unblock(id, now, app);
+            self.drain_all(now, app, |_| true);
             self.settle(app)?;
         }
         for _ in 0..BATCHES_A_TURN {
@@ -365,18 +372,18 @@ impl<O: Outside> Engine<O> {
                 break;
             }
             app.on_places(&self.places);
-            self.drain_all(Role::Receiver, now, app);
+            self.drain_all(now, app, |side| side.role == Role::Receiver);
             self.settle(app)?;
         }
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
-        self.drain_all(Role::Sender, self.now(), app);
+        self.drain_all(self.now(), app, |side| side.role == Role::Sender);
         self.settle(app)?;
         self.watch_blocked()
     }
 
-    fn drain_all(&mut self, role: Role, now: Time, app: &mut dyn Application<O>) {
+    fn drain_all(&mut self, now: Time, app: &mut dyn Application<O>, which: impl Fn(&Side) -> bool) {
         for index in 0..self.sides.len() {
-            if self.sides[index].role == role {
+            if which(&self.sides[index]) {
                 self.drain(index, now, app);
             }
         }

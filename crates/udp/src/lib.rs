@@ -42,4 +42,4 @@ pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use sys::{TcpCounts, tcp_counts};
-pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};
+pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

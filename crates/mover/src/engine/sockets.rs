@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use inhaul_base::Time;
 use inhaul_transport::FlowId;
 use inhaul_udp::{DatagramSocket, Interest};
 
@@ -9,7 +10,7 @@ use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::error::MoveError;
 use crate::listener::{Accepted, Listener};
-use crate::port::Port;
+use crate::port::{Blocked, Port};
 
 impl<O: Outside> Engine<O> {
     /// Has the engine take connections.
@@ -109,28 +110,34 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Waits for writable sockets where sending was blocked.
+    /// Waits for sockets to be writable whose buffers are full, and for no others.
     pub(super) fn watch_blocked(&mut self) -> Result<(), MoveError> {
         for (id, port) in &mut self.ports {
-            if port.blocked && !port.watched {
-                let token = PORTS + u64::from(id.0);
-                let changed = self.outside.modify(Source::Socket(&port.socket), token, Interest::ReadWrite);
+            let is_full = port.blocked == Some(Blocked::Full);
+            if is_full != port.watched {
+                let interest = if is_full { Interest::ReadWrite } else { Interest::Read };
+                let changed = self.outside.modify(Source::Socket(&port.socket), PORTS + u64::from(id.0), interest);
                 changed.map_err(MoveError::system("cannot wait for a socket"))?;
-                port.watched = true;
+                port.watched = is_full;
             }
         }
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, id: PortId, app: &mut dyn Application<O>) -> Result<(), MoveError> {
-        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
-        port.blocked = false;
-        port.watched = false;
-        let changed = self.outside.modify(Source::Socket(&port.socket), PORTS + u64::from(id.0), Interest::Read);
-        changed.map_err(MoveError::system("cannot wait for a socket"))?;
+    /// The network may take more: sends what waits for the socket.
+    pub(super) fn unblock(&mut self, id: PortId, now: Time, app: &mut dyn Application<O>) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        port.blocked = None;
         let mut failures = Vec::new();
-        port.send_rest(app.bodies(), &mut failures);
+        port.send_rest(now, app.bodies(), &mut failures);
         self.take_failures(failures);
-        Ok(())
+    }
+
+    /// Asks the network again where the system had no memory; says whether there was such a socket.
+    pub(super) fn retry_blocked(&mut self, now: Time, app: &mut dyn Application<O>) -> bool {
+        let is_due = |(_, port): &(&PortId, &Port<O::Socket>)| port.retries_at().is_some_and(|at| at <= now);
+        let due: Vec<PortId> = self.ports.iter().filter(is_due).map(|(&id, _)| id).collect();
+        due.iter().for_each(|&id| self.unblock(id, now, app));
+        !due.is_empty()
     }
 }
