@@ -13,8 +13,12 @@ use rustix::net::sockopt;
 use crate::frame::{Frame, FrameError, MAX_FRAME};
 use crate::slots::Slot;
 
-/// Most bytes that wait to be written before the peer counts as stuck: a few of the largest frames.
+/// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`] comes near it.
 const MAX_OUTGOING: usize = 4 * MAX_FRAME;
+/// There is room as long as less than this waits to be written: what is urgent must not wait long behind it.
+const ROOM_BYTES: usize = 64 * 1024;
+/// What stands before a frame and says how long it is.
+const LENGTH_BYTES: usize = 4;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
@@ -36,9 +40,12 @@ pub enum StreamError {
     /// Nothing whole came in time.
     #[error("no answer in time")]
     TimedOut,
-    /// The peer does not take what is sent to it.
+    /// The peer takes nothing of what is sent to it, for too long or while more waits for it than may.
     #[error("the peer does not read its control stream")]
     Stuck,
+    /// A message was to be sent that is longer than a frame can be: a fault of this side.
+    #[error("a message of {0} bytes is longer than a control stream carries")]
+    TooLong(usize),
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -59,6 +66,8 @@ pub struct ControlStream<W = TcpStream> {
     /// What waits to go out; bytes before `written` are gone.
     outgoing: Vec<u8>,
     written: usize,
+    /// Bytes that the connection has taken, of all that was ever sent.
+    taken_bytes: u64,
     /// The place among a server's sessions that it takes.
     slot: Option<Slot>,
 }
@@ -87,9 +96,9 @@ impl ControlStream {
     /// Blocking: sends a frame, all of it before `deadline`.
     ///
     /// # Errors
-    /// When the connection breaks or the peer does not read.
+    /// When the connection breaks, the peer does not read, or the frame is too long.
     pub fn send(&mut self, frame: &Frame, deadline: Instant) -> Result<(), StreamError> {
-        frame.encode(&mut self.outgoing);
+        self.queue(frame)?;
         while self.written < self.outgoing.len() {
             self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
@@ -124,7 +133,17 @@ impl ControlStream {
 impl<W: Read + Write> ControlStream<W> {
     /// Frames over `wire`, which leads from our address `local` to `peer`.
     pub(crate) fn over(wire: W, peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { wire, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0, slot: None }
+        Self {
+            wire,
+            peer,
+            local,
+            incoming: Vec::new(),
+            taken: 0,
+            outgoing: Vec::new(),
+            written: 0,
+            taken_bytes: 0,
+            slot: None,
+        }
     }
 
     /// Holds a place among a server's sessions as long as the stream is open.
@@ -182,20 +201,37 @@ impl<W: Read + Write> ControlStream<W> {
     /// Polled: queues a frame; [`Self::flush`] sends it.
     ///
     /// # Errors
-    /// When too much waits already.
+    /// When it is too long; nothing is queued then.
     pub fn queue(&mut self, frame: &Frame) -> Result<(), StreamError> {
+        let before = self.outgoing.len();
         frame.encode(&mut self.outgoing);
-        if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
+        let bytes = self.outgoing.len() - before - LENGTH_BYTES;
+        if bytes > MAX_FRAME {
+            self.outgoing.truncate(before);
+            return Err(StreamError::TooLong(bytes));
+        }
+        Ok(())
     }
 
     /// Polled: writes what the connection takes just now.
     ///
     /// # Errors
-    /// When the connection broke.
+    /// When the connection broke, or leaves more waiting than may.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while self.backlog() > 0 && self.write_some()? > 0 {}
         self.trim_outgoing();
-        Ok(())
+        if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
+    }
+
+    /// Bytes that may be queued before whoever has much to send waits until more is written. It sends pieces, of any size that
+    /// is not too long, while there is any room, and goes on when there is some again. What is small and urgent need not ask.
+    pub fn room(&self) -> usize {
+        ROOM_BYTES.saturating_sub(self.backlog())
+    }
+
+    /// Bytes that the connection has taken: it grows as long as the peer reads.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
     }
 
     /// Bytes that wait to be written.
@@ -223,6 +259,7 @@ impl<W: Read + Write> ControlStream<W> {
             Ok(0) => Err(StreamError::Closed),
             Ok(n) => {
                 self.written += n;
+                self.taken_bytes += n as u64;
                 Ok(n)
             }
             Err(error) => nothing_yet(error),
@@ -307,14 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn queue_reports_a_peer_that_does_not_read() {
+    fn flush_reports_a_peer_that_does_not_read() {
         let (mut client, _server) = pair();
         client.set_polled().unwrap();
         let frame = Frame::Protocol { message: vec![7; MAX_FRAME / 2] };
         let refused = (0..1_000).find_map(|_| {
-            let queued = client.queue(&frame);
-            client.flush().unwrap();
-            queued.err()
+            client.queue(&frame).unwrap();
+            client.flush().err()
         });
         assert!(matches!(refused, Some(StreamError::Stuck)), "{refused:?}");
     }

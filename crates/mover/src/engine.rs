@@ -130,6 +130,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
+    /// When it is to be looked whether a flow's peer reads what waits for it.
+    unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
     events: VecDeque<Event>,
     commands: VecDeque<(SideId, Command)>,
@@ -157,6 +159,7 @@ impl<O: Outside> Engine<O> {
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
             unsettled: BTreeSet::new(),
+            unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -223,7 +226,7 @@ impl<O: Outside> Engine<O> {
         self.write_streams()?;
         self.resume_listening()?;
         self.sides.iter_mut().for_each(|side| side.budget = TURN_BYTES);
-        let retries = self.ports.values().filter_map(Port::retries_at);
+        let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
         let mut deadline = self.sides.iter().filter_map(Side::wake_time).chain(retries).fold(latest, Time::min);
         if self.pulse.is_fast(self.now()) {
             deadline = Time::ZERO;
@@ -254,6 +257,7 @@ impl<O: Outside> Engine<O> {
                 self.drain(index, now, app);
             }
         }
+        self.end_unread(now);
         self.settle(app)
     }
 

@@ -6,12 +6,14 @@ use inhaul_udp::Interest;
 
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine, PortId, SideId};
-use crate::control_stream::ControlStream;
+use crate::control_stream::{ControlStream, StreamError};
 use crate::error::MoveError;
 use crate::frame::Frame;
 
 /// How long a stream that is being closed may take to send what waits.
 const CLOSING: Span = Span::from_secs(5);
+/// A peer that reads nothing for so long, though something waits for it, is given up.
+const UNREAD_MAX: Span = Span::from_secs(30);
 
 /// A flow's control stream and its place among endpoints and sockets.
 pub(super) struct Flow<W> {
@@ -19,6 +21,10 @@ pub(super) struct Flow<W> {
     pub(super) port: PortId,
     pub(super) stream: ControlStream<W>,
     pub(super) waits_to_write: bool,
+    /// Since when the connection has taken nothing of what waits, and how much it had taken by then.
+    read: (Time, u64),
+    /// It stands among the engine's `unread`.
+    is_unread: bool,
     /// The stream is closed once all is sent, or at this time.
     pub(super) closing: Option<Time>,
     /// The log has it that its datagrams are too large for the interface.
@@ -44,8 +50,18 @@ impl<O: Outside> Engine<O> {
         {
             port.flow = Some(flow);
         }
-        self.flows
-            .insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None, warned_of_size: false });
+        let read = (self.now(), stream.taken_bytes());
+        let of = Flow {
+            side,
+            port,
+            stream,
+            waits_to_write: false,
+            read,
+            is_unread: false,
+            closing: None,
+            warned_of_size: false,
+        };
+        self.flows.insert(flow, of);
         Ok(())
     }
 
@@ -58,9 +74,10 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Bytes that wait to be written to a flow's peer.
-    pub(crate) fn backlog(&self, flow: FlowId) -> usize {
-        self.flows.get(&flow).map_or(0, |of| of.stream.backlog())
+    /// Bytes that may be sent to a flow's peer before whoever has much to send waits: see [`ControlStream::room`]. When there is
+    /// room again, the application has a turn.
+    pub(crate) fn room(&self, flow: FlowId) -> usize {
+        self.flows.get(&flow).filter(|of| of.closing.is_none()).map_or(0, |of| of.stream.room())
     }
 
     /// Gives a flow up: the endpoint forgets it, and its stream is closed once all is sent.
@@ -172,6 +189,13 @@ impl<O: Outside> Engine<O> {
                 let changed = self.outside.modify(Source::Wire(of.stream.wire()), u64::from(flow.0), interest);
                 changed.map_err(MoveError::system("cannot wait for a connection"))?;
                 of.waits_to_write = waits;
+                // Its time begins with the first byte that waits.
+                of.read.0 = now;
+            }
+            of.note_reading(now);
+            if waits && !of.is_unread {
+                of.is_unread = true;
+                self.unread.insert((of.read.0 + UNREAD_MAX, flow));
             }
             match of.closing {
                 Some(until) if !waits || until <= now => closed.push(flow),
@@ -184,5 +208,42 @@ impl<O: Outside> Engine<O> {
             self.forget(flow);
         }
         self.watch_blocked()
+    }
+
+    /// When it is to be looked next whether a peer reads nothing.
+    pub(super) fn unread_due(&self) -> Option<Time> {
+        self.unread.first().map(|&(due, _)| due)
+    }
+
+    /// Gives up the flows whose peers have read nothing for too long.
+    pub(super) fn end_unread(&mut self, now: Time) {
+        while let Some(&(due, flow)) = self.unread.first()
+            && due <= now
+        {
+            self.unread.pop_first();
+            let Some(of) = self.flows.get_mut(&flow) else { continue };
+            of.is_unread = of.stream.backlog() > 0;
+            if !of.is_unread {
+                continue;
+            }
+            // Most have read some meanwhile: each is looked at once in a while, not whenever it does.
+            of.note_reading(now);
+            let due = of.read.0 + UNREAD_MAX;
+            if due <= now {
+                self.ended.push_back((flow, StreamError::Stuck.into()));
+            } else {
+                self.unread.insert((due, flow));
+            }
+        }
+    }
+}
+
+impl<W: Wire> Flow<W> {
+    /// Takes note of whether the peer has read since this was asked last.
+    fn note_reading(&mut self, now: Time) {
+        let taken = self.stream.taken_bytes();
+        if taken != self.read.1 {
+            self.read = (now, taken);
+        }
     }
 }
