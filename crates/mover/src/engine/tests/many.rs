@@ -43,3 +43,38 @@ fn all_flows_are_served_though_more_are_ready_than_a_wait_reports() {
     let heard: Vec<FlowId> = endpoint.script().heard.iter().map(|(flow, _)| *flow).collect();
     assert_eq!(heard, flows.iter().map(|(flow, _)| *flow).collect::<Vec<_>>());
 }
+
+/// What a datagram costs that comes to a port of `FLOWS` flows, which `endpoints` share: how many endpoints look at it, and how
+/// many are asked whether they have something to send now.
+fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
+    const DATAGRAMS: u64 = 100;
+    let mut bench = Bench::new();
+    let sides: Vec<(SideId, Scripted)> = (0..endpoints).map(|_| bench.endpoint(role)).collect();
+    let (port, socket) = bench.port(HERE, None);
+    let _flows: Vec<_> = (0..FLOWS).map(|n| bench.flow(sides[n % endpoints].0, port)).collect();
+    // One at a time, all of one flow.
+    let mut left = DATAGRAMS;
+    bench.fake.world().at(millis(1), move |world| {
+        world.deliver(socket, THERE.into(), &[0; 100]);
+        left -= 1;
+        (left > 0).then(|| world.now() + Span::from_millis(1))
+    });
+    bench.run(Run::until(millis(200)));
+    let sum = |of: fn(&Script) -> u64| sides.iter().map(|(_, endpoint)| of(&endpoint.script())).sum::<u64>();
+    (sum(|script| script.shown) / DATAGRAMS, sum(|script| script.asked) / DATAGRAMS)
+}
+
+/// Not what is wanted, but what is: the engine does not know whose a datagram is. With an envelope that names the flow, one
+/// endpoint has to look at it and to be asked, however many there are.
+#[test]
+fn a_datagram_costs_by_the_number_of_endpoints_and_not_by_that_of_flows() {
+    for role in [Role::Sender, Role::Receiver] {
+        assert_eq!(cost_of_a_datagram(1, role).0, 1);
+        assert_eq!(cost_of_a_datagram(10, role).0, 10);
+        // If each flow had its own.
+        assert_eq!(cost_of_a_datagram(FLOWS, role).0, FLOWS as u64);
+    }
+    // A receiver is asked after each batch; a sender once for all batches that come in a row.
+    assert_eq!(cost_of_a_datagram(10, Role::Sender).1, 10);
+    assert_eq!(cost_of_a_datagram(10, Role::Receiver).1, 10);
+}
