@@ -13,7 +13,8 @@ use rustix::net::sockopt;
 use crate::frame::{Frame, FrameError, MAX_FRAME};
 use crate::slots::Slot;
 
-/// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`] comes near it.
+/// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`]
+/// comes near it.
 const MAX_OUTGOING: usize = 4 * MAX_FRAME;
 /// There is room as long as less than this waits to be written: what is urgent must not wait long behind it.
 const ROOM_BYTES: usize = 64 * 1024;
@@ -54,7 +55,8 @@ pub enum StreamError {
     Io(#[source] io::Error),
 }
 
-/// A connection that carries frames both ways: over TCP, but in tests of the engine, which have connections of their own.
+/// A connection that carries frames both ways: over TCP, but in tests of the engine, which have connections of their
+/// own.
 #[derive(Debug)]
 pub struct ControlStream<W = TcpStream> {
     wire: W,
@@ -223,8 +225,9 @@ impl<W: Read + Write> ControlStream<W> {
         if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
     }
 
-    /// Bytes that may be queued before whoever has much to send waits until more is written. It sends pieces, of any size that
-    /// is not too long, while there is any room, and goes on when there is some again. What is small and urgent need not ask.
+    /// Bytes that may be queued before whoever has much to send waits until more is written. It sends pieces, of any
+    /// size that is not too long, while there is any room, and goes on when there is some again. What is small and
+    /// urgent need not ask.
     pub fn room(&self) -> usize {
         ROOM_BYTES.saturating_sub(self.backlog())
     }

@@ -113,8 +113,9 @@ struct Side {
 }
 
 impl Side {
-    /// When the endpoint must be called again. While its batch waits for the network, that is when the network is asked again,
-    /// and not what the endpoint says: what is overdue may be what cannot leave, under whatever name, and hides what is due later.
+    /// When the endpoint must be called again. While its batch waits for the network, that is when the network is
+    /// asked again, and not what the endpoint says: what is overdue may be what cannot leave, under whatever name,
+    /// and hides what is due later.
     fn wake_time(&self) -> Option<Time> {
         self.retry.or(self.due)
     }

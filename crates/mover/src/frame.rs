@@ -39,7 +39,8 @@ use inhaul_base::Span;
 pub const MAX_FRAME: usize = 1 << 20;
 /// Most bytes of a data set's manifest in one [`Frame::DataSet`].
 pub const MAX_PIECE: usize = MAX_FRAME - 64;
-/// Most bytes of a control message in one [`Frame::Protocol`]. What is longer goes in several, as the stream has room for them.
+/// Most bytes of a control message in one [`Frame::Protocol`]. What is longer goes in several, as the stream has room
+/// for them.
 pub const MAX_MESSAGE: usize = MAX_PIECE;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;

@@ -145,14 +145,17 @@ impl<S: DatagramSocket> Host for Outlet<'_, S> {
     }
 
     fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool {
-        self.sent += batch.len();
-        match self.role {
+        let count = batch.len();
+        let is_sent = match self.role {
             Role::Sender => self.transmit_bodies(now, batch),
             Role::Receiver => {
                 self.spread(now, batch);
                 true
             }
-        }
+        };
+        // What a full network refuses time and again is no sign of how much is going on.
+        self.sent += if is_sent { count } else { 0 };
+        is_sent
     }
 }
 

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use crate::socket::Socket;
 use crate::sys::{Arrival, Outgoing};
 
-/// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. A [`Socket`] is one; a test
-/// may have another, over which datagrams go in virtual time. It is a parameter and no object: a call costs what it did.
+/// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. A [`Socket`] is
+/// one; a test may have another, over which datagrams go in virtual time. It is a parameter and no object: a call
+/// costs what it did.
 pub trait DatagramSocket {
     /// As [`Socket::local_address`].
     fn local_address(&self) -> SocketAddr;

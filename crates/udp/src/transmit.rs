@@ -36,8 +36,8 @@ pub enum Sent {
     All,
     /// The socket's buffer is full (EAGAIN): go on when the socket is writable.
     Full,
-    /// The system has no memory for more just now (ENOBUFS): go on a little later. The socket may count as writable all the
-    /// while, so that is not to be waited for.
+    /// The system has no memory for more just now (ENOBUFS): go on a little later. The socket may count as writable
+    /// all the while, so that is not to be waited for.
     NoMemory,
 }
 
@@ -121,8 +121,8 @@ impl Transmitter {
         self.staged.clear();
     }
 
-    /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the same
-    /// batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
+    /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the
+    /// same batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
     ///
     /// Datagrams that only probe the path's MTU (padded ones) may be too large: they are dropped, as the path would.
     ///

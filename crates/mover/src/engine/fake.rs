@@ -1,9 +1,9 @@
 //! An outside for tests: sockets and connections in memory, in virtual time.
 //!
-//! Time passes only while the engine waits: a microsecond for every wait, so that a loop that does not sleep is seen to be awake,
-//! and up to the next thing that happens if nothing is ready. What happens beside the engine, and when, a test says with
-//! [`World::at`]. Readiness is level-triggered and errors are the kernel's, with the kernel's odd combinations: a socket whose
-//! datagrams are refused with ENOBUFS counts as writable.
+//! Time passes only while the engine waits: a microsecond for every wait, so that a loop that does not sleep is seen
+//! to be awake, and up to the next thing that happens if nothing is ready. What happens beside the engine, and when,
+//! a test says with [`World::at`]. Readiness is level-triggered and errors are the kernel's, with the kernel's odd
+//! combinations: a socket whose datagrams are refused with ENOBUFS counts as writable.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +36,8 @@ pub(super) enum WayOut {
     Full,
     /// The system has no memory for them: ENOBUFS, and the socket is writable all the same.
     NoMemory,
-    /// They leave a buffer of so many bytes at this rate. It is empty at `empty_at`, and counts as writable when half of it is.
+    /// They leave a buffer of so many bytes at this rate. It is empty at `empty_at`, and counts as writable when half
+    /// of it is.
     Buffer { bytes: u64, rate: Bitrate, empty_at: Time },
 }
 
@@ -310,7 +311,7 @@ impl Outside for Fake {
         self.wakers.borrow_mut().look(ready)?;
         let mut world = self.world.borrow_mut();
         world.waits += 1;
-        world.now = world.now + WAIT;
+        world.now += WAIT;
         loop {
             let next = world.happen();
             let next = next.min(world.look(ready)).min(deadline);

@@ -1,7 +1,7 @@
 //! What the engine needs of the outside: time, waiting, and what datagrams and control bytes go over.
 //!
-//! The system is one outside. A test has another, in virtual time (`fake.rs`), so that the very loop that moves files is what it
-//! tries. Which one it is, is a parameter: the loop costs no more for it.
+//! The system is one outside. A test has another, in virtual time (`fake.rs`), so that the very loop that moves files
+//! is what it tries. Which one it is, is a parameter: the loop costs no more for it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,8 @@ pub(crate) trait Outside {
     /// The time, which never goes back.
     fn now(&self) -> Time;
 
-    /// Replaces `ready` by what can be read or written, waiting for it until `deadline` at most; see [`Poller::wait_until`].
+    /// Replaces `ready` by what can be read or written, waiting for it until `deadline` at most; see
+    /// [`Poller::wait_until`].
     fn wait_until(&mut self, deadline: Time, ready: &mut Vec<Event>) -> io::Result<()>;
 
     /// Waits for `source` from now on, until it is dropped or removed.

@@ -8,8 +8,8 @@ const PULSE_WINDOW: Span = Span::from_millis(1);
 /// So long after the last datagram it is still worth looking instead of sleeping.
 const LOOK: Span = Span::from_micros(50);
 
-/// How much is going on: above about 10 Gbit/s the loop looks again at once instead of sleeping for a moment, because being
-/// woken costs the peer and itself more than looking.
+/// How much is going on: above about 10 Gbit/s the loop looks again at once instead of sleeping for a moment, because
+/// being woken costs the peer and itself more than looking.
 #[derive(Default)]
 pub(super) struct Pulse {
     since: Time,

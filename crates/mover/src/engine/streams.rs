@@ -74,8 +74,8 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Bytes that may be sent to a flow's peer before whoever has much to send waits: see [`ControlStream::room`]. When there is
-    /// room again, the application has a turn.
+    /// Bytes that may be sent to a flow's peer before whoever has much to send waits: see [`ControlStream::room`].
+    /// When there is room again, the application has a turn.
     pub(crate) fn room(&self, flow: FlowId) -> usize {
         self.flows.get(&flow).filter(|of| of.closing.is_none()).map_or(0, |of| of.stream.room())
     }

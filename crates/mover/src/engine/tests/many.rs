@@ -44,8 +44,8 @@ fn all_flows_are_served_though_more_are_ready_than_a_wait_reports() {
     assert_eq!(heard, flows.iter().map(|(flow, _)| *flow).collect::<Vec<_>>());
 }
 
-/// What a datagram costs that comes to a port of `FLOWS` flows, which `endpoints` share: how many endpoints look at it, and how
-/// many are asked whether they have something to send now.
+/// What a datagram costs that comes to a port of `FLOWS` flows, which `endpoints` share: how many endpoints look at
+/// it, and how many are asked whether they have something to send now.
 fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
     const DATAGRAMS: u64 = 100;
     let mut bench = Bench::new();
@@ -64,8 +64,8 @@ fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
     (sum(|script| script.shown) / DATAGRAMS, sum(|script| script.asked) / DATAGRAMS)
 }
 
-/// Not what is wanted, but what is: the engine does not know whose a datagram is. With an envelope that names the flow, one
-/// endpoint has to look at it and to be asked, however many there are.
+/// Not what is wanted, but what is: the engine does not know whose a datagram is. With an envelope that names the
+/// flow, one endpoint has to look at it and to be asked, however many there are.
 #[test]
 fn a_datagram_costs_by_the_number_of_endpoints_and_not_by_that_of_flows() {
     for role in [Role::Sender, Role::Receiver] {

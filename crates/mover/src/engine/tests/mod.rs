@@ -126,11 +126,13 @@ impl Endpoint for Scripted {
     }
 }
 
+/// What a run does each turn; false when it has had enough.
+type EachTurn = Box<dyn FnMut(&mut Engine<Fake>) -> bool>;
+
 /// An application that runs until a time, or until it has had enough, and keeps what it is told.
 struct Run {
     until: Time,
-    /// Called each turn; false when it has had enough.
-    each_turn: Box<dyn FnMut(&mut Engine<Fake>) -> bool>,
+    each_turn: EachTurn,
     sink: Box<dyn Sink<FakeSocket>>,
     bodies: Box<dyn BodySource>,
     events: Vec<(Time, Event)>,

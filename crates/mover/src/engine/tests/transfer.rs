@@ -23,11 +23,8 @@ struct Pattern;
 
 impl BodySource for Pattern {
     fn read(&mut self, _flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> std::io::Result<()> {
-        let mut at = offset;
-        for byte_out in bodies.iter_mut().flat_map(|body| body.iter_mut()) {
-            *byte_out = byte(at);
-            at += 1;
-        }
+        let bytes = bodies.iter_mut().flat_map(|body| body.iter_mut());
+        bytes.zip(offset..).for_each(|(out, at)| *out = byte(at));
         Ok(())
     }
 }
@@ -58,7 +55,8 @@ impl Sink<FakeSocket> for Memory {
     }
 }
 
-/// A megabyte comes from one endpoint to the other; `trouble` is what their network does meanwhile. Says how long it took.
+/// A megabyte comes from one endpoint to the other; `trouble` is what their network does meanwhile. Says how long it
+/// took.
 fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let entry = PROTOCOLS.iter().find(|entry| entry.name == protocol).unwrap();
     let mut bench = Bench::new();
