@@ -228,6 +228,8 @@ impl Session {
             // It has ended or its host has, or it is none of ours and hangs up on strangers.
             StreamError::Closed | StreamError::Io(_) => MoveError::Unreachable { server, detail: error.to_string() },
             StreamError::Frame(_) => self.protocol_error(error.to_string()),
+            // An order with very many rules.
+            StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
         }
     }
 

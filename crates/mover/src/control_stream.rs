@@ -6,7 +6,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -14,8 +13,13 @@ use rustix::net::sockopt;
 use crate::frame::{Frame, FrameError, MAX_FRAME};
 use crate::slots::Slot;
 
-/// Most bytes that wait to be written before the peer counts as stuck: a few of the largest frames.
+/// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`]
+/// comes near it.
 const MAX_OUTGOING: usize = 4 * MAX_FRAME;
+/// There is room as long as less than this waits to be written: what is urgent must not wait long behind it.
+const ROOM_BYTES: usize = 64 * 1024;
+/// What stands before a frame and says how long it is.
+const LENGTH_BYTES: usize = 4;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
@@ -37,9 +41,12 @@ pub enum StreamError {
     /// Nothing whole came in time.
     #[error("no answer in time")]
     TimedOut,
-    /// The peer does not take what is sent to it.
+    /// The peer takes nothing of what is sent to it, for too long or while more waits for it than may.
     #[error("the peer does not read its control stream")]
     Stuck,
+    /// A message was to be sent that is longer than a frame can be: a fault of this side.
+    #[error("a message of {0} bytes is longer than a control stream carries")]
+    TooLong(usize),
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -48,10 +55,11 @@ pub enum StreamError {
     Io(#[source] io::Error),
 }
 
-/// A TCP connection that carries frames both ways.
+/// A connection that carries frames both ways: over TCP, but in tests of the engine, which have connections of their
+/// own.
 #[derive(Debug)]
-pub struct ControlStream {
-    tcp: TcpStream,
+pub struct ControlStream<W = TcpStream> {
+    wire: W,
     peer: SocketAddr,
     local: SocketAddr,
     /// What has come in; frames before `taken` have been handed out.
@@ -60,6 +68,8 @@ pub struct ControlStream {
     /// What waits to go out; bytes before `written` are gone.
     outgoing: Vec<u8>,
     written: usize,
+    /// Bytes that the connection has taken, of all that was ever sent.
+    taken_bytes: u64,
     /// The place among a server's sessions that it takes.
     slot: Option<Slot>,
 }
@@ -82,32 +92,17 @@ impl ControlStream {
             IpAddr::V6(_) => address,
         };
         let (peer, local) = (plain(tcp.peer_addr()?), plain(tcp.local_addr()?));
-        Ok(Self { tcp, peer, local, incoming: Vec::new(), taken: 0, outgoing: Vec::new(), written: 0, slot: None })
-    }
-
-    /// Holds a place among a server's sessions as long as the stream is open.
-    pub(crate) fn hold(&mut self, slot: Slot) {
-        self.slot = Some(slot);
-    }
-
-    /// The peer's address.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Our own address on this connection.
-    pub fn local(&self) -> SocketAddr {
-        self.local
+        Ok(Self::over(tcp, peer, local))
     }
 
     /// Blocking: sends a frame, all of it before `deadline`.
     ///
     /// # Errors
-    /// When the connection breaks or the peer does not read.
+    /// When the connection breaks, the peer does not read, or the frame is too long.
     pub fn send(&mut self, frame: &Frame, deadline: Instant) -> Result<(), StreamError> {
-        frame.encode(&mut self.outgoing);
+        self.queue(frame)?;
         while self.written < self.outgoing.len() {
-            self.tcp.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
         }
         self.trim_outgoing();
@@ -123,7 +118,7 @@ impl ControlStream {
             if let Some(frame) = self.next_frame()? {
                 return Ok(frame);
             }
-            self.tcp.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            self.wire.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.read_some()?;
         }
     }
@@ -133,7 +128,44 @@ impl ControlStream {
     /// # Errors
     /// When the connection is gone.
     pub fn set_polled(&mut self) -> io::Result<()> {
-        self.tcp.set_nonblocking(true)
+        self.wire.set_nonblocking(true)
+    }
+}
+
+impl<W: Read + Write> ControlStream<W> {
+    /// Frames over `wire`, which leads from our address `local` to `peer`.
+    pub(crate) fn over(wire: W, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            wire,
+            peer,
+            local,
+            incoming: Vec::new(),
+            taken: 0,
+            outgoing: Vec::new(),
+            written: 0,
+            taken_bytes: 0,
+            slot: None,
+        }
+    }
+
+    /// Holds a place among a server's sessions as long as the stream is open.
+    pub(crate) fn hold(&mut self, slot: Slot) {
+        self.slot = Some(slot);
+    }
+
+    /// What its bytes go over: to wait for it.
+    pub(crate) fn wire(&self) -> &W {
+        &self.wire
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Our own address on this connection.
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Polled: takes in what has come. A bounded amount at a time; a readiness poller will call again.
@@ -171,20 +203,38 @@ impl ControlStream {
     /// Polled: queues a frame; [`Self::flush`] sends it.
     ///
     /// # Errors
-    /// When too much waits already.
+    /// When it is too long; nothing is queued then.
     pub fn queue(&mut self, frame: &Frame) -> Result<(), StreamError> {
+        let before = self.outgoing.len();
         frame.encode(&mut self.outgoing);
-        if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
+        let bytes = self.outgoing.len() - before - LENGTH_BYTES;
+        if bytes > MAX_FRAME {
+            self.outgoing.truncate(before);
+            return Err(StreamError::TooLong(bytes));
+        }
+        Ok(())
     }
 
     /// Polled: writes what the connection takes just now.
     ///
     /// # Errors
-    /// When the connection broke.
+    /// When the connection broke, or leaves more waiting than may.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while self.backlog() > 0 && self.write_some()? > 0 {}
         self.trim_outgoing();
-        Ok(())
+        if self.backlog() > MAX_OUTGOING { Err(StreamError::Stuck) } else { Ok(()) }
+    }
+
+    /// Bytes that may be queued before whoever has much to send waits until more is written. It sends pieces, of any
+    /// size that is not too long, while there is any room, and goes on when there is some again. What is small and
+    /// urgent need not ask.
+    pub fn room(&self) -> usize {
+        ROOM_BYTES.saturating_sub(self.backlog())
+    }
+
+    /// Bytes that the connection has taken: it grows as long as the peer reads.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
     }
 
     /// Bytes that wait to be written.
@@ -197,7 +247,7 @@ impl ControlStream {
         const CHUNK: usize = 64 * 1024;
         let held = self.incoming.len();
         self.incoming.resize(held + CHUNK, 0);
-        let result = self.tcp.read(&mut self.incoming[held..]);
+        let result = self.wire.read(&mut self.incoming[held..]);
         self.incoming.truncate(held + result.as_ref().copied().unwrap_or(0));
         match result {
             Ok(0) => Err(StreamError::Closed),
@@ -208,10 +258,11 @@ impl ControlStream {
 
     /// Writes once; 0 when nothing is taken yet.
     fn write_some(&mut self) -> Result<usize, StreamError> {
-        match self.tcp.write(&self.outgoing[self.written..]) {
+        match self.wire.write(&self.outgoing[self.written..]) {
             Ok(0) => Err(StreamError::Closed),
             Ok(n) => {
                 self.written += n;
+                self.taken_bytes += n as u64;
                 Ok(n)
             }
             Err(error) => nothing_yet(error),
@@ -225,12 +276,6 @@ impl ControlStream {
         if self.outgoing.is_empty() && self.outgoing.capacity() > SPARE_BYTES {
             self.outgoing = Vec::new();
         }
-    }
-}
-
-impl AsFd for ControlStream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tcp.as_fd()
     }
 }
 
@@ -296,20 +341,19 @@ mod tests {
     #[test]
     fn receive_gives_up_at_its_deadline_though_bytes_trickle_in() {
         let (mut client, server) = pair();
-        (&server.tcp).write_all(&[0, 0, 0, 9, 4]).unwrap();
+        (&server.wire).write_all(&[0, 0, 0, 9, 4]).unwrap();
         let past = Instant::now();
         assert!(matches!(client.receive(past), Err(StreamError::TimedOut)));
     }
 
     #[test]
-    fn queue_reports_a_peer_that_does_not_read() {
+    fn flush_reports_a_peer_that_does_not_read() {
         let (mut client, _server) = pair();
         client.set_polled().unwrap();
         let frame = Frame::Protocol { message: vec![7; MAX_FRAME / 2] };
         let refused = (0..1_000).find_map(|_| {
-            let queued = client.queue(&frame);
-            client.flush().unwrap();
-            queued.err()
+            client.queue(&frame).unwrap();
+            client.flush().err()
         });
         assert!(matches!(refused, Some(StreamError::Stuck)), "{refused:?}");
     }

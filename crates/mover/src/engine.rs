@@ -4,19 +4,29 @@
 //! wait for something to be ready or due, take in datagrams and control messages, and after each change drain the
 //! endpoint. What a transfer means is the [`Application`]'s business.
 
+#[cfg(test)]
+mod fake;
+mod outside;
+mod pulse;
 mod sockets;
+mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use inhaul_base::{Span, Time};
-use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Reason, Role, TxBatch, drain};
-use inhaul_udp::{Clock, Interest, Poller, SendError, Waker};
+use inhaul_base::Time;
+use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Role, TxBatch, drain};
+use inhaul_udp::{SendError, Waker};
 
-use crate::control_stream::{ControlStream, StreamError};
+use self::outside::{Kernel, Outside};
+use self::pulse::Pulse;
+use self::streams::Flow;
+use crate::control_stream::StreamError;
 use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::listener::Listener;
-use crate::port::{Outlet, Port};
+use crate::port::{BLOCKED, Blocked, Outlet, Port};
 
 pub(crate) use crate::port::{PortId, Sink};
 pub(crate) use inhaul_udp::BodySource;
@@ -31,16 +41,6 @@ const TURN_BYTES: u64 = 1 << 20;
 const BATCHES_A_TURN: usize = 8;
 /// Connections that are taken in a row.
 const ACCEPTS_A_TURN: usize = 16;
-/// A network that takes no more is asked again after so long, whatever else is due.
-const BLOCKED: Span = Span::from_millis(1);
-/// How long a stream that is being closed may take to send what waits.
-const CLOSING: Span = Span::from_secs(5);
-
-/// More datagrams than this in such a time are fast: about 10 Gbit/s at an MTU of 1500.
-const FAST_DATAGRAMS: u64 = 850;
-const PULSE_WINDOW: Span = Span::from_millis(1);
-/// So long after the last datagram it is still worth looking instead of sleeping.
-const LOOK: Span = Span::from_micros(50);
 
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
@@ -48,9 +48,9 @@ const LISTENER: u64 = u64::MAX - 1;
 const PORTS: u64 = 1 << 32;
 
 /// What the engine drives for: a server, a transfer, a bench.
-pub(crate) trait Application {
+pub(crate) trait Application<O: Outside = Kernel> {
     /// Where datagrams' bodies go.
-    fn sink(&mut self) -> &mut dyn Sink;
+    fn sink(&mut self) -> &mut dyn Sink<O::Socket>;
 
     /// Where datagrams' bodies come from.
     fn bodies(&mut self) -> &mut dyn BodySource;
@@ -59,21 +59,21 @@ pub(crate) trait Application {
     fn on_places(&mut self, _places: &[inhaul_transport::Place]) {}
 
     /// An endpoint has something to say that is not meant for its peer.
-    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError>;
+    fn on_event(&mut self, engine: &mut Engine<O>, event: Event) -> Result<(), MoveError>;
 
     /// A frame came in that is not the endpoint's.
-    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError>;
+    fn on_frame(&mut self, engine: &mut Engine<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError>;
 
     /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten already.
-    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
+    fn on_end(&mut self, engine: &mut Engine<O>, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
 
     /// Somebody has connected, which happens to those who listen only.
-    fn on_accept(&mut self, _engine: &mut Engine, _tcp: std::net::TcpStream) -> Result<(), MoveError> {
+    fn on_accept(&mut self, _engine: &mut Engine<O>, _tcp: std::net::TcpStream) -> Result<(), MoveError> {
         Ok(())
     }
 
     /// Once a turn: news of other threads, timers of its own.
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError>;
+    fn on_turn(&mut self, engine: &mut Engine<O>) -> Result<Turn, MoveError>;
 }
 
 /// How to go on.
@@ -105,60 +105,34 @@ struct Side {
     role: Role,
     endpoint: Box<dyn Endpoint + Send>,
     batch: TxBatch,
-    due: Option<(Time, Reason)>,
+    due: Option<Time>,
+    /// The network has not taken all of the batch: it is asked again then, and all timers are looked at.
+    retry: Option<Time>,
     /// What is left of [`TURN_BYTES`].
     budget: u64,
 }
 
-/// A flow's control stream and its place among endpoints and sockets.
-struct Flow {
-    side: SideId,
-    port: PortId,
-    stream: ControlStream,
-    waits_to_write: bool,
-    /// The stream is closed once all is sent, or at this time.
-    closing: Option<Time>,
-    /// The log has it that its datagrams are too large for the interface.
-    warned_of_size: bool,
-}
-
-/// How much is going on: above about 10 Gbit/s the loop looks again at once instead of sleeping for a moment, because being
-/// woken costs the peer and itself more than looking.
-#[derive(Default)]
-struct Pulse {
-    since: Time,
-    datagrams: usize,
-    fast: bool,
-    last: Time,
-}
-
-impl Pulse {
-    fn count(&mut self, now: Time, datagrams: usize) {
-        let span = now.since(self.since);
-        if span >= PULSE_WINDOW {
-            self.fast = self.datagrams as u64 * PULSE_WINDOW.as_nanos() > FAST_DATAGRAMS * span.as_nanos();
-            (self.since, self.datagrams) = (now, 0);
-        }
-        self.datagrams += datagrams;
-        self.last = now;
-    }
-
-    fn is_fast(&self, now: Time) -> bool {
-        self.fast && now.since(self.last) < LOOK
+impl Side {
+    /// When the endpoint must be called again. While its batch waits for the network, that is when the network is
+    /// asked again, and not what the endpoint says: what is overdue may be what cannot leave, under whatever name,
+    /// and hides what is due later.
+    fn wake_time(&self) -> Option<Time> {
+        self.retry.or(self.due)
     }
 }
 
 /// See the module's description.
-pub(crate) struct Engine {
-    clock: Clock,
-    poller: Poller,
+pub(crate) struct Engine<O: Outside = Kernel> {
+    outside: O,
     waker: Waker,
     listener: Option<Listener>,
     sides: Vec<Side>,
-    ports: BTreeMap<PortId, Port>,
-    flows: BTreeMap<FlowId, Flow>,
+    ports: BTreeMap<PortId, Port<O::Socket>>,
+    flows: BTreeMap<FlowId, Flow<O::Wire>>,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
+    /// When it is to be looked whether a flow's peer reads what waits for it.
+    unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
     events: VecDeque<Event>,
     commands: VecDeque<(SideId, Command)>,
@@ -168,19 +142,25 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// An engine of this system's sockets.
     pub(crate) fn new() -> Result<Self, MoveError> {
-        let failed = MoveError::system;
-        let poller = Poller::new().map_err(failed("cannot wait for sockets"))?;
-        let waker = poller.waker(WAKER).map_err(failed("cannot wait for threads"))?;
+        Self::over(Kernel::new().map_err(MoveError::system("cannot wait for sockets"))?)
+    }
+}
+
+impl<O: Outside> Engine<O> {
+    /// An engine that has `outside` around it.
+    fn over(outside: O) -> Result<Self, MoveError> {
+        let waker = outside.waker(WAKER).map_err(MoveError::system("cannot wait for threads"))?;
         Ok(Self {
-            clock: Clock::start(),
-            poller,
+            outside,
             waker,
             listener: None,
             sides: Vec::new(),
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
             unsettled: BTreeSet::new(),
+            unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -193,7 +173,7 @@ impl Engine {
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> SideId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.sides.push(Side { role, endpoint, batch, due: None, budget: TURN_BYTES });
+        self.sides.push(Side { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES });
         SideId(self.sides.len() - 1)
     }
 
@@ -209,31 +189,8 @@ impl Engine {
         FlowId(self.next_number())
     }
 
-    /// Takes over a flow's control stream.
-    pub(crate) fn add_flow(
-        &mut self,
-        flow: FlowId,
-        side: SideId,
-        port: PortId,
-        mut stream: ControlStream,
-    ) -> Result<(), MoveError> {
-        let failed = MoveError::system("cannot wait for a connection");
-        stream
-            .set_polled()
-            .and_then(|()| self.poller.add(&stream, u64::from(flow.0), Interest::Read))
-            .map_err(failed)?;
-        if let Some(port) = self.ports.get_mut(&port)
-            && port.is_connected()
-        {
-            port.flow = Some(flow);
-        }
-        self.flows
-            .insert(flow, Flow { side, port, stream, waits_to_write: false, closing: None, warned_of_size: false });
-        Ok(())
-    }
-
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        self.outside.now()
     }
 
     pub(crate) fn waker(&self) -> Waker {
@@ -255,90 +212,59 @@ impl Engine {
         self.sides.iter().find_map(|side| side.endpoint.flow_stats(flow))
     }
 
-    /// Sends a frame to a flow's peer; one that does not take it has ended.
-    pub(crate) fn send(&mut self, flow: FlowId, frame: &Frame) {
-        let Some(of) = self.flows.get_mut(&flow) else { return };
-        self.unsettled.insert(flow);
-        if let Err(error) = of.stream.queue(frame).and_then(|()| of.stream.flush()) {
-            self.ended.push_back((flow, error.into()));
-        }
-    }
-
-    /// Bytes that wait to be written to a flow's peer.
-    pub(crate) fn backlog(&self, flow: FlowId) -> usize {
-        self.flows.get(&flow).map_or(0, |of| of.stream.backlog())
-    }
-
-    /// Gives a flow up: the endpoint forgets it, and its stream is closed once all is sent.
-    pub(crate) fn close(&mut self, flow: FlowId) {
-        let until = self.now() + CLOSING;
-        if let Some(of) = self.flows.get_mut(&flow)
-            && of.closing.is_none()
-        {
-            of.closing = Some(until);
-            self.unsettled.insert(flow);
-            let side = of.side;
-            self.command(side, Command::Disconnect { flow });
-        }
-    }
-
-    /// Gives a flow up, with a last word to its peer.
-    pub(crate) fn dismiss(&mut self, flow: FlowId, farewell: &Frame) {
-        self.send(flow, farewell);
-        self.close(flow);
-    }
-
     /// Runs until the application is done.
-    pub(crate) fn run(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+    pub(crate) fn run(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         let mut ready = Vec::new();
-        loop {
-            let turn = app.on_turn(self)?;
-            self.settle(app)?;
-            let Turn::Wait(latest) = turn else { return Ok(()) };
-            self.write_streams()?;
-            self.resume_listening()?;
-            self.sides.iter_mut().for_each(|side| side.budget = TURN_BYTES);
-            let mut deadline = self.sides.iter().filter_map(|side| self.wake_time(side)).fold(latest, Time::min);
-            if self.pulse.is_fast(self.now()) {
-                deadline = Time::ZERO;
-            }
-            self.poller
-                .wait_until(self.clock, deadline, &mut ready)
-                .map_err(MoveError::system("cannot wait for sockets"))?;
-            for event in &ready {
-                match event.token {
-                    WAKER => self.waker.reset(),
-                    LISTENER => self.accept(app)?,
-                    token if token >= PORTS => self.serve_port(app, PortId((token - PORTS) as u32), *event)?,
-                    token => self.serve_stream(app, FlowId(token as u32), *event)?,
-                }
-            }
-            self.serve_timers(app)?;
+        while self.turn(app, &mut ready)? {}
+        Ok(())
+    }
+
+    /// One turn of the loop; false when the application is done. `ready` is handed in for its memory.
+    fn turn(&mut self, app: &mut dyn Application<O>, ready: &mut Vec<inhaul_udp::Event>) -> Result<bool, MoveError> {
+        let turn = app.on_turn(self)?;
+        self.settle(app)?;
+        let Turn::Wait(latest) = turn else { return Ok(false) };
+        self.write_streams()?;
+        self.resume_listening()?;
+        self.sides.iter_mut().for_each(|side| side.budget = TURN_BYTES);
+        let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
+        let mut deadline = self.sides.iter().filter_map(Side::wake_time).chain(retries).fold(latest, Time::min);
+        if self.pulse.is_fast(self.now()) {
+            deadline = Time::ZERO;
         }
+        self.outside.wait_until(deadline, ready).map_err(MoveError::system("cannot wait for sockets"))?;
+        for event in ready.drain(..) {
+            match event.token {
+                WAKER => self.waker.reset(),
+                LISTENER => self.accept(app)?,
+                token if token >= PORTS => self.serve_port(app, PortId((token - PORTS) as u32), event)?,
+                token => self.serve_stream(app, FlowId(token as u32), event)?,
+            }
+        }
+        self.serve_timers(app)?;
+        Ok(true)
     }
 
-    /// When the endpoint must be called again.
-    fn wake_time(&self, side: &Side) -> Option<Time> {
-        let (due, reason) = side.due?;
-        // What waits for the network needs no pacer.
-        let waits = !side.batch.is_empty() && reason == Reason::Pace;
-        Some(if waits { due.max(self.now() + BLOCKED) } else { due })
-    }
-
-    fn serve_timers(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+    fn serve_timers(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         let now = self.now();
+        if self.retry_blocked(now, app) {
+            self.drain_all(now, app, |side| !side.batch.is_empty());
+        }
         for index in 0..self.sides.len() {
-            if self.wake_time(&self.sides[index]).is_some_and(|due| due <= now) {
-                self.sides[index].endpoint.handle_timeout(now);
+            let side = &mut self.sides[index];
+            if side.wake_time().is_some_and(|due| due <= now) {
+                side.retry = None;
+                side.endpoint.handle_timeout(now);
                 self.drain(index, now, app);
             }
         }
+        self.end_unread(now);
         self.settle(app)
     }
 
     /// Takes what an endpoint has to give, within what it may send in a turn.
-    fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application) {
-        let Side { role, endpoint, batch, due, budget } = &mut self.sides[index];
+    fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application<O>) {
+        let Side { role, endpoint, batch, due, retry, budget } = &mut self.sides[index];
         let flows = &self.flows;
         let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
         let mut failures = Vec::new();
@@ -351,7 +277,9 @@ impl Engine {
             failures: &mut failures,
             sent: 0,
         };
-        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet);
+        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet).map(|(due, _)| due);
+        // It stands however often it is drained meanwhile.
+        *retry = if batch.is_empty() { None } else { retry.or(Some(now + BLOCKED)) };
         let sent = outlet.sent;
         if sent > 0 {
             self.pulse.count(now, sent);
@@ -384,7 +312,7 @@ impl Engine {
     }
 
     /// Carries out what follows from the last changes, until nothing more does.
-    fn settle(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+    fn settle(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 match event {
@@ -405,7 +333,7 @@ impl Engine {
         &mut self,
         SideId(index): SideId,
         command: Command,
-        app: &mut dyn Application,
+        app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let is_farewell = matches!(command, Command::Disconnect { .. });
         let now = self.now();
@@ -417,41 +345,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets a flow that can go no further.
-    fn end(&mut self, flow: FlowId, cause: &EndCause, app: &mut dyn Application) -> Result<(), MoveError> {
-        let Some(of) = self.flows.get(&flow) else { return Ok(()) };
-        let (side, closing) = (of.side, of.closing.is_some());
-        if let EndCause::Send(error) = cause {
-            let code = crate::frame::RefusalCode::Unreadable;
-            self.send(flow, &Frame::Refused { code, text: error.to_string() });
-        }
-        self.forget(flow);
-        if !closing {
-            self.command(side, Command::Disconnect { flow });
-            app.on_end(self, flow, cause)?;
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, flow: FlowId) {
-        let Some(of) = self.flows.remove(&flow) else { return };
-        // Dropping the stream closes it, and with that the poller forgets it.
-        if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
-            self.ports.remove(&of.port);
-        }
-    }
-
-    fn serve_port(&mut self, app: &mut dyn Application, id: PortId, ready: inhaul_udp::Event) -> Result<(), MoveError> {
-        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked) {
-            self.unblock(id, app)?;
-            for index in 0..self.sides.len() {
-                self.drain(index, self.clock.now(), app);
-            }
+    fn serve_port(
+        &mut self,
+        app: &mut dyn Application<O>,
+        id: PortId,
+        ready: inhaul_udp::Event,
+    ) -> Result<(), MoveError> {
+        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked == Some(Blocked::Full)) {
+            let now = self.now();
+            self.unblock(id, now, app);
+            self.drain_all(now, app, |_| true);
             self.settle(app)?;
         }
         for _ in 0..BATCHES_A_TURN {
-            let mut now = self.clock.now();
-            let clock = self.clock;
+            let mut now = self.now();
+            let outside = &self.outside;
             let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
             let sides = &mut self.sides;
             let expected = port.flow.and_then(|flow| sides.iter().find_map(|side| side.endpoint.expected(flow)));
@@ -459,7 +367,7 @@ impl Engine {
             let pulse = &mut self.pulse;
             let mut show = |messages: &[inhaul_transport::RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
-                now = clock.now();
+                now = outside.now();
                 pulse.count(now, messages.iter().map(inhaul_transport::RxMessage::datagrams).sum());
                 for side in sides.iter_mut() {
                     side.endpoint.handle_datagrams(now, messages, places);
@@ -469,95 +377,20 @@ impl Engine {
                 break;
             }
             app.on_places(&self.places);
-            self.drain_all(Role::Receiver, now, app);
+            self.drain_all(now, app, |side| side.role == Role::Receiver);
             self.settle(app)?;
         }
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
-        self.drain_all(Role::Sender, self.clock.now(), app);
+        self.drain_all(self.now(), app, |side| side.role == Role::Sender);
         self.settle(app)?;
         self.watch_blocked()
     }
 
-    fn drain_all(&mut self, role: Role, now: Time, app: &mut dyn Application) {
+    fn drain_all(&mut self, now: Time, app: &mut dyn Application<O>, which: impl Fn(&Side) -> bool) {
         for index in 0..self.sides.len() {
-            if self.sides[index].role == role {
+            if which(&self.sides[index]) {
                 self.drain(index, now, app);
             }
         }
-    }
-
-    fn serve_stream(
-        &mut self,
-        app: &mut dyn Application,
-        flow: FlowId,
-        ready: inhaul_udp::Event,
-    ) -> Result<(), MoveError> {
-        let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
-        if ready.writable {
-            self.unsettled.insert(flow);
-            if let Err(error) = of.stream.flush() {
-                self.ended.push_back((flow, error.into()));
-                return self.settle(app);
-            }
-        }
-        if !ready.readable {
-            return Ok(());
-        }
-        // What came before the end still counts.
-        let filled = of.stream.fill();
-        while let Some(of) = self.flows.get_mut(&flow) {
-            match of.stream.next_frame() {
-                Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
-                Ok(None) => break,
-                Err(error) => {
-                    self.ended.push_back((flow, error.into()));
-                    break;
-                }
-            }
-        }
-        if let Err(error) = filled {
-            self.ended.push_back((flow, error.into()));
-        }
-        self.settle(app)
-    }
-
-    fn take_frame(&mut self, app: &mut dyn Application, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        let Some(SideId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.side) else {
-            return Ok(());
-        };
-        let Frame::Protocol { message } = frame else {
-            app.on_frame(self, flow, frame)?;
-            return self.settle(app);
-        };
-        let now = self.now();
-        self.sides[index].endpoint.handle_control(now, flow, &message);
-        self.drain(index, now, app);
-        self.settle(app)
-    }
-
-    /// Sends what waits on the streams, waits for those that take no more, and closes those that are to be closed.
-    fn write_streams(&mut self) -> Result<(), MoveError> {
-        let now = self.clock.now();
-        let mut closed = Vec::new();
-        for flow in std::mem::take(&mut self.unsettled) {
-            let Some(of) = self.flows.get_mut(&flow) else { continue };
-            let waits = of.stream.backlog() > 0;
-            if waits != of.waits_to_write {
-                let interest = if waits { Interest::ReadWrite } else { Interest::Read };
-                let changed = self.poller.modify(&of.stream, u64::from(flow.0), interest);
-                changed.map_err(MoveError::system("cannot wait for a connection"))?;
-                of.waits_to_write = waits;
-            }
-            match of.closing {
-                Some(until) if !waits || until <= now => closed.push(flow),
-                // Its time may run out without a word from it.
-                Some(_) => _ = self.unsettled.insert(flow),
-                None => {}
-            }
-        }
-        for flow in closed {
-            self.forget(flow);
-        }
-        self.watch_blocked()
     }
 }

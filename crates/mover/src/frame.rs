@@ -39,6 +39,9 @@ use inhaul_base::Span;
 pub const MAX_FRAME: usize = 1 << 20;
 /// Most bytes of a data set's manifest in one [`Frame::DataSet`].
 pub const MAX_PIECE: usize = MAX_FRAME - 64;
+/// Most bytes of a control message in one [`Frame::Protocol`]. What is longer goes in several, as the stream has room
+/// for them.
+pub const MAX_MESSAGE: usize = MAX_PIECE;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
@@ -227,7 +230,7 @@ pub enum Frame {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// A control message of the transport protocol.
+    /// A control message of the transport protocol, of at most [`MAX_MESSAGE`] bytes.
     Protocol {
         /// The message.
         message: Vec<u8>,

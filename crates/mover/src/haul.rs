@@ -578,7 +578,10 @@ impl Application for Haul {
             mirror.parted = true;
         }
         match cause {
-            EndCause::Stream(StreamError::Frame(error)) => self.give_up(engine, flow, &error.to_string()),
+            // Another try would come to the same.
+            EndCause::Stream(error @ (StreamError::Frame(_) | StreamError::TooLong(_))) => {
+                self.give_up(engine, flow, &error.to_string())
+            }
             cause => self.lose(engine, flow, &cause.to_string()),
         }
     }

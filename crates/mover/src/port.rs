@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
 
-use inhaul_base::Time;
+use inhaul_base::{Span, Time};
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
-use inhaul_udp::{Batch, BodySource, Receiver, SendError, Socket, Transmitter};
+use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
 use crate::error::MoveError;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
+/// A system that has no memory for datagrams is asked again after so long.
+pub(crate) const BLOCKED: Span = Span::from_millis(1);
 /// Largest datagram that is received without receive offload: a jumbo frame on loopback.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 
@@ -19,8 +21,8 @@ const DATAGRAM_BYTES_MAX: usize = 65_535;
 pub(crate) struct PortId(pub(crate) u32);
 
 /// A socket and what belongs to it.
-pub(crate) struct Port {
-    pub(crate) socket: Socket,
+pub(crate) struct Port<S = Socket> {
+    pub(crate) socket: S,
     pub(crate) receiver: Receiver,
     /// Sends the batches of a sender.
     transmitter: Transmitter,
@@ -30,31 +32,51 @@ pub(crate) struct Port {
     pub(crate) flow: Option<FlowId>,
     connected: bool,
     /// The network took no more.
-    pub(crate) blocked: bool,
-    /// The poller tells when it takes more.
+    pub(crate) blocked: Option<Blocked>,
+    /// The poller tells when the socket is writable.
     pub(crate) watched: bool,
     /// What is to leave over this socket, out of batches that are for several.
     outgoing: TxBatch,
+}
+
+/// Until when the network takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// The socket's buffer is full: until it is writable.
+    Full,
+    /// The system had no memory: until then. That the socket is writable says nothing, so it is not waited for.
+    Until(Time),
+}
+
+impl Blocked {
+    /// What follows from how far a transmitter has got at `now`.
+    fn by(sent: Sent, now: Time) -> Option<Self> {
+        match sent {
+            Sent::All => None,
+            Sent::Full => Some(Self::Full),
+            Sent::NoMemory => Some(Self::Until(now + BLOCKED)),
+        }
+    }
 }
 
 /// Gives the messages to the endpoints, which say where bodies belong.
 pub(crate) type Show<'s> = dyn FnMut(&[RxMessage<'_>], &mut Vec<Place>) + 's;
 
 /// Where the bodies of datagrams go.
-pub(crate) trait Sink {
+pub(crate) trait Sink<S = Socket> {
     /// Receives one batch, shows it, and brings its bodies to their places. False when nothing has come.
     fn receive(
         &mut self,
-        port: &mut Port,
+        port: &mut Port<S>,
         expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError>;
 }
 
-impl Port {
+impl<S: DatagramSocket> Port<S> {
     /// A port on `socket`; `connected` to the one peer whose datagrams it takes, or open to all.
-    pub(crate) fn new(socket: Socket, connected: bool) -> Self {
+    pub(crate) fn new(socket: S, connected: bool) -> Self {
         Self {
             receiver: Receiver::new(&socket, DATAGRAM_BYTES_MAX),
             transmitter: Transmitter::new(&socket),
@@ -62,7 +84,7 @@ impl Port {
             socket,
             flow: None,
             connected,
-            blocked: false,
+            blocked: None,
             watched: false,
             outgoing: TxBatch::with_limit(WAITING_MAX),
         }
@@ -86,15 +108,19 @@ impl Port {
         self.connected
     }
 
+    /// When the network is to be asked again, if nothing else tells that it takes more.
+    pub(crate) fn retries_at(&self) -> Option<Time> {
+        match self.blocked {
+            Some(Blocked::Until(time)) => Some(time),
+            Some(Blocked::Full) | None => None,
+        }
+    }
+
     /// Sends what was left when the network took no more.
-    pub(crate) fn send_rest(&mut self, bodies: &mut dyn BodySource, failures: &mut Vec<SendError>) {
-        while !self.outgoing.is_empty() {
+    pub(crate) fn send_rest(&mut self, now: Time, bodies: &mut dyn BodySource, failures: &mut Vec<SendError>) {
+        while !self.outgoing.is_empty() && self.blocked.is_none() {
             match self.side_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.blocked = true;
-                    return;
-                }
+                Ok(sent) => self.blocked = Blocked::by(sent, now),
                 Err(error) => failures.push(error),
             }
         }
@@ -102,9 +128,9 @@ impl Port {
 }
 
 /// The way out of an endpoint: its events, and its datagrams over the sockets of its flows.
-pub(crate) struct Outlet<'e> {
+pub(crate) struct Outlet<'e, S> {
     pub(crate) role: Role,
-    pub(crate) ports: &'e mut BTreeMap<PortId, Port>,
+    pub(crate) ports: &'e mut BTreeMap<PortId, Port<S>>,
     pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
     pub(crate) bodies: &'e mut dyn BodySource,
     pub(crate) events: &'e mut VecDeque<Event>,
@@ -113,54 +139,61 @@ pub(crate) struct Outlet<'e> {
     pub(crate) sent: usize,
 }
 
-impl Host for Outlet<'_> {
+impl<S: DatagramSocket> Host for Outlet<'_, S> {
     fn event(&mut self, _now: Time, event: Event) {
         self.events.push_back(event);
     }
 
-    fn transmit(&mut self, _now: Time, batch: &mut TxBatch) -> bool {
-        self.sent += batch.len();
-        match self.role {
-            Role::Sender => self.transmit_bodies(batch),
+    fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool {
+        let count = batch.len();
+        let is_sent = match self.role {
+            Role::Sender => self.transmit_bodies(now, batch),
             Role::Receiver => {
-                self.spread(batch);
+                self.spread(now, batch);
                 true
             }
-        }
+        };
+        // What a full network refuses time and again is no sign of how much is going on.
+        self.sent += if is_sent { count } else { 0 };
+        is_sent
     }
 }
 
-impl Outlet<'_> {
+impl<S: DatagramSocket> Outlet<'_, S> {
     /// A sender's way: all flows share a socket, until a server gives it up for its successor; then each has its own.
-    fn transmit_bodies(&mut self, batch: &mut TxBatch) -> bool {
+    fn transmit_bodies(&mut self, now: Time, batch: &mut TxBatch) -> bool {
         let route = self.route;
         let routes = || batch.transmits().filter_map(|transmit| route(transmit.flow));
-        let waits = |id: PortId| self.ports.get(&id).is_some_and(|port| port.blocked && !port.outgoing.is_empty());
+        let waits =
+            |id: PortId| self.ports.get(&id).is_some_and(|port| port.blocked.is_some() && !port.outgoing.is_empty());
         if routes().any(waits) {
             return false;
         }
         let first = routes().next();
         if routes().all(|id| Some(id) == first) {
             // What is left of flows that have ended leaves with the others.
-            return self.transmit_over(first.or_else(|| self.ports.keys().next().copied()), batch);
+            return self.transmit_over(now, first.or_else(|| self.ports.keys().next().copied()), batch);
         }
         // One of them may have sent a part of it: that part comes twice.
         self.ports.values_mut().for_each(|port| port.transmitter.restart());
-        self.spread(batch);
+        self.spread(now, batch);
         true
     }
 
     /// Everything leaves by one socket.
-    fn transmit_over(&mut self, id: Option<PortId>, batch: &mut TxBatch) -> bool {
+    fn transmit_over(&mut self, now: Time, id: Option<PortId>, batch: &mut TxBatch) -> bool {
         let Some(port) = id.and_then(|id| self.ports.get_mut(&id)) else {
             batch.clear();
             return true;
         };
+        if port.retries_at().is_some() {
+            return false;
+        }
         loop {
             match port.transmitter.transmit(&port.socket, batch, self.bodies) {
-                Ok(true) => return true,
-                Ok(false) => {
-                    port.blocked = true;
+                Ok(Sent::All) => return true,
+                Ok(sent) => {
+                    port.blocked = Blocked::by(sent, now);
                     return false;
                 }
                 Err(error) => self.failures.push(error),
@@ -169,7 +202,7 @@ impl Outlet<'_> {
     }
 
     /// Each flow's datagrams leave by its own socket.
-    fn spread(&mut self, batch: &mut TxBatch) {
+    fn spread(&mut self, now: Time, batch: &mut TxBatch) {
         for transmit in batch.transmits() {
             let Some(port) = (self.route)(transmit.flow).and_then(|id| self.ports.get_mut(&id)) else { continue };
             for datagram in transmit.datagrams.iter().take(port.outgoing.room()) {
@@ -177,8 +210,8 @@ impl Outlet<'_> {
             }
         }
         batch.clear();
-        for port in self.ports.values_mut().filter(|port| !port.blocked) {
-            port.send_rest(self.bodies, self.failures);
+        for port in self.ports.values_mut() {
+            port.send_rest(now, self.bodies, self.failures);
         }
     }
 }
@@ -195,10 +228,10 @@ impl BodySource for NoBodies {
 /// Bodies are dropped: what a sender does, to whom none come, and a bench from hot memory.
 pub(crate) struct Discard;
 
-impl Sink for Discard {
+impl<S: DatagramSocket> Sink<S> for Discard {
     fn receive(
         &mut self,
-        port: &mut Port,
+        port: &mut Port<S>,
         _expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,

@@ -24,8 +24,6 @@ use crate::port::Port;
 
 /// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.
 const CACHE_BYTES_MAX: u64 = 256 << 20;
-/// Digests wait while so many bytes of a control stream wait: requests for data must not queue behind them.
-const DIGEST_BACKLOG: usize = 64 * 1024;
 
 /// A session whose client says nothing, and which no protocol watches over, is ended after so long.
 const IDLE_MAX: Span = Span::from_secs(30);
@@ -228,7 +226,8 @@ impl Serving {
     fn pass_digests(&mut self, engine: &mut Engine) {
         let now = engine.now();
         for flow in self.digests.ready() {
-            while engine.backlog(flow) < DIGEST_BACKLOG
+            // Requests for data must not queue behind them.
+            while engine.room(flow) > 0
                 && let Some(frame) = self.digests.next_frame(flow)
             {
                 engine.send(flow, &frame);

@@ -24,6 +24,7 @@
 
 pub mod checksum;
 mod clock;
+mod datagrams;
 mod machine;
 mod poller;
 mod receive;
@@ -33,6 +34,7 @@ pub mod thread;
 mod transmit;
 
 pub use clock::Clock;
+pub use datagrams::DatagramSocket;
 pub use machine::Interface;
 pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
@@ -40,4 +42,4 @@ pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
 pub use sys::{TcpCounts, tcp_counts};
-pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Transmitter};
+pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use inhaul_transport::{FlowId, TxBatch};
 use rustix::io::Errno;
 
-use crate::socket::Socket;
+use crate::datagrams::DatagramSocket;
 use staged::{Run, Staged};
 
 /// Most bytes that one message carries: what fits an IPv4 packet behind IP and UDP headers.
@@ -26,6 +26,19 @@ pub trait BodySource {
     /// # Errors
     /// When not all of the bytes can be had. What was written until then is ignored.
     fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()>;
+}
+
+/// How far a [`Transmitter`] has got with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Sent {
+    /// All of it has left.
+    All,
+    /// The socket's buffer is full (EAGAIN): go on when the socket is writable.
+    Full,
+    /// The system has no memory for more just now (ENOBUFS): go on a little later. The socket may count as writable
+    /// all the while, so that is not to be waited for.
+    NoMemory,
 }
 
 /// Why datagrams of a flow could not be sent. The other flows of the batch are not concerned: call
@@ -92,7 +105,7 @@ pub struct Transmitter {
 
 impl Transmitter {
     /// A transmitter for `socket`.
-    pub fn new(socket: &Socket) -> Self {
+    pub fn new(socket: &impl DatagramSocket) -> Self {
         let segmentation = if socket.segments() { Segmentation::On } else { Segmentation::Off };
         Self { segmentation, done: 0, staged: Staged::default() }
     }
@@ -108,8 +121,8 @@ impl Transmitter {
         self.staged.clear();
     }
 
-    /// Sends what is left of `batch`, and clears it; or returns false when the network takes no more just now. Call it with
-    /// the same batch then, as soon as the socket is writable, and again after an error: it goes on where it stopped.
+    /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the
+    /// same batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
     ///
     /// Datagrams that only probe the path's MTU (padded ones) may be too large: they are dropped, as the path would.
     ///
@@ -117,10 +130,10 @@ impl Transmitter {
     /// Why datagrams of a flow could not be sent; those are left out.
     pub fn transmit(
         &mut self,
-        socket: &Socket,
+        socket: &impl DatagramSocket,
         batch: &mut TxBatch,
         source: &mut (impl BodySource + ?Sized),
-    ) -> Result<bool, SendError> {
+    ) -> Result<Sent, SendError> {
         loop {
             if self.staged.runs().is_empty() {
                 self.stage(batch, source)?;
@@ -128,13 +141,13 @@ impl Transmitter {
             if self.staged.runs().is_empty() {
                 batch.clear();
                 self.restart();
-                return Ok(true);
+                return Ok(Sent::All);
             }
             match socket.send(self.staged.outgoing(socket)) {
                 Ok(count) => self.advance(count),
                 Err(error) => {
-                    if self.is_blocked_by(&error, batch)? {
-                        return Ok(false);
+                    if let Some(blocked) = self.blocked_by(&error, batch)? {
+                        return Ok(blocked);
                     }
                 }
             }
@@ -184,17 +197,18 @@ impl Transmitter {
         self.staged.clear();
     }
 
-    /// Deals with the failure of the first message: true when the caller must wait, false when it may go on at once.
-    fn is_blocked_by(&mut self, error: &io::Error, batch: &TxBatch) -> Result<bool, SendError> {
-        let Some(run) = self.staged.runs().first().cloned() else { return Ok(false) };
+    /// Deals with the failure of the first message: what the caller must wait for, if it may not go on at once.
+    fn blocked_by(&mut self, error: &io::Error, batch: &TxBatch) -> Result<Option<Sent>, SendError> {
+        let Some(run) = self.staged.runs().first().cloned() else { return Ok(None) };
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         match errno {
-            Errno::AGAIN | Errno::NOBUFS => return Ok(true),
+            Errno::AGAIN => return Ok(Some(Sent::Full)),
+            Errno::NOBUFS => return Ok(Some(Sent::NoMemory)),
             // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another one.
-            Errno::INTR | Errno::CONNREFUSED => return Ok(false),
+            Errno::INTR | Errno::CONNREFUSED => return Ok(None),
             Errno::IO | Errno::INVAL if run.is_segmented() => {
                 self.set_segmentation(Segmentation::Doubted);
-                return Ok(false);
+                return Ok(None);
             }
             _ => {}
         }
@@ -212,7 +226,7 @@ impl Transmitter {
             self.set_segmentation(Segmentation::On);
         }
         match errno {
-            Errno::MSGSIZE if padded => Ok(false),
+            Errno::MSGSIZE if padded => Ok(None),
             Errno::MSGSIZE => Err(SendError::TooLarge { flow, peer, bytes }),
             _ => Err(SendError::Network { flow, peer, source: errno.into() }),
         }

@@ -2,20 +2,24 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use inhaul_base::Time;
 use inhaul_transport::FlowId;
-use inhaul_udp::{Interest, Socket};
+use inhaul_udp::{DatagramSocket, Interest};
 
+use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::error::MoveError;
 use crate::listener::{Accepted, Listener};
-use crate::port::Port;
+use crate::port::{Blocked, Port};
 
-impl Engine {
+impl<O: Outside> Engine<O> {
     /// Has the engine take connections.
     pub(crate) fn listen(&mut self, listener: TcpListener) -> Result<(), MoveError> {
         listener.set_nonblocking(true).map_err(MoveError::system("cannot listen"))?;
-        self.poller.add(&listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))?;
-        self.listener = Some(Listener::new(listener));
+        let listener = Listener::new(listener);
+        let added = self.outside.add(Source::Listener(&listener), LISTENER, Interest::Read);
+        added.map_err(MoveError::system("cannot listen"))?;
+        self.listener = Some(listener);
         Ok(())
     }
 
@@ -25,7 +29,7 @@ impl Engine {
         self.listener = None;
     }
 
-    pub(super) fn accept(&mut self, app: &mut dyn Application) -> Result<(), MoveError> {
+    pub(super) fn accept(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         for _ in 0..ACCEPTS_A_TURN {
             let now = self.now();
             let Some(listener) = &mut self.listener else { break };
@@ -35,7 +39,8 @@ impl Engine {
                 Accepted::Client(_) | Accepted::SentAway => {}
                 Accepted::Nobody => break,
                 Accepted::Paused => {
-                    self.poller.remove(&*listener).map_err(MoveError::system("cannot stop listening"))?;
+                    let removed = self.outside.remove(Source::Listener(listener));
+                    removed.map_err(MoveError::system("cannot stop listening"))?;
                     break;
                 }
             }
@@ -49,16 +54,17 @@ impl Engine {
         match &mut self.listener {
             Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
                 listener.resume();
-                self.poller.add(&*listener, LISTENER, Interest::Read).map_err(MoveError::system("cannot listen"))
+                let added = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read);
+                added.map_err(MoveError::system("cannot listen"))
             }
             _ => Ok(()),
         }
     }
 
     /// Has the engine receive from and send over a socket.
-    pub(crate) fn add_port(&mut self, port: Port) -> Result<PortId, MoveError> {
+    pub(crate) fn add_port(&mut self, port: Port<O::Socket>) -> Result<PortId, MoveError> {
         let id = PortId(self.next_number());
-        let added = self.poller.add(&port.socket, PORTS + u64::from(id.0), Interest::Read);
+        let added = self.outside.add(Source::Socket(&port.socket), PORTS + u64::from(id.0), Interest::Read);
         added.map_err(MoveError::system("cannot wait for a socket"))?;
         self.ports.insert(id, port);
         Ok(id)
@@ -69,7 +75,7 @@ impl Engine {
     pub(crate) fn branch_off(
         &mut self,
         shared: PortId,
-        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<Socket, MoveError>,
+        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<O::Socket, MoveError>,
     ) -> Vec<FlowId> {
         let Some(number) = self.ports.get(&shared).map(|port| port.socket.local_address().port()) else {
             return Vec::new();
@@ -104,28 +110,34 @@ impl Engine {
         }
     }
 
-    /// Waits for writable sockets where sending was blocked.
+    /// Waits for sockets to be writable whose buffers are full, and for no others.
     pub(super) fn watch_blocked(&mut self) -> Result<(), MoveError> {
         for (id, port) in &mut self.ports {
-            if port.blocked && !port.watched {
-                let token = PORTS + u64::from(id.0);
-                let changed = self.poller.modify(&port.socket, token, Interest::ReadWrite);
+            let is_full = port.blocked == Some(Blocked::Full);
+            if is_full != port.watched {
+                let interest = if is_full { Interest::ReadWrite } else { Interest::Read };
+                let changed = self.outside.modify(Source::Socket(&port.socket), PORTS + u64::from(id.0), interest);
                 changed.map_err(MoveError::system("cannot wait for a socket"))?;
-                port.watched = true;
+                port.watched = is_full;
             }
         }
         Ok(())
     }
 
-    pub(super) fn unblock(&mut self, id: PortId, app: &mut dyn Application) -> Result<(), MoveError> {
-        let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
-        port.blocked = false;
-        port.watched = false;
-        let changed = self.poller.modify(&port.socket, PORTS + u64::from(id.0), Interest::Read);
-        changed.map_err(MoveError::system("cannot wait for a socket"))?;
+    /// The network may take more: sends what waits for the socket.
+    pub(super) fn unblock(&mut self, id: PortId, now: Time, app: &mut dyn Application<O>) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        port.blocked = None;
         let mut failures = Vec::new();
-        port.send_rest(app.bodies(), &mut failures);
+        port.send_rest(now, app.bodies(), &mut failures);
         self.take_failures(failures);
-        Ok(())
+    }
+
+    /// Asks the network again where the system had no memory; says whether there was such a socket.
+    pub(super) fn retry_blocked(&mut self, now: Time, app: &mut dyn Application<O>) -> bool {
+        let is_due = |(_, port): &(&PortId, &Port<O::Socket>)| port.retries_at().is_some_and(|at| at <= now);
+        let due: Vec<PortId> = self.ports.iter().filter(is_due).map(|(&id, _)| id).collect();
+        due.iter().for_each(|&id| self.unblock(id, now, app));
+        !due.is_empty()
     }
 }

@@ -19,7 +19,7 @@ use std::io::{self, IoSliceMut};
 
 use inhaul_transport::{Expected, FlowId, KEY_FIELD};
 
-use crate::socket::Socket;
+use crate::datagrams::DatagramSocket;
 use crate::sys::{Arrival, MESSAGES_MAX};
 pub use batch::{Batch, Delivery};
 use batch::{Form, Memory, Message, Work};
@@ -64,7 +64,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver for `socket`. Without receive offload, datagrams of more than `datagram_bytes_max` bytes are dropped.
-    pub fn new(socket: &Socket, datagram_bytes_max: usize) -> Self {
+    pub fn new(socket: &impl DatagramSocket, datagram_bytes_max: usize) -> Self {
         let (depth_max, buffer_len) = if socket.aggregates() {
             (AGGREGATES, MESSAGE_BYTES)
         } else {
@@ -99,7 +99,7 @@ impl Receiver {
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn receive(&mut self, socket: &Socket) -> io::Result<Batch<'_, 'static>> {
+    pub fn receive(&mut self, socket: &impl DatagramSocket) -> io::Result<Batch<'_, 'static>> {
         self.receive_by(None, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 
@@ -107,7 +107,7 @@ impl Receiver {
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn receive_into<'w>(&mut self, socket: &Socket, window: Window<'w>) -> io::Result<Batch<'_, 'w>> {
+    pub fn receive_into<'w>(&mut self, socket: &impl DatagramSocket, window: Window<'w>) -> io::Result<Batch<'_, 'w>> {
         self.receive_by(Some(window), |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 

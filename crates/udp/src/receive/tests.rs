@@ -9,7 +9,7 @@ use inhaul_transport::{Place, RxMessage, TxBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BodySource, Clock, Event, Interest, Offload, Poller, SocketOptions, Transmitter, checksum};
+use crate::{BodySource, Clock, Event, Interest, Offload, Poller, Socket, SocketOptions, Transmitter, checksum};
 
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
@@ -368,7 +368,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
                 batch.push(FLOW, receiving.local_address(), &head(HEAD, FLOW, range.start), range, 0);
                 asked = range.end;
             }
-            assert!(transmitter.transmit(&sending, &mut batch, &mut source).unwrap());
+            assert_eq!(transmitter.transmit(&sending, &mut batch, &mut source).unwrap(), crate::Sent::All);
         }
         poller.wait_until(clock, deadline, &mut events).unwrap();
         let first = endpoint.held[1].covered();

@@ -8,7 +8,7 @@ use inhaul_transport::{FlowId, TxBatch, TxDatagram};
 
 use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::checksum;
-use crate::socket::Socket;
+use crate::datagrams::DatagramSocket;
 use crate::sys::{MESSAGES_MAX, Outgoing};
 
 /// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the kernel
@@ -69,7 +69,7 @@ impl Staged {
     }
 
     /// The messages that have not left, for `socket` to send.
-    pub(super) fn outgoing<'m>(&'m self, socket: &'m Socket) -> impl Iterator<Item = Outgoing<'m>> {
+    pub(super) fn outgoing<'m>(&'m self, socket: &'m impl DatagramSocket) -> impl Iterator<Item = Outgoing<'m>> {
         self.runs().iter().map(|run| {
             let segment = if run.is_segmented() { u16::try_from(run.datagram_len).ok() } else { None };
             socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment)

@@ -8,7 +8,7 @@ use inhaul_base::ByteRange;
 use super::staged::run_length;
 use super::*;
 use crate::checksum;
-use crate::socket::{Offload, SocketOptions};
+use crate::socket::{Offload, Socket, SocketOptions};
 use crate::sys::set_option;
 
 const MEMORY: FlowId = FlowId(1);
@@ -108,7 +108,7 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
             let bytes = &source.memory[body.start as usize..body.end as usize];
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
-        assert!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut source).unwrap());
+        assert_eq!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
         assert!(batch.is_empty());
         for (peer, wanted) in peers.iter().zip(wanted) {
             wanted.into_iter().for_each(|wanted| assert_eq!(next(peer), wanted));
@@ -154,7 +154,7 @@ fn transmit_goes_on_behind_what_failed() {
     let mut errors = Vec::new();
     loop {
         match transmitter.transmit(&sender, &mut batch, &mut source) {
-            Ok(done) => break assert!(done),
+            Ok(sent) => break assert_eq!(sent, Sent::All),
             Err(error) => errors.push(error.flow()),
         }
     }
@@ -175,7 +175,7 @@ fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
     let mut batch = TxBatch::default();
     batch.push(MEMORY, to, b"probe", ByteRange::default(), u16::MAX);
     batch.push(MEMORY, to, b"after", ByteRange::default(), 0);
-    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer), b"after");
     // Those behind it that are as long are not tried; shorter ones are.
     for len in [66_000, 66_000, 66_001, 400, 66_000] {
@@ -185,7 +185,7 @@ fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
     assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_004, .. }), "{error:?}");
     let error = transmitter.transmit(&sender, &mut batch, &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { .. }), "{error:?}");
-    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer).len(), 404);
     nothing_more(&peer);
 }
@@ -202,7 +202,7 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
         batch.push(MEMORY, peer.local_addr().unwrap(), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
     }
     assert!(transmitter.segments());
-    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
     assert!(!transmitter.segments());
     for n in 0..30 {
         assert_eq!(next(&peer)[0], n);
@@ -240,14 +240,14 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     transmitter.stage(&batch, &mut source).unwrap();
     transmitter.advance(5);
     let reads = source.reads.len();
-    for errno in [Errno::AGAIN, Errno::NOBUFS] {
-        assert!(transmitter.is_blocked_by(&errno.into(), &batch).unwrap());
+    for (errno, sent) in [(Errno::AGAIN, Sent::Full), (Errno::NOBUFS, Sent::NoMemory)] {
+        assert_eq!(transmitter.blocked_by(&errno.into(), &batch).unwrap(), Some(sent));
         assert_eq!((transmitter.done, transmitter.staged.runs().len()), (5, 4));
     }
-    assert!(!transmitter.is_blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap());
+    assert_eq!(transmitter.blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap(), None);
     assert_eq!(transmitter.done, 5);
     // What was made ready leaves; it is not read again.
-    assert!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap());
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
     (5..9).for_each(|n| assert_eq!(next(&peer)[0], n));
     nothing_more(&peer);
     assert_eq!(source.reads.len(), reads);

@@ -1,0 +1,110 @@
+//! What the engine needs of the outside: time, waiting, and what datagrams and control bytes go over.
+//!
+//! The system is one outside. A test has another, in virtual time (`fake.rs`), so that the very loop that moves files
+//! is what it tries. Which one it is, is a parameter: the loop costs no more for it.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use inhaul_base::Time;
+use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Socket, Waker};
+
+use crate::listener::Listener;
+
+/// See the module's description.
+pub(crate) trait Outside {
+    /// What datagrams go over.
+    type Socket: DatagramSocket;
+    /// What the bytes of a control stream go over.
+    type Wire: Wire;
+
+    /// The time, which never goes back.
+    fn now(&self) -> Time;
+
+    /// Replaces `ready` by what can be read or written, waiting for it until `deadline` at most; see
+    /// [`Poller::wait_until`].
+    fn wait_until(&mut self, deadline: Time, ready: &mut Vec<Event>) -> io::Result<()>;
+
+    /// Waits for `source` from now on, until it is dropped or removed.
+    fn add(&mut self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Changes what `source` is waited for.
+    fn modify(&mut self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Waits for `source` no more.
+    fn remove(&mut self, source: Source<'_, Self>) -> io::Result<()>;
+
+    /// A waker whose wakes are reported as `token` being readable.
+    fn waker(&self, token: u64) -> io::Result<Waker>;
+}
+
+/// What can be waited for.
+pub(crate) enum Source<'s, O: Outside + ?Sized> {
+    Listener(&'s Listener),
+    Socket(&'s O::Socket),
+    Wire(&'s O::Wire),
+}
+
+/// What the bytes of a control stream go over: a connection.
+pub(crate) trait Wire: Read + Write {
+    /// From now on reading and writing do not block.
+    fn set_polled(&self) -> io::Result<()>;
+}
+
+impl Wire for TcpStream {
+    fn set_polled(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+}
+
+/// The system: its clock, sockets and connections.
+pub(crate) struct Kernel {
+    clock: Clock,
+    poller: Poller,
+}
+
+impl Kernel {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { clock: Clock::start(), poller: Poller::new()? })
+    }
+}
+
+impl Outside for Kernel {
+    type Socket = Socket;
+    type Wire = TcpStream;
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn wait_until(&mut self, deadline: Time, ready: &mut Vec<Event>) -> io::Result<()> {
+        self.poller.wait_until(self.clock, deadline, ready)
+    }
+
+    fn add(&mut self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()> {
+        self.poller.add(source, token, interest)
+    }
+
+    fn modify(&mut self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()> {
+        self.poller.modify(source, token, interest)
+    }
+
+    fn remove(&mut self, source: Source<'_, Self>) -> io::Result<()> {
+        self.poller.remove(source)
+    }
+
+    fn waker(&self, token: u64) -> io::Result<Waker> {
+        self.poller.waker(token)
+    }
+}
+
+impl AsFd for Source<'_, Kernel> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(listener) => listener.as_fd(),
+            Self::Socket(socket) => socket.as_fd(),
+            Self::Wire(wire) => wire.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The engine's flows and their control streams.
+
+use inhaul_base::{Span, Time};
+use inhaul_transport::{Command, FlowId};
+use inhaul_udp::Interest;
+
+use super::outside::{Outside, Source, Wire};
+use super::{Application, EndCause, Engine, PortId, SideId};
+use crate::control_stream::{ControlStream, StreamError};
+use crate::error::MoveError;
+use crate::frame::Frame;
+
+/// How long a stream that is being closed may take to send what waits.
+const CLOSING: Span = Span::from_secs(5);
+/// A peer that reads nothing for so long, though something waits for it, is given up.
+const UNREAD_MAX: Span = Span::from_secs(30);
+
+/// A flow's control stream and its place among endpoints and sockets.
+pub(super) struct Flow<W> {
+    pub(super) side: SideId,
+    pub(super) port: PortId,
+    pub(super) stream: ControlStream<W>,
+    pub(super) waits_to_write: bool,
+    /// Since when the connection has taken nothing of what waits, and how much it had taken by then.
+    read: (Time, u64),
+    /// It stands among the engine's `unread`.
+    is_unread: bool,
+    /// The stream is closed once all is sent, or at this time.
+    pub(super) closing: Option<Time>,
+    /// The log has it that its datagrams are too large for the interface.
+    pub(super) warned_of_size: bool,
+}
+
+impl<O: Outside> Engine<O> {
+    /// Takes over a flow's control stream.
+    pub(crate) fn add_flow(
+        &mut self,
+        flow: FlowId,
+        side: SideId,
+        port: PortId,
+        stream: ControlStream<O::Wire>,
+    ) -> Result<(), MoveError> {
+        let failed = MoveError::system("cannot wait for a connection");
+        let wire = stream.wire();
+        wire.set_polled()
+            .and_then(|()| self.outside.add(Source::Wire(wire), u64::from(flow.0), Interest::Read))
+            .map_err(failed)?;
+        if let Some(port) = self.ports.get_mut(&port)
+            && port.is_connected()
+        {
+            port.flow = Some(flow);
+        }
+        let read = (self.now(), stream.taken_bytes());
+        let of = Flow {
+            side,
+            port,
+            stream,
+            waits_to_write: false,
+            read,
+            is_unread: false,
+            closing: None,
+            warned_of_size: false,
+        };
+        self.flows.insert(flow, of);
+        Ok(())
+    }
+
+    /// Sends a frame to a flow's peer; one that does not take it has ended.
+    pub(crate) fn send(&mut self, flow: FlowId, frame: &Frame) {
+        let Some(of) = self.flows.get_mut(&flow) else { return };
+        self.unsettled.insert(flow);
+        if let Err(error) = of.stream.queue(frame).and_then(|()| of.stream.flush()) {
+            self.ended.push_back((flow, error.into()));
+        }
+    }
+
+    /// Bytes that may be sent to a flow's peer before whoever has much to send waits: see [`ControlStream::room`].
+    /// When there is room again, the application has a turn.
+    pub(crate) fn room(&self, flow: FlowId) -> usize {
+        self.flows.get(&flow).filter(|of| of.closing.is_none()).map_or(0, |of| of.stream.room())
+    }
+
+    /// Gives a flow up: the endpoint forgets it, and its stream is closed once all is sent.
+    pub(crate) fn close(&mut self, flow: FlowId) {
+        let until = self.now() + CLOSING;
+        if let Some(of) = self.flows.get_mut(&flow)
+            && of.closing.is_none()
+        {
+            of.closing = Some(until);
+            self.unsettled.insert(flow);
+            let side = of.side;
+            self.command(side, Command::Disconnect { flow });
+        }
+    }
+
+    /// Gives a flow up, with a last word to its peer.
+    pub(crate) fn dismiss(&mut self, flow: FlowId, farewell: &Frame) {
+        self.send(flow, farewell);
+        self.close(flow);
+    }
+
+    /// Forgets a flow that can go no further.
+    pub(super) fn end(
+        &mut self,
+        flow: FlowId,
+        cause: &EndCause,
+        app: &mut dyn Application<O>,
+    ) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get(&flow) else { return Ok(()) };
+        let (side, closing) = (of.side, of.closing.is_some());
+        if let EndCause::Send(error) = cause {
+            let code = crate::frame::RefusalCode::Unreadable;
+            self.send(flow, &Frame::Refused { code, text: error.to_string() });
+        }
+        self.forget(flow);
+        if !closing {
+            self.command(side, Command::Disconnect { flow });
+            app.on_end(self, flow, cause)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, flow: FlowId) {
+        let Some(of) = self.flows.remove(&flow) else { return };
+        // Dropping the stream closes it, and with that the poller forgets it.
+        if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
+            self.ports.remove(&of.port);
+        }
+    }
+
+    pub(super) fn serve_stream(
+        &mut self,
+        app: &mut dyn Application<O>,
+        flow: FlowId,
+        ready: inhaul_udp::Event,
+    ) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
+        if ready.writable {
+            self.unsettled.insert(flow);
+            if let Err(error) = of.stream.flush() {
+                self.ended.push_back((flow, error.into()));
+                return self.settle(app);
+            }
+        }
+        if !ready.readable {
+            return Ok(());
+        }
+        // What came before the end still counts.
+        let filled = of.stream.fill();
+        while let Some(of) = self.flows.get_mut(&flow) {
+            match of.stream.next_frame() {
+                Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
+                Ok(None) => break,
+                Err(error) => {
+                    self.ended.push_back((flow, error.into()));
+                    break;
+                }
+            }
+        }
+        if let Err(error) = filled {
+            self.ended.push_back((flow, error.into()));
+        }
+        self.settle(app)
+    }
+
+    fn take_frame(&mut self, app: &mut dyn Application<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        let Some(SideId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.side) else {
+            return Ok(());
+        };
+        let Frame::Protocol { message } = frame else {
+            app.on_frame(self, flow, frame)?;
+            return self.settle(app);
+        };
+        let now = self.now();
+        self.sides[index].endpoint.handle_control(now, flow, &message);
+        self.drain(index, now, app);
+        self.settle(app)
+    }
+
+    /// Sends what waits on the streams, waits for those that take no more, and closes those that are to be closed.
+    pub(super) fn write_streams(&mut self) -> Result<(), MoveError> {
+        let now = self.now();
+        let mut closed = Vec::new();
+        for flow in std::mem::take(&mut self.unsettled) {
+            let Some(of) = self.flows.get_mut(&flow) else { continue };
+            let waits = of.stream.backlog() > 0;
+            if waits != of.waits_to_write {
+                let interest = if waits { Interest::ReadWrite } else { Interest::Read };
+                let changed = self.outside.modify(Source::Wire(of.stream.wire()), u64::from(flow.0), interest);
+                changed.map_err(MoveError::system("cannot wait for a connection"))?;
+                of.waits_to_write = waits;
+                // Its time begins with the first byte that waits.
+                of.read.0 = now;
+            }
+            of.note_reading(now);
+            if waits && !of.is_unread {
+                of.is_unread = true;
+                self.unread.insert((of.read.0 + UNREAD_MAX, flow));
+            }
+            match of.closing {
+                Some(until) if !waits || until <= now => closed.push(flow),
+                // Its time may run out without a word from it.
+                Some(_) => _ = self.unsettled.insert(flow),
+                None => {}
+            }
+        }
+        for flow in closed {
+            self.forget(flow);
+        }
+        self.watch_blocked()
+    }
+
+    /// When it is to be looked next whether a peer reads nothing.
+    pub(super) fn unread_due(&self) -> Option<Time> {
+        self.unread.first().map(|&(due, _)| due)
+    }
+
+    /// Gives up the flows whose peers have read nothing for too long.
+    pub(super) fn end_unread(&mut self, now: Time) {
+        while let Some(&(due, flow)) = self.unread.first()
+            && due <= now
+        {
+            self.unread.pop_first();
+            let Some(of) = self.flows.get_mut(&flow) else { continue };
+            of.is_unread = of.stream.backlog() > 0;
+            if !of.is_unread {
+                continue;
+            }
+            // Most have read some meanwhile: each is looked at once in a while, not whenever it does.
+            of.note_reading(now);
+            let due = of.read.0 + UNREAD_MAX;
+            if due <= now {
+                self.ended.push_back((flow, StreamError::Stuck.into()));
+            } else {
+                self.unread.insert((due, flow));
+            }
+        }
+    }
+}
+
+impl<W: Wire> Flow<W> {
+    /// Takes note of whether the peer has read since this was asked last.
+    fn note_reading(&mut self, now: Time) {
+        let taken = self.stream.taken_bytes();
+        if taken != self.read.1 {
+            self.read = (now, taken);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Thousands of flows, most of them idle.
+
+use super::*;
+
+const FLOWS: usize = 5_000;
+
+#[test]
+fn flows_that_are_idle_are_not_looked_at() {
+    let mut bench = Bench::new();
+    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(side, port)).collect();
+    // Ten of them say something each millisecond.
+    let busy: Vec<usize> = flows.iter().step_by(FLOWS / 10).map(|(_, theirs)| theirs.number()).collect();
+    let word = encoded(&Frame::Protocol { message: b"more".to_vec() });
+    let busy_too = busy.clone();
+    bench.fake.world().at(millis(1), move |world| {
+        busy_too.iter().for_each(|&wire| world.write(wire, &word));
+        Some(world.now() + Span::from_millis(1))
+    });
+    let run = bench.run(Run::until(millis(100)));
+    let world = bench.fake.world();
+    for (_, theirs) in &flows {
+        let reads = world.reads(theirs.number() ^ 1);
+        // Each time there is something, and until there is nothing more.
+        let expected = if busy.contains(&theirs.number()) { 2 * 99..=2 * 100 } else { 0..=0 };
+        assert!(expected.contains(&reads), "{reads}");
+    }
+    assert!((990..=1000).contains(&endpoint.script().heard.len()));
+    assert!(world.waits() < 250, "{} turns", world.waits());
+    assert_eq!(run.ends, []);
+}
+
+#[test]
+fn all_flows_are_served_though_more_are_ready_than_a_wait_reports() {
+    let mut bench = Bench::new();
+    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(side, port)).collect();
+    let word = encoded(&Frame::Protocol { message: b"more".to_vec() });
+    flows.iter().for_each(|(_, theirs)| bench.fake.world().write(theirs.number(), &word));
+    bench.run(Run::until(millis(10)));
+    let heard: Vec<FlowId> = endpoint.script().heard.iter().map(|(flow, _)| *flow).collect();
+    assert_eq!(heard, flows.iter().map(|(flow, _)| *flow).collect::<Vec<_>>());
+}
+
+/// What a datagram costs that comes to a port of `FLOWS` flows, which `endpoints` share: how many endpoints look at
+/// it, and how many are asked whether they have something to send now.
+fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
+    const DATAGRAMS: u64 = 100;
+    let mut bench = Bench::new();
+    let sides: Vec<(SideId, Scripted)> = (0..endpoints).map(|_| bench.endpoint(role)).collect();
+    let (port, socket) = bench.port(HERE, None);
+    let _flows: Vec<_> = (0..FLOWS).map(|n| bench.flow(sides[n % endpoints].0, port)).collect();
+    // One at a time, all of one flow.
+    let mut left = DATAGRAMS;
+    bench.fake.world().at(millis(1), move |world| {
+        world.deliver(socket, THERE.into(), &[0; 100]);
+        left -= 1;
+        (left > 0).then(|| world.now() + Span::from_millis(1))
+    });
+    bench.run(Run::until(millis(200)));
+    let sum = |of: fn(&Script) -> u64| sides.iter().map(|(_, endpoint)| of(&endpoint.script())).sum::<u64>();
+    (sum(|script| script.shown) / DATAGRAMS, sum(|script| script.asked) / DATAGRAMS)
+}
+
+/// Not what is wanted, but what is: the engine does not know whose a datagram is. With an envelope that names the
+/// flow, one endpoint has to look at it and to be asked, however many there are.
+#[test]
+fn a_datagram_costs_by_the_number_of_endpoints_and_not_by_that_of_flows() {
+    for role in [Role::Sender, Role::Receiver] {
+        assert_eq!(cost_of_a_datagram(1, role).0, 1);
+        assert_eq!(cost_of_a_datagram(10, role).0, 10);
+        // If each flow had its own.
+        assert_eq!(cost_of_a_datagram(FLOWS, role).0, FLOWS as u64);
+    }
+    // A receiver is asked after each batch; a sender once for all batches that come in a row.
+    assert_eq!(cost_of_a_datagram(10, Role::Sender).1, 10);
+    assert_eq!(cost_of_a_datagram(10, Role::Receiver).1, 10);
+}

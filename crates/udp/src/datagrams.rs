@@ -1,0 +1,62 @@
+//! What a socket is to those who send and receive over it.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+use crate::socket::Socket;
+use crate::sys::{Arrival, Outgoing};
+
+/// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. A [`Socket`] is
+/// one; a test may have another, over which datagrams go in virtual time. It is a parameter and no object: a call
+/// costs what it did.
+pub trait DatagramSocket {
+    /// As [`Socket::local_address`].
+    fn local_address(&self) -> SocketAddr;
+
+    /// As [`Socket::segments`].
+    fn segments(&self) -> bool;
+
+    /// As [`Socket::aggregates`].
+    fn aggregates(&self) -> bool;
+
+    /// As [`Socket::outgoing`].
+    fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m>;
+
+    /// As [`Socket::send`].
+    ///
+    /// # Errors
+    /// Why the first message could not be sent.
+    fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize>;
+
+    /// As [`Socket::receive`].
+    ///
+    /// # Errors
+    /// When the socket is broken; that nothing has come is none.
+    fn receive(&self, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) -> io::Result<()>;
+}
+
+impl DatagramSocket for Socket {
+    fn local_address(&self) -> SocketAddr {
+        self.local_address()
+    }
+
+    fn segments(&self) -> bool {
+        self.segments()
+    }
+
+    fn aggregates(&self) -> bool {
+        self.aggregates()
+    }
+
+    fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
+        self.outgoing(peer, bytes, segment)
+    }
+
+    fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
+        self.send(messages)
+    }
+
+    fn receive(&self, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+        self.receive(slices, ends, arrivals)
+    }
+}
