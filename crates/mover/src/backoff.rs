@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use inhaul_base::RandomStream;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::net;
 
 /// The longest that the first wait may be; each further one may be twice as long.

@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt;
 use inhaul_base::ByteRange;
 use inhaul_store::{Plan, digest, is_zeros};
 
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Stop};
 use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
 use crate::get::Found;
 use crate::groups::Groups;
-use crate::options::{GetOptions, Stop};
 use crate::patience::Patience;
 
 /// Groups whose digests are asked for at once.

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use inhaul_store::{Listed, Manifest, ManifestError};
 
+use crate::api::error::MoveError;
+use crate::api::options::Stop;
+use crate::api::source::Server;
 use crate::control_stream::{ControlStream, StreamError};
 use crate::dial::dial;
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::net;
-use crate::options::Stop;
 use crate::order::Order;
 use crate::patience::Patience;
-use crate::source::Server;
 
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;

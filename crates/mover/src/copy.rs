@@ -3,16 +3,16 @@
 
 use inhaul_base::Bitrate;
 
+use crate::api::error::MoveError;
+use crate::api::options::{CopyOptions, Stop, Update};
+use crate::api::report::Report;
+use crate::api::request::Request;
 use crate::connect::Session;
 use crate::destination;
-use crate::error::MoveError;
 use crate::follow::follow;
 use crate::frame::SessionRole;
 use crate::net;
-use crate::options::{CopyOptions, Stop, Update};
 use crate::order::{Order, Origin, SOURCES_MAX};
-use crate::report::Report;
-use crate::request::Request;
 use crate::retry::repeat;
 
 /// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told

@@ -16,19 +16,19 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, Span};
 use inhaul_store::{Inbox, printable};
 
+use crate::api::error::MoveError;
+use crate::api::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop, Update};
+use crate::api::report::Report;
+use crate::api::request::Request;
+use crate::api::source::Server;
 use crate::connect::Session;
 use crate::control_stream::{ControlStream, StreamError};
-use crate::error::MoveError;
 use crate::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::get::{get, get_attached};
 use crate::greeting::{GreetingError, refused};
 use crate::net;
-use crate::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop, Update};
 use crate::order::{Order, Origin};
 use crate::probe::{Admission, ProbeDesk};
-use crate::report::Report;
-use crate::request::Request;
-use crate::source::Server;
 
 /// How long a client may take for each of its sessions, and to read what it is told.
 const STEP: Duration = Duration::from_secs(30);

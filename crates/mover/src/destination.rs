@@ -9,8 +9,8 @@ use std::path::Path;
 
 use inhaul_store::printable;
 
-use crate::error::MoveError;
-use crate::request::Request;
+use crate::api::error::MoveError;
+use crate::api::request::Request;
 
 /// Whether a destination is a directory for data sets to land in, rather than what one becomes.
 pub(crate) fn is_directory(destination: &Path) -> bool {
@@ -63,7 +63,7 @@ fn shown(destination: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use crate::api::source::Source;
 
     fn request(source: &str) -> Request {
         source.parse::<Source>().unwrap().into()

@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use crate::error::MoveError;
-use crate::source::Server;
+use crate::api::error::MoveError;
+use crate::api::source::Server;
 
 /// How long a host may take to accept a connection, counted from the last attempt.
 const CONNECT: Duration = Duration::from_secs(10);

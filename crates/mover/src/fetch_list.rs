@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use inhaul_store::checksums::Algorithm;
 use inhaul_store::printable;
 
-use crate::request::{Location, Part, Request};
-use crate::source::{Source, SourceError};
+use crate::api::request::{Known, Location, Part, Request};
+use crate::api::source::{Source, SourceError};
 
 /// Longest list that is read, in bytes.
 pub const FETCH_LIST_BYTES_MAX: u64 = 256 << 20;
@@ -33,15 +33,6 @@ pub enum FetchListFormat {
     Metalink,
     /// What `aria2c --input-file` takes.
     InputFile,
-}
-
-/// What is known of a file before it is fetched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Its size in bytes.
-    pub size: Option<u64>,
-    /// Its checksums.
-    pub sums: Vec<(Algorithm, Vec<u8>)>,
 }
 
 /// A file, or in an input file also a directory, of a list.

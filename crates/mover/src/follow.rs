@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::api::error::{ErrorKind, MoveError};
+use crate::api::options::{Stop, Update};
+use crate::api::report::Report;
+use crate::api::source::Server;
 use crate::connect::Session;
 use crate::control_stream::StreamError;
-use crate::error::{ErrorKind, MoveError};
 use crate::frame::{Frame, RefusalCode};
-use crate::options::{Stop, Update};
 use crate::peer_json;
-use crate::report::Report;
-use crate::source::Server;
 
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -106,8 +106,8 @@ fn outcome(server: &Server, report: &Report, stop: &Stop) -> Result<(), MoveErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::report::{ErrorReport, Status};
     use crate::control_stream::ControlStream;
-    use crate::report::{ErrorReport, Status};
     use std::net::{TcpListener, TcpStream};
 
     /// What a client makes of a server that says this.

@@ -35,6 +35,9 @@ mod tests;
 pub use codec::framed;
 use inhaul_base::Span;
 
+pub use crate::api::error::FileProblem;
+pub use crate::api::options::Memory;
+
 /// Bytes of kind, body and checksum together that a frame may have.
 pub const MAX_FRAME: usize = 1 << 20;
 /// Most bytes of a data set's manifest in one [`Frame::DataSet`].
@@ -76,16 +79,6 @@ pub enum SessionRole {
     Attach,
 }
 
-/// The memory that a bench moves bytes from and into.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Memory {
-    /// One small buffer, sent again and again; received bodies are dropped. Shows the protocol and the network stack.
-    #[default]
-    Hot,
-    /// 1 GiB, walked from end to end at both sides. Shows what real data costs.
-    Cold,
-}
-
 /// Why a server will not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCode {
@@ -107,15 +100,6 @@ pub enum RefusalCode {
     Malformed,
     /// This server does not do that for others, or not for this one.
     NotAllowed,
-}
-
-/// What is wrong with a file that cannot be had from a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileProblem {
-    /// It is gone, or has another size than the manifest says.
-    Changed,
-    /// The server cannot read it.
-    Unreadable,
 }
 
 /// How a bench's flow did, as its receiver counted, and what the reporting process spent.

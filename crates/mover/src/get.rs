@@ -21,18 +21,18 @@ pub(crate) use self::failures::{Failures, Outcome};
 use self::find::find_attached;
 pub(crate) use self::find::{Found, find_all};
 pub(crate) use self::made::Made;
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Stop, Update};
+use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms, loss_ratio};
+use crate::api::source::Source;
 use crate::compare;
 use crate::connect::Session;
 use crate::engine::{Engine, PortId, SideId};
-use crate::error::MoveError;
 use crate::haul::{Haul, Joining, Object, Reopening, Sought};
 use crate::manifest_file;
 use crate::net;
 use crate::opener::Opener;
-use crate::options::{GetOptions, Stop, Update};
 use crate::port::Port;
-use crate::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms};
-use crate::source::Source;
 
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
@@ -357,7 +357,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
         bytes: haul.verified_bytes(),
         resumed_bytes: haul.resumed_bytes(),
         goodput_bps: if seconds > 0.0 { haul.fetched_bytes() as f64 * 8.0 / seconds } else { 0.0 },
-        loss_ratio: crate::haul::loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
+        loss_ratio: loss_ratio(total(|s| s.lost_packets), total(|s| s.received_packets)),
         jain_index: jain_index(sources.iter().filter(|source| source.bytes > 0).map(|source| source.goodput_bps)),
         files: haul.objects.iter().flat_map(|object| files_of(object.landing.plan(), &object.finished)).collect(),
         sources,

@@ -19,16 +19,16 @@ use self::disputes::Disputes;
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
 pub(crate) use self::reopening::Reopening;
+use crate::api::error::MoveError;
+use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
+use crate::api::report::{SourceStatus, known_ms};
+use crate::api::source::Server;
 use crate::connect::Session;
 use crate::control_stream::StreamError;
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::{Frame, RefusalCode};
 use crate::net;
-use crate::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::port::{NoBodies, Port, Show};
-use crate::report::{SourceStatus, known_ms};
-use crate::source::Server;
 use crate::stream::Streamer;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
 use crate::writer::Writer;
@@ -49,11 +49,6 @@ const DIGESTS_SLOW: Span = Span::from_secs(3);
 
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
-
-/// Data packets lost over data packets sent.
-pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
-    inhaul_base::Probability::ratio(lost, lost + received).get()
-}
 
 /// Files as the destination of datagrams' bodies.
 struct Landings {

@@ -6,7 +6,7 @@ use inhaul_store::checksums::Algorithm;
 use inhaul_store::{Landing, digest};
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 
 /// Checks file `file`, all of which has come and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
 pub(crate) fn check(

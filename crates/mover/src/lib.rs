@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
+mod api;
 mod backoff;
 mod bench;
 mod bodies;
@@ -22,7 +23,6 @@ mod digest_service;
 mod doctor;
 mod endpoints;
 mod engine;
-mod error;
 mod fetch_list;
 mod follow;
 pub mod frame;
@@ -38,7 +38,6 @@ mod manifest_file;
 mod naming;
 mod net;
 mod opener;
-mod options;
 mod order;
 mod patience;
 mod peer_json;
@@ -48,46 +47,42 @@ mod probe;
 mod put;
 mod reception;
 mod recheck;
-mod report;
-mod request;
 mod retry;
 mod seldom;
 mod server;
 mod serving;
 mod slots;
-mod source;
 mod stream;
 mod sync;
 mod verify;
 mod writer;
 
+pub use api::error::{ErrorKind, MoveError};
+pub use api::options::{
+    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, Memory, NetOptions,
+    Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
+};
+pub use api::report::{
+    Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
+    Status, jain_index,
+};
+pub use api::request::{Known, Location, Part, Request};
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
 pub use copy::copy;
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
-pub use error::{ErrorKind, MoveError};
-pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, Known, read_fetch_list};
-pub use frame::Memory;
+pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read_fetch_list};
 pub use get::get;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use list::{list, list_checksums};
-pub use options::{
-    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, NetOptions, Progress,
-    PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
-};
 pub use order::{Order, OrderError, OrderRule, Origin, SOURCES_MAX};
 pub use predict::{Limit, Prediction, predict};
 pub use put::put;
-pub use report::{
-    Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
-    Status, jain_index,
-};
-pub use request::{Location, Part, Request};
 pub use server::serve;
 // How checksums of lists are computed.
 pub use inhaul_store::checksums::Algorithm;
 pub use inhaul_store::digest::Hash;
 // What listings are made of.
+pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
+pub use api::stream_output::StreamOutput;
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
-pub use source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
-pub use stream::StreamOutput;

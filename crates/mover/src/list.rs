@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use inhaul_store::{Kind, Listed, ListedKind, digest};
 
+use crate::api::error::MoveError;
+use crate::api::options::Stop;
+use crate::api::source::{Server, Source};
 use crate::connect::{Session, first_of};
 use crate::digest_plan::DigestPlan;
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::groups::Groups;
-use crate::options::Stop;
 use crate::patience::Patience;
-use crate::source::{Server, Source};
 
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;

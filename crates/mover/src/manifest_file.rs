@@ -8,7 +8,7 @@ use std::path::Path;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
 use inhaul_store::{Kind, printable};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::haul::{Haul, Object};
 
 /// Checks that the list can be written at the end: that nothing is there that may not be replaced.

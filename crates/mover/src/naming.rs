@@ -11,7 +11,7 @@ use inhaul_base::ByteRange;
 use inhaul_store::{Landing, digest};
 use inhaul_udp::Waker;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::net;
 use crate::verify::{Finding, report};
 

@@ -9,9 +9,9 @@ use inhaul_transport::{Endpoint, EndpointConfig, Role};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::api::error::MoveError;
+use crate::api::options::NetOptions;
 use crate::engine::{Engine, SideId};
-use crate::error::MoveError;
-use crate::options::NetOptions;
 
 /// Packets are not larger than this unless the user says so: a jumbo frame. Loopback would carry 64 KiB.
 const MTU_MAX: u16 = 9000;

@@ -10,14 +10,14 @@ use inhaul_base::Span;
 use inhaul_store::{Manifest, digest};
 use inhaul_udp::Waker;
 
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Stop};
+use crate::api::request::Request;
+use crate::api::source::Server;
 use crate::backoff::Backoff;
 use crate::connect::Session;
-use crate::error::MoveError;
 use crate::frame::SessionRole;
 use crate::net;
-use crate::options::{GetOptions, Stop};
-use crate::request::Request;
-use crate::source::Server;
 
 /// How soon a thread that waits notices that it is not needed any more.
 const LOOK: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use inhaul_store::{Existing, Filter, FilterError, Rule};
 use serde::{Deserialize, Serialize};
 
-use crate::source::{Source, SourceError};
+use crate::api::source::{Source, SourceError};
 
 /// Most data sets in one order.
 pub const SOURCES_MAX: usize = 64;

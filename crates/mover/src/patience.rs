@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::options::Stop;
+use crate::api::options::Stop;
 
 /// How long a peer may take before the first piece, and to make up for a slow start: it may have to read its disk.
 const START: Duration = Duration::from_secs(120);

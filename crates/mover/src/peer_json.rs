@@ -30,8 +30,8 @@ fn make_printable(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Update;
-    use crate::report::{ErrorReport, Report};
+    use crate::api::options::Update;
+    use crate::api::report::{ErrorReport, Report};
 
     #[test]
     fn parse_escapes_every_text_whatever_field_it_stands_in() {

@@ -7,7 +7,7 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;

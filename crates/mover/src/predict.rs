@@ -14,12 +14,12 @@ use inhaul_store::digest::{GROUP_BYTES, group_digest};
 use inhaul_store::{Plan, printable};
 use serde::Serialize;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Stop};
+use crate::api::report::ErrorReport;
 use crate::get::{self, Failures, Found};
 use crate::net;
 use crate::opener::Opener;
-use crate::options::{GetOptions, Stop};
-use crate::report::ErrorReport;
 use trial::Trial;
 
 /// How long memory is hashed.

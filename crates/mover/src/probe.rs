@@ -20,8 +20,8 @@ use inhaul_base::Span;
 use inhaul_transport::{Expected, Place, RxMessage};
 use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
+use crate::api::error::MoveError;
 use crate::engine::Sink;
-use crate::error::MoveError;
 use crate::net;
 use crate::port::{Discard, Port, Show};
 

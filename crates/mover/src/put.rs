@@ -9,24 +9,24 @@ use inhaul_store::{Offered, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
+use crate::api::error::{ErrorKind, MoveError};
+use crate::api::options::{PutOptions, Stop, Update};
+use crate::api::report::Report;
+use crate::api::source::Server;
 use crate::catalogue::Catalogue;
 use crate::connect::{Session, at_once};
 use crate::destination;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::error::{ErrorKind, MoveError};
 use crate::follow::follow;
 use crate::frame::{Frame, RefusalCode, SessionRole};
 use crate::greeting::{GreetingError, be_opened};
 use crate::net;
-use crate::options::{PutOptions, Stop, Update};
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::port::Discard;
 use crate::probe;
-use crate::report::Report;
 use crate::retry::repeat;
 use crate::server::{later, offered_error};
 use crate::serving::{Fetcher, Serving};
-use crate::source::Server;
 
 /// How long the server may take to echo a probe.
 const ECHO_MAX: Span = Span::from_secs(10);

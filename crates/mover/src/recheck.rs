@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::net;
 use crate::verify::Task;
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::Span;
 
+use crate::api::error::MoveError;
+use crate::api::options::{Progress, Stop, Update, Waiting};
+use crate::api::report::Report;
 use crate::backoff::Backoff;
-use crate::error::MoveError;
-use crate::options::{Progress, Stop, Update, Waiting};
-use crate::report::Report;
 
 /// How often the stop flag is looked at while nothing else happens.
 const LOOK: Duration = Duration::from_millis(100);
@@ -111,7 +111,7 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Server;
+    use crate::api::source::Server;
 
     fn lost() -> MoveError {
         MoveError::ServerLost { server: Server { host: "b".to_owned(), port: 1 }, detail: "gone".to_owned() }

@@ -10,15 +10,15 @@ use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
+use crate::api::error::MoveError;
+use crate::api::options::{Ask, NetOptions, ServeOptions, Stop};
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::delegated::Delegations;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::greeting::{Arrival, Service};
 use crate::net;
-use crate::options::{Ask, NetOptions, ServeOptions, Stop};
 use crate::probe::{Echoing, ProbeDesk};
 use crate::reception::Reception;
 use crate::serving::Serving;

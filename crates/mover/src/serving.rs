@@ -10,16 +10,16 @@ use inhaul_store::digest_cache::DigestCache;
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
+use crate::api::error::MoveError;
+use crate::api::options::NetOptions;
 use crate::bodies::{FailedFile, FileBodies};
 use crate::catalogue::OpenSet;
 use crate::control_stream::ControlStream;
 use crate::digest_service::DigestService;
 use crate::endpoints::Endpoints;
 use crate::engine::{EndCause, Engine, PortId};
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupRun, RefusalCode};
 use crate::net;
-use crate::options::NetOptions;
 use crate::port::Port;
 
 /// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.

@@ -5,51 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use inhaul_base::format_bytes;
 use inhaul_store::digest::{ZEROS, group_count, group_range};
 use inhaul_store::{Entry, Kind, Landing};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
+use crate::api::stream_output::StreamOutput;
 use crate::net;
-
-/// Where a file is written in order while it comes. Clones share it.
-#[derive(Clone, Debug)]
-pub struct StreamOutput {
-    output: Arc<File>,
-    written_bytes: Arc<AtomicU64>,
-}
-
-impl StreamOutput {
-    /// A pipe, a device, or whatever else takes bytes in order.
-    pub fn new(output: File) -> Self {
-        Self { output: Arc::new(output), written_bytes: Arc::default() }
-    }
-
-    /// Bytes that have been written, all of them verified.
-    pub fn written_bytes(&self) -> u64 {
-        self.written_bytes.load(Ordering::Relaxed)
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<(), MoveError> {
-        (&*self.output).write_all(bytes).map_err(|error| {
-            let written = format_bytes(self.written_bytes());
-            let what = match error.kind() {
-                io::ErrorKind::BrokenPipe => "whoever read the stream has closed it".to_owned(),
-                _ => format!("the stream cannot be written: {error}"),
-            };
-            MoveError::Destination { detail: format!("{what}; {written} were written before") }
-        })?;
-        self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-}
 
 /// The thread that writes.
 #[derive(Debug)]
@@ -132,7 +97,7 @@ fn write_in_order(
 mod tests {
     use super::*;
     use inhaul_store::digest::GROUP_BYTES;
-    use std::io::Read;
+    use std::io::{self, Read, Write};
 
     const SIZE: u64 = 3 * GROUP_BYTES + 5;
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use inhaul_store::Landing;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::net;
 
 /// Bytes that may be verified before they are brought to the disk. While the disk takes longer than that for the ones

@@ -12,14 +12,14 @@ use inhaul_store::checksums::Algorithm;
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
+use crate::api::request::KnownSums;
 use crate::frame::GroupDigest;
 use crate::groups::Groups;
 use crate::known;
 use crate::naming::{self, Ready, Told};
 use crate::net;
 use crate::recheck::{Held, Recheck};
-use crate::request::KnownSums;
 use crate::sync::Syncer;
 use crate::writer::Writer;
 

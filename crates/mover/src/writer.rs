@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use inhaul_store::Landing;
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::net;
 use crate::verify::Task;
 

@@ -8,16 +8,15 @@ use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving, bench_stats};
+use crate::api::error::MoveError;
+use crate::api::options::{BenchLimit, BenchOptions, Stop};
+use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index, known_ms, loss_ratio};
+use crate::api::source::Server;
 use crate::connect::{Session, at_once};
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::{BenchStats, Frame, SessionRole};
-use crate::haul::loss_ratio;
 use crate::net;
-use crate::options::{BenchLimit, BenchOptions, Stop};
 use crate::port::Port;
-use crate::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index, known_ms};
-use crate::source::Server;
 
 /// How often a line is printed.
 const INTERVAL: Span = Span::from_secs(1);

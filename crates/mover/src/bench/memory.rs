@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use inhaul_transport::{Expected, FlowId, Place};
 use inhaul_udp::{BodySource, Delivery, Window};
 
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::frame::Memory;
 use crate::port::{Port, Show, Sink};
 

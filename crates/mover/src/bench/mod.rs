@@ -9,12 +9,12 @@ use inhaul_base::{Bitrate, RangeSet};
 use inhaul_transport::{Command, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectId, Role};
 
 use self::memory::BenchMemory;
+use crate::api::error::MoveError;
+use crate::api::options::NetOptions;
 use crate::connect::Session;
 use crate::engine::{Engine, SideId};
-use crate::error::MoveError;
 use crate::frame::{BenchStats, Memory};
 use crate::net;
-use crate::options::NetOptions;
 use crate::port::Port;
 
 pub use client::{BenchUpdate, bench};

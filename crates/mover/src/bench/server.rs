@@ -9,13 +9,13 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, FlowStats, JoinFlow, 
 
 use super::bench_stats;
 use super::memory::BenchMemory;
+use crate::api::error::MoveError;
+use crate::api::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::endpoints::Endpoints;
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::{Frame, SessionRole};
 use crate::greeting::{Arrival, Bencher, Service};
 use crate::net;
-use crate::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::port::Port;
 use crate::reception::Reception;
 use crate::server::{ListeningPair, SESSIONS_MAX, later, listen};

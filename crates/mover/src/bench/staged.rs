@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving};
+use crate::api::error::MoveError;
+use crate::api::options::{NetOptions, Stop};
+use crate::api::source::Server;
 use crate::connect::Session;
 use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::{Frame, Memory, SessionRole};
 use crate::net;
-use crate::options::{NetOptions, Stop};
-use crate::source::Server;
 
 /// How often the stop flag is looked at.
 const LOOK: Span = Span::from_millis(100);

@@ -10,8 +10,8 @@ use inhaul_store::digest::{self, GroupDigest, Tree, group_count};
 use inhaul_store::{DataSet, OfferedError};
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::error::MoveError;
-use crate::options::Stop;
+use crate::api::error::MoveError;
+use crate::api::options::Stop;
 
 /// Groups that a thread hashes before it looks for other work: 64 MiB.
 const GROUPS_TOGETHER: u64 = 64;

@@ -14,9 +14,9 @@ use inhaul_store::{DataSet, Kind, Offered, ScanOptions, printable};
 use serde::Serialize;
 
 use self::hashing::{Wanted, hash};
-use crate::error::MoveError;
-use crate::options::Stop;
-use crate::report::{ErrorReport, Status};
+use crate::api::error::MoveError;
+use crate::api::options::Stop;
+use crate::api::report::{ErrorReport, Status};
 
 /// What is to be verified.
 #[derive(Clone, Debug)]

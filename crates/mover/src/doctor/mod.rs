@@ -12,9 +12,9 @@ use inhaul_base::Bitrate;
 use inhaul_udp::Interface;
 use serde::Serialize;
 
-use crate::error::MoveError;
-use crate::report::ErrorReport;
-use crate::source::Server;
+use crate::api::error::MoveError;
+use crate::api::report::ErrorReport;
+use crate::api::source::Server;
 
 /// The rate to aim at where neither the user nor the interface tells one.
 const RATE_UNKNOWN: Bitrate = Bitrate::from_gbps(1);

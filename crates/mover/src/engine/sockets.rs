@@ -8,7 +8,7 @@ use inhaul_udp::{DatagramSocket, Interest};
 
 use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::listener::{Accepted, Listener};
 use crate::port::{Blocked, Port};
 

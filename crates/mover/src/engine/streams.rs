@@ -6,8 +6,8 @@ use inhaul_udp::Interest;
 
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine, PortId, SideId};
+use crate::api::error::MoveError;
 use crate::control_stream::{ControlStream, StreamError};
-use crate::error::MoveError;
 use crate::frame::Frame;
 
 /// How long a stream that is being closed may take to send what waits.

@@ -2,8 +2,8 @@
 
 use inhaul_store::{Plan, printable};
 
-use crate::error::MoveError;
-use crate::source::Source;
+use crate::api::error::MoveError;
+use crate::api::source::Source;
 
 /// A data set, and what has come of one of the steps toward it.
 pub(crate) type Outcome<T> = (Source, Result<T, MoveError>);

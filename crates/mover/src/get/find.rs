@@ -12,14 +12,14 @@ use inhaul_base::Span;
 use inhaul_store::{Manifest, digest, printable};
 
 use super::Outcome;
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Progress, Stop, Update, Waiting};
+use crate::api::report::{SourceReport, SourceStatus};
+use crate::api::request::{Location, Request};
+use crate::api::source::{Server, Source};
 use crate::connect::{Session, at_once};
 use crate::destination;
-use crate::error::MoveError;
 use crate::opener::{Candidate, MirrorId, Opener, Tried};
-use crate::options::{GetOptions, Progress, Stop, Update, Waiting};
-use crate::report::{SourceReport, SourceStatus};
-use crate::request::{Location, Request};
-use crate::source::{Server, Source};
 
 /// After the first answer the others have twice as long as that took, at least and at most this.
 const GRACE_MIN: Duration = Duration::from_millis(250);

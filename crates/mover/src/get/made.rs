@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use inhaul_store::{make_parents, printable};
 
 use super::Found;
-use crate::error::MoveError;
-use crate::options::GetOptions;
+use crate::api::error::MoveError;
+use crate::api::options::GetOptions;
 
 /// The directories that were made for a transfer; removed again, as far as they are empty, when it has ended: it may have brought
 /// nothing.

@@ -13,10 +13,10 @@ use inhaul_store::digest;
 use inhaul_transport::{Command, FlowId, ObjectId};
 
 use super::Haul;
+use crate::api::error::MoveError;
+use crate::api::report::SourceStatus;
 use crate::engine::Engine;
-use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun};
-use crate::report::SourceStatus;
 
 /// How long a mirror may take to say what it has of a group; and one that has just read it to bring it.
 const VOTE_MAX: Span = Span::from_secs(3);

@@ -12,8 +12,8 @@ use inhaul_transport::{Command, FlowId, ObjectId};
 
 use super::Haul;
 use super::object::Object;
+use crate::api::error::MoveError;
 use crate::engine::Engine;
-use crate::error::MoveError;
 use crate::frame::FileProblem;
 use crate::verify::Task;
 

@@ -3,9 +3,8 @@
 use inhaul_base::Time;
 use inhaul_transport::FlowStats;
 
-use super::loss_ratio;
-use crate::report::SourceStatus;
-use crate::source::Server;
+use crate::api::report::{SourceStatus, loss_ratio};
+use crate::api::source::Server;
 
 /// One mirror of one object, and its flow.
 pub(crate) struct Mirror {

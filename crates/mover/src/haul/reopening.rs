@@ -10,14 +10,14 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
 
 use super::{Haul, Joining};
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, NetOptions, SourceProgress, Waiting};
+use crate::api::report::SourceStatus;
 use crate::connect::Session;
 use crate::engine::Engine;
-use crate::error::MoveError;
 use crate::net;
 use crate::opener::{MirrorId, Opener, Tried};
-use crate::options::{GetOptions, NetOptions, SourceProgress, Waiting};
 use crate::port::Port;
-use crate::report::SourceStatus;
 
 /// A flow that has stood for so long did not fall at once: the next loss is a new one.
 const STEADY: Span = Span::from_secs(10);

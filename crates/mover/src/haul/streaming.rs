@@ -1,8 +1,9 @@
 //! A transfer whose one file is written to a stream as well.
 
 use super::Haul;
-use crate::error::MoveError;
-use crate::stream::{StreamOutput, Streamer};
+use crate::api::error::MoveError;
+use crate::api::stream_output::StreamOutput;
+use crate::stream::Streamer;
 
 impl Haul {
     /// Writes the one file to `output` as well, if there is one.

@@ -6,13 +6,13 @@ use inhaul_base::{Span, Time};
 use inhaul_store::Plan;
 use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, Stop};
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::error::MoveError;
 use crate::frame::Frame;
 use crate::get::{self, Found};
 use crate::haul::Joining;
 use crate::net;
-use crate::options::{GetOptions, Stop};
 use crate::port::{Discard, NoBodies};
 
 /// How long data is taken in.

@@ -16,7 +16,7 @@ use inhaul_transport::{
 
 use super::fake::{Fake, FakeSocket, FakeWire};
 use super::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::error::MoveError;
+use crate::api::error::MoveError;
 use crate::frame::Frame;
 use crate::port::{Discard, NoBodies, Port};
 

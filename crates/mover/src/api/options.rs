@@ -9,11 +9,10 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_store::{Existing, Filter, Inbox, Rule};
 use serde::{Deserialize, Serialize};
 
-use crate::frame::Memory;
-use crate::report::SourceStatus;
-use crate::request::Request;
-use crate::source::{Destination, Server, Source};
-use crate::stream::StreamOutput;
+use crate::api::report::SourceStatus;
+use crate::api::request::Request;
+use crate::api::source::{Destination, Server, Source};
+use crate::api::stream_output::StreamOutput;
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +158,16 @@ pub struct CopyOptions {
     pub retry_for: Span,
     /// How the network is used; of the data, the transport alone.
     pub net: NetOptions,
+}
+
+/// The memory that a bench moves bytes from and into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// One small buffer, sent again and again; received bodies are dropped. Shows the protocol and the network stack.
+    #[default]
+    Hot,
+    /// 1 GiB, walked from end to end at both sides. Shows what real data costs.
+    Cold,
 }
 
 /// When a bench ends.

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use crate::frame::FileProblem;
-use crate::source::{Server, Source};
+use crate::api::source::{Server, Source};
 
 /// Why a transfer, a bench or a server ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -255,6 +254,15 @@ fn listen_failure(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "this user may not use that port".to_owned(),
         _ => error.to_string(),
     }
+}
+
+/// What is wrong with a file that cannot be had from a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileProblem {
+    /// It is gone, or has another size than the manifest says.
+    Changed,
+    /// The server cannot read it.
+    Unreadable,
 }
 
 /// The causes that a script may want to tell apart. The command line gives each an exit code.

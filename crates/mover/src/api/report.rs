@@ -1,6 +1,6 @@
 //! What a transfer came to: the numbers behind the summary and behind `--json`.
 
-use inhaul_base::Span;
+use inhaul_base::{Probability, Span};
 use inhaul_store::Fate;
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +218,11 @@ pub struct BenchInterval {
 /// A round-trip time in milliseconds, as reports have it; flows that have never measured theirs say zero.
 pub(crate) fn known_ms(rtt: Span) -> Option<f64> {
     (rtt > Span::ZERO).then(|| rtt.as_millis_f64())
+}
+
+/// Data packets lost over data packets sent.
+pub(crate) fn loss_ratio(lost: u64, received: u64) -> f64 {
+    Probability::ratio(lost, lost + received).get()
 }
 
 /// Jain's fairness index (gtp-2004 5.1.1): `(sum x)^2 / (n * sum x^2)`; 1 when nothing flowed at all.

@@ -7,9 +7,8 @@ use std::path::Path;
 use inhaul_store::checksums::Algorithm;
 use inhaul_store::{Filter, Kind, Manifest, Site, printable};
 
-use crate::error::MoveError;
-use crate::fetch_list::Known;
-use crate::source::{Server, Source};
+use crate::api::error::MoveError;
+use crate::api::source::{Server, Source};
 
 /// A server and what it offers there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +44,15 @@ pub enum Part {
     Whole(Known),
     /// Of a directory these files, by their paths in it, and what is known of each.
     Listed(BTreeMap<Vec<u8>, Known>),
+}
+
+/// What is known of a file before it is fetched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its size in bytes.
+    pub size: Option<u64>,
+    /// Its checksums.
+    pub sums: Vec<(Algorithm, Vec<u8>)>,
 }
 
 impl From<Source> for Request {
