@@ -5,7 +5,7 @@ use std::time::Duration;
 use inhaul_base::RandomStream;
 
 use crate::api::error::MoveError;
-use crate::net;
+use crate::system::process;
 
 /// The longest that the first wait may be; each further one may be twice as long.
 const FIRST: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Begins as if so many tries had failed already.
     pub(crate) fn after(failures: u32) -> Result<Self, MoveError> {
-        Ok(Self { failures, random: RandomStream::new(net::random_u64()?, 0) })
+        Ok(Self { failures, random: RandomStream::new(process::random_u64()?, 0) })
     }
 
     /// How long to wait before the next try.

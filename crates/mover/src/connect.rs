@@ -12,9 +12,9 @@ use crate::api::source::Server;
 use crate::control_stream::{ControlStream, StreamError};
 use crate::dial::dial;
 use crate::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
-use crate::net;
 use crate::order::Order;
 use crate::patience::Patience;
+use crate::system::threads;
 
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;
@@ -267,7 +267,7 @@ pub(crate) fn at_once<T: Send + 'static>(
             // Nobody listens any more once the user has stopped it.
             let _ = done.send((index, job()));
         };
-        net::spawn_helper("inhaul-connect", run)?;
+        threads::spawn_helper("inhaul-connect", run)?;
     }
     drop(done);
     let mut ordered: Vec<Option<T>> = (0..count).map(|_| None).collect();
@@ -305,7 +305,7 @@ pub(crate) fn first_of<T: Send + 'static>(
         if let Some(job) = jobs.next() {
             let done = done.clone();
             // Nobody listens any more once another one has won.
-            net::spawn_helper("inhaul-connect", move || drop(done.send(job())))?;
+            threads::spawn_helper("inhaul-connect", move || drop(done.send(job())))?;
             running += 1;
         }
         let received = match jobs.len() {

@@ -14,6 +14,7 @@ use crate::frame::SessionRole;
 use crate::net;
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::retry::repeat;
+use crate::system::process;
 
 /// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
 /// meanwhile, on the calling thread: of what that server sees. The report is its own.
@@ -21,7 +22,7 @@ use crate::retry::repeat;
 /// # Errors
 /// What ended the transfer. The server keeps what was verified: the same call goes on from there.
 pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
-    let transfer = match net::random_u64() {
+    let transfer = match process::random_u64() {
         Ok(transfer) => transfer,
         Err(error) => return (Report::failed(&error), Err(error)),
     };

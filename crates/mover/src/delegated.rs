@@ -29,6 +29,7 @@ use crate::greeting::{GreetingError, refused};
 use crate::net;
 use crate::order::{Order, Origin};
 use crate::probe::{Admission, ProbeDesk};
+use crate::system::threads;
 
 /// How long a client may take for each of its sessions, and to read what it is told.
 const STEP: Duration = Duration::from_secs(30);
@@ -140,7 +141,7 @@ impl Delegations {
             }
         };
         let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
-        let thread = net::spawn_helper("inhaul-delegated", run).map_err(internal)?;
+        let thread = threads::spawn_helper("inhaul-delegated", run).map_err(internal)?;
         let told = relay(stream, &incoming, &place.stop);
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
         let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());

@@ -12,7 +12,7 @@ use inhaul_udp::Waker;
 use crate::catalogue::OpenSet;
 use crate::frame::{FileProblem, Frame, GroupDigest, GroupRun};
 use crate::groups::{GroupPlace, Groups};
-use crate::net;
+use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
 const GROUPS_PER_FRAME: u64 = 16;
@@ -86,7 +86,7 @@ impl DigestService {
 
     fn start_thread(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
-        let is_started = net::spawn_helper("inhaul-digests", move || {
+        let is_started = threads::spawn_helper("inhaul-digests", move || {
             let mut buffer = Vec::new();
             while shared.make_a_frame(&mut buffer) {}
         })

@@ -33,6 +33,8 @@ use crate::manifest_file;
 use crate::net;
 use crate::opener::Opener;
 use crate::port::Port;
+use crate::system::process;
+use crate::system::threads;
 
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
@@ -46,7 +48,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
         net::check(&options.net, options.receive_rate)?;
-        net::allow_many_files();
+        process::allow_many_files();
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }
@@ -134,7 +136,7 @@ fn haul(
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
     let run = move || run_haul(&options, objects, joinings, ways, updates, stop);
-    let thread = net::spawn_helper("inhaul-data", run)?;
+    let thread = threads::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         hear(update);
     }
@@ -322,7 +324,7 @@ fn join_all(
     haul: &mut Haul,
     joinings: Vec<(Joining, PortId)>,
 ) -> Result<(), MoveError> {
-    net::become_data_thread(&options.net)?;
+    threads::become_data_thread(&options.net)?;
     haul.fetch_all(engine);
     for (joining, port) in joinings {
         haul.join(engine, joining, port, &options.net, options.rate)?;

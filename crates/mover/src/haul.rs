@@ -30,6 +30,7 @@ use crate::frame::{Frame, RefusalCode};
 use crate::net;
 use crate::port::{NoBodies, Port, Show};
 use crate::stream::Streamer;
+use crate::system::process;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
 use crate::writer::Writer;
 
@@ -185,7 +186,7 @@ impl Haul {
             object: ObjectId(object as u32),
             peer: Some(session.datagrams),
             mtu,
-            key: net::random_u32()?,
+            key: process::random_u32()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));

@@ -54,6 +54,7 @@ mod serving;
 mod slots;
 mod stream;
 mod sync;
+mod system;
 mod verify;
 mod writer;
 

@@ -12,7 +12,7 @@ use inhaul_store::{Landing, digest};
 use inhaul_udp::Waker;
 
 use crate::api::error::MoveError;
-use crate::net;
+use crate::system::threads;
 use crate::verify::{Finding, report};
 
 /// Files get their names together, for syncing them costs the same for one and for thousands: so many files, or so many bytes, or
@@ -52,7 +52,7 @@ pub(crate) fn start(
     let (ready, incoming) = channel();
     let objects = landings.into_iter().map(Object::new).collect();
     let namer = Namer { objects, ready: Vec::new(), bytes: 0, since: None, is_last: false, findings, waker };
-    Ok((ready, net::spawn_helper("inhaul-name", move || namer.run(&incoming))?))
+    Ok((ready, threads::spawn_helper("inhaul-name", move || namer.run(&incoming))?))
 }
 
 struct Object {

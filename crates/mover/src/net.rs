@@ -1,17 +1,15 @@
-//! How this machine's network is put to use: packet sizes, sockets, endpoints, the data thread.
+//! How this machine's network is put to use: packet sizes, sockets, endpoints.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::OnceLock;
-use std::thread::{Builder, JoinHandle};
 
 use inhaul_base::Bitrate;
 use inhaul_transport::{Endpoint, EndpointConfig, Role};
-use inhaul_udp::{Interface, Offload, Socket, SocketOptions, thread};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use inhaul_udp::{Interface, Offload, Socket, SocketOptions};
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::{Engine, SideId};
+use crate::system::process;
 
 /// Packets are not larger than this unless the user says so: a jumbo frame. Loopback would carry 64 KiB.
 const MTU_MAX: u16 = 9000;
@@ -95,7 +93,7 @@ pub(crate) fn endpoint(
         host_rate,
         socket_buffer_bytes,
         parameters: parameters.to_vec(),
-        ..EndpointConfig::new(role, random_u64()?)
+        ..EndpointConfig::new(role, process::random_u64()?)
     };
     (entry.build)(&config).map_err(|error| MoveError::Usage(error.to_string()))
 }
@@ -118,72 +116,6 @@ pub(crate) fn add_endpoint(
 ) -> Result<SideId, MoveError> {
     let buffer = socket.receive_buffer_bytes() as u64;
     Ok(engine.add_endpoint(role, endpoint(&options.transport, &options.parameters, role, host_rate, buffer)?))
-}
-
-/// The processors that the program may run on, once a thread has been pinned to one of them.
-static PROCESSORS: OnceLock<CpuSet> = OnceLock::new();
-
-/// Makes the calling thread a data thread.
-pub(crate) fn become_data_thread(options: &NetOptions) -> Result<(), MoveError> {
-    // Without it pacing is coarser, not wrong.
-    let _ = thread::sleep_exactly();
-    match options.cpu {
-        Some(cpu) => {
-            if let Ok(all) = sched_getaffinity(None) {
-                PROCESSORS.get_or_init(|| all);
-            }
-            thread::pin_to_cpu(cpu)
-                .map_err(|error| MoveError::Usage(format!("the data thread cannot run on processor {cpu}: {error}")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Starts a thread that works beside the data thread: on any processor, though the data thread be pinned.
-pub(crate) fn spawn_helper<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, MoveError> {
-    let run = move || {
-        if let Some(all) = PROCESSORS.get() {
-            // Staying on the data thread's processor would be slower, not wrong.
-            let _ = sched_setaffinity(None, all);
-        }
-        work()
-    };
-    Builder::new().name(name.to_owned()).spawn(run).map_err(MoveError::system("cannot start a thread"))
-}
-
-/// Lets this process have as many files and connections open as the system allows it, many systems begin with 1024, and says
-/// how many that are.
-pub(crate) fn allow_many_files() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // With fewer, fewer are served.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// A number that nobody can guess.
-pub(crate) fn random_u64() -> Result<u64, MoveError> {
-    let mut bytes = [0; 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let got = rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty());
-        filled += got.map_err(|errno| MoveError::System { what: "no random numbers", source: errno.into() })?;
-    }
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-/// A number that nobody can guess.
-pub(crate) fn random_u32() -> Result<u32, MoveError> {
-    random_u64().map(|n| (n >> 32) as u32)
-}
-
-/// Processor time that this process has used.
-pub(crate) fn process_cpu_time() -> inhaul_base::Span {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    inhaul_base::Span::from_nanos(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
 #[cfg(test)]

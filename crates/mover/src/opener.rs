@@ -17,7 +17,7 @@ use crate::api::source::Server;
 use crate::backoff::Backoff;
 use crate::connect::Session;
 use crate::frame::SessionRole;
-use crate::net;
+use crate::system::threads;
 
 /// How soon a thread that waits notices that it is not needed any more.
 const LOOK: Duration = Duration::from_millis(100);
@@ -107,7 +107,7 @@ impl Opener {
 
     fn start(&self, mirror: MirrorId, backoff: Backoff, waits_first: bool) -> Result<(), MoveError> {
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
-        net::spawn_helper("inhaul-open", move || shared.run(&mirror, backoff, waits_first, &sender)).map(drop)
+        threads::spawn_helper("inhaul-open", move || shared.run(&mirror, backoff, waits_first, &sender)).map(drop)
     }
 
     /// Has this waker called whenever a try has come to something.

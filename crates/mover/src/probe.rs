@@ -22,8 +22,8 @@ use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
 use crate::api::error::MoveError;
 use crate::engine::Sink;
-use crate::net;
 use crate::port::{Discard, Port, Show};
+use crate::system::process;
 
 const PROBE_MAGIC: &[u8; 8] = b"inhaul?\n";
 const ECHO_MAGIC: &[u8; 8] = b"inhaul!\n";
@@ -123,7 +123,7 @@ pub(crate) struct Admission {
 impl ProbeDesk {
     /// Lets `client` probe.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admission, MoveError> {
-        let token = net::random_u64()?;
+        let token = process::random_u64()?;
         let mut grants = self.lock();
         grants.insert(token, Grant { client: client.to_canonical(), echoes_left: ECHOES_MAX, seen: None });
         self.open.store(grants.len(), Ordering::Relaxed);

@@ -27,6 +27,8 @@ use crate::probe;
 use crate::retry::repeat;
 use crate::server::{later, offered_error};
 use crate::serving::{Fetcher, Serving};
+use crate::system::process;
+use crate::system::threads;
 
 /// How long the server may take to echo a probe.
 const ECHO_MAX: Span = Span::from_secs(10);
@@ -37,7 +39,7 @@ const ECHO_MAX: Span = Span::from_secs(10);
 /// # Errors
 /// What ended the transfer. The server keeps what was verified: the same call goes on from there.
 pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
-    let transfer = match net::random_u64() {
+    let transfer = match process::random_u64() {
         Ok(transfer) => transfer,
         Err(error) => return (Report::failed(&error), Err(error)),
     };
@@ -104,7 +106,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
     let fetchers = attach_all(options, server, token, offered, stop)?;
     let stop_sending = Stop::new();
     let (options, stop) = (options.clone(), stop_sending.clone());
-    let sending = net::spawn_helper("inhaul-data", move || send(&options, socket, fetchers, stop))?;
+    let sending = threads::spawn_helper("inhaul-data", move || send(&options, socket, fetchers, stop))?;
     Ok(Put { session, sending, stop_sending })
 }
 
@@ -183,7 +185,7 @@ fn send(options: &PutOptions, socket: Socket, fetchers: Vec<Fetcher>, stop: Stop
     for fetcher in fetchers {
         sender.serving.welcome(&mut engine, fetcher)?;
     }
-    net::become_data_thread(&options.net)?;
+    threads::become_data_thread(&options.net)?;
     engine.run(&mut sender)
 }
 

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use crate::engine::Engine;
 use crate::greeting::{Arrival, Service, greet};
 use crate::listener::turn_away;
-use crate::net;
 use crate::probe::ProbeDesk;
 use crate::seldom::Seldom;
 use crate::slots::Slots;
+use crate::system::threads;
 
 /// See the module's description.
 pub(crate) struct Reception {
@@ -57,7 +57,7 @@ impl Reception {
             }
             waker.wake();
         };
-        if let Err(error) = net::spawn_helper("inhaul-greeting", run) {
+        if let Err(error) = threads::spawn_helper("inhaul-greeting", run) {
             self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {error}"));
         }
     }

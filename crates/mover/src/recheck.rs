@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 
 use crate::api::error::MoveError;
-use crate::net;
+use crate::system::threads;
 use crate::verify::Task;
 
 /// Most threads that read and hash.
@@ -36,7 +36,7 @@ impl Recheck {
         for _ in 0..threads {
             let (held, next, stop) = (Arc::clone(&held), Arc::clone(&next), Arc::clone(&stop));
             let (landings, verifier) = (landings.to_vec(), verifier.clone());
-            net::spawn_helper("inhaul-recheck", move || {
+            threads::spawn_helper("inhaul-recheck", move || {
                 let mut buffer = Vec::new();
                 while !stop.load(Ordering::Relaxed)
                     && let Some(&(object, number, group)) = held.get(next.fetch_add(1, Ordering::Relaxed))

@@ -23,6 +23,8 @@ use crate::probe::{Echoing, ProbeDesk};
 use crate::reception::Reception;
 use crate::serving::Serving;
 use crate::slots::Slots;
+use crate::system::process;
+use crate::system::threads;
 
 /// Sessions that may be open or in set-up at once, where nobody has said how many.
 pub(crate) const SESSIONS_MAX: usize = 1024;
@@ -58,7 +60,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
         Delegations::new(accept, &options.net, Arc::clone(&desk), options.manifest_memory)
     });
     let delegations = delegations.transpose()?.map(Arc::new);
-    let slots = slots(options, net::allow_many_files());
+    let slots = slots(options, process::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
@@ -81,7 +83,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
         grace: options.grace,
         stopping: Stopping::No,
     };
-    net::become_data_thread(&options.net)?;
+    threads::become_data_thread(&options.net)?;
     ready(address);
     engine.run(&mut server)
 }
@@ -254,7 +256,7 @@ impl FileServer {
             self.tidied = now;
             let stale = self.catalogue.take_stale();
             if !stale.is_empty() {
-                net::spawn_helper("inhaul-tidy", move || drop(stale))?;
+                threads::spawn_helper("inhaul-tidy", move || drop(stale))?;
             }
         }
         Ok(())

@@ -21,6 +21,8 @@ use crate::engine::{EndCause, Engine, PortId};
 use crate::frame::{Frame, GroupRun, RefusalCode};
 use crate::net;
 use crate::port::Port;
+use crate::system::process;
+use crate::system::threads;
 
 /// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.
 const CACHE_BYTES_MAX: u64 = 256 << 20;
@@ -118,7 +120,7 @@ impl Serving {
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
             let only_from = Some(client.ip());
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
+            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
             engine.command(side, Command::Offer(offer));
         }
         Ok(())
@@ -274,7 +276,7 @@ impl Serving {
 fn open_cache(directory: &Path) -> Option<DigestCache> {
     let cache = DigestCache::open(directory).ok()?;
     let pruned = cache.clone();
-    net::spawn_helper("inhaul-cache", move || pruned.prune(CACHE_BYTES_MAX)).ok()?;
+    threads::spawn_helper("inhaul-cache", move || pruned.prune(CACHE_BYTES_MAX)).ok()?;
     Some(cache)
 }
 

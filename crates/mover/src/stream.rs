@@ -14,7 +14,7 @@ use inhaul_store::{Entry, Kind, Landing};
 
 use crate::api::error::MoveError;
 use crate::api::stream_output::StreamOutput;
-use crate::net;
+use crate::system::threads;
 
 /// The thread that writes.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Streamer {
         let file = landing.partial_file(0)?;
         let (verified, incoming) = channel();
         let run = move || write_in_order(&file, &entry, &output, &incoming);
-        Ok(Self { verified, thread: net::spawn_helper("inhaul-stream", run)? })
+        Ok(Self { verified, thread: threads::spawn_helper("inhaul-stream", run)? })
     }
 
     /// A group has been verified.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use inhaul_store::Landing;
 
 use crate::api::error::MoveError;
-use crate::net;
+use crate::system::threads;
 
 /// Bytes that may be verified before they are brought to the disk. While the disk takes longer than that for the ones
 /// before, more may gather: a transfer does not wait for it.
@@ -27,7 +27,7 @@ impl Syncer {
     ) -> Result<Self, MoveError> {
         // One that is due while another is under way covers all that came since.
         let (due, asked) = sync_channel(1);
-        net::spawn_helper("inhaul-sync", move || {
+        threads::spawn_helper("inhaul-sync", move || {
             while asked.recv().is_ok() {
                 if let Err(error) = landings.iter().try_for_each(|landing| landing.sync()) {
                     failed(error.into());

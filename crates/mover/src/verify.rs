@@ -18,9 +18,9 @@ use crate::frame::GroupDigest;
 use crate::groups::Groups;
 use crate::known;
 use crate::naming::{self, Ready, Told};
-use crate::net;
 use crate::recheck::{Held, Recheck};
 use crate::sync::Syncer;
+use crate::system::threads;
 use crate::writer::Writer;
 
 /// How often a group may come in wrong.
@@ -113,7 +113,7 @@ impl Verifier {
             syncer,
             ending: Arc::clone(&ending),
         };
-        let verifying = net::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
+        let verifying = threads::spawn_helper("inhaul-verify", move || worker.run(&incoming))?;
         let recheck = Recheck::start(held, &landings, &tasks)?;
         let threads = vec![writing, verifying, naming];
         Ok(Self { tasks: Some(tasks), findings, recheck: Some(recheck), writer, ending, threads })

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use inhaul_store::Landing;
 
 use crate::api::error::MoveError;
-use crate::net;
+use crate::system::threads;
 use crate::verify::Task;
 
 /// Bytes that may wait to be written before the data thread waits, too.
@@ -63,7 +63,7 @@ impl Writer {
     ) -> Result<(Self, JoinHandle<()>), MoveError> {
         let queue = Arc::new(Queue { state: Mutex::default(), news: Condvar::new(), room: Condvar::new() });
         let writer = Self { queue: Arc::clone(&queue) };
-        let thread = net::spawn_helper("inhaul-write", move || {
+        let thread = threads::spawn_helper("inhaul-write", move || {
             let mut told = Vec::with_capacity(TASKS_TOGETHER);
             // The verifier may have failed, which it has said.
             let pass_on = |told: &mut Vec<Task>| told.drain(..).for_each(|task| _ = tasks.send(task));

@@ -17,6 +17,8 @@ use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::frame::{BenchStats, Frame, SessionRole};
 use crate::net;
 use crate::port::Port;
+use crate::system::process;
+use crate::system::threads;
 
 /// How often a line is printed.
 const INTERVAL: Span = Span::from_secs(1);
@@ -68,7 +70,7 @@ fn run(
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
     let run = move || run_bench(&options, sessions, updates, stop);
-    let thread = net::spawn_helper("inhaul-data", run)?;
+    let thread = threads::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         match &update {
             BenchUpdate::Interval(interval) => report.intervals.push(*interval),
@@ -190,13 +192,13 @@ impl BenchClient {
         engine: &mut Engine,
         sessions: Vec<(Session, u64)>,
     ) -> Result<(), MoveError> {
-        net::become_data_thread(&options.net)?;
+        threads::become_data_thread(&options.net)?;
         if self.role == Role::Sender {
             self.begin_sending(options, engine, sessions)?;
         } else {
             self.begin_receiving(options, engine, sessions)?;
         }
-        self.cpu_before = net::process_cpu_time();
+        self.cpu_before = process::cpu_time();
         Ok(())
     }
 
@@ -244,7 +246,7 @@ impl BenchClient {
                 peer: Some(session.datagrams),
                 only_from: Some(session.datagrams.ip()),
                 mtu: net::mtu_toward(&options.net, session.datagrams),
-                token: net::random_u64()?,
+                token: process::random_u64()?,
             };
             self.memory.insert(flow, options.memory);
             self.add(flow, session.server.clone(), size);
@@ -314,7 +316,7 @@ impl BenchClient {
     /// No more is wanted: asks the servers how it went.
     fn finish(&mut self, engine: &mut Engine, now: Time) {
         self.measure(engine);
-        self.cpu = net::process_cpu_time().saturating_sub(self.cpu_before);
+        self.cpu = process::cpu_time().saturating_sub(self.cpu_before);
         self.ended = Some(now);
         for (&id, flow) in self.flows.iter_mut().filter(|(_, flow)| !flow.lost) {
             flow.ended = flow.ended.or(Some(now));

@@ -16,6 +16,7 @@ use crate::engine::{Engine, SideId};
 use crate::frame::{BenchStats, Memory};
 use crate::net;
 use crate::port::Port;
+use crate::system::process;
 
 pub use client::{BenchUpdate, bench};
 pub use server::bench_server;
@@ -59,7 +60,7 @@ impl Receiving<'_> {
             object,
             peer: Some(session.datagrams),
             mtu: net::mtu_toward(self.net, session.datagrams),
-            key: net::random_u32()?,
+            key: process::random_u32()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
         };
         self.memory.insert(flow, memory);

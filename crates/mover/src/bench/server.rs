@@ -20,6 +20,8 @@ use crate::port::Port;
 use crate::reception::Reception;
 use crate::server::{ListeningPair, SESSIONS_MAX, later, listen};
 use crate::slots::Slots;
+use crate::system::process;
+use crate::system::threads;
 
 /// How often a client that pushes is told how it goes.
 const STATS_INTERVAL: Span = Span::from_millis(200);
@@ -55,7 +57,7 @@ pub fn bench_server(
         sessions: BTreeMap::new(),
         next_stats: Time::ZERO,
     };
-    net::become_data_thread(&options.net)?;
+    threads::become_data_thread(&options.net)?;
     ready(address);
     engine.run(&mut server)
 }
@@ -88,7 +90,7 @@ impl BenchServer {
         let mtu = net::mtu_from(&self.net, stream.local().ip());
         let only_from = Some(stream.peer().ip());
         self.memory.insert(flow, memory);
-        let cpu_before = net::process_cpu_time();
+        let cpu_before = process::cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
             let side = self.endpoints.of(engine, Role::Receiver, transport)?;
@@ -97,12 +99,12 @@ impl BenchServer {
             let object = ObjectId(flow.0);
             engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();
-            let join = JoinFlow { flow, object, peer: None, mtu, key: net::random_u32()?, limits };
+            let join = JoinFlow { flow, object, peer: None, mtu, key: process::random_u32()?, limits };
             engine.command(side, Command::Join(join));
         } else {
             let side = self.endpoints.of(engine, Role::Sender, transport)?;
             engine.add_flow(flow, side, self.port, stream)?;
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
+            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
             engine.command(side, Command::Offer(offer));
         }
         Ok(())
@@ -114,7 +116,7 @@ impl BenchServer {
         if let Some(stats) = engine.flow_stats(flow) {
             session.stats = stats;
         }
-        let cpu = net::process_cpu_time().saturating_sub(session.cpu_before);
+        let cpu = process::cpu_time().saturating_sub(session.cpu_before);
         engine.send(flow, &Frame::Stats(bench_stats(&session.stats, cpu)));
     }
 

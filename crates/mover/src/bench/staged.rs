@@ -18,6 +18,8 @@ use crate::connect::Session;
 use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
 use crate::frame::{Frame, Memory, SessionRole};
 use crate::net;
+use crate::system::process;
+use crate::system::threads;
 
 /// How often the stop flag is looked at.
 const LOOK: Span = Span::from_millis(100);
@@ -96,14 +98,14 @@ pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, Move
     // A thread of its own, as for every transfer: it may be pinned.
     let run = move || {
         let mut engine = Engine::new()?;
-        net::become_data_thread(&options.net)?;
+        threads::become_data_thread(&options.net)?;
         let (connected, sessions) = channel();
         let waker = engine.waker();
         let mut receiver = StagedReceiver {
             began: engine.now(),
             next_sample: engine.now(),
             changed: 0,
-            cpu_before: net::process_cpu_time(),
+            cpu_before: process::cpu_time(),
             flows: options.flows.iter().map(|_| Flow::default()).collect(),
             by_id: BTreeMap::new(),
             side: None,
@@ -117,7 +119,7 @@ pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, Move
         engine.run(&mut receiver)?;
         Ok(receiver.report())
     };
-    net::spawn_helper("inhaul-data", run)?
+    threads::spawn_helper("inhaul-data", run)?
         .join()
         .map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?
 }
@@ -169,7 +171,7 @@ impl StagedReceiver {
             let (connected, waker) = (self.connected.clone(), self.waker.clone());
             let (server, transport, size) =
                 (plan.server.clone(), self.options.net.transport.clone(), plan.size.unwrap_or(ENDLESS));
-            net::spawn_helper("inhaul-connect", move || {
+            threads::spawn_helper("inhaul-connect", move || {
                 let session = Session::connect(&server, SessionRole::BenchFetch, &transport).and_then(|mut session| {
                     session.open_bench(size, Memory::Hot)?;
                     Ok(session)
@@ -266,7 +268,7 @@ impl StagedReceiver {
     }
 
     fn report(self) -> StagedReport {
-        let cpu = net::process_cpu_time().saturating_sub(self.cpu_before);
+        let cpu = process::cpu_time().saturating_sub(self.cpu_before);
         let flows = self.flows.into_iter().map(|Flow { stats, report, .. }| StagedFlowReport {
             bytes: stats.placed_bytes,
             wire_bytes: stats.wire_bytes,

@@ -1,7 +1,7 @@
 //! `doctor`: what on this host, and on the path from a server, would hold a transfer back. Everything is tried or read,
 //! nothing is changed.
 
-pub(crate) mod disk;
+mod disk;
 mod host;
 mod kernel;
 mod path;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Wanted;
-use crate::doctor::disk::write_for;
-use crate::net;
+use crate::system::disk::write_for;
+use crate::system::process;
 
 /// How long bytes are written, and small files made.
 const WRITING: Duration = Duration::from_millis(1500);
@@ -47,9 +47,9 @@ pub(super) fn measure(target: &Path, wanted: &Wanted) -> io::Result<Measured> {
 
 /// What `work` brings, and the seconds that this process spends on it.
 fn timed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, f64)> {
-    let before = net::process_cpu_time();
+    let before = process::cpu_time();
     let result = work()?;
-    Ok((result, net::process_cpu_time().saturating_sub(before).as_secs_f64()))
+    Ok((result, process::cpu_time().saturating_sub(before).as_secs_f64()))
 }
 
 /// The directory itself, or the closest one above it that is there.

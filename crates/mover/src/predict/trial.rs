@@ -14,6 +14,7 @@ use crate::get::{self, Found};
 use crate::haul::Joining;
 use crate::net;
 use crate::port::{Discard, NoBodies};
+use crate::system::process;
 
 /// How long data is taken in.
 const TRIAL: Span = Span::from_secs(2);
@@ -75,7 +76,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
     }
     let (side, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
     let began = engine.now();
-    let cpu_before = net::process_cpu_time();
+    let cpu_before = process::cpu_time();
     let mut hauling = Hauling {
         flows: Vec::new(),
         began,
@@ -92,7 +93,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         hauling.join(options, &mut engine, side, joining, port)?;
     }
     engine.run(&mut hauling)?;
-    let cpu = net::process_cpu_time().saturating_sub(cpu_before);
+    let cpu = process::cpu_time().saturating_sub(cpu_before);
     for &flow in &hauling.flows {
         engine.send(flow, &Frame::Finish);
     }
@@ -127,7 +128,7 @@ impl Hauling {
             object: ObjectId(object as u32),
             peer: Some(session.datagrams),
             mtu: net::mtu_toward(&options.net, session.datagrams),
-            key: net::random_u32()?,
+            key: process::random_u32()?,
             limits: FlowLimits { application_rate: options.rate, link_rate: None },
         };
         engine.add_flow(flow, side, port, session.stream)?;
