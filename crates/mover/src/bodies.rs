@@ -13,7 +13,7 @@ use inhaul_transport::FlowId;
 
 use crate::digest_service::problem_of;
 use crate::engine::BodySource;
-use crate::frame::FileProblem;
+use crate::session::frame::FileProblem;
 
 /// How far ahead of what is sent the kernel is asked to read from disk, and in what steps.
 const READ_AHEAD: u64 = 8 << 20;

@@ -15,10 +15,10 @@ use inhaul_base::format_bytes;
 use inhaul_store::{DataSet, Listed, Offered, OfferedError, ScanOptions, printable};
 
 use crate::budget::{Budget, Share};
-use crate::frame::RefusalCode;
-use crate::greeting::{GreetingError, refused};
-use crate::groups::Groups;
-use crate::slots::Origin;
+use crate::session::frame::RefusalCode;
+use crate::session::groups::Groups;
+use crate::session::refusal::{GreetingError, refused};
+use crate::session::slots::Origin;
 
 /// How long a client waits at most for trees that others have had read.
 const TURN_MAX: Duration = Duration::from_secs(60);

@@ -9,12 +9,12 @@ use inhaul_store::{Plan, digest, is_zeros};
 
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
-use crate::connect::Session;
 use crate::digest_plan::DigestPlan;
-use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
 use crate::get::Found;
-use crate::groups::Groups;
-use crate::patience::Patience;
+use crate::session::connect::Session;
+use crate::session::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
+use crate::session::groups::Groups;
+use crate::session::patience::Patience;
 
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;

@@ -7,13 +7,13 @@ use crate::api::error::MoveError;
 use crate::api::options::{CopyOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
-use crate::connect::Session;
 use crate::destination;
 use crate::follow::follow;
-use crate::frame::SessionRole;
 use crate::net;
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::retry::repeat;
+use crate::session::connect::Session;
+use crate::session::frame::SessionRole;
 use crate::system::process;
 
 /// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
@@ -57,7 +57,7 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
         retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
     };
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
-    session.delegate(&order)?;
+    session.delegate(order.encode()?)?;
     session.await_greeting()?;
     Ok(session)
 }

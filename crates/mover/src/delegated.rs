@@ -21,14 +21,14 @@ use crate::api::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop,
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
-use crate::connect::Session;
-use crate::control_stream::{ControlStream, StreamError};
-use crate::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::get::{get, get_attached};
-use crate::greeting::{GreetingError, refused};
 use crate::net;
 use crate::order::{Order, Origin};
 use crate::probe::{Admission, ProbeDesk};
+use crate::session::connect::Session;
+use crate::session::control_stream::{ControlStream, StreamError};
+use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
+use crate::session::refusal::{GreetingError, refused};
 use crate::system::threads;
 
 /// How long a client may take for each of its sessions, and to read what it is told.

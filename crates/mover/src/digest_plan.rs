@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use inhaul_base::{ByteRange, RangeSet};
 
-use crate::frame::GroupRun;
-use crate::groups::Groups;
+use crate::session::frame::GroupRun;
+use crate::session::groups::Groups;
 
 /// The groups whose digests are wanted, in the order in which they are asked for. A *position* counts along that order.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl DigestPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::groups::tests::{manifest, sparse_manifest};
+    use crate::session::groups::tests::{manifest, sparse_manifest};
     use inhaul_store::digest::GROUP_BYTES;
     use proptest::prelude::*;
 

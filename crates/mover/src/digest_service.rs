@@ -10,8 +10,8 @@ use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
 use crate::catalogue::OpenSet;
-use crate::frame::{FileProblem, Frame, GroupDigest, GroupRun};
-use crate::groups::{GroupPlace, Groups};
+use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun};
+use crate::session::groups::{GroupPlace, Groups};
 use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.

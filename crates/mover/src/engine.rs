@@ -23,10 +23,10 @@ use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
 use self::streams::Flow;
 use crate::api::error::MoveError;
-use crate::control_stream::StreamError;
-use crate::frame::Frame;
 use crate::listener::Listener;
 use crate::port::{BLOCKED, Blocked, Outlet, Port};
+use crate::session::control_stream::StreamError;
+use crate::session::frame::Frame;
 
 pub(crate) use crate::port::{PortId, Sink};
 pub(crate) use inhaul_udp::BodySource;

@@ -6,10 +6,10 @@ use crate::api::error::{ErrorKind, MoveError};
 use crate::api::options::{Stop, Update};
 use crate::api::report::Report;
 use crate::api::source::Server;
-use crate::connect::Session;
-use crate::control_stream::StreamError;
-use crate::frame::{Frame, RefusalCode};
-use crate::peer_json;
+use crate::session::connect::Session;
+use crate::session::control_stream::StreamError;
+use crate::session::frame::{Frame, RefusalCode};
+use crate::session::peer_json;
 
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -107,7 +107,7 @@ fn outcome(server: &Server, report: &Report, stop: &Stop) -> Result<(), MoveErro
 mod tests {
     use super::*;
     use crate::api::report::{ErrorReport, Status};
-    use crate::control_stream::ControlStream;
+    use crate::session::control_stream::ControlStream;
     use std::net::{TcpListener, TcpStream};
 
     /// What a client makes of a server that says this.

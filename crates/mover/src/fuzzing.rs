@@ -9,8 +9,9 @@ use inhaul_store::Manifest;
 use inhaul_transport::FlowId;
 
 use crate::digest_plan::DigestPlan;
-use crate::groups::{Groups, Tally};
 use crate::probe::{Probe, echoed};
+use crate::session::groups::Groups;
+use crate::tally::Tally;
 
 /// A datagram that may be a probe of the path, or its echo.
 pub fn probe(data: &[u8]) -> bool {

@@ -26,13 +26,13 @@ use crate::api::options::{GetOptions, Stop, Update};
 use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms, loss_ratio};
 use crate::api::source::Source;
 use crate::compare;
-use crate::connect::Session;
 use crate::engine::{Engine, PortId, SideId};
 use crate::haul::{Haul, Joining, Object, Reopening, Sought};
 use crate::manifest_file;
 use crate::net;
-use crate::opener::Opener;
 use crate::port::Port;
+use crate::session::connect::Session;
+use crate::session::opener::Opener;
 use crate::system::process;
 use crate::system::threads;
 

@@ -8,12 +8,13 @@ use inhaul_protocols::registry;
 use inhaul_store::{ScanOptions, printable};
 
 use crate::catalogue::{Catalogue, OpenSet};
-use crate::control_stream::{ControlStream, StreamError};
 use crate::delegated::Delegations;
-use crate::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::probe::ProbeDesk;
 use crate::serving::Fetcher;
-use crate::slots::Slot;
+use crate::session::control_stream::{ControlStream, StreamError};
+use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::refusal::{GreetingError, refused};
+use crate::session::slots::Slot;
 
 /// How long a client may take for each step.
 const STEP: Duration = Duration::from_secs(10);
@@ -70,21 +71,6 @@ enum Wish {
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
     Nothing,
-}
-
-/// Why a session did not come about.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GreetingError {
-    /// The stream ended, or nothing came in time.
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-    /// The client cannot have what it wants.
-    #[error("{text}")]
-    Refused { code: RefusalCode, text: String },
-}
-
-pub(crate) fn refused(code: RefusalCode, text: impl Into<String>) -> GreetingError {
-    GreetingError::Refused { code, text: text.into() }
 }
 
 /// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client that
@@ -293,7 +279,7 @@ fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slots::Slots;
+    use crate::session::slots::Slots;
     use std::net::TcpListener;
 
     /// What the server answers to `frames`, and what it makes of the client.

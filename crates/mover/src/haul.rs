@@ -23,12 +23,12 @@ use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
 use crate::api::source::Server;
-use crate::connect::Session;
-use crate::control_stream::StreamError;
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::frame::{Frame, RefusalCode};
 use crate::net;
 use crate::port::{NoBodies, Port, Show};
+use crate::session::connect::Session;
+use crate::session::control_stream::StreamError;
+use crate::session::frame::{Frame, RefusalCode};
 use crate::stream::Streamer;
 use crate::system::process;
 use crate::verify::{Finding, Task, ToVerify, Verifier};
@@ -355,7 +355,7 @@ impl Haul {
         engine: &mut Engine,
         flow: FlowId,
         first_group: u64,
-        values: Vec<crate::frame::GroupDigest>,
+        values: Vec<crate::session::frame::GroupDigest>,
     ) -> Result<(), MoveError> {
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
         mirror.owing = None;

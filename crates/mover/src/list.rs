@@ -8,11 +8,11 @@ use inhaul_store::{Kind, Listed, ListedKind, digest};
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
 use crate::api::source::{Server, Source};
-use crate::connect::{Session, first_of};
 use crate::digest_plan::DigestPlan;
-use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
-use crate::groups::Groups;
-use crate::patience::Patience;
+use crate::session::connect::{Session, first_of};
+use crate::session::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
+use crate::session::groups::Groups;
+use crate::session::patience::Patience;
 
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use inhaul_base::{Span, Time};
 use rustix::io::Errno;
 
-use crate::control_stream::ControlStream;
-use crate::frame::{Frame, RefusalCode};
 use crate::seldom::Seldom;
+use crate::session::control_stream::ControlStream;
+use crate::session::frame::{Frame, RefusalCode};
 
 /// How long nobody is taken in when not even the reserve helps.
 const PAUSE: Span = Span::from_millis(500);

@@ -224,7 +224,7 @@ mod tests {
     fn namer(files: &[&str]) -> (tempfile::TempDir, Arc<Landing>, Sender<Told>, Receiver<Finding>, JoinHandle<()>) {
         let dir = tempfile::tempdir().unwrap();
         let sizes: Vec<_> = files.iter().map(|name| (*name, 1)).collect();
-        let manifest = crate::groups::tests::manifest_of(&sizes);
+        let manifest = crate::session::groups::tests::manifest_of(&sizes);
         let landing = Arc::new(Landing::create(dir.path(), manifest, LandingOptions::default()).unwrap());
         for offset in 0..files.len() as u64 {
             landing.write(offset, &[IoSlice::new(b"x")]).unwrap();

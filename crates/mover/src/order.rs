@@ -3,6 +3,7 @@
 use inhaul_store::{Existing, Filter, FilterError, Rule};
 use serde::{Deserialize, Serialize};
 
+use crate::api::error::MoveError;
 use crate::api::source::{Source, SourceError};
 
 /// Most data sets in one order.
@@ -119,6 +120,11 @@ impl Order {
     /// Never of what [`parse`](Order::parse) has given.
     pub fn to_json(&self) -> Result<Vec<u8>, OrderError> {
         Ok(serde_json::to_vec(self)?)
+    }
+
+    /// The order as a session takes it: see [`Self::to_json`].
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, MoveError> {
+        self.to_json().map_err(|error| MoveError::Internal(error.to_string()))
     }
 
     /// The sources on other servers; none when the client has the data.

@@ -19,7 +19,7 @@ use crate::api::options::{GetOptions, Stop};
 use crate::api::report::ErrorReport;
 use crate::get::{self, Failures, Found};
 use crate::net;
-use crate::opener::Opener;
+use crate::session::opener::Opener;
 use trial::Trial;
 
 /// How long memory is hashed.

@@ -14,12 +14,10 @@ use crate::api::options::{PutOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::source::Server;
 use crate::catalogue::Catalogue;
-use crate::connect::{Session, at_once};
 use crate::destination;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::follow::follow;
-use crate::frame::{Frame, RefusalCode, SessionRole};
-use crate::greeting::{GreetingError, be_opened};
+use crate::greeting::be_opened;
 use crate::net;
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::port::Discard;
@@ -27,6 +25,9 @@ use crate::probe;
 use crate::retry::repeat;
 use crate::server::{later, offered_error};
 use crate::serving::{Fetcher, Serving};
+use crate::session::connect::{Session, at_once};
+use crate::session::frame::{Frame, RefusalCode, SessionRole};
+use crate::session::refusal::GreetingError;
 use crate::system::process;
 use crate::system::threads;
 
@@ -100,7 +101,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
         })
         .collect::<Result<_, MoveError>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
-    let token = session.order(&order(options, transfer)?)?;
+    let token = session.order(order(options, transfer)?.encode()?)?;
     let socket = net::connect(&options.net, session.datagrams)?;
     introduce(&socket, &session, token)?;
     let fetchers = attach_all(options, server, token, offered, stop)?;

@@ -9,7 +9,7 @@ use crate::greeting::{Arrival, Service, greet};
 use crate::listener::turn_away;
 use crate::probe::ProbeDesk;
 use crate::seldom::Seldom;
-use crate::slots::Slots;
+use crate::session::slots::Slots;
 use crate::system::threads;
 
 /// See the module's description.

@@ -8,7 +8,7 @@ use inhaul_base::Span;
 use crate::api::error::MoveError;
 use crate::api::options::{Progress, Stop, Update, Waiting};
 use crate::api::report::Report;
-use crate::backoff::Backoff;
+use crate::session::backoff::Backoff;
 
 /// How often the stop flag is looked at while nothing else happens.
 const LOOK: Duration = Duration::from_millis(100);

@@ -16,13 +16,13 @@ use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::delegated::Delegations;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::frame::Frame;
 use crate::greeting::{Arrival, Service};
 use crate::net;
 use crate::probe::{Echoing, ProbeDesk};
 use crate::reception::Reception;
 use crate::serving::Serving;
-use crate::slots::Slots;
+use crate::session::frame::Frame;
+use crate::session::slots::Slots;
 use crate::system::process;
 use crate::system::threads;
 

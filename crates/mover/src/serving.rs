@@ -14,13 +14,13 @@ use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::bodies::{FailedFile, FileBodies};
 use crate::catalogue::OpenSet;
-use crate::control_stream::ControlStream;
 use crate::digest_service::DigestService;
 use crate::endpoints::Endpoints;
 use crate::engine::{EndCause, Engine, PortId};
-use crate::frame::{Frame, GroupRun, RefusalCode};
 use crate::net;
 use crate::port::Port;
+use crate::session::control_stream::ControlStream;
+use crate::session::frame::{Frame, GroupRun, RefusalCode};
 use crate::system::process;
 use crate::system::threads;
 

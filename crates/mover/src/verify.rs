@@ -14,11 +14,11 @@ use inhaul_udp::Waker;
 
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
-use crate::frame::GroupDigest;
-use crate::groups::Groups;
 use crate::known;
 use crate::naming::{self, Ready, Told};
 use crate::recheck::{Held, Recheck};
+use crate::session::frame::GroupDigest;
+use crate::session::groups::Groups;
 use crate::sync::Syncer;
 use crate::system::threads;
 use crate::writer::Writer;
@@ -550,7 +550,7 @@ mod tests {
     /// A verifier for a file of one group and a bit, and an empty file, landing in a directory of their own.
     fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {
         let dir = tempfile::tempdir().unwrap();
-        let manifest = crate::groups::tests::manifest_of(&[("a", GROUP_BYTES + 9), ("b", 0)]);
+        let manifest = crate::session::groups::tests::manifest_of(&[("a", GROUP_BYTES + 9), ("b", 0)]);
         let landing = Arc::new(Landing::create(dir.path(), Arc::clone(&manifest), LandingOptions::default()).unwrap());
         let poller = Poller::new().unwrap();
         let groups = Groups::new(manifest);

@@ -162,7 +162,7 @@ mod tests {
 
     fn landing(size: u64) -> (tempfile::TempDir, Arc<Landing>) {
         let dir = tempfile::tempdir().unwrap();
-        let manifest = crate::groups::tests::manifest_of(&[("a", size)]);
+        let manifest = crate::session::groups::tests::manifest_of(&[("a", size)]);
         let landing = Landing::create(dir.path(), manifest, LandingOptions::default()).unwrap();
         (dir, Arc::new(landing))
     }

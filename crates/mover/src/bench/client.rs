@@ -12,11 +12,11 @@ use crate::api::error::MoveError;
 use crate::api::options::{BenchLimit, BenchOptions, Stop};
 use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, jain_index, known_ms, loss_ratio};
 use crate::api::source::Server;
-use crate::connect::{Session, at_once};
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::frame::{BenchStats, Frame, SessionRole};
 use crate::net;
 use crate::port::Port;
+use crate::session::connect::{Session, at_once};
+use crate::session::frame::{BenchStats, Frame, SessionRole};
 use crate::system::process;
 use crate::system::threads;
 

@@ -7,8 +7,8 @@ use inhaul_transport::{Expected, FlowId, Place};
 use inhaul_udp::{BodySource, Delivery, Window};
 
 use crate::api::error::MoveError;
-use crate::frame::Memory;
 use crate::port::{Port, Show, Sink};
+use crate::session::frame::Memory;
 
 /// The hot buffer: as much as one datagram can carry, so that all of it stays in the fastest cache.
 const HOT_BYTES: usize = 1 << 16;

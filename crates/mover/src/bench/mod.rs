@@ -11,11 +11,11 @@ use inhaul_transport::{Command, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectI
 use self::memory::BenchMemory;
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
-use crate::connect::Session;
 use crate::engine::{Engine, SideId};
-use crate::frame::{BenchStats, Memory};
 use crate::net;
 use crate::port::Port;
+use crate::session::connect::Session;
+use crate::session::frame::{BenchStats, Memory};
 use crate::system::process;
 
 pub use client::{BenchUpdate, bench};

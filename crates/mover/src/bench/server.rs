@@ -13,13 +13,13 @@ use crate::api::error::MoveError;
 use crate::api::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::endpoints::Endpoints;
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, Sink, Turn};
-use crate::frame::{Frame, SessionRole};
 use crate::greeting::{Arrival, Bencher, Service};
 use crate::net;
 use crate::port::Port;
 use crate::reception::Reception;
 use crate::server::{ListeningPair, SESSIONS_MAX, later, listen};
-use crate::slots::Slots;
+use crate::session::frame::{Frame, SessionRole};
+use crate::session::slots::Slots;
 use crate::system::process;
 use crate::system::threads;
 

@@ -14,10 +14,10 @@ use super::{ENDLESS, Receiving};
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
-use crate::connect::Session;
 use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
-use crate::frame::{Frame, Memory, SessionRole};
 use crate::net;
+use crate::session::connect::Session;
+use crate::session::frame::{Frame, Memory, SessionRole};
 use crate::system::process;
 use crate::system::threads;
 

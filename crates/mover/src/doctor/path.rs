@@ -11,9 +11,9 @@ use super::kernel::per_second;
 use super::{Cost, Finding, Verdict};
 use crate::api::error::MoveError;
 use crate::api::source::Server;
-use crate::connect::Session;
-use crate::frame::SessionRole;
 use crate::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
+use crate::session::connect::Session;
+use crate::session::frame::SessionRole;
 
 /// Small probes that are sent one after another, and how long each may take.
 const SMALL_PROBES: usize = 5;

@@ -16,7 +16,7 @@ use inhaul_udp::{Arrival, DatagramSocket, Event, Interest, MESSAGES_MAX, Outgoin
 use rustix::io::Errno;
 
 use super::outside::{Outside, Source, Wire};
-use crate::control_stream::ControlStream;
+use crate::session::control_stream::ControlStream;
 
 /// What a wait takes at least.
 const WAIT: Span = Span::from_micros(1);

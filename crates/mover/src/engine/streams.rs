@@ -7,8 +7,8 @@ use inhaul_udp::Interest;
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine, PortId, SideId};
 use crate::api::error::MoveError;
-use crate::control_stream::{ControlStream, StreamError};
-use crate::frame::Frame;
+use crate::session::control_stream::{ControlStream, StreamError};
+use crate::session::frame::Frame;
 
 /// How long a stream that is being closed may take to send what waits.
 const CLOSING: Span = Span::from_secs(5);
@@ -109,7 +109,7 @@ impl<O: Outside> Engine<O> {
         let Some(of) = self.flows.get(&flow) else { return Ok(()) };
         let (side, closing) = (of.side, of.closing.is_some());
         if let EndCause::Send(error) = cause {
-            let code = crate::frame::RefusalCode::Unreadable;
+            let code = crate::session::frame::RefusalCode::Unreadable;
             self.send(flow, &Frame::Refused { code, text: error.to_string() });
         }
         self.forget(flow);

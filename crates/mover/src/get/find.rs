@@ -17,9 +17,9 @@ use crate::api::options::{GetOptions, Progress, Stop, Update, Waiting};
 use crate::api::report::{SourceReport, SourceStatus};
 use crate::api::request::{Location, Request};
 use crate::api::source::{Server, Source};
-use crate::connect::{Session, at_once};
 use crate::destination;
-use crate::opener::{Candidate, MirrorId, Opener, Tried};
+use crate::session::connect::{Session, at_once};
+use crate::session::opener::{Candidate, MirrorId, Opener, Tried};
 
 /// After the first answer the others have twice as long as that took, at least and at most this.
 const GRACE_MIN: Duration = Duration::from_millis(250);
@@ -280,7 +280,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_stream::ControlStream;
+    use crate::session::control_stream::ControlStream;
     use std::net::{TcpListener, TcpStream};
 
     const MIRRORS: [&str; 3] = ["a", "b", "c"];
@@ -299,7 +299,7 @@ mod tests {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = ControlStream::new(tcp).unwrap();
         let session = Session::over(server(name), stream);
-        let manifest = Arc::unwrap_or_clone(crate::groups::tests::manifest(sizes));
+        let manifest = Arc::unwrap_or_clone(crate::session::groups::tests::manifest(sizes));
         let identity = manifest.identity();
         let result = Ok(Candidate { session, manifest, identity });
         Tried { mirror: MirrorId { request: 0, server: server(name) }, took, result, again: false }

@@ -16,7 +16,7 @@ use super::Haul;
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
-use crate::frame::{Frame, GroupDigest, GroupRun};
+use crate::session::frame::{Frame, GroupDigest, GroupRun};
 
 /// How long a mirror may take to say what it has of a group; and one that has just read it to bring it.
 const VOTE_MAX: Span = Span::from_secs(3);

@@ -14,7 +14,7 @@ use super::Haul;
 use super::object::Object;
 use crate::api::error::MoveError;
 use crate::engine::Engine;
-use crate::frame::FileProblem;
+use crate::session::frame::FileProblem;
 use crate::verify::Task;
 
 /// Most files that do not come and are named; the others are counted.

@@ -13,11 +13,11 @@ use super::{Haul, Joining};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, NetOptions, SourceProgress, Waiting};
 use crate::api::report::SourceStatus;
-use crate::connect::Session;
 use crate::engine::Engine;
 use crate::net;
-use crate::opener::{MirrorId, Opener, Tried};
 use crate::port::Port;
+use crate::session::connect::Session;
+use crate::session::opener::{MirrorId, Opener, Tried};
 
 /// A flow that has stood for so long did not fall at once: the next loss is a new one.
 const STEADY: Span = Span::from_secs(10);

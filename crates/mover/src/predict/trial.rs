@@ -9,11 +9,11 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::frame::Frame;
 use crate::get::{self, Found};
 use crate::haul::Joining;
 use crate::net;
 use crate::port::{Discard, NoBodies};
+use crate::session::frame::Frame;
 use crate::system::process;
 
 /// How long data is taken in.

@@ -17,8 +17,8 @@ use inhaul_transport::{
 use super::fake::{Fake, FakeSocket, FakeWire};
 use super::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::api::error::MoveError;
-use crate::frame::Frame;
 use crate::port::{Discard, NoBodies, Port};
+use crate::session::frame::Frame;
 
 /// Our address, and a peer's.
 const HERE: ([u8; 4], u16) = ([192, 0, 2, 1], 1);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::frame::{MAX_MESSAGE, RefusalCode};
+use crate::session::frame::{MAX_MESSAGE, RefusalCode};
 
 #[test]
 fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {

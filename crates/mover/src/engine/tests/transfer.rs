@@ -70,7 +70,7 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     // Both ends of one connection are streams of this engine.
     let (ours, theirs) = bench.fake.connection();
     let address = SocketAddr::from(HERE);
-    let theirs = crate::control_stream::ControlStream::over(theirs, address, address);
+    let theirs = crate::session::control_stream::ControlStream::over(theirs, address, address);
     let (offered, joined) = (bench.engine.new_flow(), bench.engine.new_flow());
     bench.engine.add_flow(offered, sender, sending, ours).unwrap();
     bench.engine.add_flow(joined, receiver, receiving, theirs).unwrap();

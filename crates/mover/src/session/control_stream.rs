@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use crate::frame::{Frame, FrameError, MAX_FRAME};
-use crate::slots::Slot;
+use crate::session::frame::{Frame, FrameError, MAX_FRAME};
+use crate::session::slots::Slot;
 
 /// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`]
 /// comes near it.

@@ -14,9 +14,9 @@ use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::api::request::Request;
 use crate::api::source::Server;
-use crate::backoff::Backoff;
-use crate::connect::Session;
-use crate::frame::SessionRole;
+use crate::session::backoff::Backoff;
+use crate::session::connect::Session;
+use crate::session::frame::SessionRole;
 use crate::system::threads;
 
 /// How soon a thread that waits notices that it is not needed any more.

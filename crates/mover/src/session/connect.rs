@@ -9,11 +9,10 @@ use inhaul_store::{Listed, Manifest, ManifestError};
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
 use crate::api::source::Server;
-use crate::control_stream::{ControlStream, StreamError};
-use crate::dial::dial;
-use crate::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
-use crate::order::Order;
-use crate::patience::Patience;
+use crate::session::control_stream::{ControlStream, StreamError};
+use crate::session::dial::dial;
+use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::patience::Patience;
 use crate::system::threads;
 
 /// How long a server may take to greet.
@@ -124,7 +123,7 @@ impl Session {
     }
 
     /// Orders a transfer for which this host has the data; gives the token that probes carry, and the sessions that bring it.
-    pub(crate) fn order(&mut self, order: &Order) -> Result<u64, MoveError> {
+    pub(crate) fn order(&mut self, order: Vec<u8>) -> Result<u64, MoveError> {
         self.delegate(order)?;
         match self.receive(GREETING_SECONDS)? {
             Frame::ProbeGrant { token } => Ok(token),
@@ -133,8 +132,7 @@ impl Session {
     }
 
     /// Orders a transfer.
-    pub(crate) fn delegate(&mut self, order: &Order) -> Result<(), MoveError> {
-        let order = order.to_json().map_err(|error| MoveError::Internal(error.to_string()))?;
+    pub(crate) fn delegate(&mut self, order: Vec<u8>) -> Result<(), MoveError> {
         if order.len() > MAX_PIECE {
             return Err(MoveError::Usage("these are too many patterns and sources for one transfer".to_owned()));
         }

@@ -15,27 +15,27 @@ const MAX_PATH: usize = 4096;
 pub(super) const MAX_TEXT: usize = 1024;
 
 pub(super) mod kind {
-    pub(in crate::frame) const HELLO: u8 = 1;
-    pub(in crate::frame) const WELCOME: u8 = 2;
-    pub(in crate::frame) const REFUSED: u8 = 3;
-    pub(in crate::frame) const OPEN: u8 = 4;
-    pub(in crate::frame) const BENCH: u8 = 5;
-    pub(in crate::frame) const DATA_SET: u8 = 6;
-    pub(in crate::frame) const PROTOCOL: u8 = 7;
-    pub(in crate::frame) const DIGESTS_OF: u8 = 8;
-    pub(in crate::frame) const DIGESTS: u8 = 9;
-    pub(in crate::frame) const STATS: u8 = 10;
-    pub(in crate::frame) const FINISH: u8 = 11;
-    pub(in crate::frame) const BYE: u8 = 12;
-    pub(in crate::frame) const LIST: u8 = 13;
-    pub(in crate::frame) const LISTING: u8 = 14;
-    pub(in crate::frame) const PROBE: u8 = 15;
-    pub(in crate::frame) const PROBE_GRANT: u8 = 16;
-    pub(in crate::frame) const DELEGATE: u8 = 17;
-    pub(in crate::frame) const UPDATE: u8 = 18;
-    pub(in crate::frame) const REPORT: u8 = 19;
-    pub(in crate::frame) const ATTACH: u8 = 20;
-    pub(in crate::frame) const FILE_FAILED: u8 = 21;
+    pub(in crate::session::frame) const HELLO: u8 = 1;
+    pub(in crate::session::frame) const WELCOME: u8 = 2;
+    pub(in crate::session::frame) const REFUSED: u8 = 3;
+    pub(in crate::session::frame) const OPEN: u8 = 4;
+    pub(in crate::session::frame) const BENCH: u8 = 5;
+    pub(in crate::session::frame) const DATA_SET: u8 = 6;
+    pub(in crate::session::frame) const PROTOCOL: u8 = 7;
+    pub(in crate::session::frame) const DIGESTS_OF: u8 = 8;
+    pub(in crate::session::frame) const DIGESTS: u8 = 9;
+    pub(in crate::session::frame) const STATS: u8 = 10;
+    pub(in crate::session::frame) const FINISH: u8 = 11;
+    pub(in crate::session::frame) const BYE: u8 = 12;
+    pub(in crate::session::frame) const LIST: u8 = 13;
+    pub(in crate::session::frame) const LISTING: u8 = 14;
+    pub(in crate::session::frame) const PROBE: u8 = 15;
+    pub(in crate::session::frame) const PROBE_GRANT: u8 = 16;
+    pub(in crate::session::frame) const DELEGATE: u8 = 17;
+    pub(in crate::session::frame) const UPDATE: u8 = 18;
+    pub(in crate::session::frame) const REPORT: u8 = 19;
+    pub(in crate::session::frame) const ATTACH: u8 = 20;
+    pub(in crate::session::frame) const FILE_FAILED: u8 = 21;
 }
 
 /// Bytes of the length that stands before each frame.

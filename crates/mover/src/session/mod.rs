@@ -1,0 +1,17 @@
+//! A session between a client and a server: one TCP connection that carries frames, from a server's name to the point
+//! where data can flow.
+//!
+//! It knows what peers say to each other, and not what follows from it: it uses `api` and `system`, and neither the
+//! engine nor a transfer, a server or a delegation.
+
+pub(crate) mod backoff;
+pub(crate) mod connect;
+pub mod control_stream;
+mod dial;
+pub mod frame;
+pub(crate) mod groups;
+pub(crate) mod opener;
+pub(crate) mod patience;
+pub(crate) mod peer_json;
+pub(crate) mod refusal;
+pub(crate) mod slots;
