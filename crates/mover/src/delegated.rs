@@ -4,7 +4,7 @@
 //! A client that has the data itself opens a further session for each data set (`Attach`) and changes sides on it: what the
 //! server then says and does is what every receiver does. So that firewalls have to let one port through only and a NAT
 //! before the client does not matter, datagrams go both ways between the server's own port and the socket from which the
-//! client has sent probes ([`crate::probe`]).
+//! client has sent probes ([`crate::engine::probe`]).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::api::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop,
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
+use crate::engine::net;
+use crate::engine::probe::{Admission, ProbeDesk};
 use crate::get::{get, get_attached};
-use crate::net;
 use crate::order::{Order, Origin};
-use crate::probe::{Admission, ProbeDesk};
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};

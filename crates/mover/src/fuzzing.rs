@@ -9,7 +9,7 @@ use inhaul_store::Manifest;
 use inhaul_transport::FlowId;
 
 use crate::digest_plan::DigestPlan;
-use crate::probe::{Probe, echoed};
+use crate::engine::probe::{Probe, echoed};
 use crate::session::groups::Groups;
 use crate::tally::Tally;
 

@@ -9,7 +9,7 @@ use inhaul_store::{ScanOptions, printable};
 
 use crate::catalogue::{Catalogue, OpenSet};
 use crate::delegated::Delegations;
-use crate::probe::ProbeDesk;
+use crate::engine::probe::ProbeDesk;
 use crate::serving::Fetcher;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};

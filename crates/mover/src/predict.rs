@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::api::report::ErrorReport;
+use crate::engine::net;
 use crate::get::{self, Failures, Found};
-use crate::net;
 use crate::session::opener::Opener;
 use trial::Trial;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::engine::Engine;
+use crate::engine::listener::turn_away;
+use crate::engine::probe::ProbeDesk;
+use crate::engine::seldom::Seldom;
 use crate::greeting::{Arrival, Service, greet};
-use crate::listener::turn_away;
-use crate::probe::ProbeDesk;
-use crate::seldom::Seldom;
 use crate::session::slots::Slots;
 use crate::system::threads;
 

@@ -7,7 +7,7 @@ use inhaul_transport::{Expected, FlowId, Place};
 use inhaul_udp::{BodySource, Delivery, Window};
 
 use crate::api::error::MoveError;
-use crate::port::{Port, Show, Sink};
+use crate::engine::port::{Port, Show, Sink};
 use crate::session::frame::Memory;
 
 /// The hot buffer: as much as one datagram can carry, so that all of it stays in the fastest cache.

@@ -11,9 +11,9 @@ use inhaul_transport::{Command, FlowId, FlowLimits, FlowStats, JoinFlow, ObjectI
 use self::memory::BenchMemory;
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
+use crate::engine::net;
+use crate::engine::port::Port;
 use crate::engine::{Engine, SideId};
-use crate::net;
-use crate::port::Port;
 use crate::session::connect::Session;
 use crate::session::frame::{BenchStats, Memory};
 use crate::system::process;

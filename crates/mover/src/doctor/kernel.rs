@@ -8,7 +8,7 @@ use inhaul_base::{Bitrate, format_bytes};
 use inhaul_udp::{Arrival, Interface, NetDevice, Socket, SocketOptions};
 
 use super::{Cost, Finding};
-use crate::probe;
+use crate::engine::probe;
 
 /// Datagrams of the trial of offloads, and bytes of each.
 const TRIAL_DATAGRAMS: usize = 8;

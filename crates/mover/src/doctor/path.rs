@@ -11,7 +11,7 @@ use super::kernel::per_second;
 use super::{Cost, Finding, Verdict};
 use crate::api::error::MoveError;
 use crate::api::source::Server;
-use crate::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
+use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::session::connect::Session;
 use crate::session::frame::SessionRole;
 

@@ -14,8 +14,8 @@ use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, NetOptions, SourceProgress, Waiting};
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
-use crate::net;
-use crate::port::Port;
+use crate::engine::net;
+use crate::engine::port::Port;
 use crate::session::connect::Session;
 use crate::session::opener::{MirrorId, Opener, Tried};
 

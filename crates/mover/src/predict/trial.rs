@@ -8,11 +8,11 @@ use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
 
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
+use crate::engine::net;
+use crate::engine::port::{Discard, NoBodies};
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::get::{self, Found};
 use crate::haul::Joining;
-use crate::net;
-use crate::port::{Discard, NoBodies};
 use crate::session::frame::Frame;
 use crate::system::process;
 

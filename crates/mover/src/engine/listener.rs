@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use inhaul_base::{Span, Time};
 use rustix::io::Errno;
 
-use crate::seldom::Seldom;
+use crate::engine::seldom::Seldom;
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::{Frame, RefusalCode};
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use inhaul_base::Time;
 use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Socket, Waker};
 
-use crate::listener::Listener;
+use crate::engine::listener::Listener;
 
 /// See the module's description.
 pub(crate) trait Outside {

@@ -4,9 +4,11 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, FlowId};
 use inhaul_udp::Interest;
 
+use super::flow::{Flow, SideId};
 use super::outside::{Outside, Source, Wire};
-use super::{Application, EndCause, Engine, PortId, SideId};
+use super::{Application, EndCause, Engine};
 use crate::api::error::MoveError;
+use crate::engine::port::PortId;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::Frame;
 
@@ -14,22 +16,6 @@ use crate::session::frame::Frame;
 const CLOSING: Span = Span::from_secs(5);
 /// A peer that reads nothing for so long, though something waits for it, is given up.
 const UNREAD_MAX: Span = Span::from_secs(30);
-
-/// A flow's control stream and its place among endpoints and sockets.
-pub(super) struct Flow<W> {
-    pub(super) side: SideId,
-    pub(super) port: PortId,
-    pub(super) stream: ControlStream<W>,
-    pub(super) waits_to_write: bool,
-    /// Since when the connection has taken nothing of what waits, and how much it had taken by then.
-    read: (Time, u64),
-    /// It stands among the engine's `unread`.
-    is_unread: bool,
-    /// The stream is closed once all is sent, or at this time.
-    pub(super) closing: Option<Time>,
-    /// The log has it that its datagrams are too large for the interface.
-    pub(super) warned_of_size: bool,
-}
 
 impl<O: Outside> Engine<O> {
     /// Takes over a flow's control stream.
@@ -234,16 +220,6 @@ impl<O: Outside> Engine<O> {
             } else {
                 self.unread.insert((due, flow));
             }
-        }
-    }
-}
-
-impl<W: Wire> Flow<W> {
-    /// Takes note of whether the peer has read since this was asked last.
-    fn note_reading(&mut self, now: Time) {
-        let taken = self.stream.taken_bytes();
-        if taken != self.read.1 {
-            self.read = (now, taken);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod fake;
+mod flow;
 mod outside;
 mod pulse;
 mod sockets;
@@ -17,19 +18,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use inhaul_base::Time;
 use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Role, TxBatch, drain};
-use inhaul_udp::{SendError, Waker};
+use inhaul_udp::{BodySource, SendError, Waker};
 
+use self::flow::Flow;
+pub(crate) use self::flow::SideId;
 use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
-use self::streams::Flow;
 use crate::api::error::MoveError;
-use crate::listener::Listener;
-use crate::port::{BLOCKED, Blocked, Outlet, Port};
+use crate::engine::listener::Listener;
+use crate::engine::port::{BLOCKED, Blocked, Outlet, Port, PortId, Sink};
 use crate::session::control_stream::StreamError;
 use crate::session::frame::Frame;
-
-pub(crate) use crate::port::{PortId, Sink};
-pub(crate) use inhaul_udp::BodySource;
 
 /// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an MTU of
 /// 1500, about a third of a millisecond at 10 Gbit/s.
@@ -95,10 +94,6 @@ pub(crate) enum EndCause {
     #[error("{0}")]
     Send(#[from] SendError),
 }
-
-/// An endpoint that the engine drives, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SideId(usize);
 
 /// An endpoint and what is on its way out of it.
 struct Side {

@@ -17,7 +17,7 @@ use inhaul_transport::{
 use super::fake::{Fake, FakeSocket, FakeWire};
 use super::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
 use crate::api::error::MoveError;
-use crate::port::{Discard, NoBodies, Port};
+use crate::engine::port::{Discard, NoBodies, Port};
 use crate::session::frame::Frame;
 
 /// Our address, and a peer's.

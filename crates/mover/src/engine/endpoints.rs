@@ -5,8 +5,8 @@ use inhaul_transport::{Command, Role};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
+use crate::engine::net;
 use crate::engine::{Engine, SideId};
-use crate::net;
 
 /// Endpoints over one socket, by role and protocol. They share the socket: each knows its own datagrams by their keys.
 pub(crate) struct Endpoints {

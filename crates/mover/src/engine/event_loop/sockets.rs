@@ -9,8 +9,8 @@ use inhaul_udp::{DatagramSocket, Interest};
 use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::api::error::MoveError;
-use crate::listener::{Accepted, Listener};
-use crate::port::{Blocked, Port};
+use crate::engine::listener::{Accepted, Listener};
+use crate::engine::port::{Blocked, Port};
 
 impl<O: Outside> Engine<O> {
     /// Has the engine take connections.

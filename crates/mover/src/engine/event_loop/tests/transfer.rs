@@ -10,7 +10,7 @@ use inhaul_transport::{EndpointConfig, FlowLimits, JoinFlow, ObjectId, OfferFlow
 
 use super::super::fake::WayOut;
 use super::*;
-use crate::port::Show;
+use crate::engine::port::Show;
 
 const SIZE: u64 = 1 << 20;
 

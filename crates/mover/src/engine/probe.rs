@@ -22,7 +22,7 @@ use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
 use crate::api::error::MoveError;
 use crate::engine::Sink;
-use crate::port::{Discard, Port, Show};
+use crate::engine::port::{Discard, Port, Show};
 use crate::system::process;
 
 const PROBE_MAGIC: &[u8; 8] = b"inhaul?\n";

@@ -1,0 +1,17 @@
+//! The one real-time loop: datagrams, control streams and time, between endpoints and the network.
+//!
+//! It carries whatever an [`Application`] is for, and knows no transfer, server or delegation: it uses `session`, `api`
+//! and `system`.
+
+pub(crate) mod endpoints;
+mod event_loop;
+pub(crate) mod listener;
+pub(crate) mod net;
+pub(crate) mod port;
+pub(crate) mod probe;
+pub(crate) mod seldom;
+
+pub(crate) use inhaul_udp::BodySource;
+
+pub(crate) use self::event_loop::{Application, EndCause, Engine, SideId, Turn};
+pub(crate) use self::port::{PortId, Sink};
