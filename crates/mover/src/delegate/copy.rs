@@ -1,5 +1,5 @@
 //! `copy`: has a server fetch what other servers have. The bytes go from them to it; this host only hears how it goes. See
-//! [`crate::delegated`].
+//! [`crate::delegate::delegated`].
 
 use inhaul_base::Bitrate;
 
@@ -7,11 +7,11 @@ use crate::api::error::MoveError;
 use crate::api::options::{CopyOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
+use crate::delegate::follow::follow;
+use crate::delegate::order::{Order, Origin, SOURCES_MAX};
+use crate::delegate::retry::repeat;
 use crate::destination;
 use crate::engine::net;
-use crate::follow::follow;
-use crate::order::{Order, Origin, SOURCES_MAX};
-use crate::retry::repeat;
 use crate::session::connect::Session;
 use crate::session::frame::SessionRole;
 use crate::system::process;

@@ -12,13 +12,13 @@ use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
-use crate::bodies::{FailedFile, FileBodies};
-use crate::catalogue::OpenSet;
-use crate::digest_service::DigestService;
 use crate::engine::endpoints::Endpoints;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{EndCause, Engine, PortId};
+use crate::serve::bodies::{FailedFile, FileBodies};
+use crate::serve::catalogue::OpenSet;
+use crate::serve::digest_service::DigestService;
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::{Frame, GroupRun, RefusalCode};
 use crate::system::process;
@@ -283,7 +283,7 @@ fn open_cache(directory: &Path) -> Option<DigestCache> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
+    use crate::serve::catalogue::Catalogue;
     use inhaul_store::{Offered, ScanOptions};
     use std::net::{TcpListener, TcpStream};
 

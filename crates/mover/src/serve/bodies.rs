@@ -11,8 +11,8 @@ use inhaul_base::ByteRange;
 use inhaul_store::{DataSet, Piece};
 use inhaul_transport::FlowId;
 
-use crate::digest_service::problem_of;
 use crate::engine::BodySource;
+use crate::serve::digest_service::problem_of;
 use crate::session::frame::FileProblem;
 
 /// How far ahead of what is sent the kernel is asked to read from disk, and in what steps.

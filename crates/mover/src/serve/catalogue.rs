@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use inhaul_base::format_bytes;
 use inhaul_store::{DataSet, Listed, Offered, OfferedError, ScanOptions, printable};
 
-use crate::budget::{Budget, Share};
+use crate::serve::budget::{Budget, Share};
 use crate::session::frame::RefusalCode;
 use crate::session::groups::Groups;
 use crate::session::refusal::{GreetingError, refused};

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
-use crate::greeting::{Arrival, Service, greet};
+use crate::serve::greeting::{Arrival, Service, greet};
 use crate::session::slots::Slots;
 use crate::system::threads;
 

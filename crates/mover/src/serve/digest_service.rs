@@ -9,7 +9,7 @@ use inhaul_store::{DataSet, OfferedError, digest};
 use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
-use crate::catalogue::OpenSet;
+use crate::serve::catalogue::OpenSet;
 use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun};
 use crate::session::groups::{GroupPlace, Groups};
 use crate::system::threads;
@@ -332,7 +332,7 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
+    use crate::serve::catalogue::Catalogue;
     use inhaul_store::digest::GROUP_BYTES;
     use inhaul_store::{Offered, ScanOptions};
     use inhaul_udp::Poller;

@@ -11,16 +11,16 @@ use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
-use crate::api::options::{Ask, NetOptions, ServeOptions, Stop};
-use crate::budget::Budget;
-use crate::catalogue::Catalogue;
-use crate::delegated::Delegations;
+use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::greeting::{Arrival, Service};
-use crate::reception::Reception;
-use crate::serving::Serving;
+use crate::serve::budget::Budget;
+use crate::serve::catalogue::Catalogue;
+use crate::serve::greeting::{Arrival, Service};
+use crate::serve::orders::Orders;
+use crate::serve::reception::Reception;
+use crate::serve::serving::Serving;
 use crate::session::frame::Frame;
 use crate::session::slots::Slots;
 use crate::system::process;
@@ -47,19 +47,17 @@ const TIDY_INTERVAL: Span = Span::from_secs(1);
 /// How long a server that is about to give the port up may take for it.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
-/// Offers `options.directories`, and takes in what `options.accept` says, until `stop` is set; calls `ready` with the address
-/// once it listens.
-///
-/// # Errors
-/// When a directory cannot be offered or taken into, when the address cannot be listened on, or when the system fails.
-pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
+/// Offers `options.directories` until `stop` is set; calls `ready` with the address once it listens. Orders of clients are
+/// carried out by what `take_orders` makes, if `options.accept` says that there may be any.
+pub(crate) fn serve(
+    options: &ServeOptions,
+    stop: &Stop,
+    ready: impl FnOnce(SocketAddr),
+    take_orders: impl FnOnce(&AcceptOptions, Arc<ProbeDesk>) -> Result<Arc<dyn Orders>, MoveError>,
+) -> Result<(), MoveError> {
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
-    let delegations = options.accept.as_ref().map(|accept| {
-        // As much as for what is fetched from here.
-        Delegations::new(accept, &options.net, Arc::clone(&desk), options.manifest_memory)
-    });
-    let delegations = delegations.transpose()?.map(Arc::new);
+    let orders = options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk))).transpose()?;
     let slots = slots(options, process::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
@@ -67,7 +65,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     engine.listen(tcp)?;
     let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
     let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)));
-    let service = Service::Files(Arc::clone(&catalogue), delegations.clone());
+    let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
         reception: Reception::new(service, address.port(), desk, slots),
@@ -75,7 +73,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
         budget,
         catalogue,
         tidied: Time::ZERO,
-        delegations,
+        orders,
         serving,
         stop: stop.clone(),
         reload: options.reload.clone(),
@@ -169,7 +167,7 @@ struct FileServer {
     catalogue: Arc<Catalogue>,
     /// When the catalogue was tidied last.
     tidied: Time,
-    delegations: Option<Arc<Delegations>>,
+    orders: Option<Arc<dyn Orders>>,
     stop: Stop,
     reload: Ask,
     status: Ask,
@@ -191,8 +189,8 @@ enum Stopping {
 }
 
 impl FileServer {
-    fn is_delegating(&self) -> bool {
-        self.delegations.as_ref().is_some_and(|delegations| !delegations.is_idle())
+    fn has_orders(&self) -> bool {
+        self.orders.as_ref().is_some_and(|orders| !orders.is_idle())
     }
 
     /// Takes the next step towards the end, when it is time for it; true at the end.
@@ -219,13 +217,13 @@ impl FileServer {
                 sessions == 0
             }
             Stopping::Grace(until) if now >= until => {
-                self.delegations.iter().for_each(|delegations| delegations.stop_all());
+                self.orders.iter().for_each(|orders| orders.stop_all());
                 self.stopping = Stopping::Farewell(now + FAREWELL);
-                !self.is_delegating()
+                !self.has_orders()
             }
             Stopping::No | Stopping::Settling(_) => false,
             Stopping::Grace(_) => self.reception.sessions() == 0,
-            Stopping::Farewell(until) => now >= until || !self.is_delegating(),
+            Stopping::Farewell(until) => now >= until || !self.has_orders(),
         }
     }
 
@@ -236,7 +234,7 @@ impl FileServer {
                 Ok(offered) => {
                     // Sessions keep what they have open.
                     self.catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&self.budget)));
-                    self.reception.offer(Service::Files(Arc::clone(&self.catalogue), self.delegations.clone()));
+                    self.reception.offer(Service::Files(Arc::clone(&self.catalogue), self.orders.clone()));
                     log::info!("what is offered has been opened anew");
                 }
                 Err(error) => log::warn!("what was offered before still is: {error}"),

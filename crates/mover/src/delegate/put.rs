@@ -1,4 +1,4 @@
-//! `put`: has a server fetch what this host has. The server stays the receiver, and in charge: see [`crate::delegated`].
+//! `put`: has a server fetch what this host has. The server stays the receiver, and in charge: see [`crate::delegate::delegated`].
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,18 +13,18 @@ use crate::api::error::{ErrorKind, MoveError};
 use crate::api::options::{PutOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::source::Server;
-use crate::catalogue::Catalogue;
+use crate::delegate::follow::follow;
+use crate::delegate::order::{Order, Origin, SOURCES_MAX};
+use crate::delegate::retry::repeat;
 use crate::destination;
 use crate::engine::net;
 use crate::engine::port::Discard;
 use crate::engine::probe;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
-use crate::follow::follow;
-use crate::greeting::be_opened;
-use crate::order::{Order, Origin, SOURCES_MAX};
-use crate::retry::repeat;
-use crate::server::{later, offered_error};
-use crate::serving::{Fetcher, Serving};
+use crate::serve::catalogue::Catalogue;
+use crate::serve::greeting::be_opened;
+use crate::serve::server::{later, offered_error};
+use crate::serve::serving::{Fetcher, Serving};
 use crate::session::connect::{Session, at_once};
 use crate::session::frame::{Frame, RefusalCode, SessionRole};
 use crate::session::refusal::GreetingError;

@@ -21,10 +21,11 @@ use crate::api::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop,
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
+use crate::delegate::order::{Order, Origin};
 use crate::engine::net;
 use crate::engine::probe::{Admission, ProbeDesk};
 use crate::get::{get, get_attached};
-use crate::order::{Order, Origin};
+use crate::serve::orders::Orders;
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
@@ -110,65 +111,6 @@ impl Delegations {
             desk,
             state: Mutex::default(),
         })
-    }
-
-    /// Carries out what a client has ordered, over its session; `udp_port` is the server's own.
-    pub(crate) fn attend(
-        &self,
-        stream: &mut ControlStream,
-        order: &[u8],
-        transport: &'static str,
-        udp_port: u16,
-    ) -> Result<(), GreetingError> {
-        let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
-        let options = self.options_of(&order, transport)?;
-        let place = self.place(order.transfer)?;
-        let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
-        log::info!("{}: has {what} fetched", stream.peer());
-        let began = Instant::now();
-        let ways = match order.origin {
-            Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
-            Origin::Servers { .. } => Ways::Dialled,
-        };
-        let (updates, incoming) = channel();
-        let stop = place.stop.clone();
-        let run = move || {
-            // The client may be gone.
-            let mut hear = |update| drop(updates.send(update));
-            match ways {
-                Ways::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
-                Ways::Dialled => get(&options, &stop, &mut hear),
-            }
-        };
-        let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
-        let thread = threads::spawn_helper("inhaul-delegated", run).map_err(internal)?;
-        let told = relay(stream, &incoming, &place.stop);
-        let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
-        let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
-        match &result {
-            Ok(()) => log::info!("{}: {what}: {bytes} bytes in {seconds:.1} s, done", stream.peer()),
-            Err(error) => log::warn!("{}: {what}: {bytes} bytes in {seconds:.1} s, failed: {error}", stream.peer()),
-        }
-        told?;
-        Ok(tell_report(stream, &report)?)
-    }
-
-    /// Hands over a session that brings a data set.
-    pub(crate) fn attach(&self, token: u64, source: u16, stream: ControlStream) {
-        // A session that nobody waits for, or no more, is closed.
-        if let Some(awaited) = self.lock().awaited.get(&token) {
-            drop(awaited.send((source, stream)));
-        }
-    }
-
-    /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lock().running.is_empty()
-    }
-
-    /// Ends what is under way; each leaves what its client can go on from.
-    pub(crate) fn stop_all(&self) {
-        self.lock().running.values().for_each(|running| running.stop.stop());
     }
 
     fn options_of(&self, order: &Order, transport: &'static str) -> Result<GetOptions, GreetingError> {
@@ -269,6 +211,63 @@ impl Delegations {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Orders for Delegations {
+    fn attend(
+        &self,
+        stream: &mut ControlStream,
+        order: &[u8],
+        transport: &'static str,
+        udp_port: u16,
+    ) -> Result<(), GreetingError> {
+        let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
+        let options = self.options_of(&order, transport)?;
+        let place = self.place(order.transfer)?;
+        let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
+        log::info!("{}: has {what} fetched", stream.peer());
+        let began = Instant::now();
+        let ways = match order.origin {
+            Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
+            Origin::Servers { .. } => Ways::Dialled,
+        };
+        let (updates, incoming) = channel();
+        let stop = place.stop.clone();
+        let run = move || {
+            // The client may be gone.
+            let mut hear = |update| drop(updates.send(update));
+            match ways {
+                Ways::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
+                Ways::Dialled => get(&options, &stop, &mut hear),
+            }
+        };
+        let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
+        let thread = threads::spawn_helper("inhaul-delegated", run).map_err(internal)?;
+        let told = relay(stream, &incoming, &place.stop);
+        let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
+        let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
+        match &result {
+            Ok(()) => log::info!("{}: {what}: {bytes} bytes in {seconds:.1} s, done", stream.peer()),
+            Err(error) => log::warn!("{}: {what}: {bytes} bytes in {seconds:.1} s, failed: {error}", stream.peer()),
+        }
+        told?;
+        Ok(tell_report(stream, &report)?)
+    }
+
+    fn attach(&self, token: u64, source: u16, stream: ControlStream) {
+        // A session that nobody waits for, or no more, is closed.
+        if let Some(awaited) = self.lock().awaited.get(&token) {
+            drop(awaited.send((source, stream)));
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lock().running.is_empty()
+    }
+
+    fn stop_all(&self) {
+        self.lock().running.values().for_each(|running| running.stop.stop());
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use inhaul_protocols::registry;
 use inhaul_store::{ScanOptions, printable};
 
-use crate::catalogue::{Catalogue, OpenSet};
-use crate::delegated::Delegations;
 use crate::engine::probe::ProbeDesk;
-use crate::serving::Fetcher;
+use crate::serve::catalogue::{Catalogue, OpenSet};
+use crate::serve::orders::Orders;
+use crate::serve::serving::Fetcher;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::refusal::{GreetingError, refused};
@@ -35,7 +35,7 @@ const PROBING: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
     /// Data sets, and what it fetches for them if it does.
-    Files(Arc<Catalogue>, Option<Arc<Delegations>>),
+    Files(Arc<Catalogue>, Option<Arc<dyn Orders>>),
     /// Benches.
     Bench,
 }
@@ -66,7 +66,7 @@ enum Wish {
     /// A data set.
     Fetch(Arc<OpenSet>, String),
     /// To bring one of the data sets that were ordered from it.
-    Attach { delegations: Arc<Delegations>, token: u64, source: u16 },
+    Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// A bench.
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
@@ -114,8 +114,8 @@ impl Wish {
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
-            Self::Attach { delegations, token, source } => {
-                delegations.attach(token, source, stream);
+            Self::Attach { orders, token, source } => {
+                orders.attach(token, source, stream);
                 None
             }
             Self::Nothing => None,
@@ -163,12 +163,12 @@ fn converse(
             attend_probes(stream, desk)?;
             Wish::Nothing
         }
-        (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(delegations))) => {
-            delegations.attend(stream, &order, transport.name, udp_port)?;
+        (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
+            orders.attend(stream, &order, transport.name, udp_port)?;
             Wish::Nothing
         }
-        (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(delegations))) => {
-            Wish::Attach { delegations: Arc::clone(delegations), token, source }
+        (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
+            Wish::Attach { orders: Arc::clone(orders), token, source }
         }
         (Frame::Bench { size, memory }, SessionRole::BenchFetch | SessionRole::BenchPush, Service::Bench) => {
             log::info!("{}: benches over {}", stream.peer(), transport.name);

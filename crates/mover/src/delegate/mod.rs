@@ -1,0 +1,16 @@
+//! Transfers that one host orders and another carries out: puts and copies, at both ends.
+//!
+//! It stands above `haul` and `serve`, and uses both, `session`, `engine`, `api` and `system`.
+
+mod copy;
+mod delegated;
+mod follow;
+mod order;
+mod put;
+mod retry;
+mod serve;
+
+pub use self::copy::copy;
+pub use self::order::{Order, OrderError, OrderRule, Origin, SOURCES_MAX};
+pub use self::put::put;
+pub use self::serve::serve;

@@ -1,0 +1,13 @@
+//! A server of data sets: it greets clients, lists and opens what is offered, sends it, and hashes it.
+//!
+//! It uses `session`, `engine`, `api` and `system`. What clients order it to fetch is carried out behind [`orders`].
+
+pub(crate) mod bodies;
+mod budget;
+pub(crate) mod catalogue;
+mod digest_service;
+pub(crate) mod greeting;
+pub(crate) mod orders;
+pub(crate) mod reception;
+pub(crate) mod server;
+pub(crate) mod serving;

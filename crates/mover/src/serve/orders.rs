@@ -1,0 +1,27 @@
+//! What a server does for clients beside serving them: a seam, because it takes transfers, which are another room's.
+
+use std::fmt::Debug;
+
+use crate::session::control_stream::ControlStream;
+use crate::session::refusal::GreetingError;
+
+/// Carries out orders of clients.
+pub(crate) trait Orders: Debug + Send + Sync {
+    /// Carries out what a client has ordered, over its session; `udp_port` is the server's own.
+    fn attend(
+        &self,
+        stream: &mut ControlStream,
+        order: &[u8],
+        transport: &'static str,
+        udp_port: u16,
+    ) -> Result<(), GreetingError>;
+
+    /// Hands over a session that brings the data set of number `source`, for the order with this token.
+    fn attach(&self, token: u64, source: u16, stream: ControlStream);
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool;
+
+    /// Ends what is under way; each leaves what its client can go on from.
+    fn stop_all(&self);
+}
