@@ -8,10 +8,10 @@ use inhaul_base::ByteRange;
 use inhaul_store::Manifest;
 use inhaul_transport::FlowId;
 
-use crate::digest_plan::DigestPlan;
 use crate::engine::probe::{Probe, echoed};
+use crate::haul::digest_plan::DigestPlan;
+use crate::haul::tally::Tally;
 use crate::session::groups::Groups;
-use crate::tally::Tally;
 
 /// A datagram that may be a probe of the path, or its echo.
 pub fn probe(data: &[u8]) -> bool {

@@ -7,30 +7,15 @@
 mod api;
 mod bench;
 mod check;
-mod compare;
 mod delegate;
-mod destination;
-mod digest_plan;
 mod doctor;
 mod engine;
 mod fetch_list;
 pub mod fuzzing;
-mod get;
 mod haul;
-mod known;
-mod list;
-mod manifest_file;
-mod naming;
-mod predict;
-mod recheck;
 mod serve;
 mod session;
-mod stream;
-mod sync;
 mod system;
-mod tally;
-mod verify;
-mod writer;
 
 pub use api::error::{ErrorKind, MoveError};
 pub use api::options::{
@@ -47,10 +32,8 @@ pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyRepor
 pub use delegate::{Order, OrderError, OrderRule, Origin, SOURCES_MAX, copy, put, serve};
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read_fetch_list};
-pub use get::get;
+pub use haul::{Limit, Prediction, get, list, list_checksums, predict};
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
-pub use list::{list, list_checksums};
-pub use predict::{Limit, Prediction, predict};
 pub use session::{control_stream, frame};
 // How checksums of lists are computed.
 pub use inhaul_store::checksums::Algorithm;

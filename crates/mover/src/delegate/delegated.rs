@@ -24,7 +24,7 @@ use crate::api::source::Server;
 use crate::delegate::order::{Order, Origin};
 use crate::engine::net;
 use crate::engine::probe::{Admission, ProbeDesk};
-use crate::get::{get, get_attached};
+use crate::haul::get::{get, get_attached};
 use crate::serve::orders::Orders;
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};

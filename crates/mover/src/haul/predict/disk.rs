@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::Wanted;
+use super::wanted::Wanted;
 use crate::system::disk::write_for;
 use crate::system::process;
 

@@ -6,6 +6,7 @@
 
 mod disk;
 mod trial;
+mod wanted;
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,14 @@ use inhaul_store::digest::{GROUP_BYTES, group_digest};
 use inhaul_store::{Plan, printable};
 use serde::Serialize;
 
+use self::trial::Trial;
+use self::wanted::Wanted;
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::api::report::ErrorReport;
 use crate::engine::net;
-use crate::get::{self, Failures, Found};
+use crate::haul::get::{self, Failures, Found};
 use crate::session::opener::Opener;
-use trial::Trial;
 
 /// How long memory is hashed.
 const HASHING: Duration = Duration::from_millis(100);
@@ -120,25 +122,6 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
 
 fn printable_path(path: &std::path::Path) -> String {
     printable(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))
-}
-
-/// What would land.
-struct Wanted {
-    bytes: u64,
-    files: usize,
-    files_kept: usize,
-}
-
-impl Wanted {
-    fn of<'p>(plans: impl Iterator<Item = &'p Plan>) -> Self {
-        let mut wanted = Self { bytes: 0, files: 0, files_kept: 0 };
-        for plan in plans {
-            wanted.bytes = wanted.bytes.saturating_add(plan.bytes());
-            wanted.files += plan.files().iter().filter(|fate| fate.lands()).count();
-            wanted.files_kept += plan.files().iter().filter(|&&fate| fate == inhaul_store::Fate::Keep).count();
-        }
-        wanted
-    }
 }
 
 /// Bytes that one processor hashes in a second, a group at a time as transfers do.

@@ -5,6 +5,7 @@ mod failing;
 mod mirror;
 mod object;
 mod reopening;
+mod stream;
 mod streaming;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use self::disputes::Disputes;
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
 pub(crate) use self::reopening::Reopening;
+use self::stream::Streamer;
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
@@ -26,13 +28,12 @@ use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::{NoBodies, Port, Show};
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
+use crate::haul::verify::Writer;
+use crate::haul::verify::{Finding, Task, ToVerify, Verifier};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::frame::{Frame, RefusalCode};
-use crate::stream::Streamer;
 use crate::system::process;
-use crate::verify::{Finding, Task, ToVerify, Verifier};
-use crate::writer::Writer;
 
 /// How often progress is told.
 const TICK: Span = Span::from_millis(100);

@@ -11,8 +11,8 @@ use crate::api::options::{GetOptions, Stop};
 use crate::engine::net;
 use crate::engine::port::{Discard, NoBodies};
 use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
-use crate::get::{self, Found};
-use crate::haul::Joining;
+use crate::haul::get::{self, Found};
+use crate::haul::transfer::Joining;
 use crate::session::frame::Frame;
 use crate::system::process;
 

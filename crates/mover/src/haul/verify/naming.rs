@@ -11,9 +11,9 @@ use inhaul_base::ByteRange;
 use inhaul_store::{Landing, digest};
 use inhaul_udp::Waker;
 
+use super::task::{Finding, report};
 use crate::api::error::MoveError;
 use crate::system::threads;
-use crate::verify::{Finding, report};
 
 /// Files get their names together, for syncing them costs the same for one and for thousands: so many files, or so many bytes, or
 /// once those that wait have waited so long.

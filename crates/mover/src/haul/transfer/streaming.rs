@@ -3,7 +3,7 @@
 use super::Haul;
 use crate::api::error::MoveError;
 use crate::api::stream_output::StreamOutput;
-use crate::stream::Streamer;
+use crate::haul::transfer::stream::Streamer;
 
 impl Haul {
     /// Writes the one file to `output` as well, if there is one.

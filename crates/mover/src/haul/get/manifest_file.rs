@@ -9,7 +9,7 @@ use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
 use inhaul_store::{Kind, printable};
 
 use crate::api::error::MoveError;
-use crate::haul::{Haul, Object};
+use crate::haul::transfer::{Haul, Object};
 
 /// Checks that the list can be written at the end: that nothing is there that may not be replaced.
 pub(crate) fn check(path: &Path, overwrite: bool) -> Result<(), MoveError> {

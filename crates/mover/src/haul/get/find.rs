@@ -2,7 +2,7 @@
 //!
 //! A transfer begins with the first mirror that answers. The others have a short grace to answer too, so that those that are up
 //! vote on what the data set is and the same command means the same each time; who comes later may still join
-//! ([`crate::haul`]).
+//! ([`crate::haul::transfer`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::api::options::{GetOptions, Progress, Stop, Update, Waiting};
 use crate::api::report::{SourceReport, SourceStatus};
 use crate::api::request::{Location, Request};
 use crate::api::source::{Server, Source};
-use crate::destination;
+use crate::haul::destination;
 use crate::session::connect::{Session, at_once};
 use crate::session::opener::{Candidate, MirrorId, Opener, Tried};
 

@@ -11,10 +11,10 @@ use super::failing::Failing;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
 use crate::api::source::{Server, Source};
-use crate::digest_plan::DigestPlan;
+use crate::haul::digest_plan::DigestPlan;
+use crate::haul::tally::Tally;
 use crate::session::frame::{GroupRun, MAX_RUNS};
 use crate::session::groups::Groups;
-use crate::tally::Tally;
 
 /// Groups whose digests may be asked for before they are needed, and their bytes: enough for small files not to wait a
 /// round trip for digests, and for the source's hasher not to read large ones long before they are sent.

@@ -2,6 +2,13 @@
 //!
 //! It has a thread of its own, so that hashing does not hold the data up.
 
+mod known;
+mod naming;
+mod recheck;
+mod sync;
+mod task;
+mod writer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,55 +19,23 @@ use inhaul_store::checksums::Algorithm;
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 use inhaul_udp::Waker;
 
+use self::naming::{Ready, Told};
+use self::recheck::{Held, Recheck};
+use self::sync::Syncer;
+use self::task::report;
+pub(crate) use self::task::{Finding, Task};
+pub(crate) use self::writer::Writer;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
-use crate::known;
-use crate::naming::{self, Ready, Told};
-use crate::recheck::{Held, Recheck};
 use crate::session::frame::GroupDigest;
 use crate::session::groups::Groups;
-use crate::sync::Syncer;
 use crate::system::threads;
-use crate::writer::Writer;
 
 /// How often a group may come in wrong.
 const TRIES_MAX: u32 = 3;
 /// The data thread is woken for so many findings together, or when nothing is left to do: of small files there are tens of
 /// thousands a second.
 const FINDINGS_TOGETHER: u32 = 256;
-
-/// What the verifier is told.
-#[derive(Debug)]
-pub(crate) enum Task {
-    /// All bytes of a group have come, and have been written.
-    Whole { object: usize, group: u64 },
-    /// A group that an earlier transfer has left was read back: its digest, unless it is not what it was.
-    Held { object: usize, group: u64, digest: Option<GroupDigest> },
-    /// The source's digests of consecutive groups.
-    Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
-    /// No more comes of a file, for this reason: unless all of it is verified, it does not land.
-    GiveUp { object: usize, file: usize, error: MoveError },
-}
-
-/// What the verifier has found.
-#[derive(Debug)]
-pub(crate) enum Finding {
-    /// A group is as it is at its source; so many bytes. It may have been left by an earlier transfer.
-    Verified { object: usize, group: u64, bytes: u64, resumed: bool },
-    /// A group that an earlier transfer has left is not there any more.
-    Gone { object: usize, group: u64 },
-    /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or second
-    /// time one that has come.
-    Wrong { object: usize, group: u64, expected: GroupDigest },
-    /// A file is verified and has its name. Its hash may have taken too long: see [`ToVerify::hash_holes`].
-    FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
-    /// A file does not land, for this reason; of so many of its groups it was not found out whether they are good.
-    FileFailed { object: usize, file: usize, groups_left: u64, error: MoveError },
-    /// All files of the object that land have their names, and will keep them.
-    ObjectDone { object: usize },
-    /// It cannot go on.
-    Failed(MoveError),
-}
 
 /// An object that is to be verified.
 pub(crate) struct ToVerify {
@@ -162,12 +137,6 @@ fn held_by(object: usize, groups: &Groups, landing: &Landing) -> Vec<Held> {
     let of = |held: &HeldGroup| (object, groups.of_file(held.file).start + held.group, *held);
     let has_bytes = |(_, number, _): &Held| groups.place(*number).is_some_and(|place| !place.range.is_empty());
     landing.resumed().groups.iter().map(of).filter(has_bytes).collect()
-}
-
-pub(crate) fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
-    // The data thread may have ended: then nobody needs to know.
-    let _ = findings.send(finding);
-    waker.wake();
 }
 
 /// An object on its way to being verified.

@@ -7,9 +7,9 @@ use std::sync::mpsc::Sender;
 
 use inhaul_store::{HeldGroup, Landing, LandingError, digest};
 
+use super::task::Task;
 use crate::api::error::MoveError;
 use crate::system::threads;
-use crate::verify::Task;
 
 /// Most threads that read and hash.
 const THREADS_MAX: usize = 4;

@@ -2,9 +2,11 @@
 //!
 //! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
+mod compare;
 mod failures;
 mod find;
 mod made;
+mod manifest_file;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +27,10 @@ use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop, Update};
 use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms, loss_ratio};
 use crate::api::source::Source;
-use crate::compare;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{Engine, PortId, SideId};
-use crate::haul::{Haul, Joining, Object, Reopening, Sought};
-use crate::manifest_file;
+use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
 use crate::session::connect::Session;
 use crate::session::opener::Opener;
 use crate::system::process;

@@ -9,8 +9,8 @@ use inhaul_store::{Plan, digest, is_zeros};
 
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
-use crate::digest_plan::DigestPlan;
-use crate::get::Found;
+use crate::haul::digest_plan::DigestPlan;
+use crate::haul::get::Found;
 use crate::session::connect::Session;
 use crate::session::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
 use crate::session::groups::Groups;

@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 
 use inhaul_store::Landing;
 
+use super::task::Task;
 use crate::api::error::MoveError;
 use crate::system::threads;
-use crate::verify::Task;
 
 /// Bytes that may wait to be written before the data thread waits, too.
 const BYTES_MAX: usize = 8 << 20;

@@ -8,7 +8,7 @@ use inhaul_store::{Kind, Listed, ListedKind, digest};
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
 use crate::api::source::{Server, Source};
-use crate::digest_plan::DigestPlan;
+use crate::haul::digest_plan::DigestPlan;
 use crate::session::connect::{Session, first_of};
 use crate::session::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::session::groups::Groups;

@@ -14,8 +14,8 @@ use super::Haul;
 use super::object::Object;
 use crate::api::error::MoveError;
 use crate::engine::Engine;
+use crate::haul::verify::Task;
 use crate::session::frame::FileProblem;
-use crate::verify::Task;
 
 /// Most files that do not come and are named; the others are counted.
 const NAMED_MAX: usize = 16;

@@ -1,0 +1,49 @@
+//! What the verifier and the threads beside it tell each other, and the data thread.
+
+use std::sync::mpsc::Sender;
+
+use inhaul_store::digest;
+use inhaul_udp::Waker;
+
+use crate::api::error::MoveError;
+use crate::session::frame::GroupDigest;
+
+/// What the verifier is told.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// All bytes of a group have come, and have been written.
+    Whole { object: usize, group: u64 },
+    /// A group that an earlier transfer has left was read back: its digest, unless it is not what it was.
+    Held { object: usize, group: u64, digest: Option<GroupDigest> },
+    /// The source's digests of consecutive groups.
+    Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
+    /// No more comes of a file, for this reason: unless all of it is verified, it does not land.
+    GiveUp { object: usize, file: usize, error: MoveError },
+}
+
+/// What the verifier has found.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// A group is as it is at its source; so many bytes. It may have been left by an earlier transfer.
+    Verified { object: usize, group: u64, bytes: u64, resumed: bool },
+    /// A group that an earlier transfer has left is not there any more.
+    Gone { object: usize, group: u64 },
+    /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or second
+    /// time one that has come.
+    Wrong { object: usize, group: u64, expected: GroupDigest },
+    /// A file is verified and has its name. Its hash may have taken too long: see [`super::ToVerify::hash_holes`].
+    FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
+    /// A file does not land, for this reason; of so many of its groups it was not found out whether they are good.
+    FileFailed { object: usize, file: usize, groups_left: u64, error: MoveError },
+    /// All files of the object that land have their names, and will keep them.
+    ObjectDone { object: usize },
+    /// It cannot go on.
+    Failed(MoveError),
+}
+
+/// Tells the data thread, and wakes it.
+pub(super) fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
+    // The data thread may have ended: then nobody needs to know.
+    let _ = findings.send(finding);
+    waker.wake();
+}
