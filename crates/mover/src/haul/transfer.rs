@@ -1,12 +1,15 @@
 //! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
 
+mod away;
 mod disputes;
 mod failing;
+mod failing_files;
 mod mirror;
 mod object;
 mod reopening;
 mod stream;
 mod streaming;
+mod votes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +19,12 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_store::Landing;
 use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
 
-use self::disputes::Disputes;
+pub(crate) use self::away::Reopening;
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
-pub(crate) use self::reopening::Reopening;
+
 use self::stream::Streamer;
+use self::votes::Disputes;
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};

@@ -5,14 +5,12 @@
 //! again. A mirror that most others contradict is left out. When it is the authority itself, or when nobody has a
 //! majority, nothing that was verified against it can be relied on, and the transfer ends.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-
 use inhaul_base::{Span, Time};
 use inhaul_store::digest;
 use inhaul_transport::{Command, FlowId, ObjectId};
 
 use super::Haul;
+use super::votes::{Dispute, Question, Verdict};
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
@@ -25,125 +23,6 @@ const BRINGER_VOTE_MAX: Span = Span::from_secs(1);
 /// datagrams that were damaged on the way are known as such, so that what is wrong was sent.
 const WRONG_MAX: u64 = 3;
 const WRONG_PART: u64 = 8;
-
-/// The digests that the mirrors have of one group.
-#[derive(Debug)]
-struct Dispute {
-    votes: BTreeMap<FlowId, GroupDigest>,
-    /// Who has not been heard yet.
-    waiting: BTreeSet<FlowId>,
-}
-
-/// What a dispute comes to.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// All have the same bytes.
-    Agreed,
-    /// These have others than most.
-    Outvoted(Vec<FlowId>),
-    /// No digest has more votes than every other.
-    Undecided,
-}
-
-impl Dispute {
-    /// The verdict, once everybody has been heard.
-    fn verdict(&self) -> Option<Verdict> {
-        if !self.waiting.is_empty() {
-            return None;
-        }
-        let count = |digest: &GroupDigest| self.votes.values().filter(|&other| other == digest).count();
-        let best = self.votes.values().max_by_key(|digest| count(digest))?;
-        if self.votes.values().any(|digest| digest != best && count(digest) == count(best)) {
-            return Some(Verdict::Undecided);
-        }
-        let outvoted: Vec<FlowId> =
-            self.votes.iter().filter(|(_, vote)| *vote != best).map(|(&flow, _)| flow).collect();
-        Some(if outvoted.is_empty() { Verdict::Agreed } else { Verdict::Outvoted(outvoted) })
-    }
-}
-
-/// The disputes of a transfer, by object and group.
-#[derive(Debug, Default)]
-pub(super) struct Disputes {
-    open: BTreeMap<(usize, u64), Dispute>,
-    /// What each mirror is being asked about: one thing at a time, so that a server never has many questions waiting.
-    asked: BTreeMap<FlowId, Question>,
-}
-
-/// What a mirror is being asked.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    object: usize,
-    group: u64,
-    since: Time,
-}
-
-impl Disputes {
-    /// Takes a mirror's answer; false if it was not asked about that group.
-    fn take_vote(&mut self, flow: FlowId, group: u64, digest: GroupDigest) -> bool {
-        let Some(question) = self.asked.get(&flow).copied().filter(|asked| asked.group == group) else { return false };
-        self.asked.remove(&flow);
-        if let Some(dispute) = self.open.get_mut(&(question.object, group))
-            && dispute.waiting.remove(&flow)
-        {
-            dispute.votes.insert(flow, digest);
-        }
-        true
-    }
-
-    /// A mirror is gone: nobody waits for it any more. What it has said still counts.
-    pub(super) fn forget(&mut self, flow: FlowId) {
-        self.asked.remove(&flow);
-        for dispute in self.open.values_mut() {
-            dispute.waiting.remove(&flow);
-        }
-    }
-
-    /// A mirror is back, as another flow: what it has said still counts.
-    pub(super) fn rename(&mut self, former: FlowId, flow: FlowId) {
-        for dispute in self.open.values_mut() {
-            if let Some(vote) = dispute.votes.remove(&former) {
-                dispute.votes.insert(flow, vote);
-            }
-        }
-    }
-
-    /// A mirror has no such groups: what it was asked about them is not answered.
-    pub(super) fn forget_vote(&mut self, flow: FlowId, object: usize, groups: &Range<u64>) {
-        if self.asked.get(&flow).is_some_and(|asked| asked.object == object && groups.contains(&asked.group)) {
-            self.asked.remove(&flow);
-        }
-        for (_, dispute) in self.open.range_mut((object, groups.start)..(object, groups.end)) {
-            dispute.waiting.remove(&flow);
-        }
-    }
-
-    /// These groups need not come any more.
-    pub(super) fn forget_groups(&mut self, object: usize, groups: &Range<u64>) {
-        self.open.retain(|key, _| key.0 != object || !groups.contains(&key.1));
-    }
-
-    /// What mirrors that are not busy should be asked now.
-    fn questions(&mut self, now: Time) -> Vec<(FlowId, u64)> {
-        let mut questions = Vec::new();
-        for (&(object, group), dispute) in &self.open {
-            for &flow in &dispute.waiting {
-                if let std::collections::btree_map::Entry::Vacant(free) = self.asked.entry(flow) {
-                    free.insert(Question { object, group, since: now });
-                    questions.push((flow, group));
-                }
-            }
-        }
-        questions
-    }
-
-    /// Takes out a dispute that has come to its end.
-    fn take_settled(&mut self) -> Option<(usize, u64, Verdict)> {
-        let (key, verdict) = self.open.iter().find_map(|(&key, dispute)| Some((key, dispute.verdict()?)))?;
-        self.open.remove(&key);
-        Some((key.0, key.1, verdict))
-    }
-}
 
 impl Haul {
     /// A group differs from what the authority said of it: what do the others say?
@@ -158,8 +37,7 @@ impl Haul {
         let Some(author) = object.author_of_digest(group).filter(|_| !object.has_failed()) else { return Ok(()) };
         let is_running = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|m| m.status == SourceStatus::Running);
         let waiting = object.mirrors.iter().copied().filter(|flow| *flow != author && is_running(flow)).collect();
-        let dispute = Dispute { votes: BTreeMap::from([(author, expected)]), waiting };
-        self.disputes.open.insert((index, group), dispute);
+        self.disputes.begin(index, group, Dispute::new(author, expected, waiting));
         self.settle_disputes(engine)
     }
 
@@ -206,8 +84,7 @@ impl Haul {
     /// Does not wait for mirrors that owe an answer for long. One that has brought the very group that is wrong, and does not say
     /// what it has of it, is of no use at all.
     pub(super) fn check_votes(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
-        let asked: Vec<(FlowId, Question)> = self.disputes.asked.iter().map(|(&flow, &asked)| (flow, asked)).collect();
-        for (flow, Question { object, group, since }) in asked {
+        for (flow, Question { object, group, since }) in self.disputes.asked() {
             let has_brought = self.objects[object].tally.deliverer(group) == Some(flow);
             if now.since(since) <= if has_brought { BRINGER_VOTE_MAX } else { VOTE_MAX } {
                 continue;
@@ -331,67 +208,5 @@ impl Haul {
         for &flow in object.mirrors.iter().filter(|&&flow| object.lacks(flow, group)) {
             engine.command(self.side, Command::Avoid { flow, range: place.range });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: FlowId = FlowId(1);
-    const B: FlowId = FlowId(2);
-    const C: FlowId = FlowId(3);
-    const NOW: Time = Time::ZERO;
-
-    /// A dispute about group 7 of object 0, opened by what A says; B and C are asked.
-    fn opened() -> Disputes {
-        let dispute = Dispute { votes: BTreeMap::from([(A, [1; 32])]), waiting: BTreeSet::from([B, C]) };
-        let mut disputes = Disputes::default();
-        disputes.open.insert((0, 7), dispute);
-        assert_eq!(disputes.questions(NOW), [(B, 7), (C, 7)]);
-        disputes
-    }
-
-    fn verdict_of(b: u8, c: u8) -> Verdict {
-        let mut disputes = opened();
-        assert!(disputes.take_vote(B, 7, [b; 32]));
-        assert_eq!(disputes.take_settled(), None);
-        assert!(disputes.take_vote(C, 7, [c; 32]));
-        let (object, group, verdict) = disputes.take_settled().unwrap();
-        assert_eq!((object, group, disputes.open.len()), (0, 7, 0));
-        verdict
-    }
-
-    #[test]
-    fn verdict_goes_with_the_most_votes() {
-        assert_eq!(verdict_of(1, 1), Verdict::Agreed);
-        assert_eq!(verdict_of(1, 2), Verdict::Outvoted(vec![C]));
-        assert_eq!(verdict_of(2, 2), Verdict::Outvoted(vec![A]));
-        assert_eq!(verdict_of(2, 3), Verdict::Undecided);
-    }
-
-    #[test]
-    fn verdict_does_not_wait_for_who_is_gone() {
-        let mut disputes = opened();
-        disputes.forget(B);
-        assert_eq!(disputes.take_settled(), None);
-        disputes.take_vote(C, 7, [2; 32]);
-        assert_eq!(disputes.take_settled(), Some((0, 7, Verdict::Undecided)));
-        let mut disputes = opened();
-        disputes.forget(B);
-        disputes.forget(C);
-        assert_eq!(disputes.take_settled(), Some((0, 7, Verdict::Agreed)));
-    }
-
-    #[test]
-    fn questions_come_one_at_a_time_to_each_mirror() {
-        let mut disputes = opened();
-        let waiting = BTreeSet::from([B]);
-        disputes.open.insert((0, 9), Dispute { votes: BTreeMap::new(), waiting });
-        assert_eq!(disputes.questions(NOW), []);
-        assert!(!disputes.take_vote(B, 9, [1; 32]), "that was not asked yet");
-        assert!(disputes.take_vote(B, 7, [1; 32]));
-        assert_eq!(disputes.questions(NOW), [(B, 9)]);
-        assert!(!disputes.take_vote(A, 7, [1; 32]), "nobody asked A");
     }
 }

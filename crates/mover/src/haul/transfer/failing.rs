@@ -4,9 +4,9 @@
 //! A mirror that cannot bring a file says so, and is not asked for it while another can. When none can, or when the verifier has had
 //! enough of it, the verifier gives the file up and says how far it was; then nothing more is asked of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use inhaul_base::{ByteRange, RangeSet};
+use inhaul_base::ByteRange;
 use inhaul_store::printable;
 use inhaul_transport::{Command, FlowId, ObjectId};
 
@@ -19,32 +19,6 @@ use crate::session::frame::FileProblem;
 
 /// Most files that do not come and are named; the others are counted.
 const NAMED_MAX: usize = 16;
-
-/// The files of a data set that do not come, or not from everybody.
-#[derive(Debug, Default)]
-pub(super) struct Failing {
-    /// The mirrors that cannot bring a file, and what the first of them said.
-    lacking: BTreeMap<usize, (BTreeSet<FlowId>, FileProblem)>,
-    /// The groups of files that were given up.
-    groups: RangeSet,
-    /// Why the first of these were, in words, and how many there are.
-    texts: Vec<String>,
-    count: usize,
-}
-
-impl Failing {
-    /// The part of `run` whose files were not given up.
-    pub(super) fn without(&self, run: ByteRange) -> Vec<ByteRange> {
-        self.groups.gaps(run)
-    }
-
-    /// What does not come, in words.
-    pub(super) fn texts(&self) -> impl Iterator<Item = String> + '_ {
-        let more = self.count - self.texts.len();
-        let more = (more > 0).then(|| format!("{more} files more have failed"));
-        self.texts.iter().cloned().chain(more)
-    }
-}
 
 impl Object {
     /// Whether a group is one of a file that was given up: its digest may come or not.

@@ -7,7 +7,7 @@ use inhaul_base::{ByteRange, Time};
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
-use super::failing::Failing;
+use super::failing_files::Failing;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
 use crate::api::source::{Server, Source};

@@ -4,14 +4,13 @@
 //! joins as a new flow, while others carry on or while nothing else happens. A data set without any mirror waits, as long as
 //! the user wants it to (`--retry-for`).
 
-use std::collections::BTreeMap;
-
-use inhaul_base::{Bitrate, Span, Time};
+use inhaul_base::{Span, Time};
 use inhaul_transport::FlowId;
 
+use super::away::Away;
 use super::{Haul, Joining};
 use crate::api::error::MoveError;
-use crate::api::options::{GetOptions, NetOptions, SourceProgress, Waiting};
+use crate::api::options::{SourceProgress, Waiting};
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
 use crate::engine::net;
@@ -21,41 +20,6 @@ use crate::session::opener::{MirrorId, Opener, Tried};
 
 /// A flow that has stood for so long did not fall at once: the next loss is a new one.
 const STEADY: Span = Span::from_secs(10);
-
-/// The means to open mirrors again, and those that are being tried.
-pub(crate) struct Reopening {
-    /// `None`: who is lost stays lost.
-    opener: Option<Opener>,
-    net: NetOptions,
-    rate: Option<Bitrate>,
-    away: BTreeMap<MirrorId, Away>,
-}
-
-/// A mirror that is being tried.
-struct Away {
-    since: Time,
-    /// Why it is away.
-    reason: String,
-    /// The flow that it was, if it was there already.
-    former: Option<FlowId>,
-}
-
-impl Reopening {
-    /// With the means of first contact; without any, nothing is opened again.
-    pub(crate) fn new(opener: Option<Opener>, options: &GetOptions) -> Self {
-        // Who is tried once is not tried again.
-        let opener = opener.filter(|opener| opener.retry_for() > Span::ZERO || !opener.is_idle());
-        Self { opener, net: options.net.clone(), rate: options.rate, away: BTreeMap::new() }
-    }
-
-    fn retry_for(&self) -> Span {
-        self.opener.as_ref().map_or(Span::ZERO, Opener::retry_for)
-    }
-
-    fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {
-        self.away.iter().filter(move |(mirror, _)| mirror.request == request)
-    }
-}
 
 impl Haul {
     /// Has the engine woken by mirrors that answer, and takes note of those that have not yet.

@@ -1,0 +1,44 @@
+//! The mirrors that are not there, or not any more, and are being tried.
+
+use std::collections::BTreeMap;
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::FlowId;
+
+use crate::api::options::{GetOptions, NetOptions};
+use crate::session::opener::{MirrorId, Opener};
+
+/// The means to open mirrors again, and those that are being tried.
+pub(crate) struct Reopening {
+    /// `None`: who is lost stays lost.
+    pub(super) opener: Option<Opener>,
+    pub(super) net: NetOptions,
+    pub(super) rate: Option<Bitrate>,
+    pub(super) away: BTreeMap<MirrorId, Away>,
+}
+
+/// A mirror that is being tried.
+pub(super) struct Away {
+    pub(super) since: Time,
+    /// Why it is away.
+    pub(super) reason: String,
+    /// The flow that it was, if it was there already.
+    pub(super) former: Option<FlowId>,
+}
+
+impl Reopening {
+    /// With the means of first contact; without any, nothing is opened again.
+    pub(crate) fn new(opener: Option<Opener>, options: &GetOptions) -> Self {
+        // Who is tried once is not tried again.
+        let opener = opener.filter(|opener| opener.retry_for() > Span::ZERO || !opener.is_idle());
+        Self { opener, net: options.net.clone(), rate: options.rate, away: BTreeMap::new() }
+    }
+
+    pub(super) fn retry_for(&self) -> Span {
+        self.opener.as_ref().map_or(Span::ZERO, Opener::retry_for)
+    }
+
+    pub(super) fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {
+        self.away.iter().filter(move |(mirror, _)| mirror.request == request)
+    }
+}
