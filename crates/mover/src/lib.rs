@@ -1,6 +1,15 @@
 //! The product: servers that offer data, and the client that hauls it in.
 //!
 //! A session is one TCP connection ([`frame`]s over a [`control_stream`]) beside one UDP path.
+//!
+//! The rooms, each of which uses only those above it; `tests/house` has the exact list:
+//!
+//! - `api`: what callers say and hear; `system`: threads, random numbers, a disk's speed.
+//! - `session`: what client and server say to each other; `engine`: the one real-time loop and its sockets.
+//! - `check` and `fetch_list`: lists of checksums and of what to fetch, without any network.
+//! - `haul`: a transfer at the receiver; `serve`: a server.
+//! - `delegate`: puts and copies, which one host orders and another carries out.
+//! - `doctor` and `bench`: what a path and its ends can do.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
@@ -27,6 +36,8 @@ pub use api::report::{
     Status, jain_index,
 };
 pub use api::request::{Known, Location, Part, Request};
+pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
+pub use api::stream_output::StreamOutput;
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
 pub use delegate::{Order, OrderError, OrderRule, Origin, SOURCES_MAX, copy, put, serve};
@@ -39,6 +50,4 @@ pub use session::{control_stream, frame};
 pub use inhaul_store::checksums::Algorithm;
 pub use inhaul_store::digest::Hash;
 // What listings are made of.
-pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
-pub use api::stream_output::StreamOutput;
 pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};

@@ -7,6 +7,7 @@
 pub mod circles;
 pub mod dependencies;
 pub mod modules;
+pub mod rooms;
 pub mod rules;
 pub mod source;
 mod tokens;

@@ -8,6 +8,7 @@ use std::process::Command;
 use inhaul_house_tests::circles::{circles, unlisted};
 use inhaul_house_tests::dependencies::{self, Metadata};
 use inhaul_house_tests::modules::Modules;
+use inhaul_house_tests::rooms;
 use inhaul_house_tests::rules;
 use inhaul_house_tests::source::Source;
 
@@ -27,15 +28,6 @@ const ENGINES: &[&str] = &[
 /// be just this.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-link", &["link", "queue"]),
-    ("inhaul-mover", &["bodies", "catalogue", "delegated", "digest_service", "greeting", "serving"]),
-    ("inhaul-mover", &["compare", "get"]),
-    ("inhaul-mover", &["doctor", "doctor::disk", "doctor::host", "doctor::kernel", "doctor::path"]),
-    ("inhaul-mover", &["fetch_list", "fetch_list::input_file", "fetch_list::metalink"]),
-    ("inhaul-mover", &["fetch_list", "request"]),
-    ("inhaul-mover", &["haul", "haul::disputes", "haul::failing", "haul::mirror", "haul::object", "haul::reopening"]),
-    ("inhaul-mover", &["naming", "recheck", "verify", "writer"]),
-    ("inhaul-mover", &["net", "options", "stream"]),
-    ("inhaul-mover", &["predict", "predict::disk"]),
     ("inhaul-store", &["checksums", "checksums::bagit", "checksums::lines"]),
     ("inhaul-store", &["inbox", "landing", "plan"]),
     ("inhaul-store", &["landing", "landing::destination", "landing::finish", "landing::metadata", "landing::resume"]),
@@ -153,6 +145,13 @@ fn modules_do_not_use_each_other_in_circles() {
     let is_known = |name: &str| packages.iter().any(|package| package.name == name);
     found.extend(CIRCLES.iter().filter(|(name, _)| !is_known(name)).map(|(name, _)| format!("{name}: no such crate")));
     report("circles between modules", &found);
+}
+
+#[test]
+fn rooms_of_the_mover_use_only_what_lies_below_them() {
+    let files = source_files(&top().join("crates/mover/src"));
+    let modules = Modules::parse(files.iter().map(|(file, text)| (file.as_str(), text.as_str())));
+    report("rooms of the mover", &rooms::violations(&modules, rooms::MOVER));
 }
 
 #[test]

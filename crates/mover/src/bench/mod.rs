@@ -1,4 +1,6 @@
 //! `bench`: memory to memory, nothing touching disk, in the manner of iperf3.
+//!
+//! It uses `session` and `engine` at both ends, and `serve` to greet clients; `api` and `system`.
 
 mod client;
 mod memory;

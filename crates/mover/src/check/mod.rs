@@ -1,4 +1,6 @@
 //! `verify` and `manifest`: directories against lists of checksums, and the lists themselves.
+//!
+//! It uses `api` alone: nothing here touches the network. A transfer verifies by itself, in `haul`.
 
 mod hashing;
 

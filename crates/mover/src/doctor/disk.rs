@@ -4,7 +4,7 @@ use std::path::Path;
 
 use inhaul_base::{Bitrate, format_bytes};
 
-use super::{Cost, Finding, Verdict};
+use super::finding::{Cost, Finding, Verdict};
 use crate::system::disk::{Measured, measure};
 
 const CHECK: &str = "disk";

@@ -8,7 +8,7 @@ use inhaul_base::Bitrate;
 use inhaul_store::digest::{GROUP_BYTES, group_digest};
 use inhaul_udp::thread;
 
-use super::{Cost, Finding};
+use super::finding::{Cost, Finding};
 
 /// How long hashing is measured.
 const HASHING: Duration = Duration::from_millis(100);
@@ -208,7 +208,7 @@ fn stolen_between(before: ProcessorTime, after: ProcessorTime) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::finding::Verdict;
 
     #[test]
     fn processors_counts_what_a_control_group_allows() {

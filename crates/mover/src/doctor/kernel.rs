@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_udp::{Arrival, Interface, NetDevice, Socket, SocketOptions};
 
-use super::{Cost, Finding};
+use super::finding::{Cost, Finding};
 use crate::engine::probe;
 
 /// Datagrams of the trial of offloads, and bytes of each.
@@ -146,7 +146,7 @@ pub(super) fn per_second(rate: Bitrate, mtu: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::finding::Verdict;
 
     #[test]
     fn receive_buffer_costs_what_it_holds_at_the_rate() {

@@ -1,7 +1,10 @@
 //! `doctor`: what on this host, and on the path from a server, would hold a transfer back. Everything is tried or read,
 //! nothing is changed.
+//!
+//! It uses `session` and `engine` to try the path, `api` and `system`.
 
 mod disk;
+mod finding;
 mod host;
 mod kernel;
 mod path;
@@ -12,6 +15,7 @@ use inhaul_base::Bitrate;
 use inhaul_udp::Interface;
 use serde::Serialize;
 
+pub use self::finding::{Cost, Finding, Verdict};
 use crate::api::error::MoveError;
 use crate::api::report::ErrorReport;
 use crate::api::source::Server;
@@ -28,47 +32,6 @@ pub struct DoctorOptions {
     pub rate: Option<Bitrate>,
     /// The directory whose disk is tried.
     pub disk: Option<PathBuf>,
-}
-
-/// How a thing stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It holds nothing back.
-    #[default]
-    Ok,
-    /// Transfers work, and are held back.
-    Costs,
-    /// Transfers do not work.
-    Broken,
-    /// The system does not tell.
-    Unknown,
-}
-
-/// What a finding costs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cost {
-    /// How much.
-    pub value: f64,
-    /// Of what: `bit/s`, `ms`, `packets/s`, `ratio`.
-    pub unit: &'static str,
-    /// The same in words.
-    pub text: String,
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Finding {
-    /// What was looked at, by a name that stays.
-    pub check: &'static str,
-    /// How it stands.
-    pub verdict: Verdict,
-    /// What was found, in words.
-    pub found: String,
-    /// What it costs, if it does and it can be worked out.
-    pub cost: Option<Cost>,
-    /// Lines that mend it: commands to type, or words where there is no command.
-    pub fix: Vec<String>,
 }
 
 /// What a doctor has found. Serialised, it is the object that `docs/json.md` documents.
@@ -88,36 +51,6 @@ impl DoctorReport {
     pub fn worst(&self) -> Verdict {
         let has = |verdict| self.findings.iter().any(|finding| finding.verdict == verdict);
         [Verdict::Broken, Verdict::Costs].into_iter().find(|&verdict| has(verdict)).unwrap_or(Verdict::Ok)
-    }
-}
-
-impl Finding {
-    fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
-        Self { check, verdict, found: found.into(), cost: None, fix: Vec::new() }
-    }
-
-    fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, found)
-    }
-
-    fn costs(check: &'static str, found: impl Into<String>, cost: Cost) -> Self {
-        Self { cost: Some(cost), ..Self::new(check, Verdict::Costs, found) }
-    }
-
-    fn unknown(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Unknown, found)
-    }
-
-    /// With lines that mend it.
-    fn fix<T: Into<String>>(mut self, lines: impl IntoIterator<Item = T>) -> Self {
-        self.fix.extend(lines.into_iter().map(Into::into));
-        self
-    }
-}
-
-impl Cost {
-    fn new(value: f64, unit: &'static str, text: impl Into<String>) -> Self {
-        Self { value, unit, text: text.into() }
     }
 }
 

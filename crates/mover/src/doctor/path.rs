@@ -7,8 +7,8 @@ use std::time::Duration;
 use inhaul_base::{Bitrate, Span, Time, format_bytes};
 use inhaul_udp::{Arrival, Clock, Interest, Interface, Poller, Socket, SocketOptions};
 
+use super::finding::{Cost, Finding, Verdict};
 use super::kernel::per_second;
-use super::{Cost, Finding, Verdict};
 use crate::api::error::MoveError;
 use crate::api::source::Server;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};

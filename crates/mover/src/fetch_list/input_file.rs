@@ -1,7 +1,8 @@
 //! Reads what `aria2c --input-file` takes: on each line the URIs of one file, tabs between them, and below it, indented, its
 //! options, one a line. Lines that begin with `#` are comments.
 
-use super::{FetchListError, Item, Known, add_mirrors, checksum, joined, locations};
+use super::item::{FetchListError, Item, add_mirrors, checksum, joined, locations};
+use crate::api::request::Known;
 
 pub(super) fn read(text: &str) -> Result<Vec<Item>, FetchListError> {
     let mut items = Vec::new();

@@ -2,7 +2,8 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{FetchListError, Item, Known, add_mirrors, checksum, locations};
+use super::item::{FetchListError, Item, add_mirrors, checksum, locations};
+use crate::api::request::Known;
 
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
 /// RFC 5854 4.2.16.1: the priority of a URL that has none; 1 is the highest.

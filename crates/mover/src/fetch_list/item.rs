@@ -1,0 +1,174 @@
+//! What lists are made of, however they are written, and what can be wrong with them.
+
+use inhaul_store::checksums::Algorithm;
+
+use crate::api::request::{Known, Location, Request};
+use crate::api::source::{Source, SourceError};
+
+/// Most sessions with servers that one list may come to.
+pub(super) const SESSIONS_MAX: usize = 512;
+/// Most mirrors of one file.
+const MIRRORS_MAX: usize = 64;
+
+/// A file, or in an input file also a directory, of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The line that names it.
+    pub(super) line: usize,
+    /// Where it goes, beneath the destination.
+    pub(super) path: String,
+    /// Where it is, the best first.
+    pub(super) mirrors: Vec<Location>,
+    pub(super) known: Known,
+}
+
+/// What is wrong with a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchListError {
+    /// It is no text.
+    #[error("it is not UTF-8 text")]
+    NotText,
+    /// It is no XML, or XML with a document type definition.
+    #[error("it is not XML as Metalink uses it: {0}")]
+    Xml(String),
+    /// It is XML, but no Metalink 4.
+    #[error(
+        "it is not Metalink 4 (RFC 5854): its first element is '{0}', not 'metalink' of urn:ietf:params:xml:ns:metalink"
+    )]
+    NotMetalink(String),
+    /// A name would lead out of the destination, or is none.
+    #[error("line {line}: '{path}' is no path beneath the destination")]
+    BadPath {
+        /// Where.
+        line: usize,
+        /// The path.
+        path: String,
+    },
+    /// The same name is given to two files.
+    #[error("line {line}: '{path}' is named by line {earlier} already")]
+    Twice {
+        /// Where.
+        line: usize,
+        /// The line before.
+        earlier: usize,
+        /// The path.
+        path: String,
+    },
+    /// A file's name is that of a directory that another file lies in.
+    #[error("line {line}: '{path}' would lie in a file, that of line {file}")]
+    InFile {
+        /// Where.
+        line: usize,
+        /// The line of the file.
+        file: usize,
+        /// The path.
+        path: String,
+    },
+    /// No server of ours has it.
+    #[error(
+        "line {line}: '{path}' has no URL that begins with inhaul://; fetch it with a program that speaks the others"
+    )]
+    NoSource {
+        /// Where.
+        line: usize,
+        /// The path.
+        path: String,
+    },
+    /// A URL of ours cannot be read.
+    #[error("line {line}: {error}")]
+    BadUrl {
+        /// Where.
+        line: usize,
+        /// What is wrong with it.
+        error: SourceError,
+    },
+    /// A size, priority or checksum is none.
+    #[error("line {line}: '{value}' is no {what}")]
+    BadValue {
+        /// Where.
+        line: usize,
+        /// What it should be.
+        what: &'static str,
+        /// What it is.
+        value: String,
+    },
+    /// An element lacks what it must have.
+    #[error("line {line}: {what} is missing")]
+    Missing {
+        /// Where.
+        line: usize,
+        /// What is not there.
+        what: &'static str,
+    },
+    /// An input file has an option that is not known here.
+    #[error("line {line}: the option '{option}' is not supported; out, dir and checksum are")]
+    Unsupported {
+        /// Where.
+        line: usize,
+        /// The option.
+        option: String,
+    },
+    /// A file has more mirrors than anybody needs.
+    #[error("line {line}: a file has more than {MIRRORS_MAX} mirrors")]
+    TooManyMirrors {
+        /// Where.
+        line: usize,
+    },
+    /// The files lie in too many places for one transfer.
+    #[error(
+        "its files lie in so many places that they would take {sessions} sessions, and {SESSIONS_MAX} is the most: split it"
+    )]
+    TooManySessions {
+        /// How many it would take.
+        sessions: usize,
+    },
+    /// There is nothing in it.
+    #[error("it names no file")]
+    Empty,
+}
+
+/// The servers that a URL of ours names; `None` when it is of another scheme.
+pub(super) fn locations(url: &str, line: usize) -> Result<Option<Vec<Location>>, FetchListError> {
+    if !url.starts_with("inhaul://") {
+        return Ok(None);
+    }
+    let source: Source = url.parse().map_err(|error| FetchListError::BadUrl { line, error })?;
+    Ok(Some(Request::from(source).mirrors))
+}
+
+/// Adds `more` to `mirrors`, each server once.
+pub(super) fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line: usize) -> Result<(), FetchListError> {
+    for location in more {
+        if !mirrors.iter().any(|known| known.server == location.server) {
+            mirrors.push(location);
+        }
+    }
+    if mirrors.len() > MIRRORS_MAX { Err(FetchListError::TooManyMirrors { line }) } else { Ok(()) }
+}
+
+/// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those that
+/// prove nothing or are not known here.
+pub(super) fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
+    let algorithm = match name {
+        "blake3" => Algorithm::Blake3,
+        "sha-256" => Algorithm::Sha256,
+        "sha-512" => Algorithm::Sha512,
+        _ => return Ok(None),
+    };
+    let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: digits.to_owned() };
+    let byte = |pair: &[u8]| {
+        let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
+    match bytes {
+        Some(bytes) if odd.is_empty() && bytes.len() == algorithm.bytes() => Ok(Some((algorithm, bytes))),
+        _ => Err(wrong()),
+    }
+}
+
+/// A path and what lies below it.
+pub(super) fn joined(path: &str, below: &str) -> String {
+    [path, below].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("/")
+}

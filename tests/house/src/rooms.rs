@@ -1,0 +1,98 @@
+//! Which room of a crate may use which.
+//!
+//! A room is a folder, or a file, at the top of a crate's `src`, with all that lies beneath it.
+
+use std::collections::BTreeSet;
+
+use crate::modules::{Modules, Path};
+
+/// What the root's own file is called.
+const ROOT: &str = "crate";
+
+/// The rooms of a crate, each with the others that it may use.
+pub type MayUse<'a> = &'a [(&'a str, &'a [&'a str])];
+
+/// The rooms of `inhaul-mover`. A room that is not listed may not exist.
+///
+/// What callers say and hear is used by all. A session knows no engine, and neither of them what it is for. A transfer
+/// and a server know nothing of each other; what a server fetches for its clients stands above both.
+pub const MOVER: MayUse<'static> = &[
+    ("api", &[]),
+    ("system", &["api"]),
+    ("check", &["api"]),
+    ("fetch_list", &["api"]),
+    ("session", &["system", "api"]),
+    ("engine", &["session", "system", "api"]),
+    ("haul", &["engine", "session", "fetch_list", "system", "api"]),
+    ("serve", &["engine", "session", "system", "api"]),
+    ("delegate", &["haul", "serve", "engine", "session", "system", "api"]),
+    ("doctor", &["engine", "session", "system", "api"]),
+    ("bench", &["serve", "engine", "session", "system", "api"]),
+    // What hostile bytes reach, for the fuzzers.
+    ("fuzzing", &["haul", "engine", "session"]),
+];
+
+/// Every arrow between rooms that the list does not allow, every room that it lacks, and every one that is gone.
+pub fn violations(modules: &Modules, may_use: MayUse<'_>) -> Vec<String> {
+    let rooms: BTreeSet<&str> = modules.paths().filter_map(|path| path.first()).map(String::as_str).collect();
+    let is_listed = |room: &str| may_use.iter().any(|(name, _)| *name == room);
+    let unlisted = rooms.iter().filter(|room| !is_listed(room));
+    let mut found: Vec<String> = unlisted.map(|room| format!("{room} is not in the list of rooms")).collect();
+    let gone = may_use.iter().filter(|(room, _)| !rooms.contains(room));
+    found.extend(gone.map(|(room, _)| format!("there is no room {room} any more: take it off the list")));
+    for (from, to) in modules.arrows() {
+        // The root puts the rooms together.
+        let Some(room) = from.first() else { continue };
+        let used = to.first().map_or(ROOT, String::as_str);
+        let is_allowed = may_use.iter().any(|(name, uses)| name == room && uses.contains(&used));
+        if room != used && !is_allowed && is_listed(room) {
+            found.push(format!("{room} may not use {used}: {} -> {}", name(&from), name(&to)));
+        }
+    }
+    found
+}
+
+fn name(path: &Path) -> String {
+    if path.is_empty() { ROOT.to_owned() } else { path.join("::") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: MayUse<'static> = &[("low", &[]), ("high", &["low"])];
+
+    fn found(low: &str, high: &str) -> Vec<String> {
+        let root = ("lib.rs", "mod low; mod high; pub struct Own;");
+        let files = [root, ("low/mod.rs", "mod deep;"), ("low/deep.rs", low), ("high.rs", high)];
+        violations(&Modules::parse(files), LIST)
+    }
+
+    #[test]
+    fn violations_none_when_rooms_use_what_they_may() {
+        assert_eq!(found("pub struct Low;", "use crate::low::deep::Low;"), [""; 0]);
+    }
+
+    #[test]
+    fn violations_names_an_arrow_that_goes_up_or_to_the_root() {
+        let high = "pub struct High;";
+        assert_eq!(found("use crate::high::High;", high), ["low may not use high: low::deep -> high"]);
+        assert_eq!(found("use crate::Own;", high), ["low may not use crate: low::deep -> crate"]);
+    }
+
+    #[test]
+    fn violations_names_rooms_that_are_new_or_gone() {
+        let files = [("lib.rs", "mod low; mod attic;"), ("low.rs", ""), ("attic.rs", "")];
+        let expected = ["attic is not in the list of rooms", "there is no room high any more: take it off the list"];
+        assert_eq!(violations(&Modules::parse(files), LIST), expected);
+    }
+
+    #[test]
+    fn mover_has_no_cycle() {
+        // Each room uses only rooms that are listed before it.
+        for (at, (room, uses)) in MOVER.iter().enumerate() {
+            let before = |used: &&str| MOVER[..at].iter().any(|(name, _)| name == used);
+            assert!(uses.iter().all(before), "{room}");
+        }
+    }
+}
