@@ -14,7 +14,7 @@ use crate::api::report::{BenchInterval, BenchReport, BenchSource, Status, jain_i
 use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::Port;
-use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::session::connect::{Session, at_once};
 use crate::session::frame::{BenchStats, Frame, SessionRole};
 use crate::system::process;
@@ -25,7 +25,7 @@ const INTERVAL: Span = Span::from_secs(1);
 /// How often the stop flag and the clock are looked at.
 const LOOK: Span = Span::from_millis(100);
 /// How long the servers may take to say how it went.
-const FAREWELL: Span = Span::from_secs(2);
+const CLOSING: Span = Span::from_secs(2);
 
 /// Something that a user may want to see while a bench is under way.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,7 +137,7 @@ struct Flow {
     opened: Option<Time>,
     ended: Option<Time>,
     lost: bool,
-    parted: bool,
+    disconnected: bool,
 }
 
 struct BenchClient {
@@ -208,13 +208,13 @@ impl BenchClient {
         engine: &mut Engine,
         sessions: Vec<(Session, u64)>,
     ) -> Result<(), MoveError> {
-        let mut side = None;
+        let mut endpoint = None;
         for (session, size) in sessions {
             let server = session.server.clone();
             let mut receiving = Receiving {
                 net: &options.net,
                 receive_rate: options.receive_rate,
-                side: &mut side,
+                endpoint: &mut endpoint,
                 memory: &mut self.memory,
             };
             let flow = receiving.join(engine, session, (size, options.memory), options.rate)?;
@@ -236,7 +236,7 @@ impl BenchClient {
         let socket = net::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
         // The limit is of all flows together here; they share it equally.
         let limit = options.rate.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(sessions.len() as u64)));
-        let side = net::add_endpoint(&options.net, engine, Role::Sender, limit, &socket)?;
+        let endpoint = net::add_endpoint(&options.net, engine, Role::Sender, limit, &socket)?;
         let port = engine.add_port(Port::new(socket, false))?;
         for (session, size) in sessions {
             let flow = engine.new_flow();
@@ -250,8 +250,8 @@ impl BenchClient {
             };
             self.memory.insert(flow, options.memory);
             self.add(flow, session.server.clone(), size);
-            engine.add_flow(flow, side, port, session.stream)?;
-            engine.command(side, Command::Offer(offer));
+            engine.add_flow(flow, endpoint, port, session.stream)?;
+            engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl BenchClient {
                 opened: None,
                 ended: None,
                 lost: false,
-                parted: false,
+                disconnected: false,
             },
         );
     }
@@ -339,7 +339,7 @@ impl BenchClient {
     fn lose(&mut self, engine: &mut Engine, id: FlowId, detail: &str) -> Result<(), MoveError> {
         let now = engine.now();
         let Some(flow) = self.flows.get_mut(&id) else { return Ok(()) };
-        flow.parted = true;
+        flow.disconnected = true;
         if self.ended.is_some() || flow.lost {
             return Ok(());
         }
@@ -448,22 +448,26 @@ impl Application for BenchClient {
         self.lose(engine, flow, &cause.to_string())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         if self.stop.is_set() {
             return Err(MoveError::Interrupted);
         }
         let now = engine.now();
         if let Some(ended) = self.ended {
-            let parted = self.flows.values().all(|flow| flow.parted || flow.lost);
-            let until = ended + FAREWELL;
-            return Ok(if parted || now >= until { Turn::Done } else { Turn::Wait(until.min(now + LOOK)) });
+            let disconnected = self.flows.values().all(|flow| flow.disconnected || flow.lost);
+            let until = ended + CLOSING;
+            return Ok(if disconnected || now >= until {
+                PollResult::Done
+            } else {
+                PollResult::Wait(until.min(now + LOOK))
+            });
         }
         if let (Some(started), BenchLimit::Seconds(seconds)) = (self.started, self.limit)
             && now < started + Span::from_secs_f64(seconds)
             && now < self.interval_start + INTERVAL
         {
             let end = started + Span::from_secs_f64(seconds);
-            return Ok(Turn::Wait(end.min(self.interval_start + INTERVAL).min(now + LOOK)));
+            return Ok(PollResult::Wait(end.min(self.interval_start + INTERVAL).min(now + LOOK)));
         }
         self.measure(engine);
         if self.is_finished(now) {
@@ -471,6 +475,6 @@ impl Application for BenchClient {
         } else if self.started.is_some() && now >= self.interval_start + INTERVAL {
             self.tell_interval(now);
         }
-        Ok(Turn::Wait(now + LOOK))
+        Ok(PollResult::Wait(now + LOOK))
     }
 }

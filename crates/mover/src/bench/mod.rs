@@ -15,7 +15,7 @@ use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::net;
 use crate::engine::port::Port;
-use crate::engine::{Engine, SideId};
+use crate::engine::{EndpointId, Engine};
 use crate::session::connect::Session;
 use crate::session::frame::{BenchStats, Memory};
 use crate::system::process;
@@ -33,7 +33,7 @@ struct Receiving<'a> {
     /// Most that all flows together may have (C_r).
     receive_rate: Option<Bitrate>,
     /// The endpoint of all flows; made with the first, which says over what network.
-    side: &'a mut Option<SideId>,
+    endpoint: &'a mut Option<EndpointId>,
     memory: &'a mut BenchMemory,
 }
 
@@ -47,11 +47,11 @@ impl Receiving<'_> {
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
         let socket = net::connect(self.net, session.datagrams)?;
-        let side = match *self.side {
-            Some(side) => side,
+        let endpoint = match *self.endpoint {
+            Some(endpoint) => endpoint,
             None => {
                 let made = net::add_endpoint(self.net, engine, Role::Receiver, self.receive_rate, &socket)?;
-                *self.side.insert(made)
+                *self.endpoint.insert(made)
             }
         };
         let port = engine.add_port(Port::new(socket, true))?;
@@ -66,9 +66,9 @@ impl Receiving<'_> {
             limits: FlowLimits { application_rate: rate, link_rate: None },
         };
         self.memory.insert(flow, memory);
-        engine.add_flow(flow, side, port, session.stream)?;
-        engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
-        engine.command(side, Command::Join(join));
+        engine.add_flow(flow, endpoint, port, session.stream)?;
+        engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
+        engine.command(endpoint, Command::Join(join));
         Ok(flow)
     }
 }

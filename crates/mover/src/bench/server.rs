@@ -14,7 +14,7 @@ use crate::api::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::engine::endpoints::Endpoints;
 use crate::engine::net;
 use crate::engine::port::Port;
-use crate::engine::{Application, BodySource, EndCause, Engine, PortId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, PortId, Sink};
 use crate::serve::greeting::{Arrival, Bencher, Service};
 use crate::serve::reception::Reception;
 use crate::serve::server::{ListeningPair, SESSIONS_MAX, later, listen};
@@ -93,19 +93,19 @@ impl BenchServer {
         let cpu_before = process::cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
-            let side = self.endpoints.of(engine, Role::Receiver, transport)?;
-            engine.add_flow(flow, side, self.port, stream)?;
+            let endpoint = self.endpoints.of(engine, Role::Receiver, transport)?;
+            engine.add_flow(flow, endpoint, self.port, stream)?;
             // Each flow brings an object of its own.
             let object = ObjectId(flow.0);
-            engine.command(side, Command::Fetch { object, size, held: RangeSet::new() });
+            engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();
             let join = JoinFlow { flow, object, peer: None, mtu, key: process::random_u32()?, limits };
-            engine.command(side, Command::Join(join));
+            engine.command(endpoint, Command::Join(join));
         } else {
-            let side = self.endpoints.of(engine, Role::Sender, transport)?;
-            engine.add_flow(flow, side, self.port, stream)?;
+            let endpoint = self.endpoints.of(engine, Role::Sender, transport)?;
+            engine.add_flow(flow, endpoint, self.port, stream)?;
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
-            engine.command(side, Command::Offer(offer));
+            engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
     }
@@ -129,8 +129,8 @@ impl BenchServer {
     }
 
     /// Ends a session, with a word to the client.
-    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame) {
-        engine.dismiss(flow, farewell);
+    fn close(&mut self, engine: &mut Engine, flow: FlowId, close_reason: &Frame) {
+        engine.close_with(flow, close_reason);
         self.forget(flow);
     }
 
@@ -153,7 +153,7 @@ impl Application for BenchServer {
         match event {
             Event::Complete { object } => self.tell(engine, FlowId(object.0)),
             Event::Failed { flow, error } => {
-                self.part(engine, flow, &Frame::malformed(&error));
+                self.close(engine, flow, &Frame::malformed(&error));
             }
             _ => {}
         }
@@ -163,9 +163,9 @@ impl Application for BenchServer {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         if frame == Frame::Finish {
             self.tell(engine, flow);
-            self.part(engine, flow, &Frame::Bye);
+            self.close(engine, flow, &Frame::Bye);
         } else {
-            self.part(engine, flow, &Frame::out_of_place());
+            self.close(engine, flow, &Frame::out_of_place());
         }
         Ok(())
     }
@@ -180,9 +180,9 @@ impl Application for BenchServer {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         if self.stop.is_set() {
-            return Ok(Turn::Done);
+            return Ok(PollResult::Done);
         }
         while let Some(arrival) = self.reception.next() {
             let Arrival::Bencher(bencher) = arrival else { continue };
@@ -193,10 +193,10 @@ impl Application for BenchServer {
             self.next_stats = now + STATS_INTERVAL;
             self.tell_all(engine);
         }
-        let Some(dial) = &self.send_dial else { return Ok(Turn::Wait(later(engine))) };
+        let Some(dial) = &self.send_dial else { return Ok(PollResult::Wait(later(engine))) };
         if let Some(rate) = dial.get() {
             self.endpoints.limit_send(engine, rate);
         }
-        Ok(Turn::Wait(now + RateDial::LOOK))
+        Ok(PollResult::Wait(now + RateDial::LOOK))
     }
 }

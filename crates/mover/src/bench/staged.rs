@@ -15,7 +15,7 @@ use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
 use crate::engine::net;
-use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
 use crate::session::connect::Session;
 use crate::session::frame::{Frame, Memory, SessionRole};
 use crate::system::process;
@@ -108,7 +108,7 @@ pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, Move
             cpu_before: process::cpu_time(),
             flows: options.flows.iter().map(|_| Flow::default()).collect(),
             by_id: BTreeMap::new(),
-            side: None,
+            endpoint: None,
             memory: BenchMemory::default(),
             connected,
             sessions,
@@ -147,7 +147,7 @@ struct StagedReceiver {
     cpu_before: Span,
     flows: Vec<Flow>,
     by_id: BTreeMap<FlowId, usize>,
-    side: Option<SideId>,
+    endpoint: Option<EndpointId>,
     memory: BenchMemory,
     connected: Sender<(usize, Result<Session, MoveError>)>,
     sessions: Receiver<(usize, Result<Session, MoveError>)>,
@@ -200,7 +200,7 @@ impl StagedReceiver {
         let mut receiving = Receiving {
             net: &self.options.net,
             receive_rate: self.options.receive_rate,
-            side: &mut self.side,
+            endpoint: &mut self.endpoint,
             memory: &mut self.memory,
         };
         let what = (plan.size.unwrap_or(ENDLESS), Memory::Hot);
@@ -240,8 +240,8 @@ impl StagedReceiver {
             && self.began + *at <= now
         {
             self.changed += 1;
-            match self.side {
-                Some(side) => engine.command(side, Command::LimitReceive(Some(*rate))),
+            match self.endpoint {
+                Some(endpoint) => engine.command(endpoint, Command::LimitReceive(Some(*rate))),
                 // The endpoint that is made later begins with it.
                 None => self.options.receive_rate = Some(*rate),
             }
@@ -329,7 +329,7 @@ impl Application for StagedReceiver {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         if self.stop.is_set() {
             return Err(MoveError::Interrupted);
         }
@@ -345,8 +345,8 @@ impl Application for StagedReceiver {
         let over = now >= self.began + self.options.end || self.flows.iter().all(Flow::has_ended);
         if over {
             self.sample(engine, now);
-            return Ok(Turn::Done);
+            return Ok(PollResult::Done);
         }
-        Ok(Turn::Wait(self.due(now)))
+        Ok(PollResult::Wait(self.due(now)))
     }
 }

@@ -87,7 +87,7 @@ struct Place<'a> {
 }
 
 /// What carries the data of a transfer.
-enum Ways {
+enum Paths {
     /// Sessions that the client has attached, and the socket that it has sent probes from.
     Attached(Vec<Session>, inhaul_udp::Socket),
     /// The server dials itself.
@@ -146,7 +146,7 @@ impl Delegations {
     }
 
     /// Waits for a session for each data set, and for the address that the client's datagrams come from.
-    fn receive_sessions(&self, stream: &mut ControlStream, count: u16, udp_port: u16) -> Result<Ways, GreetingError> {
+    fn receive_sessions(&self, stream: &mut ControlStream, count: u16, udp_port: u16) -> Result<Paths, GreetingError> {
         let failed = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let admission = self.desk.admit(stream.peer().ip()).map_err(failed)?;
         let attached = self.await_sessions(stream, &admission, count)?;
@@ -160,7 +160,7 @@ impl Delegations {
             let server = Server { host: stream.peer().ip().to_string(), port: stream.peer().port() };
             Session { datagrams: from, manifest_memory_max, ..Session::over(server, stream) }
         };
-        Ok(Ways::Attached(attached.into_iter().map(session).collect(), socket))
+        Ok(Paths::Attached(attached.into_iter().map(session).collect(), socket))
     }
 
     fn await_sessions(
@@ -228,18 +228,18 @@ impl Orders for Delegations {
         let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
         log::info!("{}: has {what} fetched", stream.peer());
         let began = Instant::now();
-        let ways = match order.origin {
+        let paths = match order.origin {
             Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
-            Origin::Servers { .. } => Ways::Dialled,
+            Origin::Servers { .. } => Paths::Dialled,
         };
         let (updates, incoming) = channel();
         let stop = place.stop.clone();
         let run = move || {
             // The client may be gone.
             let mut hear = |update| drop(updates.send(update));
-            match ways {
-                Ways::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
-                Ways::Dialled => get(&options, &stop, &mut hear),
+            match paths {
+                Paths::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
+                Paths::Dialled => get(&options, &stop, &mut hear),
             }
         };
         let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());

@@ -14,7 +14,7 @@ use crate::session::peer_json;
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a server that was told to end may take to say what it has kept.
-const FAREWELL: Duration = Duration::from_secs(15);
+const CLOSING: Duration = Duration::from_secs(15);
 /// A server that has not said a word for so long is not there: it says something every few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// Largest report that is taken, in bytes of JSON: of half a million files.
@@ -41,7 +41,7 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
     let mut heard = Instant::now();
     loop {
         if stop.is_set() && until.is_none() {
-            until = Some(Instant::now() + FAREWELL);
+            until = Some(Instant::now() + CLOSING);
             session.send(&Frame::Finish)?;
         }
         if until.is_some_and(|until| Instant::now() > until) {
@@ -116,7 +116,7 @@ mod tests {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut theirs = ControlStream::new(listener.accept().unwrap().0).unwrap();
         for frame in frames {
-            theirs.send(frame, Instant::now() + FAREWELL).unwrap();
+            theirs.send(frame, Instant::now() + CLOSING).unwrap();
         }
         drop(theirs);
         let server = Server { host: "b".to_owned(), port: 1 };

@@ -19,7 +19,7 @@ use crate::delegate::retry::repeat;
 use crate::engine::net;
 use crate::engine::port::Discard;
 use crate::engine::probe;
-use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::haul::destination;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::greeting::be_opened;
@@ -221,9 +221,9 @@ impl Application for Sender {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         self.serving.tend(engine);
         let is_over = self.stop.is_set() || engine.streams() == 0;
-        Ok(if is_over { Turn::Done } else { Turn::Wait(later(engine)) })
+        Ok(if is_over { PollResult::Done } else { PollResult::Wait(later(engine)) })
     }
 }

@@ -6,7 +6,7 @@ use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::engine::net;
-use crate::engine::{Engine, SideId};
+use crate::engine::{EndpointId, Engine};
 
 /// Endpoints over one socket, by role and protocol. They share the socket: each knows its own datagrams by their keys.
 pub(crate) struct Endpoints {
@@ -14,7 +14,7 @@ pub(crate) struct Endpoints {
     /// What this host sends and takes in at most. Holds for each protocol by itself.
     send_rate: Option<Bitrate>,
     receive_rate: Option<Bitrate>,
-    made: Vec<(Role, &'static str, SideId)>,
+    made: Vec<(Role, &'static str, EndpointId)>,
 }
 
 impl Endpoints {
@@ -24,14 +24,19 @@ impl Endpoints {
     }
 
     /// The endpoint that plays `role` of the registered protocol `transport`.
-    pub(crate) fn of(&mut self, engine: &mut Engine, role: Role, transport: &'static str) -> Result<SideId, MoveError> {
-        if let Some(&(_, _, side)) = self.made.iter().find(|made| (made.0, made.1) == (role, transport)) {
-            return Ok(side);
+    pub(crate) fn of(
+        &mut self,
+        engine: &mut Engine,
+        role: Role,
+        transport: &'static str,
+    ) -> Result<EndpointId, MoveError> {
+        if let Some(&(_, _, endpoint)) = self.made.iter().find(|made| (made.0, made.1) == (role, transport)) {
+            return Ok(endpoint);
         }
         let host_rate = if role == Role::Sender { self.send_rate } else { self.receive_rate };
-        let side = engine.add_endpoint(role, net::endpoint(transport, &[], role, host_rate, self.socket_buffer)?);
-        self.made.push((role, transport, side));
-        Ok(side)
+        let endpoint = engine.add_endpoint(role, net::endpoint(transport, &[], role, host_rate, self.socket_buffer)?);
+        self.made.push((role, transport, endpoint));
+        Ok(endpoint)
     }
 
     /// Changes what this host sends at most, for all protocols, now and later.
@@ -40,8 +45,8 @@ impl Endpoints {
             return;
         }
         self.send_rate = Some(rate);
-        for (_, _, side) in self.made.iter().filter(|made| made.0 == Role::Sender) {
-            engine.command(*side, Command::LimitSend(Some(rate)));
+        for (_, _, endpoint) in self.made.iter().filter(|made| made.0 == Role::Sender) {
+            engine.command(*endpoint, Command::LimitSend(Some(rate)));
         }
     }
 }

@@ -20,8 +20,8 @@ use inhaul_base::Time;
 use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Role, TxBatch, drain};
 use inhaul_udp::{BodySource, SendError, Waker};
 
+pub(crate) use self::flow::EndpointId;
 use self::flow::Flow;
-pub(crate) use self::flow::SideId;
 use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
@@ -72,12 +72,12 @@ pub(crate) trait Application<O: Outside = Kernel> {
     }
 
     /// Once a turn: news of other threads, timers of its own.
-    fn on_turn(&mut self, engine: &mut Engine<O>) -> Result<Turn, MoveError>;
+    fn on_turn(&mut self, engine: &mut Engine<O>) -> Result<PollResult, MoveError>;
 }
 
 /// How to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum PollResult {
     /// Come again when something happens, or at this time at the latest.
     Wait(Time),
     /// All is done.
@@ -96,7 +96,7 @@ pub(crate) enum EndCause {
 }
 
 /// An endpoint and what is on its way out of it.
-struct Side {
+struct DrivenEndpoint {
     role: Role,
     endpoint: Box<dyn Endpoint + Send>,
     batch: TxBatch,
@@ -107,7 +107,7 @@ struct Side {
     budget: u64,
 }
 
-impl Side {
+impl DrivenEndpoint {
     /// When the endpoint must be called again. While its batch waits for the network, that is when the network is
     /// asked again, and not what the endpoint says: what is overdue may be what cannot leave, under whatever name,
     /// and hides what is due later.
@@ -121,7 +121,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     outside: O,
     waker: Waker,
     listener: Option<Listener>,
-    sides: Vec<Side>,
+    endpoints: Vec<DrivenEndpoint>,
     ports: BTreeMap<PortId, Port<O::Socket>>,
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
@@ -130,7 +130,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
     events: VecDeque<Event>,
-    commands: VecDeque<(SideId, Command)>,
+    commands: VecDeque<(EndpointId, Command)>,
     ended: VecDeque<(FlowId, EndCause)>,
     places: Vec<inhaul_transport::Place>,
     pulse: Pulse,
@@ -151,7 +151,7 @@ impl<O: Outside> Engine<O> {
             outside,
             waker,
             listener: None,
-            sides: Vec::new(),
+            endpoints: Vec::new(),
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
             unsettled: BTreeSet::new(),
@@ -166,10 +166,10 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Has the engine drive an endpoint.
-    pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> SideId {
+    pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> EndpointId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.sides.push(Side { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES });
-        SideId(self.sides.len() - 1)
+        self.endpoints.push(DrivenEndpoint { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES });
+        EndpointId(self.endpoints.len() - 1)
     }
 
     /// A number that no flow and no port has.
@@ -198,13 +198,13 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Gives the endpoint a command, once it has been drained.
-    pub(crate) fn command(&mut self, side: SideId, command: Command) {
-        self.commands.push_back((side, command));
+    pub(crate) fn command(&mut self, endpoint: EndpointId, command: Command) {
+        self.commands.push_back((endpoint, command));
     }
 
     /// How a flow is doing, by its endpoint.
     pub(crate) fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.sides.iter().find_map(|side| side.endpoint.flow_stats(flow))
+        self.endpoints.iter().find_map(|driven| driven.endpoint.flow_stats(flow))
     }
 
     /// Runs until the application is done.
@@ -218,12 +218,13 @@ impl<O: Outside> Engine<O> {
     fn turn(&mut self, app: &mut dyn Application<O>, ready: &mut Vec<inhaul_udp::Event>) -> Result<bool, MoveError> {
         let turn = app.on_turn(self)?;
         self.settle(app)?;
-        let Turn::Wait(latest) = turn else { return Ok(false) };
+        let PollResult::Wait(latest) = turn else { return Ok(false) };
         self.write_streams()?;
         self.resume_listening()?;
-        self.sides.iter_mut().for_each(|side| side.budget = TURN_BYTES);
+        self.endpoints.iter_mut().for_each(|driven| driven.budget = TURN_BYTES);
         let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
-        let mut deadline = self.sides.iter().filter_map(Side::wake_time).chain(retries).fold(latest, Time::min);
+        let mut deadline =
+            self.endpoints.iter().filter_map(DrivenEndpoint::wake_time).chain(retries).fold(latest, Time::min);
         if self.pulse.is_fast(self.now()) {
             deadline = Time::ZERO;
         }
@@ -243,13 +244,13 @@ impl<O: Outside> Engine<O> {
     fn serve_timers(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
         let now = self.now();
         if self.retry_blocked(now, app) {
-            self.drain_all(now, app, |side| !side.batch.is_empty());
+            self.drain_all(now, app, |driven| !driven.batch.is_empty());
         }
-        for index in 0..self.sides.len() {
-            let side = &mut self.sides[index];
-            if side.wake_time().is_some_and(|due| due <= now) {
-                side.retry = None;
-                side.endpoint.handle_timeout(now);
+        for index in 0..self.endpoints.len() {
+            let driven = &mut self.endpoints[index];
+            if driven.wake_time().is_some_and(|due| due <= now) {
+                driven.retry = None;
+                driven.endpoint.handle_timeout(now);
                 self.drain(index, now, app);
             }
         }
@@ -259,7 +260,7 @@ impl<O: Outside> Engine<O> {
 
     /// Takes what an endpoint has to give, within what it may send in a turn.
     fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application<O>) {
-        let Side { role, endpoint, batch, due, retry, budget } = &mut self.sides[index];
+        let DrivenEndpoint { role, endpoint, batch, due, retry, budget } = &mut self.endpoints[index];
         let flows = &self.flows;
         let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
         let mut failures = Vec::new();
@@ -285,8 +286,8 @@ impl<O: Outside> Engine<O> {
     /// Ends flows whose data cannot be read. What a receiver sends carries no data, and may be lost.
     fn take_failures(&mut self, failures: Vec<SendError>) {
         for error in failures {
-            let side = self.flows.get(&error.flow()).map(|of| of.side.0);
-            if side.is_some_and(|side| self.sides[side].role == Role::Receiver) {
+            let index = self.flows.get(&error.flow()).map(|of| of.endpoint.0);
+            if index.is_some_and(|index| self.endpoints[index].role == Role::Receiver) {
                 continue;
             }
             match error {
@@ -314,8 +315,8 @@ impl<O: Outside> Engine<O> {
                     Event::Control { flow, message } => self.send(flow, &Frame::Protocol { message }),
                     event => app.on_event(self, event)?,
                 }
-            } else if let Some((side, command)) = self.commands.pop_front() {
-                self.carry_out(side, command, app)?;
+            } else if let Some((endpoint, command)) = self.commands.pop_front() {
+                self.carry_out(endpoint, command, app)?;
             } else if let Some((flow, cause)) = self.ended.pop_front() {
                 self.end(flow, &cause, app)?;
             } else {
@@ -326,15 +327,15 @@ impl<O: Outside> Engine<O> {
 
     fn carry_out(
         &mut self,
-        SideId(index): SideId,
+        EndpointId(index): EndpointId,
         command: Command,
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
-        let is_farewell = matches!(command, Command::Disconnect { .. });
+        let is_disconnect = matches!(command, Command::Disconnect { .. });
         let now = self.now();
-        if let Err(error) = self.sides[index].endpoint.command(now, command) {
+        if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
             // The endpoint may have forgotten the flow by itself.
-            return if is_farewell { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
+            return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
         }
         self.drain(index, now, app);
         Ok(())
@@ -356,34 +357,35 @@ impl<O: Outside> Engine<O> {
             let mut now = self.now();
             let outside = &self.outside;
             let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
-            let sides = &mut self.sides;
-            let expected = port.flow.and_then(|flow| sides.iter().find_map(|side| side.endpoint.expected(flow)));
+            let endpoints = &mut self.endpoints;
+            let expected =
+                port.flow.and_then(|flow| endpoints.iter().find_map(|driven| driven.endpoint.expected(flow)));
             self.places.clear();
             let pulse = &mut self.pulse;
             let mut show = |messages: &[inhaul_transport::RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();
                 pulse.count(now, messages.iter().map(inhaul_transport::RxMessage::datagrams).sum());
-                for side in sides.iter_mut() {
-                    side.endpoint.handle_datagrams(now, messages, places);
+                for driven in endpoints.iter_mut() {
+                    driven.endpoint.handle_datagrams(now, messages, places);
                 }
             };
             if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
                 break;
             }
             app.on_places(&self.places);
-            self.drain_all(now, app, |side| side.role == Role::Receiver);
+            self.drain_all(now, app, |driven| driven.role == Role::Receiver);
             self.settle(app)?;
         }
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
-        self.drain_all(self.now(), app, |side| side.role == Role::Sender);
+        self.drain_all(self.now(), app, |driven| driven.role == Role::Sender);
         self.settle(app)?;
         self.watch_blocked()
     }
 
-    fn drain_all(&mut self, now: Time, app: &mut dyn Application<O>, which: impl Fn(&Side) -> bool) {
-        for index in 0..self.sides.len() {
-            if which(&self.sides[index]) {
+    fn drain_all(&mut self, now: Time, app: &mut dyn Application<O>, which: impl Fn(&DrivenEndpoint) -> bool) {
+        for index in 0..self.endpoints.len() {
+            if which(&self.endpoints[index]) {
                 self.drain(index, now, app);
             }
         }

@@ -13,5 +13,5 @@ pub(crate) mod seldom;
 
 pub(crate) use inhaul_udp::BodySource;
 
-pub(crate) use self::event_loop::{Application, EndCause, Engine, SideId, Turn};
+pub(crate) use self::event_loop::{Application, EndCause, EndpointId, Engine, PollResult};
 pub(crate) use self::port::{PortId, Sink};

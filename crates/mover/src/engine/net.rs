@@ -8,7 +8,7 @@ use inhaul_udp::{Interface, Offload, Socket, SocketOptions};
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
-use crate::engine::{Engine, SideId};
+use crate::engine::{EndpointId, Engine};
 use crate::system::process;
 
 /// Packets are not larger than this unless the user says so: a jumbo frame. Loopback would carry 64 KiB.
@@ -113,7 +113,7 @@ pub(crate) fn add_endpoint(
     role: Role,
     host_rate: Option<Bitrate>,
     socket: &Socket,
-) -> Result<SideId, MoveError> {
+) -> Result<EndpointId, MoveError> {
     let buffer = socket.receive_buffer_bytes() as u64;
     Ok(engine.add_endpoint(role, endpoint(&options.transport, &options.parameters, role, host_rate, buffer)?))
 }

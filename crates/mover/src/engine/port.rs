@@ -27,7 +27,7 @@ pub(crate) struct Port<S = Socket> {
     /// Sends the batches of a sender.
     transmitter: Transmitter,
     /// Sends what waits in `outgoing`. Apart, because a transmitter keeps its place in one batch.
-    side_transmitter: Transmitter,
+    rest_transmitter: Transmitter,
     /// The one flow whose datagrams come in here, on a connected socket.
     pub(crate) flow: Option<FlowId>,
     connected: bool,
@@ -80,7 +80,7 @@ impl<S: DatagramSocket> Port<S> {
         Self {
             receiver: Receiver::new(&socket, DATAGRAM_BYTES_MAX),
             transmitter: Transmitter::new(&socket),
-            side_transmitter: Transmitter::new(&socket),
+            rest_transmitter: Transmitter::new(&socket),
             socket,
             flow: None,
             connected,
@@ -119,7 +119,7 @@ impl<S: DatagramSocket> Port<S> {
     /// Sends what was left when the network took no more.
     pub(crate) fn send_rest(&mut self, now: Time, bodies: &mut dyn BodySource, failures: &mut Vec<SendError>) {
         while !self.outgoing.is_empty() && self.blocked.is_none() {
-            match self.side_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
+            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
                 Ok(sent) => self.blocked = Blocked::by(sent, now),
                 Err(error) => failures.push(error),
             }

@@ -3,9 +3,9 @@
 //! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
 
 mod compare;
+mod directories;
 mod failures;
 mod find;
-mod made;
 mod manifest_file;
 
 use std::collections::BTreeMap;
@@ -19,17 +19,17 @@ use inhaul_store::{Entry, Existing, Fate, Landing, LandingOptions, Plan, Rule, d
 use inhaul_transport::Role;
 use inhaul_udp::Socket;
 
+pub(crate) use self::directories::CreatedDirectories;
 pub(crate) use self::failures::{Failures, Outcome};
 use self::find::find_attached;
 pub(crate) use self::find::{Found, find_all};
-pub(crate) use self::made::Made;
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop, Update};
 use crate::api::report::{FileReport, Report, SourceReport, SourceStatus, Status, jain_index, known_ms, loss_ratio};
 use crate::api::source::Source;
 use crate::engine::net;
 use crate::engine::port::Port;
-use crate::engine::{Engine, PortId, SideId};
+use crate::engine::{EndpointId, Engine, PortId};
 use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
 use crate::session::connect::Session;
 use crate::session::opener::Opener;
@@ -54,7 +54,7 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         }
         let opener = Opener::new(options);
         let found = find_all(options, &opener, stop, hear)?;
-        haul(options, found, Ways::Dialled(opener), stop, hear, report)
+        haul(options, found, Paths::Dialled(opener), stop, hear, report)
     })
 }
 
@@ -68,12 +68,12 @@ pub(crate) fn get_attached(
 ) -> (Report, Result<(), MoveError>) {
     reported(|report| {
         let found = find_attached(options, sessions, stop)?;
-        haul(options, found, Ways::Shared(socket), stop, hear, report)
+        haul(options, found, Paths::Shared(socket), stop, hear, report)
     })
 }
 
 /// How datagrams of the mirrors come here.
-pub(crate) enum Ways {
+pub(crate) enum Paths {
     /// Each over a socket of its own, from where its server said. Mirrors that are lost are opened again.
     Dialled(Opener),
     /// All over this one.
@@ -97,7 +97,7 @@ fn reported(transfer: impl FnOnce(&mut Report) -> Result<(), MoveError>) -> (Rep
 fn haul(
     options: &GetOptions,
     found: Vec<Outcome<Found>>,
-    ways: Ways,
+    paths: Paths,
     stop: &Stop,
     hear: &mut dyn FnMut(Update),
     report: &mut Report,
@@ -109,7 +109,7 @@ fn haul(
         report.warnings.push(warning);
     }
     report.sources = found.iter().flat_map(|data_set| data_set.absent.clone()).collect();
-    let _made = Made::prepare(options, &found)?;
+    let _created = CreatedDirectories::prepare(options, &found)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), plan(options, data_set, stop)));
     let planned = failures.keep(planned.collect())?;
     for (_, plan) in &planned {
@@ -135,7 +135,7 @@ fn haul(
     }
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
-    let run = move || run_haul(&options, objects, joinings, ways, updates, stop);
+    let run = move || run_haul(&options, objects, joinings, paths, updates, stop);
     let thread = threads::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         hear(update);
@@ -224,12 +224,12 @@ fn land_all(
     Ok((objects, joinings))
 }
 
-/// The data thread: the transfer from the first request to the last farewell. Tells what has failed of several data sets.
+/// The data thread: the transfer from the first request to the close of the last session. Tells what has failed of several data sets.
 fn run_haul(
     options: &GetOptions,
     objects: Vec<Object>,
     joinings: Vec<Joining>,
-    ways: Ways,
+    paths: Paths,
     updates: Sender<Update>,
     stop: Stop,
 ) -> (Report, Result<Vec<String>, MoveError>) {
@@ -238,16 +238,16 @@ fn run_haul(
         Ok(engine) => engine,
         Err(error) => return failed(error),
     };
-    let (opener, shared) = match ways {
-        Ways::Dialled(opener) => (Some(opener), None),
-        Ways::Shared(socket) => (None, Some(socket)),
+    let (opener, shared) = match paths {
+        Paths::Dialled(opener) => (Some(opener), None),
+        Paths::Shared(socket) => (None, Some(socket)),
     };
-    let (side, joinings) = match open_ports(options, &mut engine, joinings, shared) {
+    let (endpoint, joinings) = match open_ports(options, &mut engine, joinings, shared) {
         Ok(opened) => opened,
         Err(error) => return failed(error),
     };
     let reopening = Reopening::new(opener, options);
-    let mut haul = match Haul::new(&mut engine, side, objects, reopening, updates, stop) {
+    let mut haul = match Haul::new(&mut engine, endpoint, objects, reopening, updates, stop) {
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
@@ -295,26 +295,26 @@ pub(crate) fn open_ports(
     engine: &mut Engine,
     joinings: Vec<Joining>,
     shared: Option<Socket>,
-) -> Result<(SideId, Vec<(Joining, PortId)>), MoveError> {
+) -> Result<(EndpointId, Vec<(Joining, PortId)>), MoveError> {
     let add_endpoint = |engine: &mut Engine, socket: &Socket| {
         net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, socket)
     };
     if let Some(socket) = shared {
-        let side = add_endpoint(engine, &socket)?;
+        let endpoint = add_endpoint(engine, &socket)?;
         let port = engine.add_port(Port::new(socket, false))?;
-        return Ok((side, joinings.into_iter().map(|joining| (joining, port)).collect()));
+        return Ok((endpoint, joinings.into_iter().map(|joining| (joining, port)).collect()));
     }
-    let mut side = None;
+    let mut endpoint = None;
     let mut ports = Vec::new();
     for joining in joinings {
         let socket = net::connect(&options.net, joining.session.datagrams)?;
-        if side.is_none() {
-            side = Some(add_endpoint(engine, &socket)?);
+        if endpoint.is_none() {
+            endpoint = Some(add_endpoint(engine, &socket)?);
         }
         ports.push((joining, engine.add_port(Port::new(socket, true))?));
     }
-    let side = side.ok_or_else(|| MoveError::Usage("there is nothing to fetch from".to_owned()))?;
-    Ok((side, ports))
+    let endpoint = endpoint.ok_or_else(|| MoveError::Usage("there is nothing to fetch from".to_owned()))?;
+    Ok((endpoint, ports))
 }
 
 /// Gives the endpoint its work.

@@ -93,7 +93,7 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     drop(opener);
     prediction.warnings.extend(found.iter().flat_map(Found::warnings));
     prediction.warnings.extend(get::unmatched(options, &found));
-    let _made = get::Made::prepare(options, &found)?;
+    let _created = get::CreatedDirectories::prepare(options, &found)?;
     let planned = found.into_iter().map(|data_set| (data_set.request.source(), get::plan(options, data_set, stop)));
     let planned = failures.keep(planned.collect())?;
     for (_, plan) in &planned {

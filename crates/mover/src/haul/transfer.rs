@@ -31,7 +31,7 @@ use crate::api::report::{SourceStatus, known_ms};
 use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::{NoBodies, Port, Show};
-use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::haul::verify::Writer;
 use crate::haul::verify::{Finding, Task, ToVerify, Verifier};
 use crate::session::connect::Session;
@@ -46,7 +46,7 @@ const STOP_LOOK: Span = Span::from_millis(25);
 /// Rates are told over so long.
 const RATE_TICKS: usize = 10;
 /// How long the servers may take to say goodbye.
-const FAREWELL: Span = Span::from_millis(500);
+const CLOSING: Span = Span::from_millis(500);
 
 /// How long a server may take for the next digests: it hashes far more in a second.
 const DIGESTS_MAX: Span = Span::from_secs(60);
@@ -90,7 +90,7 @@ fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {
 
 /// The transfer.
 pub(crate) struct Haul {
-    side: SideId,
+    endpoint: EndpointId,
     pub(crate) objects: Vec<Object>,
     pub(crate) mirrors: BTreeMap<FlowId, Mirror>,
     pub(crate) warnings: Vec<String>,
@@ -107,7 +107,7 @@ pub(crate) struct Haul {
     /// Bytes received at the last ticks, to tell the rate.
     history: Vec<(Time, u64)>,
     /// All is verified: the servers are being told.
-    parting: Option<Time>,
+    disconnecting: Option<Time>,
     last_error: Option<FlowError>,
     disputes: Disputes,
     reopening: Reopening,
@@ -122,10 +122,10 @@ pub(crate) struct Joining {
 }
 
 impl Haul {
-    /// Prepares the transfer of `objects` by the endpoint `side`.
+    /// Prepares the transfer of `objects` by `endpoint`.
     pub(crate) fn new(
         engine: &mut Engine,
-        side: SideId,
+        endpoint: EndpointId,
         objects: Vec<Object>,
         reopening: Reopening,
         updates: Sender<Update>,
@@ -142,7 +142,7 @@ impl Haul {
         let verifier = Verifier::start(landings, engine.waker())?;
         let now = engine.now();
         let mut haul = Self {
-            side,
+            endpoint,
             objects,
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
@@ -156,7 +156,7 @@ impl Haul {
             stop,
             next_tick: now,
             history: Vec::new(),
-            parting: None,
+            disconnecting: None,
             last_error: None,
             disputes: Disputes::default(),
             reopening,
@@ -170,7 +170,7 @@ impl Haul {
     pub(crate) fn fetch_all(&self, engine: &mut Engine) {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
             let held = object.tally.free().clone();
-            engine.command(self.side, Command::Fetch { object: ObjectId(index as u32), size: object.size(), held });
+            engine.command(self.endpoint, Command::Fetch { object: ObjectId(index as u32), size: object.size(), held });
         }
     }
 
@@ -197,9 +197,9 @@ impl Haul {
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
         self.mirrors.insert(flow, Mirror::new(session.server, object));
-        engine.add_flow(flow, self.side, port, session.stream)?;
+        engine.add_flow(flow, self.endpoint, port, session.stream)?;
         if self.objects[object].size() > 0 {
-            engine.command(self.side, Command::Join(join));
+            engine.command(self.endpoint, Command::Join(join));
         }
         Ok(flow)
     }
@@ -240,7 +240,7 @@ impl Haul {
 
     /// A mirror is lost, and may come back; the object's others go on.
     fn lose(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
-        if !self.part_with(engine, flow, SourceStatus::Lost) {
+        if !self.disconnect(engine, flow, SourceStatus::Lost) {
             return Ok(());
         }
         self.go_on_without(engine, flow, detail, true)
@@ -248,7 +248,7 @@ impl Haul {
 
     /// A mirror breaks the rules, or cannot be of any use: it is not asked again.
     fn give_up(&mut self, engine: &mut Engine, flow: FlowId, detail: &str) -> Result<(), MoveError> {
-        if !self.part_with(engine, flow, SourceStatus::Lost) {
+        if !self.disconnect(engine, flow, SourceStatus::Lost) {
             return Ok(());
         }
         self.go_on_without(engine, flow, detail, false)
@@ -265,7 +265,7 @@ impl Haul {
         let Some((server, index)) = self.mirrors.get(&flow).map(|mirror| (mirror.server.clone(), mirror.object)) else {
             return Ok(());
         };
-        if self.parting.is_some() || self.objects[index].done {
+        if self.disconnecting.is_some() || self.objects[index].done {
             return Ok(());
         }
         let returns = may_return && self.reopen(engine, flow, detail)?;
@@ -286,13 +286,13 @@ impl Haul {
     }
 
     /// Ends a mirror's part in the transfer, unless it has ended already.
-    fn part_with(&mut self, engine: &mut Engine, flow: FlowId, status: SourceStatus) -> bool {
+    fn disconnect(&mut self, engine: &mut Engine, flow: FlowId, status: SourceStatus) -> bool {
         let Some(mirror) = self.mirrors.get_mut(&flow).filter(|mirror| mirror.status == SourceStatus::Running) else {
             return false;
         };
         mirror.status = status;
         mirror.ended = Some(engine.now());
-        mirror.parted = true;
+        mirror.disconnected = true;
         engine.close(flow);
         self.disputes.forget(flow);
         true
@@ -487,13 +487,13 @@ impl Haul {
     }
 
     /// Everything is verified: tells the servers.
-    fn part(&mut self, engine: &mut Engine, now: Time) {
+    fn disconnect_all(&mut self, engine: &mut Engine, now: Time) {
         self.measure(engine);
-        self.parting = Some(now + FAREWELL);
+        self.disconnecting = Some(now + CLOSING);
         for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, m)| m.status == SourceStatus::Running) {
             mirror.status = SourceStatus::Complete;
             mirror.ended = mirror.ended.or(Some(now));
-            engine.command(self.side, Command::Disconnect { flow });
+            engine.command(self.endpoint, Command::Disconnect { flow });
             engine.send(flow, &Frame::Finish);
         }
     }
@@ -566,7 +566,7 @@ impl Application for Haul {
             Frame::Refused { text, .. } => self.give_up(engine, flow, &text),
             Frame::Bye => {
                 if let Some(mirror) = self.mirrors.get_mut(&flow) {
-                    mirror.parted = true;
+                    mirror.disconnected = true;
                 }
                 self.lose(engine, flow, "it ended the session")
             }
@@ -576,7 +576,7 @@ impl Application for Haul {
 
     fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
-            mirror.parted = true;
+            mirror.disconnected = true;
         }
         match cause {
             // Another try would come to the same.
@@ -587,7 +587,7 @@ impl Application for Haul {
         }
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         if self.stop.is_set() {
             return Err(MoveError::Interrupted);
         }
@@ -609,14 +609,14 @@ impl Application for Haul {
             self.give_up_waiting(now)?;
             self.tick(engine, now);
         }
-        if self.parting.is_none() && self.objects.iter().all(|object| object.done) {
-            self.part(engine, now);
+        if self.disconnecting.is_none() && self.objects.iter().all(|object| object.done) {
+            self.disconnect_all(engine, now);
             self.tick(engine, now);
         }
-        match self.parting {
-            Some(until) if now >= until || self.mirrors.values().all(|m| m.parted) => Ok(Turn::Done),
-            Some(until) => Ok(Turn::Wait(until.min(now + STOP_LOOK))),
-            None => Ok(Turn::Wait(self.next_tick.min(now + STOP_LOOK))),
+        match self.disconnecting {
+            Some(until) if now >= until || self.mirrors.values().all(|m| m.disconnected) => Ok(PollResult::Done),
+            Some(until) => Ok(PollResult::Wait(until.min(now + STOP_LOOK))),
+            None => Ok(PollResult::Wait(self.next_tick.min(now + STOP_LOOK))),
         }
     }
 }

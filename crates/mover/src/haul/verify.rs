@@ -404,7 +404,7 @@ impl Worker {
         let object = &self.objects[index];
         let hash = hash.or_else(|| object.hash_holes_of(file, digests.tree.as_mut()?, &self.ending));
         if let Some(sums) = object.sums.get(&file) {
-            match known::check(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending) {
+            match known::verify(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending) {
                 Err(error @ MoveError::OtherVersion { .. }) => {
                     self.objects[index].files.insert(file, digests);
                     self.give_up(index, file, error, false);

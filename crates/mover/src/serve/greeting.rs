@@ -62,7 +62,7 @@ pub(crate) struct Bencher {
 }
 
 /// What a client wants, once it is known that it can have it.
-enum Wish {
+enum ClientRequest {
     /// A data set.
     Fetch(Arc<OpenSet>, String),
     /// To bring one of the data sets that were ordered from it.
@@ -85,7 +85,7 @@ pub(crate) fn greet(
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     stream.hold(slot);
     match converse(&mut stream, service, udp_port, desk) {
-        Ok((transport, wish)) => Ok(wish.grant(stream, transport)),
+        Ok((transport, request)) => Ok(request.grant(stream, transport)),
         Err(error) => {
             log::info!("{}: no session: {error}", stream.peer());
             let refusal = match &error {
@@ -106,7 +106,7 @@ pub(crate) fn greet(
     }
 }
 
-impl Wish {
+impl ClientRequest {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
     fn grant(self, stream: ControlStream, transport: &'static str) -> Option<Arrival> {
         match self {
@@ -128,7 +128,7 @@ fn converse(
     service: &Service,
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
-) -> Result<(&'static str, Wish), GreetingError> {
+) -> Result<(&'static str, ClientRequest), GreetingError> {
     let Frame::Hello { version, role, transport } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
@@ -145,39 +145,39 @@ fn converse(
     };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let first = stream.receive(Instant::now() + STEP)?;
-    let wish = match (first, role, service) {
+    let request = match (first, role, service) {
         (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            Wish::Fetch(open(stream, catalogue, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
+            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let began = Instant::now();
             let items = send_listing(stream, catalogue, path.as_bytes(), recursive)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
-            Wish::Nothing
+            ClientRequest::Nothing
         }
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
-            Wish::Nothing
+            ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
             orders.attend(stream, &order, transport.name, udp_port)?;
-            Wish::Nothing
+            ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
-            Wish::Attach { orders: Arc::clone(orders), token, source }
+            ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
         (Frame::Bench { size, memory }, SessionRole::BenchFetch | SessionRole::BenchPush, Service::Bench) => {
             log::info!("{}: benches over {}", stream.peer(), transport.name);
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
-            Wish::Bench { role, size, memory }
+            ClientRequest::Bench { role, size, memory }
         }
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
-    Ok((transport.name, wish))
+    Ok((transport.name, request))
 }
 
 /// Whether this server is there for such clients.

@@ -14,7 +14,7 @@ use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
-use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::greeting::{Arrival, Service};
@@ -35,7 +35,7 @@ const DESCRIPTORS_OWN: u64 = 32;
 /// Descriptors of a session: its connection, and a file that it reads or a socket of its own.
 const DESCRIPTORS_OF_SESSION: u64 = 2;
 /// How long what clients have ordered may take to put away what can be gone on from.
-const FAREWELL: Span = Span::from_secs(5);
+const CLOSING: Span = Span::from_secs(5);
 
 /// How long those who have just come may take to open their path when the server is told to stop: less than a successor waits for
 /// the port.
@@ -185,7 +185,7 @@ enum Stopping {
     /// It takes nobody on, and what is under way may go on until then.
     Grace(Time),
     /// What is under way has been ended, and is put away until then at the latest.
-    Farewell(Time),
+    Closing(Time),
 }
 
 impl FileServer {
@@ -218,12 +218,12 @@ impl FileServer {
             }
             Stopping::Grace(until) if now >= until => {
                 self.orders.iter().for_each(|orders| orders.stop_all());
-                self.stopping = Stopping::Farewell(now + FAREWELL);
+                self.stopping = Stopping::Closing(now + CLOSING);
                 !self.has_orders()
             }
             Stopping::No | Stopping::Settling(_) => false,
             Stopping::Grace(_) => self.reception.sessions() == 0,
-            Stopping::Farewell(until) => now >= until || !self.has_orders(),
+            Stopping::Closing(until) => now >= until || !self.has_orders(),
         }
     }
 
@@ -293,18 +293,18 @@ impl Application for FileServer {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         while let Some(arrival) = self.reception.next() {
             let Arrival::Fetcher(fetcher) = arrival else { continue };
             self.serving.welcome(engine, fetcher)?;
         }
         if self.come_to_an_end(engine) {
-            return Ok(Turn::Done);
+            return Ok(PollResult::Done);
         }
         self.obey(engine);
         self.serving.tend(engine);
         self.tidy(engine.now())?;
-        Ok(Turn::Wait(later(engine)))
+        Ok(PollResult::Wait(later(engine)))
     }
 }
 

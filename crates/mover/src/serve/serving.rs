@@ -115,13 +115,13 @@ impl Serving {
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
         self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
-        let side = self.endpoints.of(engine, Role::Sender, transport)?;
-        engine.add_flow(flow, side, port, stream)?;
+        let endpoint = self.endpoints.of(engine, Role::Sender, transport)?;
+        engine.add_flow(flow, endpoint, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
             let only_from = Some(client.ip());
             let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
-            engine.command(side, Command::Offer(offer));
+            engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
     }
@@ -138,8 +138,8 @@ impl Serving {
                     session.watch = Watch::Server;
                 }
                 // It may have been away, and may come back.
-                _ if matches!(error, FlowError::Silent { .. }) => self.part_for_now(engine, *flow, &error.to_string()),
-                _ => self.part(engine, *flow, &Frame::malformed(error), &error.to_string()),
+                _ if matches!(error, FlowError::Silent { .. }) => self.close_for_now(engine, *flow, &error.to_string()),
+                _ => self.close(engine, *flow, &Frame::malformed(error), &error.to_string()),
             },
             Event::Complete { .. } | Event::Starved { .. } | Event::Control { .. } => {}
         }
@@ -159,8 +159,8 @@ impl Serving {
         }
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
-            Frame::Finish => self.part(engine, flow, &Frame::Bye, "done"),
-            _ => self.part(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
+            Frame::Finish => self.close(engine, flow, &Frame::Bye, "done"),
+            _ => self.close(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
         }
     }
 
@@ -170,14 +170,14 @@ impl Serving {
     }
 
     /// Ends a session, with a word to the client.
-    fn part(&mut self, engine: &mut Engine, flow: FlowId, farewell: &Frame, outcome: &str) {
-        engine.dismiss(flow, farewell);
+    fn close(&mut self, engine: &mut Engine, flow: FlowId, close_reason: &Frame, outcome: &str) {
+        engine.close_with(flow, close_reason);
         self.forget(engine, flow, outcome);
     }
 
     /// Ends a session whose client has done nothing wrong: it may connect anew.
-    fn part_for_now(&mut self, engine: &mut Engine, flow: FlowId, why: &str) {
-        self.part(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text: why.to_owned() }, why);
+    fn close_for_now(&mut self, engine: &mut Engine, flow: FlowId, why: &str) {
+        self.close(engine, flow, &Frame::Refused { code: RefusalCode::Busy, text: why.to_owned() }, why);
     }
 
     /// A session is over.
@@ -207,7 +207,7 @@ impl Serving {
         let Some(session) = self.sessions.get(&flow) else { return };
         if !self.digests.request(flow, &session.data_set, runs) {
             let text = "too many digests were asked for at once".to_owned();
-            self.part_for_now(engine, flow, &text);
+            self.close_for_now(engine, flow, &text);
         }
     }
 
@@ -248,7 +248,7 @@ impl Serving {
         let idle: Vec<FlowId> = self.sessions.iter().filter(is_idle).map(|(&flow, _)| flow).collect();
         for flow in idle {
             let text = format!("nothing was heard for {:.0} s", IDLE_MAX.as_secs_f64());
-            self.part_for_now(engine, flow, &text);
+            self.close_for_now(engine, flow, &text);
         }
     }
 

@@ -8,11 +8,11 @@ use crate::session::control_stream::ControlStream;
 
 /// An endpoint that the engine drives, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SideId(pub(super) usize);
+pub(crate) struct EndpointId(pub(super) usize);
 
 /// A flow's control stream and its place among endpoints and sockets.
 pub(super) struct Flow<W> {
-    pub(super) side: SideId,
+    pub(super) endpoint: EndpointId,
     pub(super) port: PortId,
     pub(super) stream: ControlStream<W>,
     pub(super) waits_to_write: bool,

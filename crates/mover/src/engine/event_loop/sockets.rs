@@ -85,7 +85,7 @@ impl<O: Outside> Engine<O> {
         for flow in flows {
             let of = &self.flows[&flow];
             let local = SocketAddr::new(of.stream.local().ip(), number);
-            let Some(peer) = self.sides[of.side.0].endpoint.peer(flow) else {
+            let Some(peer) = self.endpoints[of.endpoint.0].endpoint.peer(flow) else {
                 left.push(flow);
                 continue;
             };

@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, FlowId};
 use inhaul_udp::Interest;
 
-use super::flow::{Flow, SideId};
+use super::flow::{EndpointId, Flow};
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine};
 use crate::api::error::MoveError;
@@ -22,7 +22,7 @@ impl<O: Outside> Engine<O> {
     pub(crate) fn add_flow(
         &mut self,
         flow: FlowId,
-        side: SideId,
+        endpoint: EndpointId,
         port: PortId,
         stream: ControlStream<O::Wire>,
     ) -> Result<(), MoveError> {
@@ -38,7 +38,7 @@ impl<O: Outside> Engine<O> {
         }
         let read = (self.now(), stream.taken_bytes());
         let of = Flow {
-            side,
+            endpoint,
             port,
             stream,
             waits_to_write: false,
@@ -74,14 +74,14 @@ impl<O: Outside> Engine<O> {
         {
             of.closing = Some(until);
             self.unsettled.insert(flow);
-            let side = of.side;
-            self.command(side, Command::Disconnect { flow });
+            let endpoint = of.endpoint;
+            self.command(endpoint, Command::Disconnect { flow });
         }
     }
 
-    /// Gives a flow up, with a last word to its peer.
-    pub(crate) fn dismiss(&mut self, flow: FlowId, farewell: &Frame) {
-        self.send(flow, farewell);
+    /// Gives a flow up, with the reason for its peer.
+    pub(crate) fn close_with(&mut self, flow: FlowId, close_reason: &Frame) {
+        self.send(flow, close_reason);
         self.close(flow);
     }
 
@@ -93,14 +93,14 @@ impl<O: Outside> Engine<O> {
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let Some(of) = self.flows.get(&flow) else { return Ok(()) };
-        let (side, closing) = (of.side, of.closing.is_some());
+        let (endpoint, closing) = (of.endpoint, of.closing.is_some());
         if let EndCause::Send(error) = cause {
             let code = crate::session::frame::RefusalCode::Unreadable;
             self.send(flow, &Frame::Refused { code, text: error.to_string() });
         }
         self.forget(flow);
         if !closing {
-            self.command(side, Command::Disconnect { flow });
+            self.command(endpoint, Command::Disconnect { flow });
             app.on_end(self, flow, cause)?;
         }
         Ok(())
@@ -150,7 +150,8 @@ impl<O: Outside> Engine<O> {
     }
 
     fn take_frame(&mut self, app: &mut dyn Application<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        let Some(SideId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.side) else {
+        let Some(EndpointId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.endpoint)
+        else {
             return Ok(());
         };
         let Frame::Protocol { message } = frame else {
@@ -158,7 +159,7 @@ impl<O: Outside> Engine<O> {
             return self.settle(app);
         };
         let now = self.now();
-        self.sides[index].endpoint.handle_control(now, flow, &message);
+        self.endpoints[index].endpoint.handle_control(now, flow, &message);
         self.drain(index, now, app);
         self.settle(app)
     }

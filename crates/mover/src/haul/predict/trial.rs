@@ -10,7 +10,7 @@ use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::engine::net;
 use crate::engine::port::{Discard, NoBodies};
-use crate::engine::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
+use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::haul::get::{self, Found};
 use crate::haul::transfer::Joining;
 use crate::session::frame::Frame;
@@ -74,7 +74,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
             joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session }));
         }
     }
-    let (side, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
+    let (endpoint, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
     let began = engine.now();
     let cpu_before = process::cpu_time();
     let mut hauling = Hauling {
@@ -87,10 +87,10 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         bodies: NoBodies,
     };
     for (object, size, held) in wanted {
-        engine.command(side, Command::Fetch { object, size, held });
+        engine.command(endpoint, Command::Fetch { object, size, held });
     }
     for (joining, port) in joinings {
-        hauling.join(options, &mut engine, side, joining, port)?;
+        hauling.join(options, &mut engine, endpoint, joining, port)?;
     }
     engine.run(&mut hauling)?;
     let cpu = process::cpu_time().saturating_sub(cpu_before);
@@ -117,7 +117,7 @@ impl Hauling {
         &mut self,
         options: &GetOptions,
         engine: &mut Engine,
-        side: SideId,
+        endpoint: EndpointId,
         joining: Joining,
         port: PortId,
     ) -> Result<(), MoveError> {
@@ -131,18 +131,22 @@ impl Hauling {
             key: process::random_u32()?,
             limits: FlowLimits { application_rate: options.rate, link_rate: None },
         };
-        engine.add_flow(flow, side, port, session.stream)?;
-        engine.command(side, Command::Join(join));
+        engine.add_flow(flow, endpoint, port, session.stream)?;
+        engine.command(endpoint, Command::Join(join));
         self.flows.push(flow);
         Ok(())
     }
 
     /// Notes what has come, and says when to look again.
-    fn look(&mut self, engine: &Engine, now: Time) -> Turn {
+    fn look(&mut self, engine: &Engine, now: Time) -> PollResult {
         let came = self.flows.iter().filter_map(|&flow| engine.flow_stats(flow)).map(|stats| stats.placed_bytes).sum();
         if came == 0 {
             self.looks = vec![(now, 0)];
-            return if now.since(self.began) > PATIENCE { Turn::Done } else { Turn::Wait(now + FIRST_LOOK) };
+            return if now.since(self.began) > PATIENCE {
+                PollResult::Done
+            } else {
+                PollResult::Wait(now + FIRST_LOOK)
+            };
         }
         let is_due = self.looks.last().is_none_or(|&(last, _)| now.since(last) >= LOOK);
         let is_complete = self.objects_left == 0;
@@ -150,7 +154,7 @@ impl Hauling {
             self.looks.push((now, came));
         }
         let since = self.looks.first().map_or(now, |&(first, _)| first);
-        if is_complete || now.since(since) >= TRIAL { Turn::Done } else { Turn::Wait(now + LOOK) }
+        if is_complete || now.since(since) >= TRIAL { PollResult::Done } else { PollResult::Wait(now + LOOK) }
     }
 
     /// What it all comes to.
@@ -217,7 +221,7 @@ impl Application for Hauling {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         if self.stop.is_set() {
             return Err(MoveError::Interrupted);
         }

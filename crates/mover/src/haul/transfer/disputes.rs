@@ -122,7 +122,7 @@ impl Haul {
     /// Goes on without a mirror whose data cannot be used.
     fn expel(&mut self, engine: &mut Engine, flow: FlowId, why: &str) {
         let Some(server) = self.mirrors.get(&flow).map(|mirror| mirror.server.clone()) else { return };
-        if self.part_with(engine, flow, SourceStatus::Different) {
+        if self.disconnect(engine, flow, SourceStatus::Different) {
             self.warn(format!("going on without {server}: {why}"));
         }
     }
@@ -135,7 +135,7 @@ impl Haul {
             let error = self.copies_differ(index, group, detail);
             return self.fail_whole(engine, index, error);
         }
-        if self.part_with(engine, flow, SourceStatus::Different) {
+        if self.disconnect(engine, flow, SourceStatus::Different) {
             let (path, start, end) = self.bytes_of(index, group);
             self.warn(format!(
                 "going on without {server}: bytes {start} to {end} of its '{path}' are not what the other mirrors have"
@@ -203,10 +203,10 @@ impl Haul {
     fn ask_again(&self, engine: &mut Engine, index: usize, group: u64, suspect: Option<FlowId>) {
         let object = &self.objects[index];
         let Some(place) = object.groups.place(group) else { return };
-        engine.command(self.side, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
+        engine.command(self.endpoint, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
         // Of what is fetched again, the transport forgets who was to be avoided before.
         for &flow in object.mirrors.iter().filter(|&&flow| object.lacks(flow, group)) {
-            engine.command(self.side, Command::Avoid { flow, range: place.range });
+            engine.command(self.endpoint, Command::Avoid { flow, range: place.range });
         }
     }
 }

@@ -84,7 +84,7 @@ impl Haul {
                 if is_news {
                     self.warn(format!("{server} {}: '{path}'; fetching it from others", said(problem)));
                     if !range.is_empty() {
-                        engine.command(self.side, Command::Avoid { flow, range });
+                        engine.command(self.endpoint, Command::Avoid { flow, range });
                     }
                 }
                 let object = &mut self.objects[index];
@@ -144,7 +144,7 @@ impl Haul {
         }
         let range = object.groups.manifest().file_range(file).unwrap_or_default();
         if !range.is_empty() {
-            engine.command(self.side, Command::Skip { object: ObjectId(index as u32), range });
+            engine.command(self.endpoint, Command::Skip { object: ObjectId(index as u32), range });
         }
         self.disputes.forget_groups(index, &numbers);
         let object = &mut self.objects[index];
@@ -165,7 +165,7 @@ impl Haul {
     /// No more of a data set is asked for, and none of it can be relied on.
     pub(super) fn fail_whole(&mut self, engine: &mut Engine, index: usize, error: MoveError) -> Result<(), MoveError> {
         let range = ByteRange::new(0, self.objects[index].size());
-        engine.command(self.side, Command::Skip { object: ObjectId(index as u32), range });
+        engine.command(self.endpoint, Command::Skip { object: ObjectId(index as u32), range });
         self.fail(index, error)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Mirror {
     /// Since when digests have been awaited and none has come.
     pub(super) owing: Option<Time>,
     /// Whether the session is over.
-    pub(super) parted: bool,
+    pub(super) disconnected: bool,
 }
 
 impl Mirror {
@@ -53,7 +53,7 @@ impl Mirror {
             wrong_groups: 0,
             slow_digests: false,
             owing: None,
-            parted: false,
+            disconnected: false,
         }
     }
 

@@ -56,7 +56,7 @@ impl Haul {
         while let Some(tried) = self.reopening.opener.as_ref().and_then(Opener::try_next) {
             let index = self.objects.iter().position(|object| object.sought.request == tried.mirror.request);
             // Nobody waits for it any more: an answer is closed by being dropped.
-            if let Some(index) = index.filter(|&index| !self.objects[index].done && self.parting.is_none()) {
+            if let Some(index) = index.filter(|&index| !self.objects[index].done && self.disconnecting.is_none()) {
                 self.on_tried(engine, index, tried)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Checks a file that is there against checksums that somebody else than its source has given.
+//! Verifies a file that is there against checksums that somebody else than its source has given.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::error::MoveError;
 
-/// Checks file `file`, all of which has come and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
-pub(crate) fn check(
+/// Verifies file `file`, all of which has come and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
+pub(crate) fn verify(
     landing: &Landing,
     file: usize,
     hash: Option<&digest::Hash>,

@@ -12,12 +12,12 @@ fn numbers(bench: &Bench, socket: usize) -> Vec<u32> {
 /// A flow of a role whose endpoint has `count` datagrams to send over a socket that is open to all.
 fn with_datagrams(role: Role, count: usize) -> (Bench, Scripted, usize, FlowId, FakeWire) {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(role);
+    let (id, endpoint) = bench.endpoint(role);
     let (port, socket) = bench.port(HERE, None);
-    let (flow, theirs) = bench.flow(side, port);
+    let (flow, theirs) = bench.flow(id, port);
     endpoint.send(flow, THERE.into(), count, 1000);
     // Any command has it asked.
-    bench.engine.command(side, Command::LimitSend(None));
+    bench.engine.command(id, Command::LimitSend(None));
     (bench, endpoint, socket, flow, theirs)
 }
 
@@ -102,13 +102,13 @@ fn what_is_overdue_and_waits_for_the_network_does_not_keep_the_loop_awake() {
 fn what_waited_for_a_socket_that_is_gone_makes_way_for_the_others() {
     // As a server has it that leaves its port to another: each flow has a socket of its own.
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (id, endpoint) = bench.endpoint(Role::Sender);
     let peers = [SocketAddr::from(THERE), SocketAddr::from(([192, 0, 2, 3], 3))];
     let [(one, one_socket), (other, other_socket)] = peers.map(|peer| bench.port(HERE, Some(peer)));
-    let ((one, _one_theirs), (other, _other_theirs)) = (bench.flow(side, one), bench.flow(side, other));
+    let ((one, _one_theirs), (other, _other_theirs)) = (bench.flow(id, one), bench.flow(id, other));
     bench.fake.world().set_way_out(Time::ZERO, one_socket, WayOut::Full);
     endpoint.send(one, peers[0], 264, 1000);
-    bench.engine.command(side, Command::LimitSend(None));
+    bench.engine.command(id, Command::LimitSend(None));
     bench.run(Run::until(millis(10)));
     // The network of the one has been dead for long: it is given up. The other is asked for data.
     endpoint.send(other, peers[1], 100, 1000);

@@ -7,9 +7,9 @@ const FLOWS: usize = 5_000;
 #[test]
 fn flows_that_are_idle_are_not_looked_at() {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (id, endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(side, port)).collect();
+    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(id, port)).collect();
     // Ten of them say something each millisecond.
     let busy: Vec<usize> = flows.iter().step_by(FLOWS / 10).map(|(_, theirs)| theirs.number()).collect();
     let word = encoded(&Frame::Protocol { message: b"more".to_vec() });
@@ -34,9 +34,9 @@ fn flows_that_are_idle_are_not_looked_at() {
 #[test]
 fn all_flows_are_served_though_more_are_ready_than_a_wait_reports() {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (id, endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(side, port)).collect();
+    let flows: Vec<(FlowId, FakeWire)> = (0..FLOWS).map(|_| bench.flow(id, port)).collect();
     let word = encoded(&Frame::Protocol { message: b"more".to_vec() });
     flows.iter().for_each(|(_, theirs)| bench.fake.world().write(theirs.number(), &word));
     bench.run(Run::until(millis(10)));
@@ -49,9 +49,9 @@ fn all_flows_are_served_though_more_are_ready_than_a_wait_reports() {
 fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
     const DATAGRAMS: u64 = 100;
     let mut bench = Bench::new();
-    let sides: Vec<(SideId, Scripted)> = (0..endpoints).map(|_| bench.endpoint(role)).collect();
+    let all: Vec<(EndpointId, Scripted)> = (0..endpoints).map(|_| bench.endpoint(role)).collect();
     let (port, socket) = bench.port(HERE, None);
-    let _flows: Vec<_> = (0..FLOWS).map(|n| bench.flow(sides[n % endpoints].0, port)).collect();
+    let _flows: Vec<_> = (0..FLOWS).map(|n| bench.flow(all[n % endpoints].0, port)).collect();
     // One at a time, all of one flow.
     let mut left = DATAGRAMS;
     bench.fake.world().at(millis(1), move |world| {
@@ -60,7 +60,7 @@ fn cost_of_a_datagram(endpoints: usize, role: Role) -> (u64, u64) {
         (left > 0).then(|| world.now() + Span::from_millis(1))
     });
     bench.run(Run::until(millis(200)));
-    let sum = |of: fn(&Script) -> u64| sides.iter().map(|(_, endpoint)| of(&endpoint.script())).sum::<u64>();
+    let sum = |of: fn(&Script) -> u64| all.iter().map(|(_, endpoint)| of(&endpoint.script())).sum::<u64>();
     (sum(|script| script.shown) / DATAGRAMS, sum(|script| script.asked) / DATAGRAMS)
 }
 

@@ -15,7 +15,7 @@ use inhaul_transport::{
 };
 
 use super::fake::{Fake, FakeSocket, FakeWire};
-use super::{Application, BodySource, EndCause, Engine, PortId, SideId, Sink, Turn};
+use super::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::api::error::MoveError;
 use crate::engine::port::{Discard, NoBodies, Port};
 use crate::session::frame::Frame;
@@ -183,9 +183,9 @@ impl Application<Fake> for Run {
         Ok(())
     }
 
-    fn on_turn(&mut self, engine: &mut Engine<Fake>) -> Result<Turn, MoveError> {
+    fn on_turn(&mut self, engine: &mut Engine<Fake>) -> Result<PollResult, MoveError> {
         let goes_on = (self.each_turn)(engine) && engine.now() < self.until;
-        Ok(if goes_on { Turn::Wait(self.until) } else { Turn::Done })
+        Ok(if goes_on { PollResult::Wait(self.until) } else { PollResult::Done })
     }
 }
 
@@ -203,7 +203,7 @@ impl Bench {
     }
 
     /// An endpoint that does what it is told.
-    fn endpoint(&mut self, role: Role) -> (SideId, Scripted) {
+    fn endpoint(&mut self, role: Role) -> (EndpointId, Scripted) {
         let endpoint = Scripted::default();
         (self.engine.add_endpoint(role, Box::new(endpoint.clone())), endpoint)
     }
@@ -216,10 +216,10 @@ impl Bench {
     }
 
     /// A flow, and the other end of its control stream.
-    fn flow(&mut self, side: SideId, port: PortId) -> (FlowId, FakeWire) {
+    fn flow(&mut self, id: EndpointId, port: PortId) -> (FlowId, FakeWire) {
         let (stream, theirs) = self.fake.connection();
         let flow = self.engine.new_flow();
-        self.engine.add_flow(flow, side, port, stream).unwrap();
+        self.engine.add_flow(flow, id, port, stream).unwrap();
         (flow, theirs)
     }
 

@@ -9,10 +9,10 @@ use crate::session::frame::{MAX_MESSAGE, RefusalCode};
 #[test]
 fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (id, endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let (one, theirs) = bench.flow(side, port);
-    let (other, _other_theirs) = bench.flow(side, port);
+    let (one, theirs) = bench.flow(id, port);
+    let (other, _other_theirs) = bench.flow(id, port);
     let last = theirs.number();
     bench.fake.world().at(millis(10), move |world| {
         world.write(last, &encoded(&Frame::Protocol { message: b"last words".to_vec() }));
@@ -34,9 +34,9 @@ fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
 #[test]
 fn a_frame_that_was_damaged_ends_its_flow() {
     let mut bench = Bench::new();
-    let (side, _endpoint) = bench.endpoint(Role::Sender);
+    let (id, _endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let (flow, theirs) = bench.flow(side, port);
+    let (flow, theirs) = bench.flow(id, port);
     let mut bytes = encoded(&Frame::Finish);
     *bytes.last_mut().unwrap() ^= 1;
     bench.fake.world().write(theirs.number(), &bytes);
@@ -48,19 +48,19 @@ fn a_frame_that_was_damaged_ends_its_flow() {
 #[test]
 fn a_farewell_is_sent_before_the_stream_is_closed_and_waited_for_no_longer_than_said() {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Sender);
+    let (id, endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let ((reads, reader), (stuck, deaf)) = (bench.flow(side, port), bench.flow(side, port));
+    let ((reads, reader), (stuck, deaf)) = (bench.flow(id, port), bench.flow(id, port));
     // The one's stream is full when it is dismissed.
     let message = vec![7; 200_000];
     bench.engine.send(stuck, &Frame::Protocol { message });
-    let farewell = Frame::Refused { code: RefusalCode::Busy, text: "later".to_owned() };
-    bench.engine.dismiss(reads, &farewell);
-    bench.engine.dismiss(stuck, &farewell);
+    let close_reason = Frame::Refused { code: RefusalCode::Busy, text: "later".to_owned() };
+    bench.engine.close_with(reads, &close_reason);
+    bench.engine.close_with(stuck, &close_reason);
     let [ours, theirs] = [reader.number() ^ 1, deaf.number() ^ 1];
     bench.run(Run::until(millis(1)));
     assert!(bench.fake.world().is_closed(ours) && !bench.fake.world().is_closed(theirs));
-    assert_eq!(bench.fake.world().read(reader.number(), usize::MAX), encoded(&farewell));
+    assert_eq!(bench.fake.world().read(reader.number(), usize::MAX), encoded(&close_reason));
     // Its application looks now and then.
     bench.fake.world().at(millis(4_900), |_| None);
     bench.run(Run::until(millis(4_990)));
@@ -78,9 +78,9 @@ const PIECE: usize = 32 * 1024;
 #[test]
 fn something_large_goes_in_pieces_as_room_appears_and_nothing_waits_long_behind_it() {
     let mut bench = Bench::new();
-    let (side, endpoint) = bench.endpoint(Role::Receiver);
+    let (id, endpoint) = bench.endpoint(Role::Receiver);
     let (port, _) = bench.port(HERE, None);
-    let (flow, theirs) = bench.flow(side, port);
+    let (flow, theirs) = bench.flow(id, port);
     // Its peer reads 20 MB a second.
     let (reader, received) = (theirs.number(), Rc::new(RefCell::new((Vec::new(), Vec::new()))));
     let frames = Rc::clone(&received);
@@ -105,7 +105,7 @@ fn something_large_goes_in_pieces_as_room_appears_and_nothing_waits_long_behind_
         if engine.now() >= millis(2_000) && script.script().heard.is_empty() {
             script.script().heard.push((flow, Vec::new()));
             script.script().events.push_back(Event::Control { flow, message: b"urgent".to_vec() });
-            engine.command(side, Command::LimitReceive(None));
+            engine.command(id, Command::LimitReceive(None));
         }
         true
     }));
@@ -128,9 +128,9 @@ fn something_large_goes_in_pieces_as_room_appears_and_nothing_waits_long_behind_
 /// A flow, and so many bytes that its peer has not read when the run begins.
 fn with_unread(bytes: usize) -> (Bench, FlowId, FakeWire) {
     let mut bench = Bench::new();
-    let (side, _endpoint) = bench.endpoint(Role::Sender);
+    let (id, _endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let (flow, theirs) = bench.flow(side, port);
+    let (flow, theirs) = bench.flow(id, port);
     bench.engine.send(flow, &Frame::Protocol { message: vec![7; bytes] });
     (bench, flow, theirs)
 }
@@ -181,9 +181,9 @@ fn a_peer_for_whom_more_waits_than_is_allowed_is_given_up_at_once() {
 #[test]
 fn a_message_that_no_frame_can_carry_ends_its_flow_here_and_not_at_the_peer() {
     let mut bench = Bench::new();
-    let (side, _endpoint) = bench.endpoint(Role::Sender);
+    let (id, _endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
-    let (flow, theirs) = bench.flow(side, port);
+    let (flow, theirs) = bench.flow(id, port);
     bench.engine.send(flow, &Frame::Protocol { message: vec![7; MAX_MESSAGE] });
     let reader = theirs.number();
     bench.fake.world().at(Time::ZERO, move |world| {

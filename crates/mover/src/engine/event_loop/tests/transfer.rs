@@ -60,11 +60,11 @@ impl Sink<FakeSocket> for Memory {
 fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let entry = PROTOCOLS.iter().find(|entry| entry.name == protocol).unwrap();
     let mut bench = Bench::new();
-    let mut side = |role, seed| {
+    let mut build = |role, seed| {
         let config = EndpointConfig { socket_buffer_bytes: 1 << 18, ..EndpointConfig::new(role, seed) };
         bench.engine.add_endpoint(role, (entry.build)(&config).unwrap())
     };
-    let (sender, receiver) = (side(Role::Sender, 1), side(Role::Receiver, 2));
+    let (sender, receiver) = (build(Role::Sender, 1), build(Role::Receiver, 2));
     let (sending, out) = bench.port(HERE, None);
     let (receiving, back) = bench.port(THERE, Some(HERE.into()));
     // Both ends of one connection are streams of this engine.

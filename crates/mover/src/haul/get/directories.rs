@@ -11,13 +11,13 @@ use crate::api::options::GetOptions;
 
 /// The directories that were made for a transfer; removed again, as far as they are empty, when it has ended: it may have brought
 /// nothing.
-pub(crate) struct Made<'a> {
+pub(crate) struct CreatedDirectories<'a> {
     options: &'a GetOptions,
     /// Parents first.
     directories: Vec<PathBuf>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> CreatedDirectories<'a> {
     /// Makes the directories that are missing for what was `found`.
     pub(crate) fn prepare(options: &'a GetOptions, found: &[Found]) -> Result<Self, MoveError> {
         let places = || found.iter().filter_map(|data_set| data_set.request.place.as_deref());
@@ -45,7 +45,7 @@ impl<'a> Made<'a> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for CreatedDirectories<'_> {
     fn drop(&mut self) {
         for path in self.directories.iter().rev() {
             // Once something has landed in it, it stays, because it is not empty.
