@@ -8,8 +8,8 @@ use crate::api::options::{ServeOptions, Stop};
 use crate::delegate::delegated::Delegations;
 use crate::serve::server;
 
-/// Offers `options.directories`, and takes in what `options.accept` says, until `stop` is set; calls `ready` with the address
-/// once it listens.
+/// Offers `options.directories`, and takes in what `options.accept` says, until `stop` is set; calls `ready` with the
+/// address once it listens.
 ///
 /// # Errors
 /// When a directory cannot be offered or taken into, when the address cannot be listened on, or when the system fails.

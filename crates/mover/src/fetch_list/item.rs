@@ -146,8 +146,8 @@ pub(super) fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line
     if mirrors.len() > MIRRORS_MAX { Err(FetchListError::TooManyMirrors { line }) } else { Ok(()) }
 }
 
-/// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those that
-/// prove nothing or are not known here.
+/// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those
+/// that prove nothing or are not known here.
 pub(super) fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
     let algorithm = match name {
         "blake3" => Algorithm::Blake3,

@@ -9,7 +9,8 @@ use inhaul_transport::FlowId;
 
 use crate::session::groups::Groups;
 
-/// The groups that have come in part, or as a whole and not been verified yet: what each still lacks and who brought it.
+/// The groups that have come in part, or as a whole and not been verified yet: what each still lacks and who brought
+/// it.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// What need not come.

@@ -4,6 +4,7 @@ mod away;
 mod disputes;
 mod failing;
 mod failing_files;
+mod landings;
 mod mirror;
 mod object;
 mod reopening;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_store::Landing;
-use inhaul_transport::{Command, Event, Expected, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
+use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
 
 pub(crate) use self::away::Reopening;
+use self::landings::Landings;
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
 
@@ -30,9 +31,8 @@ use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
 use crate::api::source::Server;
 use crate::engine::net;
-use crate::engine::port::{NoBodies, Port, Show};
+use crate::engine::port::NoBodies;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
-use crate::haul::verify::Writer;
 use crate::haul::verify::{Finding, Task, ToVerify, Verifier};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
@@ -55,33 +55,6 @@ const DIGESTS_SLOW: Span = Span::from_secs(3);
 
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
-
-/// Files as the destination of datagrams' bodies.
-struct Landings {
-    by_flow: BTreeMap<FlowId, Arc<Landing>>,
-    writer: Writer,
-}
-
-impl Sink for Landings {
-    fn receive(
-        &mut self,
-        port: &mut Port,
-        _expected: Option<Expected>,
-        show: &mut Show<'_>,
-        places: &mut Vec<Place>,
-    ) -> Result<bool, MoveError> {
-        let Some(batch) = port.receive(show, places)? else { return Ok(false) };
-        batch.deliver(places, |delivery| match self.by_flow.get(&delivery.flow) {
-            Some(landing) if landing.is_in_small_file(delivery.range.start) => {
-                self.writer.write(landing, delivery.range.start, delivery.bodies);
-                Ok(())
-            }
-            Some(landing) => landing.write(delivery.range.start, delivery.bodies).map_err(MoveError::from),
-            None => Ok(()),
-        })?;
-        Ok(true)
-    }
-}
 
 /// A sum over data sets, each of which may claim nearly all the bytes that a number can count.
 fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {

@@ -47,8 +47,8 @@ const TIDY_INTERVAL: Span = Span::from_secs(1);
 /// How long a server that is about to give the port up may take for it.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
-/// Offers `options.directories` until `stop` is set; calls `ready` with the address once it listens. Orders of clients are
-/// carried out by what `take_orders` makes, if `options.accept` says that there may be any.
+/// Offers `options.directories` until `stop` is set; calls `ready` with the address once it listens. Orders of clients
+/// are carried out by what `take_orders` makes, if `options.accept` says that there may be any.
 pub(crate) fn serve(
     options: &ServeOptions,
     stop: &Stop,

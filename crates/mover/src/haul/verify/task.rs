@@ -28,8 +28,8 @@ pub(crate) enum Finding {
     Verified { object: usize, group: u64, bytes: u64, resumed: bool },
     /// A group that an earlier transfer has left is not there any more.
     Gone { object: usize, group: u64 },
-    /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or second
-    /// time one that has come.
+    /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or
+    /// second time one that has come.
     Wrong { object: usize, group: u64, expected: GroupDigest },
     /// A file is verified and has its name. Its hash may have taken too long: see [`super::ToVerify::hash_holes`].
     FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
