@@ -42,8 +42,11 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 /// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
 const SLEEPS: &[(&str, &str)] = &[
-    ("crates/mover", "a data mover works in real time; its tests are still to be looked through"),
-    ("crates/udp", "its tests are still to be looked through"),
+    ("crates/mover/src/delegate/delegated.rs", "an order before, of the same transfer, ends when its peers let it"),
+    ("crates/mover/src/delegate/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
+    ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),
+    ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
+    ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
     ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be looked for"),
     ("crates/cli/tests/processes/common.rs", "come_true: looks for what other processes do, with a deadline"),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache};
 use inhaul_store::{DataSet, OfferedError, digest};
@@ -26,7 +27,7 @@ const THREADS_MAX: usize = 8;
 /// The hashers of all sessions. Their threads end when this is dropped.
 pub(crate) struct DigestService {
     shared: Arc<Shared>,
-    threads: usize,
+    threads: Vec<JoinHandle<()>>,
     threads_max: usize,
 }
 
@@ -65,7 +66,7 @@ impl DigestService {
         let shared = Shared { state: Mutex::default(), news: Condvar::new(), cache, waker };
         // Two at least: one may wait for a disk.
         let threads_max = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS_MAX));
-        Self { shared: Arc::new(shared), threads: 0, threads_max }
+        Self { shared: Arc::new(shared), threads: Vec::new(), threads_max }
     }
 
     /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be had.
@@ -81,17 +82,17 @@ impl DigestService {
         let sessions = state.sessions.len();
         drop(state);
         self.shared.news.notify_one();
-        self.threads >= sessions.min(self.threads_max) || self.start_thread() || self.threads > 0
+        self.threads.len() >= sessions.min(self.threads_max) || self.start_thread() || !self.threads.is_empty()
     }
 
     fn start_thread(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
-        let is_started = threads::spawn_helper("inhaul-digests", move || {
+        let started = threads::spawn_helper("inhaul-digests", move || {
             let mut buffer = Vec::new();
             while shared.make_a_frame(&mut buffer) {}
-        })
-        .is_ok();
-        self.threads += usize::from(is_started);
+        });
+        let is_started = started.is_ok();
+        self.threads.extend(started);
         is_started
     }
 
@@ -333,9 +334,10 @@ fn now() -> i64 {
 mod tests {
     use super::*;
     use crate::serve::catalogue::Catalogue;
+    use inhaul_base::Span;
     use inhaul_store::digest::GROUP_BYTES;
     use inhaul_store::{Offered, ScanOptions};
-    use inhaul_udp::Poller;
+    use inhaul_udp::{Clock, Poller};
 
     fn data_set(path: std::path::PathBuf) -> Arc<OpenSet> {
         let catalogue = Catalogue::unbounded(Offered::new(&[path]).unwrap());
@@ -464,22 +466,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), vec![7; 1 << 20]).unwrap();
         let set = data_set(dir.path().join("f"));
-        let poller = Poller::new().unwrap();
-        let mut service = DigestService::new(None, poller.waker(1).unwrap());
+        let (mut poller, clock) = (Poller::new().unwrap(), Clock::start());
+        let waker = poller.waker(1).unwrap();
+        let mut service = DigestService::new(None, waker.clone());
         for flow in 0..100 {
             assert!(service.request(FlowId(flow), &set, vec![GroupRun { first: 0, count: 1 }]));
         }
-        assert!((1..=THREADS_MAX).contains(&service.threads), "{} threads", service.threads);
+        assert!((1..=THREADS_MAX).contains(&service.threads.len()), "{} threads", service.threads.len());
         let shared = Arc::downgrade(&service.shared);
-        let began = std::time::Instant::now();
-        while service.ready().len() < 100 && began.elapsed().as_secs() < 30 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        let (deadline, mut events) = (clock.now() + Span::from_secs(30), Vec::new());
+        while service.ready().len() < 100 {
+            assert!(clock.now() < deadline, "{} of 100 are ready", service.ready().len());
+            poller.wait_until(clock, deadline, &mut events).unwrap();
+            waker.reset();
         }
-        assert_eq!(service.ready().len(), 100);
+        let threads = std::mem::take(&mut service.threads);
         drop(service);
-        while shared.strong_count() > 0 && began.elapsed().as_secs() < 60 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(shared.strong_count(), 0);
     }
 }

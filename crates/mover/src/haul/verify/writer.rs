@@ -151,7 +151,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
 
     use inhaul_store::LandingOptions;
@@ -212,11 +212,15 @@ mod tests {
         let writer = Writer { queue: Arc::clone(&queue) };
         let bytes = vec![0; BYTES_MAX];
         writer.write(&landing, 0, &[IoSlice::new(&bytes)]);
-        let blocked = std::thread::spawn(move || writer.write(&landing, 0, &[IoSlice::new(&bytes)]));
+        let (written, has_written) = channel();
+        let blocked = std::thread::spawn(move || {
+            writer.write(&landing, 0, &[IoSlice::new(&bytes)]);
+            written.send(()).unwrap();
+        });
         // Nobody writes: it waits for room until the end.
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(!blocked.is_finished());
+        assert_eq!(has_written.recv_timeout(Duration::from_millis(20)), Err(RecvTimeoutError::Timeout));
         queue.end();
+        has_written.recv_timeout(PATIENCE).unwrap();
         blocked.join().unwrap();
         assert!(queue.next(|| ()).is_none());
     }
