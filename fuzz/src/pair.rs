@@ -155,6 +155,7 @@ impl Pair {
                 only_from: None,
                 mtu: 1500,
                 token: 0x0123_4567_89ab_cd00 + u64::from(flow),
+                parameters: Default::default(),
             };
             pair.command(Role::Sender, Command::Offer(offer));
             let join = JoinFlow {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use inhaul_base::ByteRange;
 use inhaul_store::{Plan, digest, is_zeros};
 
-use crate::connect::Session;
+use crate::connect::{Session, Wanted};
 use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
@@ -27,7 +27,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
     if candidates.is_empty() {
         return Ok(());
     }
-    let mut session = Session::connect(&server, SessionRole::Fetch, &options.net.transport)?;
+    let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::of(&options.net))?;
     let path = found.request.path_at(&server).unwrap_or_default();
     if session.open(path, options.owner, options.attributes)?.identity() != found.manifest.identity() {
         return Err(MoveError::SourceChanged { server });

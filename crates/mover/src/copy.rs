@@ -3,7 +3,7 @@
 
 use inhaul_base::Bitrate;
 
-use crate::connect::Session;
+use crate::connect::{Session, Wanted};
 use crate::destination;
 use crate::error::MoveError;
 use crate::follow::follow;
@@ -55,7 +55,7 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
         rate_bps: options.rate.map(Bitrate::bps),
         retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
     };
-    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     session.delegate(&order)?;
     session.await_greeting()?;
     Ok(session)

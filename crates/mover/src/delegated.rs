@@ -22,7 +22,7 @@ use crate::error::MoveError;
 use crate::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::get::{get, get_attached};
 use crate::greeting::{GreetingError, refused};
-use crate::net;
+use crate::net::{self, Transport};
 use crate::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop, Update};
 use crate::order::{Order, Origin};
 use crate::probe::{Admission, ProbeDesk};
@@ -116,7 +116,7 @@ impl Delegations {
         &self,
         stream: &mut ControlStream,
         order: &[u8],
-        transport: &'static str,
+        transport: &Transport,
         udp_port: u16,
     ) -> Result<(), GreetingError> {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
@@ -170,7 +170,7 @@ impl Delegations {
         self.lock().running.values().for_each(|running| running.stop.stop());
     }
 
-    fn options_of(&self, order: &Order, transport: &'static str) -> Result<GetOptions, GreetingError> {
+    fn options_of(&self, order: &Order, transport: &Transport) -> Result<GetOptions, GreetingError> {
         let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
         let sources = order.sources().map_err(|error| malformed(&error))?;
         for server in sources.iter().flat_map(|source| &source.mirrors) {
@@ -198,7 +198,11 @@ impl Delegations {
             manifest: None,
             // A client that brings data itself comes again by itself.
             retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),
-            net: NetOptions { transport: transport.to_owned(), parameters: Vec::new(), ..self.net.clone() },
+            net: NetOptions {
+                transport: transport.name.to_owned(),
+                parameters: transport.parameters.to_vec(),
+                ..self.net.clone()
+            },
         })
     }
 

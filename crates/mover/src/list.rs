@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use inhaul_store::{Kind, Listed, ListedKind, digest};
 
-use crate::connect::{Session, first_of};
+use crate::connect::{Session, Wanted, first_of};
 use crate::digest_plan::DigestPlan;
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
@@ -134,7 +134,7 @@ fn first_answer<T: Send + 'static>(
         let (server, ask) = (server.clone(), Arc::clone(&ask));
         Box::new(move || {
             // No data will flow, so any transport would do.
-            let mut session = Session::connect(&server, SessionRole::Fetch, "gtp")?;
+            let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::ANY)?;
             let answer = ask(&mut session)?;
             Ok((session, answer))
         }) as Job<T>

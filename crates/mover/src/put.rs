@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use inhaul_base::Span;
-use inhaul_protocols::registry;
 use inhaul_store::{Offered, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
 use crate::catalogue::Catalogue;
-use crate::connect::{Session, at_once};
+use crate::connect::{Session, Wanted, at_once};
 use crate::destination;
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::error::{ErrorKind, MoveError};
 use crate::follow::follow;
 use crate::frame::{Frame, RefusalCode, SessionRole};
 use crate::greeting::{GreetingError, be_opened};
-use crate::net;
+use crate::net::{self, Transport};
 use crate::options::{PutOptions, Stop, Update};
 use crate::order::{Order, Origin, SOURCES_MAX};
 use crate::port::Discard;
@@ -97,7 +96,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
             Ok(Arc::new(Catalogue::unbounded(offered)))
         })
         .collect::<Result<_, MoveError>>()?;
-    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     let token = session.order(&order(options, transfer)?)?;
     let socket = net::connect(&options.net, session.datagrams)?;
     introduce(&socket, &session, token)?;
@@ -149,12 +148,11 @@ fn attach_all(
     stop: &Stop,
 ) -> Result<Vec<Fetcher>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Fetcher, MoveError> + Send>;
-    let transport = registry::find(&options.net.transport).map(|entry| entry.name);
-    let transport = transport.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?;
+    let transport = Transport::of(&options.net)?;
     let attach = |(source, offered): (u16, Arc<Catalogue>)| {
-        let server = server.clone();
+        let (server, transport, net) = (server.clone(), transport.clone(), options.net.clone());
         Box::new(move || {
-            let mut session = Session::connect(&server, SessionRole::Attach, transport)?;
+            let mut session = Session::connect(&server, SessionRole::Attach, Wanted::of(&net))?;
             session.send(&Frame::Attach { token, source })?;
             session.await_greeting()?;
             let opened = be_opened(&mut session.stream, &offered);

@@ -51,6 +51,7 @@ const PREDECESSOR: Duration = Duration::from_secs(1);
 /// # Errors
 /// When a directory cannot be offered or taken into, when the address cannot be listened on, or when the system fails.
 pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
+    net::check_server(&options.net)?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
     let delegations = options.accept.as_ref().map(|accept| {
@@ -68,7 +69,7 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     let service = Service::Files(Arc::clone(&catalogue), delegations.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
-        reception: Reception::new(service, address.port(), desk, slots),
+        reception: Reception::new(service, &options.net, address.port(), desk, slots),
         directories: options.directories.clone(),
         budget,
         catalogue,

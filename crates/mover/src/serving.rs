@@ -18,7 +18,7 @@ use crate::endpoints::Endpoints;
 use crate::engine::{EndCause, Engine, PortId};
 use crate::error::MoveError;
 use crate::frame::{Frame, GroupRun, RefusalCode};
-use crate::net;
+use crate::net::{self, Transport};
 use crate::options::NetOptions;
 use crate::port::Port;
 
@@ -34,8 +34,8 @@ const IDLE_LOOK: Span = Span::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) stream: ControlStream,
-    /// The protocol that is to carry the data, by its name in the registry.
-    pub(crate) transport: &'static str,
+    /// The protocol that is to carry the data.
+    pub(crate) transport: Transport,
     pub(crate) data_set: Arc<OpenSet>,
     /// What the client has asked for, for people.
     pub(crate) path: String,
@@ -113,12 +113,20 @@ impl Serving {
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
         self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
-        let side = self.endpoints.of(engine, Role::Sender, transport)?;
+        let side = self.endpoints.of(engine, Role::Sender, &transport)?;
         engine.add_flow(flow, side, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
             let only_from = Some(client.ip());
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
+            let offer = OfferFlow {
+                flow,
+                size,
+                peer: None,
+                only_from,
+                mtu,
+                token: net::random_u64()?,
+                parameters: transport.parameters,
+            };
             engine.command(side, Command::Offer(offer));
         }
         Ok(())
@@ -304,7 +312,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = ControlStream::new(listener.accept().unwrap().0).unwrap();
         let data_set = catalogue.open(path.as_bytes(), ScanOptions::default(), stream.peer().ip()).unwrap();
-        serving.welcome(engine, Fetcher { stream, transport: "gtp", data_set, path: path.to_owned() }).unwrap();
+        let transport = Transport { name: "gtp", parameters: Vec::new().into() };
+        serving.welcome(engine, Fetcher { stream, transport, data_set, path: path.to_owned() }).unwrap();
         client
     }
 

@@ -480,6 +480,7 @@ impl Simulation {
             only_from: None,
             mtu: transfer.mtu,
             token: self.names.next_u64(),
+            parameters: Default::default(),
         };
         let join = JoinFlow {
             flow: id.flow(),

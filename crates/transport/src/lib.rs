@@ -19,7 +19,7 @@ mod protocol;
 mod pump;
 
 pub use batch::{KEY_FIELD, Place, RxMessage, Transmit, TxBatch, TxDatagram};
-pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
+pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
 pub use endpoint::{Endpoint, Expected, FlowStats, Reason};
 pub use event::{Event, FlowError};
 pub use ids::{FlowId, ObjectId};

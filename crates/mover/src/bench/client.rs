@@ -8,7 +8,7 @@ use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving, bench_stats};
-use crate::connect::{Session, at_once};
+use crate::connect::{Session, Wanted, at_once};
 use crate::engine::{Application, BodySource, EndCause, Engine, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{BenchStats, Frame, SessionRole};
@@ -99,9 +99,9 @@ fn connect_all(options: &BenchOptions, stop: &Stop) -> Result<Vec<(Session, u64)
             // The first ones take the bytes that cannot be divided.
             BenchLimit::Bytes(bytes) => (bytes / flows + u64::from(number < bytes % flows)).max(1),
         };
-        let transport = options.net.transport.clone();
+        let net = options.net.clone();
         Box::new(move || {
-            let mut session = Session::connect(&server, role, &transport)?;
+            let mut session = Session::connect(&server, role, Wanted::of(&net))?;
             session.open_bench(size, memory)?;
             Ok((session, size))
         }) as Job
@@ -246,6 +246,7 @@ impl BenchClient {
                 only_from: Some(session.datagrams.ip()),
                 mtu: net::mtu_toward(&options.net, session.datagrams),
                 token: net::random_u64()?,
+                parameters: Vec::new().into(),
             };
             self.memory.insert(flow, options.memory);
             self.add(flow, session.server.clone(), size);

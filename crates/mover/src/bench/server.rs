@@ -33,6 +33,7 @@ pub fn bench_server(
     stop: &Stop,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), MoveError> {
+    net::check_server(&options.net)?;
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let endpoints = Endpoints::new(&udp, options.send_rate, options.receive_rate);
@@ -42,6 +43,7 @@ pub fn bench_server(
         // Whoever measures has as many flows as they like, mostly from one host.
         reception: Reception::new(
             Service::Bench,
+            &options.net,
             address.port(),
             Arc::default(),
             Slots::new(SESSIONS_MAX, SESSIONS_MAX),
@@ -91,7 +93,7 @@ impl BenchServer {
         let cpu_before = net::process_cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
-            let side = self.endpoints.of(engine, Role::Receiver, transport)?;
+            let side = self.endpoints.of(engine, Role::Receiver, &transport)?;
             engine.add_flow(flow, side, self.port, stream)?;
             // Each flow brings an object of its own.
             let object = ObjectId(flow.0);
@@ -100,9 +102,17 @@ impl BenchServer {
             let join = JoinFlow { flow, object, peer: None, mtu, key: net::random_u32()?, limits };
             engine.command(side, Command::Join(join));
         } else {
-            let side = self.endpoints.of(engine, Role::Sender, transport)?;
+            let side = self.endpoints.of(engine, Role::Sender, &transport)?;
             engine.add_flow(flow, side, self.port, stream)?;
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: net::random_u64()? };
+            let offer = OfferFlow {
+                flow,
+                size,
+                peer: None,
+                only_from,
+                mtu,
+                token: net::random_u64()?,
+                parameters: transport.parameters,
+            };
             engine.command(side, Command::Offer(offer));
         }
         Ok(())

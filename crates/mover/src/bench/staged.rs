@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::BenchMemory;
 use super::{ENDLESS, Receiving};
-use crate::connect::Session;
+use crate::connect::{Session, Wanted};
 use crate::engine::{Application, BodySource, EndCause, Engine, SideId, Sink, Turn};
 use crate::error::MoveError;
 use crate::frame::{Frame, Memory, SessionRole};
@@ -167,10 +167,10 @@ impl StagedReceiver {
             }
             flow.asked = true;
             let (connected, waker) = (self.connected.clone(), self.waker.clone());
-            let (server, transport, size) =
-                (plan.server.clone(), self.options.net.transport.clone(), plan.size.unwrap_or(ENDLESS));
+            let (server, options, size) = (plan.server.clone(), self.options.net.clone(), plan.size.unwrap_or(ENDLESS));
             net::spawn_helper("inhaul-connect", move || {
-                let session = Session::connect(&server, SessionRole::BenchFetch, &transport).and_then(|mut session| {
+                let connected_to = Session::connect(&server, SessionRole::BenchFetch, Wanted::of(&options));
+                let session = connected_to.and_then(|mut session| {
                     session.open_bench(size, Memory::Hot)?;
                     Ok(session)
                 });

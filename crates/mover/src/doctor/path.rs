@@ -9,7 +9,7 @@ use inhaul_udp::{Arrival, Clock, Interest, Interface, Poller, Socket, SocketOpti
 
 use super::kernel::per_second;
 use super::{Cost, Finding, Verdict};
-use crate::connect::Session;
+use crate::connect::{Session, Wanted};
 use crate::error::MoveError;
 use crate::frame::SessionRole;
 use crate::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
@@ -41,7 +41,7 @@ pub(super) struct Path {
 
 impl Path {
     pub(super) fn open(server: &Server) -> Result<Self, MoveError> {
-        let mut session = Session::connect(server, SessionRole::Fetch, "gtp")?;
+        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::ANY)?;
         let token = session.ask_to_probe()?;
         let prober = Prober::new(session.datagrams, token).map_err(MoveError::system("no UDP socket for probes"))?;
         Ok(Self { server: server.clone(), session, prober })

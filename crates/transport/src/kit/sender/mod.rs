@@ -259,9 +259,10 @@ impl<P: Sending> Sender<P> {
             return Err(CommandError::KeyInUse);
         }
         self.core.by_token.insert(offer.token, offer.flow);
+        let id = offer.flow;
         let flow = self.protocol.new_flow(now, FlowCore::new(now, offer, P::RULES));
         self.core.agenda.insert(flow.core().entry());
-        self.core.flows.insert(offer.flow, flow);
+        self.core.flows.insert(id, flow);
         Ok(())
     }
 
