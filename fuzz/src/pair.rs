@@ -357,7 +357,7 @@ impl Pair {
         let mut out = Collector { role: party.role, under_way, events: Vec::new(), reached, exchanged, sent: 0 };
         // Without the engine's budget: the endpoint's own bounds are what is tried.
         let mut budget = u64::MAX;
-        party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out).map(|(due, _)| due);
+        party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out);
         let events = out.events;
         let memory = party.endpoint.memory_bytes();
         assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");

@@ -20,7 +20,7 @@ use super::Object;
 use super::path::Outgoing;
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
-    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -119,7 +119,7 @@ pub trait Reception: Sized {
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 
     /// When the next timer across flows is due.
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         None
     }
 
@@ -427,7 +427,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
         self.core.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+    fn poll_timeout(&self) -> Option<Time> {
         self.core.due().into_iter().chain(self.protocol.due()).min()
     }
 

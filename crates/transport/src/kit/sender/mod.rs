@@ -22,7 +22,7 @@ use super::receiver::refusal;
 use super::wire::{MTU_MIN, Message, PathDatagram, Reader};
 use super::{Challenges, SortedSet, Table};
 use crate::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, RxMessage, TxBatch,
 };
 
 /// A host's flows.
@@ -43,7 +43,7 @@ pub trait SenderFlow {
     fn on_request(&mut self, _now: Time, _block: u16, _was_idle: bool) {}
 
     /// When it next has something to do. A time that has passed: it wants to send.
-    fn due(&self) -> Option<(Time, Reason)>;
+    fn due(&self) -> Option<Time>;
 
     /// See [`Endpoint::flow_stats`].
     fn stats(&self) -> FlowStats;
@@ -121,7 +121,7 @@ pub trait Sending: Sized {
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 
     /// When the next timer across flows is due.
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         None
     }
 }
@@ -176,7 +176,7 @@ impl<F: SenderFlow> Core<F> {
 
     /// Whether the agenda has every flow at the time when it has something to do: what tests of protocols ask.
     pub fn agenda_is_current(&self) -> bool {
-        let entry = |flow: &F| (flow.core().due(flow.due()).0, flow.core().turn, flow.core().offer.flow);
+        let entry = |flow: &F| (flow.core().due(flow.due()), flow.core().turn, flow.core().offer.flow);
         self.agenda.iter().copied().eq(self.flows.values().map(entry).collect::<std::collections::BTreeSet<_>>())
     }
 
@@ -432,9 +432,8 @@ impl<P: Sending> Endpoint for Sender<P> {
         self.core.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        let (_, _, id) = self.core.agenda.first()?;
-        let next = self.core.flows.get(id).map(|flow| flow.core().next);
+    fn poll_timeout(&self) -> Option<Time> {
+        let next = self.core.agenda.first().map(|entry| entry.0);
         next.into_iter().chain(self.protocol.due()).min()
     }
 
