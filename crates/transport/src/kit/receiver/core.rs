@@ -1,13 +1,13 @@
 //! What all flows and objects of a receiver share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use inhaul_base::{ByteRange, Span, Time};
 
 use super::flow::{DataHead, ReceiverFlow, Run};
 use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
-use crate::kit::{Object, SortedSet, Table};
+use crate::kit::{Index, Object, SortedSet, Table};
 use crate::{Event, FlowId, Place, TxBatch};
 
 /// Most datagrams that wait to be sent: acknowledgements are only worth something while they are new.
@@ -22,7 +22,7 @@ pub struct Core<F> {
     pub flows: Flows<F>,
     /// What is fetched.
     pub objects: Objects,
-    pub(super) by_key: BTreeMap<u32, FlowId>,
+    pub(super) by_key: Index<u32>,
     pub(super) events: VecDeque<Event>,
     pub(super) waiting: Waiting,
     /// Every flow's next timer, or an earlier one that was not worth taking back.
@@ -61,7 +61,7 @@ impl<F: ReceiverFlow> Core<F> {
         Self {
             flows: Table::new(),
             objects: Table::new(),
-            by_key: BTreeMap::new(),
+            by_key: Index::new(),
             events: VecDeque::new(),
             waiting: Waiting::default(),
             timers: SortedSet::new(),
@@ -103,7 +103,7 @@ impl<F: ReceiverFlow> Core<F> {
 
     /// The flow with this key, if datagrams from `from` are its sender's.
     pub fn by_key(&mut self, key: u32, from: std::net::SocketAddr) -> Option<(FlowId, &mut F)> {
-        let &id = self.by_key.get(&key)?;
+        let id = self.by_key.get(&key)?;
         let flow = self.flows.get_mut(&id)?;
         (flow.core().peer == Some(from)).then_some((id, flow))
     }

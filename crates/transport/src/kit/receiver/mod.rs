@@ -154,7 +154,7 @@ impl<P: Reception> Receiver<P> {
         if join.mtu < MTU_MIN {
             return Err(CommandError::MtuTooSmall(join.mtu));
         }
-        if core.by_key.contains_key(&join.key) {
+        if core.by_key.contains(&join.key) {
             return Err(CommandError::KeyInUse);
         }
         let object = core.objects.get_mut(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
@@ -223,7 +223,7 @@ impl<P: Reception> Receiver<P> {
     }
 
     fn on_run(&mut self, now: Time, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
-        let Some(&id) = self.core.by_key.get(&run.head.key()) else { return };
+        let Some(id) = self.core.by_key.get(&run.head.key()) else { return };
         let Some(flow) = self.core.flows.get(&id) else { return };
         if flow.core().peer == Some(message.from) && flow.core().path.is_open() {
             self.protocol.on_data(now, id, run, &mut self.core, places);
@@ -237,7 +237,7 @@ impl<P: Reception> Receiver<P> {
             }
             return;
         };
-        let Some(&id) = self.core.by_key.get(&datagram.key()) else { return };
+        let Some(id) = self.core.by_key.get(&datagram.key()) else { return };
         let Some(flow) = self.core.flows.get_mut(&id) else { return };
         match datagram {
             PathDatagram::Open { token, .. } if flow.core_mut().learn_peer(now, message.from, token) => {}
