@@ -8,32 +8,12 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from . import nginx
 from .process import Failed, Group, Place, machine_busy_seconds
 
 PORTS = (7201, 7202, 7203)
 PATIENCE_SECONDS = 300
 FAST_STORAGE = Path("/dev/shm")
-
-NGINX_CONFIG = """\
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr error;
-{user}
-events {{ worker_connections 256; }}
-http {{
-  access_log off;
-  sendfile on;
-  sendfile_max_chunk 2m;
-  tcp_nopush on;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  server {{ listen 127.0.0.1:{port}; root {root}; }}
-}}
-"""
 
 
 @contextmanager
@@ -61,20 +41,15 @@ class Aria2:
 
     def missing(self):
         """What to do to have it, or None when it is there."""
-        absent = [package for program, package in (("aria2c", "aria2"), ("nginx", "nginx")) if not _find(program)]
+        found = {"aria2": shutil.which("aria2c"), "nginx": nginx.find()}
+        absent = [package for package, program in found.items() if not program]
         return f"apt-get install {' '.join(absent)}" if absent else None
 
     def serve(self, group, folder):
         """Starts the three mirrors."""
         for port in PORTS:
-            own = folder / f"nginx-{port}"
-            own.mkdir(exist_ok=True)
-            # Workers of a root-owned nginx drop to another user, who may not read the offered folder.
-            user = "user root;" if os.geteuid() == 0 else ""
-            config = NGINX_CONFIG.format(folder=own, port=port, root=folder / "offered", user=user)
-            (own / "nginx.conf").write_text(config, encoding="utf-8")
-            nginx = [_find("nginx"), "-p", own, "-e", "stderr", "-c", own / "nginx.conf"]
-            group.start("nginx", Place(), nginx).wait_for_port("tcp", port)
+            line = nginx.command(folder / f"nginx-{port}", f"127.0.0.1:{port}", folder / "offered", os.geteuid() == 0)
+            group.start("nginx", Place(), line).wait_for_port("tcp", port)
 
     def fetch(self, destination):
         """The command that hauls the file into `destination`."""
@@ -134,8 +109,3 @@ def measure(contestant, folder):
         "cpu_seconds_per_gigabyte": round(sum(costs) / gigabytes, 4),
         "machine_cpu_seconds_per_gigabyte": round(busy / gigabytes, 4),
     }
-
-
-def _find(program):
-    # Debian puts nginx where a plain user's PATH does not look.
-    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")

@@ -25,6 +25,7 @@ def describe():
             "libudt": _version("dpkg-query", "--show", "--showformat=${Version}", "libudt-dev"),
             "nginx": _version("nginx", "-v"),
             "aria2": _version("aria2c", "--version"),
+            "curl": _version("curl", "--version"),
         },
     }
 

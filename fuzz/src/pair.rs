@@ -155,6 +155,7 @@ impl Pair {
                 only_from: None,
                 mtu: 1500,
                 token: 0x0123_4567_89ab_cd00 + u64::from(flow),
+                parameters: Default::default(),
             };
             pair.command(Role::Sender, Command::Offer(offer));
             let join = JoinFlow {
@@ -356,7 +357,7 @@ impl Pair {
         let mut out = Collector { role: party.role, under_way, events: Vec::new(), reached, exchanged, sent: 0 };
         // Without the engine's budget: the endpoint's own bounds are what is tried.
         let mut budget = u64::MAX;
-        party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out).map(|(due, _)| due);
+        party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out);
         let events = out.events;
         let memory = party.endpoint.memory_bytes();
         assert!(memory <= MEMORY_BYTES_MAX, "{memory} bytes of memory");

@@ -5,7 +5,7 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
 
 use crate::exit::Failure;
-use crate::options::{FILES, RATES, Retry, Selection, TRANSPORT, Transport, Wire, net_options};
+use crate::options::{Carrier, FILES, RATES, Retry, Selection, Wire, net_options};
 use crate::signals::stop_on_signals;
 use crate::transfer::{self, Output};
 
@@ -34,9 +34,8 @@ pub(crate) struct Copy {
     /// Limit of each sender, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     rate: Option<Bitrate>,
-    /// Transport protocol that carries the data; 'inhaul protocols' lists them
-    #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
-    transport: String,
+    #[command(flatten)]
+    carrier: Carrier,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]
@@ -69,7 +68,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         fresh: args.no_resume,
         rate: args.rate,
         retry_for: args.retry.retry_for,
-        net: net_options(&Wire::default(), &Transport::named(&args.transport)),
+        net: net_options(&Wire::default(), &args.carrier.clone().into()),
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))
 }

@@ -7,7 +7,7 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
 
 use crate::exit::Failure;
-use crate::options::{ExistingArg, FILES, Patterns, RATES, Retry, TRANSPORT, Transport, Wire, net_options};
+use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Wire, net_options};
 use crate::serve::cache_directory;
 use crate::signals::stop_on_signals;
 use crate::stream;
@@ -46,9 +46,8 @@ pub(crate) struct Put {
     /// Limit of what this host sends, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     send_rate: Option<Bitrate>,
-    /// Transport protocol that carries the data; 'inhaul protocols' lists them
-    #[arg(long, value_name = "NAME", default_value = "gtp", help_heading = TRANSPORT)]
-    transport: String,
+    #[command(flatten)]
+    carrier: Carrier,
     #[command(flatten)]
     retry: Retry,
     #[command(flatten)]
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         rate: args.send_rate,
         retry_for: args.retry.retry_for,
         cache: if args.no_cache { None } else { cache_directory() },
-        net: net_options(&args.wire, &Transport::named(&args.transport)),
+        net: net_options(&args.wire, &args.carrier.clone().into()),
     };
     transfer::run(&args.output, args.files.dry_run, |hear| inhaul_mover::put(&options, &stop, hear))
 }

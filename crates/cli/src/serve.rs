@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::{Bitrate, Span, parse_bytes};
-use inhaul_mover::{AcceptOptions, ServeOptions, Server};
+use inhaul_mover::{AcceptOptions, NetOptions, ServeOptions, Server};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::exit::Failure;
-use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options};
+use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::signals::{ask_by_signal, stop_on_signals};
 
@@ -61,6 +61,9 @@ pub(crate) struct Serve {
     /// How long transfers may continue after SIGTERM or Ctrl-C; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     grace: u16,
+    /// Keep a parameter of transport protocols at this value, whatever clients set; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter, help_heading = SERVER)]
+    set: Vec<(String, String)>,
     #[command(flatten)]
     accept: Accept,
     #[command(flatten)]
@@ -107,7 +110,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         grace: Span::from_secs(u64::from(args.grace)),
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
-        net: net_options(&args.wire, &Transport::default()),
+        net: NetOptions { parameters: args.set.clone(), ..net_options(&args.wire, &Transport::default()) },
     };
     eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
     Ok(inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))?)

@@ -323,7 +323,7 @@ impl Simulation {
         // Time stands still meanwhile, so there is nothing else to look after.
         let mut budget = u64::MAX;
         let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
-        due.map(|(at, _)| at.max(self.now))
+        due.map(|at| at.max(self.now))
     }
 
     /// What follows from what endpoints have said.
@@ -480,6 +480,7 @@ impl Simulation {
             only_from: None,
             mtu: transfer.mtu,
             token: self.names.next_u64(),
+            parameters: Default::default(),
         };
         let join = JoinFlow {
             flow: id.flow(),

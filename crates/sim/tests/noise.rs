@@ -10,7 +10,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_sim::{HostNoise, HostSpec, NodeId, Simulation, Stall, Topology, TopologyError, Transfer, TransferId};
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, FlowId, FlowLimits, FlowStats, ObjectId, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, FlowId, FlowLimits, FlowStats, ObjectId, Place, RxMessage, TxBatch,
 };
 
 /// A message as its endpoint was shown it: when, how long it had waited, and of how many datagrams.
@@ -43,7 +43,7 @@ impl Endpoint for Witness {
     fn poll_event(&mut self) -> Option<Event> {
         self.collector.poll_event()
     }
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+    fn poll_timeout(&self) -> Option<Time> {
         self.collector.poll_timeout()
     }
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {

@@ -1,6 +1,7 @@
 //! What a user can ask of an endpoint.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet};
 
@@ -32,8 +33,11 @@ pub struct JoinFlow {
     pub limits: FlowLimits,
 }
 
+/// Parameters of a protocol, names and values.
+pub type Parameters = Arc<[(String, String)]>;
+
 /// A sender's new flow: see [`Command::Offer`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferFlow {
     /// The new flow's name.
     pub flow: FlowId,
@@ -48,6 +52,8 @@ pub struct OfferFlow {
     pub mtu: u16,
     /// Random number by which the receiver's first datagram is known. Unguessable, unique in the endpoint.
     pub token: u64,
+    /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has seen to that.
+    pub parameters: Parameters,
 }
 
 /// What a user asks of an endpoint.

@@ -7,21 +7,6 @@ use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use crate::ids::FlowId;
 use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
 
-/// Why an endpoint wants to be woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// The pacer allows the next datagram.
-    Pace,
-    /// A probe of the path is due.
-    Probe,
-    /// Data that should have come may be lost.
-    Loss,
-    /// A control interval ends.
-    Control,
-    /// A peer has been silent for too long.
-    Silence,
-}
-
 /// What the next datagrams of a flow will look like if nothing is lost or reordered: lets an engine receive bodies
 /// straight into their place. A wrong guess costs a copy, never correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +84,8 @@ pub trait Endpoint {
     /// The next thing that the user or the control stream must hear of.
     fn poll_event(&mut self) -> Option<Event>;
 
-    /// When [`handle_timeout`](Endpoint::handle_timeout) or [`poll_transmit`](Endpoint::poll_transmit) is next due, and why.
-    fn poll_timeout(&self) -> Option<(Time, Reason)>;
+    /// When [`handle_timeout`](Endpoint::handle_timeout) or [`poll_transmit`](Endpoint::poll_transmit) is next due.
+    fn poll_timeout(&self) -> Option<Time>;
 
     /// What the flow's next datagrams should look like, when the protocol can tell.
     fn expected(&self, _flow: FlowId) -> Option<Expected> {

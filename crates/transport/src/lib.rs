@@ -19,8 +19,8 @@ mod protocol;
 mod pump;
 
 pub use batch::{KEY_FIELD, Place, RxMessage, Transmit, TxBatch, TxDatagram};
-pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow};
-pub use endpoint::{Endpoint, Expected, FlowStats, Reason};
+pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
+pub use endpoint::{Endpoint, Expected, FlowStats};
 pub use event::{Event, FlowError};
 pub use ids::{FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};

@@ -2,7 +2,7 @@
 
 use inhaul_base::Time;
 
-use crate::{Endpoint, Event, Reason, TxBatch};
+use crate::{Endpoint, Event, TxBatch};
 
 /// Where an endpoint's output goes: sockets and files, or a simulated network.
 pub trait Host {
@@ -29,7 +29,7 @@ pub fn drain(
     batch: &mut TxBatch,
     budget: &mut u64,
     host: &mut (impl Host + ?Sized),
-) -> Option<(Time, Reason)> {
+) -> Option<Time> {
     let mut cut_short = false;
     loop {
         while let Some(event) = endpoint.poll_event() {
@@ -53,7 +53,7 @@ pub fn drain(
     while let Some(event) = endpoint.poll_event() {
         host.event(now, event);
     }
-    if cut_short { Some((now, Reason::Pace)) } else { endpoint.poll_timeout() }
+    if cut_short { Some(now) } else { endpoint.poll_timeout() }
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
         fn poll_event(&mut self) -> Option<Event> {
             None
         }
-        fn poll_timeout(&self) -> Option<(Time, Reason)> {
+        fn poll_timeout(&self) -> Option<Time> {
             None
         }
         fn flow_stats(&self, _: FlowId) -> Option<FlowStats> {
@@ -110,12 +110,8 @@ mod tests {
     fn drain_ends_with_the_budget_and_asks_to_be_called_again() {
         let (mut host, mut batch, mut budget) = (Counter::default(), TxBatch::with_limit(10), 25_000);
         let due = drain(&mut Endless, Time::ZERO, &mut batch, &mut budget, &mut host);
-        assert_eq!((host.0, budget, due), (30_000, 0, Some((Time::ZERO, Reason::Pace))));
+        assert_eq!((host.0, budget, due), (30_000, 0, Some(Time::ZERO)));
         let due = drain(&mut Endless, Time::ZERO, &mut batch, &mut budget, &mut host);
-        assert_eq!(
-            (host.0, due),
-            (30_000, Some((Time::ZERO, Reason::Pace))),
-            "nothing more leaves until it is filled up"
-        );
+        assert_eq!((host.0, due), (30_000, Some(Time::ZERO)), "nothing more leaves until it is filled up");
     }
 }

@@ -23,6 +23,10 @@ pub fn session_frame(data: &[u8]) -> bool {
             assert_eq!(*text, inhaul_mover::printable(text.as_bytes()), "{frame:?}");
             assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
         }
+        // What a later release may have added is left out.
+        Frame::Welcome { .. } | Frame::Optional { .. } => {
+            assert_eq!(Frame::parse(&again), Ok(Some((frame, again.len()))));
+        }
         frame => assert_eq!(Some(again.as_slice()), bytes.get(..used), "a frame has one form on the wire: {frame:?}"),
     }
     true
@@ -30,7 +34,12 @@ pub fn session_frame(data: &[u8]) -> bool {
 
 pub(super) fn frames() -> Vec<Vec<u8>> {
     [
-        Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "gtp".to_owned() },
+        Frame::Hello {
+            version: VERSION,
+            role: SessionRole::Fetch,
+            transport: "gtp".to_owned(),
+            parameters: vec![("control".to_owned(), "paper".to_owned())],
+        },
         Frame::Welcome { version: VERSION, udp_port: 4321 },
         Frame::Refused { code: RefusalCode::NotFound, text: "there is nothing at run7".to_owned() },
         Frame::Open { path: "run7/events.h5".to_owned(), owner: false, attributes: true },

@@ -2,9 +2,7 @@
 
 use inhaul_base::{Bitrate, Sequence};
 use inhaul_protocols::tcp::laws::LawName;
-use inhaul_protocols::tcp::wire::{
-    AckHeader, Blocks, DataHeader, MARK, OwnMessage, Timestamp, VERSION, setup_law,
-};
+use inhaul_protocols::tcp::wire::{AckHeader, Blocks, DataHeader, MARK, OwnMessage, Timestamp, VERSION, setup_law};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{Message, Reader};
 

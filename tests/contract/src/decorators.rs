@@ -2,7 +2,7 @@
 
 use inhaul_base::Time;
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, KEY_FIELD, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, KEY_FIELD, Place, RxMessage, TxBatch,
 };
 
 /// Forwards everything that a decorator leaves as it is.
@@ -17,7 +17,7 @@ macro_rules! forward {
         fn poll_event(&mut self) -> Option<Event> {
             self.0.poll_event()
         }
-        fn poll_timeout(&self) -> Option<(Time, Reason)> {
+        fn poll_timeout(&self) -> Option<Time> {
             self.0.poll_timeout()
         }
         fn expected(&self, flow: FlowId) -> Option<Expected> {

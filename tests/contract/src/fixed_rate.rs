@@ -8,8 +8,7 @@ use inhaul_transport::kit::sender::{self, Sender, SenderFlow, Sending};
 use inhaul_transport::kit::wire::{RANGES_MAX, Reader};
 use inhaul_transport::kit::{Object, Pacer};
 use inhaul_transport::{
-    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Parameter, Place, Protocol, Reason, Role, SetupError,
-    TxBatch,
+    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Parameter, Place, Protocol, Role, SetupError, TxBatch,
 };
 
 /// The registry entry.
@@ -140,8 +139,8 @@ impl ReceiverFlow for Fetching {
         self.rate.time_for(bytes) + self.core.path.patience()
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        (!self.pending.is_empty()).then_some((self.deadline, Reason::Loss))
+    fn due(&self) -> Option<Time> {
+        (!self.pending.is_empty()).then_some(self.deadline)
     }
 
     fn stats(&self) -> FlowStats {
@@ -251,9 +250,9 @@ impl SenderFlow for Serving {
         }
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         let waits = !self.core.queue.is_empty() && self.core.peer().is_some();
-        waits.then(|| (self.pacer.due(self.packet()), Reason::Pace))
+        waits.then(|| self.pacer.due(self.packet()))
     }
 
     fn stats(&self) -> FlowStats {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use inhaul_base::Sequence;
 use inhaul_mover::frame::{Frame, GroupDigest};
 use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
-use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 use inhaul_store::digest;
+use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 
 use crate::datagram::{open, seal};
 use crate::manifest::RawManifest;

@@ -141,7 +141,13 @@ impl Session {
 
     /// Greets a server, as one who has come for `role`, and gives its UDP port.
     pub fn hello(&mut self, role: SessionRole, transport: &str) -> u16 {
-        self.send(&Frame::Hello { version: session_version(), role, transport: transport.to_owned() }).unwrap();
+        self.send(&Frame::Hello {
+            version: session_version(),
+            role,
+            transport: transport.to_owned(),
+            parameters: vec![],
+        })
+        .unwrap();
         match self.expect() {
             Frame::Welcome { udp_port, .. } => udp_port,
             other => panic!("a welcome was expected, not {other:?}"),

@@ -117,7 +117,7 @@ fn one_address_does_not_take_all_places() {
     let again = || {
         let mut session = Session::connect(v6).unwrap();
         let version = inhaul_hostile_tests::session_version();
-        let hello = Frame::Hello { version, role: SessionRole::Fetch, transport: "gtp".to_owned() };
+        let hello = Frame::Hello { version, role: SessionRole::Fetch, transport: "gtp".to_owned(), parameters: vec![] };
         session.send(&hello).is_ok() && matches!(session.receive(PATIENCE), Heard::Frame(Frame::Welcome { .. }))
     };
     assert!(wait_for(Duration::from_secs(30), again));

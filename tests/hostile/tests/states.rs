@@ -94,6 +94,10 @@ fn frame(random: &mut RandomStream) -> Frame {
             version: session_version(),
             role: pick(random, &ROLES),
             transport: pick(random, &TRANSPORTS).into(),
+            parameters: vec![(
+                pick(random, &["window-max", "c", "control", "?"]).into(),
+                pick(random, &["44", "", "paper"]).into(),
+            )],
         },
         1 => Frame::Welcome { version: session_version(), udp_port: 9 },
         2 => Frame::Refused { code: RefusalCode::Busy, text: "no".into() },
@@ -190,7 +194,12 @@ fn frames_in_any_order_to_a_server() {
     while Instant::now() < deadline && server.running.is_running() {
         let Ok(mut session) = Session::connect(server.address) else { continue };
         let role = pick(&mut random, &ROLES);
-        let _ = session.send(&Frame::Hello { version: session_version(), role, transport: "gtp".into() });
+        let _ = session.send(&Frame::Hello {
+            version: session_version(),
+            role,
+            transport: "gtp".into(),
+            parameters: vec![],
+        });
         for _ in 0..random.below(6) {
             let mut encoded = Vec::new();
             frame(&mut random).encode(&mut encoded);

@@ -9,9 +9,9 @@ mod values;
 mod wait;
 
 pub(crate) use fetch::{ExistingArg, Fetch, Selection};
-pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER, TRANSPORT};
-pub(crate) use network::{Transport, Wire, net_options};
+pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
+pub(crate) use network::{Carrier, Transport, Wire, net_options};
 pub(crate) use patterns::Patterns;
 pub(crate) use retry::Retry;
-pub(crate) use values::{any_address, key_and_value, listen_address, seconds};
+pub(crate) use values::{any_address, key_and_value, listen_address, parameter, seconds};
 pub(crate) use wait::WaitArg;

@@ -21,31 +21,38 @@ pub(crate) struct Wire {
     pub(crate) cpu: Option<usize>,
 }
 
-/// What every command takes that decides how data moves: those that connect. Servers do as they are asked.
+/// What every command takes that has data carried: those that connect. Servers do as they are asked.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = TRANSPORT)]
-pub(crate) struct Transport {
+pub(crate) struct Carrier {
     /// Transport protocol, for both ends; 'inhaul protocols' lists them
     #[arg(long, value_name = "NAME", default_value = "gtp")]
     pub(crate) transport: String,
-    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) control: Control,
-    /// Set a parameter of the transport protocol on this side; can be repeated
+    /// Set a parameter of the transport protocol, for both ends; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     pub(crate) set: Vec<(String, String)>,
 }
 
-impl Transport {
-    /// The transport of this name, as it is by itself.
-    pub(crate) fn named(name: &str) -> Self {
-        Self { transport: name.to_owned(), ..Self::default() }
+/// The same, for those that receive the data themselves.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = TRANSPORT)]
+pub(crate) struct Transport {
+    #[command(flatten)]
+    pub(crate) carrier: Carrier,
+    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) control: Control,
+}
+
+impl From<Carrier> for Transport {
+    fn from(carrier: Carrier) -> Self {
+        Self { carrier, control: Control::Default }
     }
 }
 
 impl Default for Transport {
     fn default() -> Self {
-        Self { transport: "gtp".to_owned(), control: Control::Default, set: Vec::new() }
+        Carrier { transport: "gtp".to_owned(), set: Vec::new() }.into()
     }
 }
 
@@ -61,7 +68,7 @@ pub(crate) enum Control {
 
 /// What the options come to.
 pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
-    let mut parameters = transport.set.clone();
+    let mut parameters = transport.carrier.set.clone();
     if transport.control == Control::Paper {
         parameters.push(("control".to_owned(), "paper".to_owned()));
     }
@@ -69,7 +76,7 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
         mtu: wire.mtu,
         offload: !wire.no_offload,
         cpu: wire.cpu,
-        transport: transport.transport.clone(),
+        transport: transport.carrier.transport.clone(),
         parameters,
     }
 }

@@ -35,9 +35,9 @@ fn order_is_command_line_environment_file_default() {
         with_file(&format!("{GET} --mtu 1500"), file, &[("INHAUL_GET_MTU", "1400"), ("INHAUL_GET_TRANSPORT", "bic")]);
     let cli = cli.unwrap();
     let args = get(&cli);
-    assert_eq!((args.fetch.wire.mtu, args.fetch.transport.transport.as_str()), (Some(1500), "bic"));
+    assert_eq!((args.fetch.wire.mtu, args.fetch.transport.carrier.transport.as_str()), (Some(1500), "bic"));
     assert_eq!(args.fetch.rate, Some(inhaul_base::Bitrate::from_mbps(5)));
-    assert_eq!(get(&with(GET, &[]).unwrap()).fetch.transport.transport, "gtp");
+    assert_eq!(get(&with(GET, &[]).unwrap()).fetch.transport.carrier.transport, "gtp");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn what_conflicts_with_the_command_line_gives_way() {
 #[test]
 fn lists_are_for_flags_that_may_be_repeated() {
     let cli = with_file(GET, "[get]\nset = ['c=1', 'd=2']", &[]).unwrap();
-    assert_eq!(get(&cli).fetch.transport.set.len(), 2);
-    assert_eq!(get(&with(GET, &[("INHAUL_GET_SET", "c=1\nd=2")]).unwrap()).fetch.transport.set.len(), 2);
+    assert_eq!(get(&cli).fetch.transport.carrier.set.len(), 2);
+    assert_eq!(get(&with(GET, &[("INHAUL_GET_SET", "c=1\nd=2")]).unwrap()).fetch.transport.carrier.set.len(), 2);
     assert!(with_file(GET, "[get]\nmtu = [1, 2]", &[]).unwrap_err().contains("'mtu' is a text or a number"));
 }
 

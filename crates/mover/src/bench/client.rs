@@ -15,7 +15,7 @@ use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
-use crate::session::connect::{Session, at_once};
+use crate::session::connect::{Session, Wanted, at_once};
 use crate::session::frame::{BenchStats, Frame, SessionRole};
 use crate::system::process;
 use crate::system::threads;
@@ -100,9 +100,9 @@ fn connect_all(options: &BenchOptions, stop: &Stop) -> Result<Vec<(Session, u64)
             // The first ones take the bytes that cannot be divided.
             BenchLimit::Bytes(bytes) => (bytes / flows + u64::from(number < bytes % flows)).max(1),
         };
-        let transport = options.net.transport.clone();
+        let net = options.net.clone();
         Box::new(move || {
-            let mut session = Session::connect(&server, role, &transport)?;
+            let mut session = Session::connect(&server, role, Wanted::of(&net))?;
             session.open_bench(size, memory)?;
             Ok((session, size))
         }) as Job
@@ -247,6 +247,7 @@ impl BenchClient {
                 only_from: Some(session.datagrams.ip()),
                 mtu: net::mtu_toward(&options.net, session.datagrams),
                 token: process::random_u64()?,
+                parameters: Vec::new().into(),
             };
             self.memory.insert(flow, options.memory);
             self.add(flow, session.server.clone(), size);

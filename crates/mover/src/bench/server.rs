@@ -35,6 +35,7 @@ pub fn bench_server(
     stop: &Stop,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), MoveError> {
+    net::check_server(&options.net)?;
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
     let endpoints = Endpoints::new(&udp, options.send_rate, options.receive_rate);
@@ -44,6 +45,7 @@ pub fn bench_server(
         // Whoever measures has as many flows as they like, mostly from one host.
         reception: Reception::new(
             Service::Bench,
+            &options.net,
             address.port(),
             Arc::default(),
             Slots::new(SESSIONS_MAX, SESSIONS_MAX),
@@ -93,7 +95,7 @@ impl BenchServer {
         let cpu_before = process::cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
-            let endpoint = self.endpoints.of(engine, Role::Receiver, transport)?;
+            let endpoint = self.endpoints.of(engine, Role::Receiver, &transport)?;
             engine.add_flow(flow, endpoint, self.port, stream)?;
             // Each flow brings an object of its own.
             let object = ObjectId(flow.0);
@@ -102,9 +104,17 @@ impl BenchServer {
             let join = JoinFlow { flow, object, peer: None, mtu, key: process::random_u32()?, limits };
             engine.command(endpoint, Command::Join(join));
         } else {
-            let endpoint = self.endpoints.of(engine, Role::Sender, transport)?;
+            let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
             engine.add_flow(flow, endpoint, self.port, stream)?;
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
+            let offer = OfferFlow {
+                flow,
+                size,
+                peer: None,
+                only_from,
+                mtu,
+                token: process::random_u64()?,
+                parameters: transport.parameters,
+            };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
-use crate::session::connect::Session;
+use crate::session::connect::{Session, Wanted};
 use crate::session::frame::{Frame, Memory, SessionRole};
 use crate::system::process;
 use crate::system::threads;
@@ -169,10 +169,10 @@ impl StagedReceiver {
             }
             flow.asked = true;
             let (connected, waker) = (self.connected.clone(), self.waker.clone());
-            let (server, transport, size) =
-                (plan.server.clone(), self.options.net.transport.clone(), plan.size.unwrap_or(ENDLESS));
+            let (server, options, size) = (plan.server.clone(), self.options.net.clone(), plan.size.unwrap_or(ENDLESS));
             threads::spawn_helper("inhaul-connect", move || {
-                let session = Session::connect(&server, SessionRole::BenchFetch, &transport).and_then(|mut session| {
+                let connected_to = Session::connect(&server, SessionRole::BenchFetch, Wanted::of(&options));
+                let session = connected_to.and_then(|mut session| {
                     session.open_bench(size, Memory::Hot)?;
                     Ok(session)
                 });

@@ -12,7 +12,7 @@ use crate::delegate::order::{Order, Origin, SOURCES_MAX};
 use crate::delegate::retry::repeat;
 use crate::engine::net;
 use crate::haul::destination;
-use crate::session::connect::Session;
+use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
 use crate::system::process;
 
@@ -56,7 +56,7 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
         rate_bps: options.rate.map(Bitrate::bps),
         retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
     };
-    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     session.delegate(order.encode()?)?;
     session.await_greeting()?;
     Ok(session)

@@ -22,7 +22,7 @@ use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
 use crate::delegate::order::{Order, Origin};
-use crate::engine::net;
+use crate::engine::net::{self, Transport};
 use crate::engine::probe::{Admission, ProbeDesk};
 use crate::haul::get::{get, get_attached};
 use crate::serve::orders::Orders;
@@ -113,7 +113,7 @@ impl Delegations {
         })
     }
 
-    fn options_of(&self, order: &Order, transport: &'static str) -> Result<GetOptions, GreetingError> {
+    fn options_of(&self, order: &Order, transport: &Transport) -> Result<GetOptions, GreetingError> {
         let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
         let sources = order.sources().map_err(|error| malformed(&error))?;
         for server in sources.iter().flat_map(|source| &source.mirrors) {
@@ -141,7 +141,11 @@ impl Delegations {
             manifest: None,
             // A client that brings data itself comes again by itself.
             retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),
-            net: NetOptions { transport: transport.to_owned(), parameters: Vec::new(), ..self.net.clone() },
+            net: NetOptions {
+                transport: transport.name.to_owned(),
+                parameters: transport.parameters.to_vec(),
+                ..self.net.clone()
+            },
         })
     }
 
@@ -219,7 +223,7 @@ impl Orders for Delegations {
         &self,
         stream: &mut ControlStream,
         order: &[u8],
-        transport: &'static str,
+        transport: &Transport,
         udp_port: u16,
     ) -> Result<(), GreetingError> {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use inhaul_base::Span;
-use inhaul_protocols::registry;
 use inhaul_store::{Offered, printable};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
@@ -16,7 +15,7 @@ use crate::api::source::Server;
 use crate::delegate::follow::follow;
 use crate::delegate::order::{Order, Origin, SOURCES_MAX};
 use crate::delegate::retry::repeat;
-use crate::engine::net;
+use crate::engine::net::{self, Transport};
 use crate::engine::port::Discard;
 use crate::engine::probe;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
@@ -25,7 +24,7 @@ use crate::serve::catalogue::Catalogue;
 use crate::serve::greeting::be_opened;
 use crate::serve::server::{later, offered_error};
 use crate::serve::serving::{Fetcher, Serving};
-use crate::session::connect::{Session, at_once};
+use crate::session::connect::{Session, Wanted, at_once};
 use crate::session::frame::{Frame, RefusalCode, SessionRole};
 use crate::session::refusal::GreetingError;
 use crate::system::process;
@@ -100,7 +99,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
             Ok(Arc::new(Catalogue::unbounded(offered)))
         })
         .collect::<Result<_, MoveError>>()?;
-    let mut session = Session::connect(server, SessionRole::Delegate, &options.net.transport)?;
+    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     let token = session.order(order(options, transfer)?.encode()?)?;
     let socket = net::connect(&options.net, session.datagrams)?;
     introduce(&socket, &session, token)?;
@@ -152,12 +151,11 @@ fn attach_all(
     stop: &Stop,
 ) -> Result<Vec<Fetcher>, MoveError> {
     type Job = Box<dyn FnOnce() -> Result<Fetcher, MoveError> + Send>;
-    let transport = registry::find(&options.net.transport).map(|entry| entry.name);
-    let transport = transport.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?;
+    let transport = Transport::of(&options.net)?;
     let attach = |(source, offered): (u16, Arc<Catalogue>)| {
-        let server = server.clone();
+        let (server, transport, net) = (server.clone(), transport.clone(), options.net.clone());
         Box::new(move || {
-            let mut session = Session::connect(&server, SessionRole::Attach, transport)?;
+            let mut session = Session::connect(&server, SessionRole::Attach, Wanted::of(&net))?;
             session.send(&Frame::Attach { token, source })?;
             session.await_greeting()?;
             let opened = be_opened(&mut session.stream, &offered);

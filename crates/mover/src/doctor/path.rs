@@ -12,7 +12,7 @@ use super::kernel::per_second;
 use crate::api::error::MoveError;
 use crate::api::source::Server;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
-use crate::session::connect::Session;
+use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
 
 /// Small probes that are sent one after another, and how long each may take.
@@ -41,7 +41,7 @@ pub(super) struct Path {
 
 impl Path {
     pub(super) fn open(server: &Server) -> Result<Self, MoveError> {
-        let mut session = Session::connect(server, SessionRole::Fetch, "gtp")?;
+        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::ANY)?;
         let token = session.ask_to_probe()?;
         let prober = Prober::new(session.datagrams, token).map_err(MoveError::system("no UDP socket for probes"))?;
         Ok(Self { server: server.clone(), session, prober })

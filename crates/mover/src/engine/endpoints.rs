@@ -5,8 +5,11 @@ use inhaul_transport::{Command, Role};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
-use crate::engine::net;
+use crate::engine::net::{self, Transport};
 use crate::engine::{EndpointId, Engine};
+
+/// Most endpoints that are made: all that come in are shown to each.
+const MADE_MAX: usize = 64;
 
 /// Endpoints over one socket, by role and protocol. They share the socket: each knows its own datagrams by their keys.
 pub(crate) struct Endpoints {
@@ -14,7 +17,7 @@ pub(crate) struct Endpoints {
     /// What this host sends and takes in at most. Holds for each protocol by itself.
     send_rate: Option<Bitrate>,
     receive_rate: Option<Bitrate>,
-    made: Vec<(Role, &'static str, EndpointId)>,
+    made: Vec<(Role, Transport, EndpointId)>,
 }
 
 impl Endpoints {
@@ -23,18 +26,24 @@ impl Endpoints {
         Self { socket_buffer: socket.receive_buffer_bytes() as u64, send_rate, receive_rate, made: Vec::new() }
     }
 
-    /// The endpoint that plays `role` of the registered protocol `transport`.
-    pub(crate) fn of(
-        &mut self,
-        engine: &mut Engine,
-        role: Role,
-        transport: &'static str,
-    ) -> Result<EndpointId, MoveError> {
-        if let Some(&(_, _, endpoint)) = self.made.iter().find(|made| (made.0, made.1) == (role, transport)) {
+    /// The endpoint that plays `role` of a protocol. Senders take the parameters of each flow by itself; of receivers there is one for
+    /// all flows of the same parameters.
+    pub(crate) fn of(&mut self, engine: &mut Engine, role: Role, wanted: &Transport) -> Result<EndpointId, MoveError> {
+        let mut transport = wanted.clone();
+        if role == Role::Sender {
+            transport.parameters = Vec::new().into();
+        }
+        if let Some(&(_, _, endpoint)) = self.made.iter().find(|made| made.0 == role && made.1 == transport) {
             return Ok(endpoint);
         }
+        if self.made.len() >= MADE_MAX {
+            return Err(MoveError::Usage("clients have asked for too many different parameters at once".to_owned()));
+        }
         let host_rate = if role == Role::Sender { self.send_rate } else { self.receive_rate };
-        let endpoint = engine.add_endpoint(role, net::endpoint(transport, &[], role, host_rate, self.socket_buffer)?);
+        let endpoint = engine.add_endpoint(
+            role,
+            net::endpoint(transport.name, &transport.parameters, role, host_rate, self.socket_buffer)?,
+        );
         self.made.push((role, transport, endpoint));
         Ok(endpoint)
     }

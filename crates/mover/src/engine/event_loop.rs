@@ -273,7 +273,7 @@ impl<O: Outside> Engine<O> {
             failures: &mut failures,
             sent: 0,
         };
-        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet).map(|(due, _)| due);
+        *due = drain(endpoint.as_mut(), now, batch, budget, &mut outlet);
         // It stands however often it is drained meanwhile.
         *retry = if batch.is_empty() { None } else { retry.or(Some(now + BLOCKED)) };
         let sent = outlet.sent;

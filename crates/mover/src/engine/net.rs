@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::Bitrate;
-use inhaul_transport::{Endpoint, EndpointConfig, Role};
+use inhaul_transport::{Endpoint, EndpointConfig, Parameters, Protocol, Role};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions};
 
 use crate::api::error::MoveError;
@@ -96,6 +96,47 @@ pub(crate) fn endpoint(
         ..EndpointConfig::new(role, process::random_u64()?)
     };
     (entry.build)(&config).map_err(|error| MoveError::Usage(error.to_string()))
+}
+
+/// The transport of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Transport {
+    /// Its name in the registry.
+    pub(crate) name: &'static str,
+    /// What the user at the receiving end has set.
+    pub(crate) parameters: Parameters,
+}
+
+impl Transport {
+    /// What the user of this host has chosen.
+    pub(crate) fn of(options: &NetOptions) -> Result<Self, MoveError> {
+        let entry = inhaul_protocols::registry::find(&options.transport);
+        let name = entry.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?.name;
+        Ok(Self { name, parameters: options.parameters.clone().into() })
+    }
+}
+
+/// Of parameters for whatever transport, those that this one has.
+pub(crate) fn known_to(entry: &Protocol, parameters: &[(String, String)]) -> Vec<(String, String)> {
+    let known = |name: &str| entry.parameters.iter().any(|parameter| parameter.name == name);
+    parameters.iter().filter(|(name, _)| known(name)).cloned().collect()
+}
+
+/// Whether a server may be told these parameters: some transport has each, and takes its value.
+///
+/// # Errors
+/// `Usage` when not.
+pub(crate) fn check_server(options: &NetOptions) -> Result<(), MoveError> {
+    let all = inhaul_protocols::registry::PROTOCOLS;
+    for (name, _) in &options.parameters {
+        if !all.iter().any(|entry| entry.parameters.iter().any(|parameter| parameter.name == name)) {
+            return Err(MoveError::Usage(format!("no transport has a parameter '{name}': see 'inhaul protocols'")));
+        }
+    }
+    for entry in all {
+        endpoint(entry.name, &known_to(entry, &options.parameters), Role::Sender, None, 0)?;
+    }
+    Ok(())
 }
 
 /// Whether there is such a transport with such parameters, for a receiver that was given this rate.

@@ -9,7 +9,7 @@ use crate::api::error::MoveError;
 use crate::api::options::Stop;
 use crate::api::source::{Server, Source};
 use crate::haul::digest_plan::DigestPlan;
-use crate::session::connect::{Session, first_of};
+use crate::session::connect::{Session, Wanted, first_of};
 use crate::session::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
 use crate::session::groups::Groups;
 use crate::session::patience::Patience;
@@ -134,7 +134,7 @@ fn first_answer<T: Send + 'static>(
         let (server, ask) = (server.clone(), Arc::clone(&ask));
         Box::new(move || {
             // No data will flow, so any transport would do.
-            let mut session = Session::connect(&server, SessionRole::Fetch, "gtp")?;
+            let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::ANY)?;
             let answer = ask(&mut session)?;
             Ok((session, answer))
         }) as Job<T>

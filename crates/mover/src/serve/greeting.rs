@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use inhaul_protocols::registry;
 use inhaul_store::{ScanOptions, printable};
+use inhaul_transport::{Protocol, Role};
 
+use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
 use crate::serve::catalogue::{Catalogue, OpenSet};
 use crate::serve::orders::Orders;
@@ -53,8 +55,8 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct Bencher {
     pub(crate) stream: ControlStream,
-    /// The protocol that is to carry the data, by its name in the registry.
-    pub(crate) transport: &'static str,
+    /// The protocol that is to carry the data.
+    pub(crate) transport: Transport,
     /// [`SessionRole::BenchFetch`] or [`SessionRole::BenchPush`].
     pub(crate) role: SessionRole,
     pub(crate) size: u64,
@@ -79,12 +81,13 @@ pub(crate) fn greet(
     tcp: TcpStream,
     slot: Slot,
     service: &Service,
+    own: &[(String, String)],
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
 ) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     stream.hold(slot);
-    match converse(&mut stream, service, udp_port, desk) {
+    match converse(&mut stream, service, own, udp_port, desk) {
         Ok((transport, request)) => Ok(request.grant(stream, transport)),
         Err(error) => {
             log::info!("{}: no session: {error}", stream.peer());
@@ -108,7 +111,7 @@ pub(crate) fn greet(
 
 impl ClientRequest {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
-    fn grant(self, stream: ControlStream, transport: &'static str) -> Option<Arrival> {
+    fn grant(self, stream: ControlStream, transport: Transport) -> Option<Arrival> {
         match self {
             Self::Fetch(data_set, path) => Some(Arrival::Fetcher(Fetcher { stream, transport, data_set, path })),
             Self::Bench { role, size, memory } => {
@@ -126,10 +129,11 @@ impl ClientRequest {
 fn converse(
     stream: &mut ControlStream,
     service: &Service,
+    own: &[(String, String)],
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
-) -> Result<(&'static str, ClientRequest), GreetingError> {
-    let Frame::Hello { version, role, transport } = stream.receive(Instant::now() + STEP)? else {
+) -> Result<(Transport, ClientRequest), GreetingError> {
+    let Frame::Hello { version, role, transport, parameters } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
     if version != VERSION {
@@ -143,6 +147,8 @@ fn converse(
         let text = format!("this server does not know the transport '{transport}': see 'inhaul protocols' there");
         return Err(refused(RefusalCode::UnknownTransport, text));
     };
+    let parameters = settle_parameters(transport, own, parameters)?;
+    let transport = Transport { name: transport.name, parameters: parameters.into() };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let first = stream.receive(Instant::now() + STEP)?;
     let request = match (first, role, service) {
@@ -164,7 +170,7 @@ fn converse(
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders.attend(stream, &order, transport.name, udp_port)?;
+            orders.attend(stream, &order, &transport, udp_port)?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
@@ -177,7 +183,29 @@ fn converse(
         }
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
-    Ok((transport.name, request))
+    Ok((transport, request))
+}
+
+/// What holds for a flow: what the server's user has set, which no client may change, and what the client's has.
+fn settle_parameters(
+    transport: &'static Protocol,
+    own: &[(String, String)],
+    asked: Vec<(String, String)>,
+) -> Result<Vec<(String, String)>, GreetingError> {
+    let mut settled = net::known_to(transport, own);
+    for (name, value) in asked {
+        match settled.iter().find(|(own, _)| *own == name) {
+            None => settled.push((name, value)),
+            Some((_, own)) if *own == value => {}
+            Some((_, own)) => {
+                let text = format!("this server keeps '{name}' of {} at '{own}': leave it at that", transport.name);
+                return Err(refused(RefusalCode::NotAllowed, text));
+            }
+        }
+    }
+    let tried = net::endpoint(transport.name, &settled, Role::Sender, None, 0);
+    tried.map_err(|error| refused(RefusalCode::NotAllowed, error.to_string()))?;
+    Ok(settled)
 }
 
 /// Whether this server is there for such clients.
@@ -289,7 +317,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (tcp, from) = listener.accept().unwrap();
             let slot = Slots::new(1, 1).take(from.ip()).unwrap();
-            greet(tcp, slot, &service, 77, &Arc::default())
+            greet(tcp, slot, &service, &[], 77, &Arc::default())
         });
         let mut client = ControlStream::new(tcp).unwrap();
         let soon = Instant::now() + STEP;
@@ -323,7 +351,26 @@ mod tests {
     }
 
     fn hello(role: SessionRole) -> Frame {
-        Frame::Hello { version: VERSION, role, transport: "gtp".to_owned() }
+        Frame::Hello { version: VERSION, role, transport: "gtp".to_owned(), parameters: Vec::new() }
+    }
+
+    #[test]
+    fn parameters_are_the_client_s_unless_the_server_keeps_them() {
+        let fhstcp = registry::find("fhstcp").unwrap();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let own = [pair("c", "5"), pair("control", "paper")];
+        let settled = |asked: &[(String, String)]| settle_parameters(fhstcp, &own, asked.to_vec());
+        // What another transport has is none of this one's.
+        assert_eq!(settled(&[]).unwrap(), [pair("c", "5")]);
+        assert_eq!(settled(&[pair("pacing", "off"), pair("c", "5")]).unwrap(), [pair("c", "5"), pair("pacing", "off")]);
+        for (asked, words) in [
+            (pair("c", "999"), "keeps 'c' of fhstcp at '5'"),
+            (pair("pacing", "perhaps"), "'perhaps' is no value for fhstcp's parameter 'pacing'"),
+            (pair("hystart", "off"), "fhstcp has no parameter 'hystart'"),
+        ] {
+            let error = settled(&[asked]).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]
@@ -359,8 +406,14 @@ mod tests {
     #[test]
     fn greet_refuses_and_says_why() {
         let list = |path: &str| Frame::List { recursive: true, path: path.to_owned() };
-        let old = Frame::Hello { version: VERSION + 1, role: SessionRole::Fetch, transport: String::new() };
-        let odd = Frame::Hello { version: VERSION, role: SessionRole::Fetch, transport: "carrier-pigeon".to_owned() };
+        let hello_of = |version, transport: &str| Frame::Hello {
+            version,
+            role: SessionRole::Fetch,
+            transport: transport.to_owned(),
+            parameters: Vec::new(),
+        };
+        let old = hello_of(VERSION + 1, "");
+        let odd = hello_of(VERSION, "carrier-pigeon");
         for (frames, code) in [
             (vec![odd], RefusalCode::UnknownTransport),
             (vec![hello(SessionRole::Fetch), open("missing")], RefusalCode::NotFound),

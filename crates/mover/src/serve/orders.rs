@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::engine::net::Transport;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
@@ -12,7 +13,7 @@ pub(crate) trait Orders: Debug + Send + Sync {
         &self,
         stream: &mut ControlStream,
         order: &[u8],
-        transport: &'static str,
+        transport: &Transport,
         udp_port: u16,
     ) -> Result<(), GreetingError>;
 

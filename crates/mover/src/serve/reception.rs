@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::api::options::NetOptions;
 use crate::engine::Engine;
 use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
@@ -15,6 +16,8 @@ use crate::system::threads;
 /// See the module's description.
 pub(crate) struct Reception {
     service: Service,
+    /// Parameters of transports that this host's user has set.
+    parameters: Arc<[(String, String)]>,
     udp_port: u16,
     /// Where clients are admitted that only try the path.
     desk: Arc<ProbeDesk>,
@@ -25,9 +28,16 @@ pub(crate) struct Reception {
 }
 
 impl Reception {
-    pub(crate) fn new(service: Service, udp_port: u16, desk: Arc<ProbeDesk>, slots: Arc<Slots>) -> Self {
+    pub(crate) fn new(
+        service: Service,
+        net: &NetOptions,
+        udp_port: u16,
+        desk: Arc<ProbeDesk>,
+        slots: Arc<Slots>,
+    ) -> Self {
         let (greeted, arrivals) = channel();
-        Self { service, udp_port, desk, slots, greeted, arrivals, turned_away: Seldom::default() }
+        let parameters = net.parameters.clone().into();
+        Self { service, parameters, udp_port, desk, slots, greeted, arrivals, turned_away: Seldom::default() }
     }
 
     /// Offers something else to those who come from now on.
@@ -48,10 +58,10 @@ impl Reception {
             }
         };
         let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
-        let (greeted, waker) = (self.greeted.clone(), engine.waker());
+        let (greeted, waker, own) = (self.greeted.clone(), engine.waker(), Arc::clone(&self.parameters));
         let run = move || {
             // Those that were refused have been told, and logged.
-            if let Ok(Some(arrival)) = greet(tcp, slot, &service, udp_port, &desk) {
+            if let Ok(Some(arrival)) = greet(tcp, slot, &service, &own, udp_port, &desk) {
                 // The data thread may have ended meanwhile.
                 let _ = greeted.send(arrival);
             }

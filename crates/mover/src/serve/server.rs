@@ -55,6 +55,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(SocketAddr),
     take_orders: impl FnOnce(&AcceptOptions, Arc<ProbeDesk>) -> Result<Arc<dyn Orders>, MoveError>,
 ) -> Result<(), MoveError> {
+    net::check_server(&options.net)?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
     let orders = options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk))).transpose()?;
@@ -68,7 +69,7 @@ pub(crate) fn serve(
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
-        reception: Reception::new(service, address.port(), desk, slots),
+        reception: Reception::new(service, &options.net, address.port(), desk, slots),
         directories: options.directories.clone(),
         budget,
         catalogue,

@@ -13,7 +13,7 @@ use inhaul_udp::Socket;
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::endpoints::Endpoints;
-use crate::engine::net;
+use crate::engine::net::{self, Transport};
 use crate::engine::port::Port;
 use crate::engine::{EndCause, Engine, PortId};
 use crate::serve::bodies::{FailedFile, FileBodies};
@@ -36,8 +36,8 @@ const IDLE_LOOK: Span = Span::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) stream: ControlStream,
-    /// The protocol that is to carry the data, by its name in the registry.
-    pub(crate) transport: &'static str,
+    /// The protocol that is to carry the data.
+    pub(crate) transport: Transport,
     pub(crate) data_set: Arc<OpenSet>,
     /// What the client has asked for, for people.
     pub(crate) path: String,
@@ -115,12 +115,14 @@ impl Serving {
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
         self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
-        let endpoint = self.endpoints.of(engine, Role::Sender, transport)?;
+        let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
         engine.add_flow(flow, endpoint, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
             let only_from = Some(client.ip());
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token: process::random_u64()? };
+            let parameters = transport.parameters;
+            let token = process::random_u64()?;
+            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token, parameters };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
@@ -306,7 +308,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = ControlStream::new(listener.accept().unwrap().0).unwrap();
         let data_set = catalogue.open(path.as_bytes(), ScanOptions::default(), stream.peer().ip()).unwrap();
-        serving.welcome(engine, Fetcher { stream, transport: "gtp", data_set, path: path.to_owned() }).unwrap();
+        let transport = Transport { name: "gtp", parameters: Vec::new().into() };
+        serving.welcome(engine, Fetcher { stream, transport, data_set, path: path.to_owned() }).unwrap();
         client
     }
 

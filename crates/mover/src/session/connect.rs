@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use inhaul_store::{Listed, Manifest, ManifestError};
 
 use crate::api::error::MoveError;
-use crate::api::options::Stop;
+use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::dial::dial;
@@ -26,6 +26,25 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// Memory that a manifest may take, unless somebody says less. What it takes is in proportion to its bytes too.
 const MANIFEST_MEMORY_MAX: u64 = 4 << 30;
 
+/// The transport that is to carry a session's data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'o> {
+    /// Its name in the registry.
+    pub(crate) transport: &'o str,
+    /// Its parameters, names and values, for both ends.
+    pub(crate) parameters: &'o [(String, String)],
+}
+
+impl<'o> Wanted<'o> {
+    /// What the user has chosen.
+    pub(crate) fn of(options: &'o NetOptions) -> Self {
+        Self { transport: &options.transport, parameters: &options.parameters }
+    }
+
+    /// What a session names that brings no data.
+    pub(crate) const ANY: Self = Self { transport: "gtp", parameters: &[] };
+}
+
 /// An open session with a server, before any data flows.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -42,8 +61,8 @@ pub(crate) struct Session {
 impl Session {
     /// Finds the server, connects and greets. What is asked for first leaves without waiting for the server's greeting, which
     /// comes before the answer: see [`Session::await_greeting`].
-    pub(crate) fn connect(server: &Server, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
-        Self::greet(server, dial(server)?, role, transport)
+    pub(crate) fn connect(server: &Server, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
+        Self::greet(server, dial(server)?, role, wanted)
     }
 
     /// A session whose datagrams come from where its stream does.
@@ -51,11 +70,12 @@ impl Session {
         Self { server, datagrams: stream.peer(), stream, manifest_memory_max: MANIFEST_MEMORY_MAX, greeted: true }
     }
 
-    fn greet(server: &Server, tcp: TcpStream, role: SessionRole, transport: &str) -> Result<Self, MoveError> {
+    fn greet(server: &Server, tcp: TcpStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
         let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
         let stream = ControlStream::new(tcp).map_err(gone)?;
         let mut session = Self { greeted: false, ..Self::over(server.clone(), stream) };
-        session.send(&Frame::Hello { version: VERSION, role, transport: transport.to_owned() })?;
+        let (transport, parameters) = (wanted.transport.to_owned(), wanted.parameters.to_vec());
+        session.send(&Frame::Hello { version: VERSION, role, transport, parameters })?;
         Ok(session)
     }
 
@@ -333,10 +353,11 @@ mod tests {
 
     #[test]
     fn connect_tells_an_unknown_host_from_one_where_nothing_listens() {
-        let unknown = Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch, "gtp").unwrap_err();
+        let unknown =
+            Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch, Wanted::ANY).unwrap_err();
         assert!(matches!(unknown, MoveError::UnknownHost { .. }), "{unknown}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap_err();
+        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap_err();
         assert!(matches!(nothing, MoveError::Unreachable { .. }), "{nothing}");
     }
 
@@ -349,7 +370,7 @@ mod tests {
             let (mut tcp, _) = listener.accept().unwrap();
             tcp.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
         });
-        let mut session = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, "gtp").unwrap();
+        let mut session = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap();
         let error = session.await_greeting().unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");

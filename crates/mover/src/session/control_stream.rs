@@ -197,7 +197,8 @@ impl<W: Read + Write> ControlStream<W> {
             return Ok(None);
         };
         self.taken += used;
-        Ok(Some(frame))
+        // Of those that may be ignored there is no end in sight: the next is looked at like one that has just come.
+        if matches!(frame, Frame::Optional { .. }) { self.next_frame() } else { Ok(Some(frame)) }
     }
 
     /// Polled: queues a frame; [`Self::flush`] sends it.

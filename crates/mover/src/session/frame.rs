@@ -3,11 +3,12 @@
 //! A frame is `[length: u32][kind: u8][body][checksum: u32]`, numbers big-endian; `length` counts what follows it and is at most
 //! [`MAX_FRAME`]. The checksum is the CRC-32C of all that stands before it in the frame: TCP's own is 16 bits wide and made anew by
 //! middle boxes, and a wrong bit of a path or a manifest would land a file under a wrong name. `Hello`, `Welcome` and `Refused` have none, so
-//! that sides of other versions understand each other as far as that. The client is the side that connects:
+//! that sides of other versions understand each other as far as that. What a later release adds to the end of `Hello` and `Welcome`, and frames
+//! of kinds from 128 on, are ignored by those who do not know them. The client is the side that connects:
 //!
 //! ```text
 //! client                                server
-//! Hello {magic, version, role, transport} ->
+//! Hello {magic, version, role, transport, parameters} ->
 //!                                  <-   Welcome {version, udp_port}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
@@ -50,7 +51,11 @@ pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
+/// Most parameters of a transport in a greeting.
+pub const MAX_PARAMETERS: usize = 32;
+/// Most bytes of a parameter's name, and of its value.
+pub const MAX_PARAMETER: usize = 64;
 
 /// The chaining value of one group of a file: see `inhaul_store`.
 pub type GroupDigest = [u8; 32];
@@ -128,8 +133,10 @@ pub enum Frame {
         version: u16,
         /// What the client has come for.
         role: SessionRole,
-        /// The transport protocol that is to carry the data, by its name in the registry.
+        /// The transport protocol that is to carry the data, by its name in the registry. Empty where the version is another.
         transport: String,
+        /// Its parameters, names and values: see `inhaul protocols`.
+        parameters: Vec<(String, String)>,
     },
     /// The server's answer.
     Welcome {
@@ -245,6 +252,11 @@ pub enum Frame {
     Finish,
     /// The server is done too and closes the stream.
     Bye,
+    /// Of another release, which says by the kind (128 and more) that it may be ignored: streams leave it out.
+    Optional {
+        /// Its kind.
+        kind: u8,
+    },
 }
 
 /// Why bytes are no frame.

@@ -11,11 +11,11 @@ use inhaul_store::{Manifest, digest};
 use inhaul_udp::Waker;
 
 use crate::api::error::MoveError;
-use crate::api::options::{GetOptions, Stop};
+use crate::api::options::{GetOptions, NetOptions, Stop};
 use crate::api::request::Request;
 use crate::api::source::Server;
 use crate::session::backoff::Backoff;
-use crate::session::connect::Session;
+use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
 use crate::system::threads;
 
@@ -60,7 +60,7 @@ pub(crate) struct Opener {
 #[derive(Debug)]
 struct Shared {
     requests: Vec<Request>,
-    transport: String,
+    net: NetOptions,
     owner: bool,
     attributes: bool,
     retry_for: Span,
@@ -74,7 +74,7 @@ impl Opener {
         let (sender, tried) = channel();
         let shared = Shared {
             requests: options.requests.clone(),
-            transport: options.net.transport.clone(),
+            net: options.net.clone(),
             owner: options.owner,
             attributes: options.attributes,
             retry_for: options.retry_for,
@@ -160,7 +160,7 @@ impl Shared {
     fn attempt(&self, mirror: &MirrorId) -> Result<Candidate, MoveError> {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
-        let mut session = Session::connect(server, SessionRole::Fetch, &self.transport)?;
+        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
         let path = request.path_at(server).unwrap_or_default();
         let manifest = session.open(path, self.owner, self.attributes)?;
         request.check(server, &manifest)?;

@@ -6,7 +6,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
 use inhaul_transport::kit::wire::{Reader, rate_field};
 use inhaul_transport::kit::{Pacer, max_min};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, Reason, TxBatch};
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
 use super::wire::{BLOCK_GRAIN, HEADER_LEN, MARK, OwnMessage, RATE_MAX, SetupMore, VERSION};
 use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow};
@@ -189,8 +189,8 @@ impl Sending for Gtp {
         }
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        self.share_due.map(|due| (due, Reason::Control))
+    fn due(&self) -> Option<Time> {
+        self.share_due
     }
 }
 

@@ -130,7 +130,7 @@ impl Options {
     }
 
     /// Sets one parameter; `None` when the value is not legal.
-    fn set(&mut self, name: &'static str, value: &str) -> Option<()> {
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
         let switch = |on: &str| if value == on { Some(true) } else { (value == "off").then_some(false) };
         match name {
             "segment" => self.segment = Some(within(value, SEGMENT_MIN, SEGMENT_MAX)?),
@@ -144,6 +144,14 @@ impl Options {
             _ => return None,
         }
         Some(())
+    }
+
+    /// These, but for what a flow's own parameters say. They were read before: what is not legal is passed over.
+    pub(super) fn for_flow(mut self, parameters: &[(String, String)]) -> Self {
+        for (name, value) in parameters {
+            let _ = self.set(name, value);
+        }
+        self
     }
 
     /// What a flow's law is built from.

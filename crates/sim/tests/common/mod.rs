@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, JoinFlow, ObjectId, OfferFlow, Place, Reason,
+    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, JoinFlow, ObjectId, OfferFlow, Place,
     RxMessage, TxBatch,
 };
 
@@ -113,9 +113,9 @@ impl Endpoint for ConstantSender {
         self.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+    fn poll_timeout(&self) -> Option<Time> {
         let sends = |flow: &&Sending| flow.peer.is_some() && !flow.queue.is_empty();
-        self.flows.values().filter(sends).map(|flow| (flow.next, Reason::Pace)).min()
+        self.flows.values().filter(sends).map(|flow| flow.next).min()
     }
 
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
@@ -245,8 +245,8 @@ impl Endpoint for Collector {
         self.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        self.flows.values().filter_map(|flow| flow.hello).min().map(|at| (at, Reason::Probe))
+    fn poll_timeout(&self) -> Option<Time> {
+        self.flows.values().filter_map(|flow| flow.hello).min()
     }
 
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {

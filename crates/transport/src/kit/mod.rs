@@ -3,6 +3,7 @@
 mod asked;
 mod challenge;
 pub mod division;
+mod index;
 mod loss_list;
 mod max_min;
 mod mtu_check;
@@ -19,6 +20,7 @@ pub mod wire;
 
 pub use asked::Asked;
 pub use challenge::Challenges;
+pub use index::Index;
 pub use loss_list::{LossList, compress, decompress};
 pub use max_min::max_min;
 pub use mtu_check::{MtuCheck, MtuStep, mtu_candidates};

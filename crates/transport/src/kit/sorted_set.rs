@@ -1,17 +1,15 @@
-//! A set that is nearly always small: what is to be looked after, and when.
+//! A set of which the front is looked at all the time: what is to be looked after, and when.
 
 use std::collections::BTreeSet;
 
-/// Up to so many elements lie in an array.
+/// Up to so many elements lie in the array at the front.
 const FEW_MAX: usize = 64;
-/// From so few on they lie in an array again.
-const MANY_MIN: usize = FEW_MAX / 4;
 
-/// A set in order. While it is small it is an array whose memory is used again and again; every operation on a large one costs
-/// O(log n), as a tree does.
+/// A set in order. Its least elements lie in an array whose memory is used again and again, the others in a tree. Whatever happens
+/// at the front costs the same, however many lie behind it: thousands of flows that are due in a minute are in nobody's way.
 #[derive(Clone, Debug)]
 pub struct SortedSet<T> {
-    /// Ascending. Empty while there are many.
+    /// Ascending, and all of them less than those in `many`. Empty only if that is, too.
     few: Vec<T>,
     many: BTreeSet<T>,
 }
@@ -24,40 +22,38 @@ impl<T: Ord + Copy> SortedSet<T> {
 
     /// Adds an element; returns whether it is new.
     pub fn insert(&mut self, element: T) -> bool {
-        if !self.many.is_empty() {
+        if !self.many.is_empty() && self.few.last().is_some_and(|last| *last < element) {
             return self.many.insert(element);
         }
         let Err(at) = self.few.binary_search(&element) else { return false };
         self.few.insert(at, element);
         if self.few.len() > FEW_MAX {
-            self.many = self.few.drain(..).collect();
+            self.many.extend(self.few.drain(FEW_MAX / 2..));
         }
         true
     }
 
     /// Takes an element out; returns whether it was there.
     pub fn remove(&mut self, element: &T) -> bool {
-        if self.many.is_empty() {
-            let found = self.few.binary_search(element);
-            return found.map(|at| self.few.remove(at)).is_ok();
+        match self.few.binary_search(element) {
+            Ok(at) => {
+                self.few.remove(at);
+                self.refill();
+                true
+            }
+            Err(_) => self.many.remove(element),
         }
-        let found = self.many.remove(element);
-        self.shrink();
-        found
     }
 
     /// The first element.
     pub fn first(&self) -> Option<&T> {
-        self.few.first().or_else(|| self.many.first())
+        self.few.first()
     }
 
     /// Takes the first element.
     pub fn pop_first(&mut self) -> Option<T> {
-        if self.many.is_empty() {
-            return (!self.few.is_empty()).then(|| self.few.remove(0));
-        }
-        let first = self.many.pop_first();
-        self.shrink();
+        let first = (!self.few.is_empty()).then(|| self.few.remove(0));
+        self.refill();
         first
     }
 
@@ -66,9 +62,10 @@ impl<T: Ord + Copy> SortedSet<T> {
         self.few.iter().chain(&self.many)
     }
 
-    fn shrink(&mut self) {
-        if self.many.len() < MANY_MIN {
-            self.few.extend(std::mem::take(&mut self.many));
+    fn refill(&mut self) {
+        if self.few.is_empty() && !self.many.is_empty() {
+            let Self { few, many } = self;
+            few.extend(std::iter::from_fn(|| many.pop_first()).take(FEW_MAX / 2));
         }
     }
 }
@@ -90,12 +87,11 @@ impl<T: Ord + Copy> Extend<T> for SortedSet<T> {
 impl<T: Ord + Copy> FromIterator<T> for SortedSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         let mut few: Vec<T> = elements.into_iter().collect();
-        if few.len() > FEW_MAX {
-            return Self { few: Vec::new(), many: few.into_iter().collect() };
-        }
         few.sort_unstable();
         few.dedup();
-        Self { few, many: BTreeSet::new() }
+        let front = if few.len() > FEW_MAX { FEW_MAX / 2 } else { few.len() };
+        let many = few.drain(front..).collect();
+        Self { few, many }
     }
 }
 

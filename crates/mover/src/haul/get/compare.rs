@@ -11,7 +11,7 @@ use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
 use crate::haul::digest_plan::DigestPlan;
 use crate::haul::get::Found;
-use crate::session::connect::Session;
+use crate::session::connect::{Session, Wanted};
 use crate::session::frame::{Frame, GroupDigest, MAX_RUNS, SessionRole};
 use crate::session::groups::Groups;
 use crate::session::patience::Patience;
@@ -27,7 +27,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
     if candidates.is_empty() {
         return Ok(());
     }
-    let mut session = Session::connect(&server, SessionRole::Fetch, &options.net.transport)?;
+    let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::of(&options.net))?;
     let path = found.request.path_at(&server).unwrap_or_default();
     if session.open(path, options.owner, options.attributes)?.identity() != found.manifest.identity() {
         return Err(MoveError::SourceChanged { server });

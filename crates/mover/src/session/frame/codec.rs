@@ -5,8 +5,8 @@ use inhaul_base::Span;
 use inhaul_store::printable;
 
 use super::{
-    BenchStats, FileProblem, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_RUNS, Memory, RefusalCode,
-    SessionRole,
+    BenchStats, FileProblem, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER, MAX_PARAMETERS,
+    MAX_RUNS, Memory, RefusalCode, SessionRole, VERSION,
 };
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
@@ -36,6 +36,8 @@ pub(super) mod kind {
     pub(in crate::session::frame) const REPORT: u8 = 19;
     pub(in crate::session::frame) const ATTACH: u8 = 20;
     pub(in crate::session::frame) const FILE_FAILED: u8 = 21;
+    /// Kinds from here on may be ignored.
+    pub(in crate::session::frame) const OPTIONAL: u8 = 128;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -132,6 +134,10 @@ impl Frame {
             kind::REPORT => r.flag().map(|last| Self::Report { last, bytes: r.rest() }),
             kind::ATTACH => r.attach(),
             kind::FILE_FAILED => r.file_failed(),
+            kind::OPTIONAL.. => {
+                r.bytes = &[];
+                Some(Self::Optional { kind })
+            }
             unknown => return Err(FrameError::UnknownKind(unknown)),
         };
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
@@ -169,16 +175,29 @@ impl Frame {
             Self::Report { .. } => kind::REPORT,
             Self::Attach { .. } => kind::ATTACH,
             Self::FileFailed { .. } => kind::FILE_FAILED,
+            Self::Optional { kind } => *kind,
         }
     }
 
     fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { version, role, transport } => {
+            Self::Hello { version, role, transport, parameters } => {
                 out.extend_from_slice(MAGIC);
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(role.code());
-                out.extend_from_slice(cut(transport, MAX_TRANSPORT).as_bytes());
+                let mut put = |text: &str, max: usize| {
+                    let text = cut(text, max);
+                    out.push(text.len() as u8);
+                    out.extend_from_slice(text.as_bytes());
+                };
+                put(transport, MAX_TRANSPORT);
+                let parameters = &parameters[..parameters.len().min(MAX_PARAMETERS)];
+                for (name, value) in parameters {
+                    put(name, MAX_PARAMETER);
+                    put(value, MAX_PARAMETER);
+                }
+                // An empty name ends them.
+                put("", 0);
             }
             Self::Welcome { version, udp_port } => {
                 out.extend_from_slice(&version.to_be_bytes());
@@ -227,7 +246,7 @@ impl Frame {
                 out.extend_from_slice(&file.to_be_bytes());
                 out.push(problem.code());
             }
-            Self::Finish | Self::Bye | Self::Probe => {}
+            Self::Finish | Self::Bye | Self::Probe | Self::Optional { .. } => {}
         }
     }
 }
@@ -365,12 +384,36 @@ impl Reader<'_> {
         let version = self.u16()?;
         let code = self.u8()?;
         let role = SessionRole::ALL.into_iter().find(|role| role.code() == code)?;
-        Some(Frame::Hello { version, role, transport: self.shown_text(MAX_TRANSPORT)? })
+        let (mut transport, mut parameters) = (String::new(), Vec::new());
+        if version == VERSION {
+            transport = self.short_text(MAX_TRANSPORT)?;
+            loop {
+                let name = self.short_text(MAX_PARAMETER)?;
+                if name.is_empty() {
+                    break;
+                }
+                if parameters.len() == MAX_PARAMETERS {
+                    return None;
+                }
+                parameters.push((name, self.short_text(MAX_PARAMETER)?));
+            }
+        }
+        self.bytes = &[];
+        Some(Frame::Hello { version, role, transport, parameters })
+    }
+
+    /// A text behind its length, for people or to be refused in words to them: see [`Reader::shown_text`].
+    fn short_text(&mut self, max: usize) -> Option<String> {
+        let len = usize::from(self.u8()?);
+        let (text, rest) = self.bytes.split_at_checked(len).filter(|_| len <= max)?;
+        self.bytes = rest;
+        Some(cut(&printable(text), max).to_owned())
     }
 
     fn welcome(&mut self) -> Option<Frame> {
         let version = self.u16()?;
         let udp_port = self.u16().filter(|&port| port != 0)?;
+        self.bytes = &[];
         Some(Frame::Welcome { version, udp_port })
     }
 

@@ -7,7 +7,7 @@ use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
-use inhaul_transport::{Expected, FlowId, FlowStats, Reason};
+use inhaul_transport::{Expected, FlowId, FlowStats};
 
 use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
@@ -462,16 +462,11 @@ impl ReceiverFlow for Flow {
         self.told_rate
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        [
-            (self.requests.expiry(self.monitor.reorder_window()), Reason::Loss),
-            (self.stalls_at(), Reason::Loss),
-            (self.is_running().then_some(self.next_rtt_tick), Reason::Control),
-            (self.pending_targets.front().map(|(at, _)| *at), Reason::Control),
-        ]
-        .into_iter()
-        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
-        .min()
+    fn due(&self) -> Option<Time> {
+        let losses = [self.requests.expiry(self.monitor.reorder_window()), self.stalls_at()];
+        let tick = self.is_running().then_some(self.next_rtt_tick);
+        let target = self.pending_targets.front().map(|(at, _)| *at);
+        losses.into_iter().chain([tick, target]).flatten().min()
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -12,7 +12,7 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place, Reason, RxMessage};
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place, RxMessage};
 
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION, accept_rate};
@@ -256,8 +256,8 @@ impl Reception for Gtp {
         self.central.on_timeout(now, self.wire_bytes, &mut core.flows);
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        self.central.due().map(|at| (at, Reason::Control))
+    fn due(&self) -> Option<Time> {
+        self.central.due()
     }
 
     fn settle(&mut self, _now: Time, core: &mut Core<Flow>) {

@@ -3,7 +3,7 @@
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
 use inhaul_transport::kit::Pacer;
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
-use inhaul_transport::{FlowStats, Reason, TxBatch};
+use inhaul_transport::{FlowStats, TxBatch};
 
 use crate::gtp::wire::{DataHeader, Edge, HEADER_LEN};
 
@@ -222,12 +222,12 @@ impl SenderFlow for SendFlow {
         self.edges_sent = 0;
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         let data = (!self.core.queue.is_empty()).then(|| self.pacer.due(self.quantum()).max(self.held_until));
         // What is due when the receiver is taken for gone, or will be, waits until it says something.
         let in_time = |due: &Time| *due < self.core.responsive_until();
-        let data = data.filter(in_time).map(|at| (at, Reason::Pace));
-        let edge = self.edge_due.filter(in_time).map(|at| (at, Reason::Probe));
+        let data = data.filter(in_time);
+        let edge = self.edge_due.filter(in_time);
         data.into_iter().chain(edge).min()
     }
 

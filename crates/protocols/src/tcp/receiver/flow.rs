@@ -5,7 +5,7 @@ use inhaul_transport::kit::division::{Share, Shared};
 use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Asked, Object};
-use inhaul_transport::{Expected, FlowStats, Reason};
+use inhaul_transport::{Expected, FlowStats};
 
 use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::options::{ACK_DELAY, Options};
@@ -216,8 +216,8 @@ impl ReceiverFlow for Flow {
         self.meter.rate.time_for(bytes) + rtt
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        self.ack_due.map(|at| (at, Reason::Control))
+    fn due(&self) -> Option<Time> {
+        self.ack_due
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -8,7 +8,7 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::division::{Changed, Division, Told};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
-use inhaul_transport::{EndpointConfig, FlowId, Place, Reason};
+use inhaul_transport::{EndpointConfig, FlowId, Place};
 
 use super::laws::LawName;
 use super::options::Options;
@@ -157,8 +157,8 @@ impl Reception for Tcp {
         }
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
-        self.division.due().map(|at| (at, Reason::Control))
+    fn due(&self) -> Option<Time> {
+        self.division.due()
     }
 
     fn settle(&mut self, now: Time, core: &mut Core<Flow>) {

@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
-use inhaul_transport::{FlowError, FlowStats, Law, Pace, Reason, TxBatch};
+use inhaul_transport::{FlowError, FlowStats, Law, Pace, TxBatch};
 
 use super::rate_limit::RateLimit;
 use super::stream::{Next, Stream};
@@ -129,13 +129,13 @@ impl SenderFlow for SendFlow {
         self.wants_turn = true;
     }
 
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         if self.wants_turn && self.core.peer().is_some() {
-            return Some((Time::ZERO, Reason::Pace));
+            return Some(Time::ZERO);
         }
         let stream = self.stream.as_ref()?;
-        let loss = stream.loss_due().map(|at| (at, Reason::Loss));
-        let pace = stream.pace_due().map(|at| (at, Reason::Pace));
+        let loss = stream.loss_due();
+        let pace = stream.pace_due();
         loss.into_iter().chain(pace).min()
     }
 

@@ -65,8 +65,9 @@ impl Sending for Tcp {
     ) -> Result<Vec<u8>, FlowError> {
         let law = setup_law(more).map_err(|_| FlowError::Protocol("a Setup could not be understood"))?;
         if let Some(flow) = core.flows.get_mut(&id) {
-            let config = self.options.law_config(self.seed ^ flow.core.offer.token);
-            flow.set_law(now, law.build(&config), &self.options);
+            let options = self.options.for_flow(&flow.core.offer.parameters);
+            let config = options.law_config(self.seed ^ flow.core.offer.token);
+            flow.set_law(now, law.build(&config), &options);
         }
         Ok(Vec::new())
     }

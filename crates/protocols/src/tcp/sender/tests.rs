@@ -21,7 +21,8 @@ fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
     let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.seed);
     let only_from = Some(peer(0).ip());
-    let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, mtu: 1500, token: TOKEN };
+    let offer =
+        OfferFlow { flow: FLOW, size, peer: None, only_from, mtu: 1500, token: TOKEN, parameters: Default::default() };
     sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
     let more = [LawName::Reno.code()];
     control(&mut sender, Time::ZERO, &Message::Setup { key: KEY, mtu: 1500, size, more: &more }.emit(VERSION));
@@ -53,6 +54,36 @@ fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
     let sum =
         |datagrams: &[inhaul_transport::TxDatagram]| datagrams.iter().map(inhaul_transport::TxDatagram::len).sum();
     batch.transmits().map(|transmit| (transmit.to, sum(transmit.datagrams))).collect()
+}
+
+#[test]
+fn a_flow_has_the_parameters_that_it_was_offered_with() {
+    let packets = |parameters: &[(&str, &str)]| {
+        let mut sender = TcpSender::new(Tcp::new(&EndpointConfig::new(Role::Sender, 1), Options::default()), 1);
+        let parameters: Vec<_> = parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let offer = OfferFlow {
+            flow: FLOW,
+            size: 1 << 20,
+            peer: None,
+            only_from: None,
+            mtu: 1500,
+            token: TOKEN,
+            parameters: parameters.into(),
+        };
+        sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
+        let more = [LawName::Reno.code()];
+        control(
+            &mut sender,
+            Time::ZERO,
+            &Message::Setup { key: KEY, mtu: 1500, size: 1 << 20, more: &more }.emit(VERSION),
+        );
+        request(&mut sender, Time::ZERO, 1, vec![ByteRange::new(0, 1 << 20)]);
+        respond(&mut sender, Time::ZERO, peer(7));
+        leaves(&mut sender, Time::ZERO).iter().map(|(_, bytes)| bytes / 1_024).sum::<usize>()
+    };
+    assert_eq!(packets(&[]), 10, "the initial window");
+    assert_eq!(packets(&[("initial-window", "3")]), 3);
+    assert_eq!(packets(&[("window-max", "2"), ("unknown", "7")]), 2);
 }
 
 #[test]

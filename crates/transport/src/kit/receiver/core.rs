@@ -1,14 +1,14 @@
 //! What all flows and objects of a receiver share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use inhaul_base::{ByteRange, Span, Time};
 
 use super::flow::{DataHead, ReceiverFlow, Run};
 use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
-use crate::kit::{Object, SortedSet, Table};
-use crate::{Event, FlowId, Place, Reason, TxBatch};
+use crate::kit::{Index, Object, SortedSet, Table};
+use crate::{Event, FlowId, Place, TxBatch};
 
 /// Most datagrams that wait to be sent: acknowledgements are only worth something while they are new.
 const WAITING_MAX: usize = 4_096;
@@ -22,7 +22,7 @@ pub struct Core<F> {
     pub flows: Flows<F>,
     /// What is fetched.
     pub objects: Objects,
-    pub(super) by_key: BTreeMap<u32, FlowId>,
+    pub(super) by_key: Index<u32>,
     pub(super) events: VecDeque<Event>,
     pub(super) waiting: Waiting,
     /// Every flow's next timer, or an earlier one that was not worth taking back.
@@ -61,7 +61,7 @@ impl<F: ReceiverFlow> Core<F> {
         Self {
             flows: Table::new(),
             objects: Table::new(),
-            by_key: BTreeMap::new(),
+            by_key: Index::new(),
             events: VecDeque::new(),
             waiting: Waiting::default(),
             timers: SortedSet::new(),
@@ -103,7 +103,7 @@ impl<F: ReceiverFlow> Core<F> {
 
     /// The flow with this key, if datagrams from `from` are its sender's.
     pub fn by_key(&mut self, key: u32, from: std::net::SocketAddr) -> Option<(FlowId, &mut F)> {
-        let &id = self.by_key.get(&key)?;
+        let id = self.by_key.get(&key)?;
         let flow = self.flows.get_mut(&id)?;
         (flow.core().peer == Some(from)).then_some((id, flow))
     }
@@ -138,7 +138,7 @@ impl<F: ReceiverFlow> Core<F> {
     pub(super) fn take_out(&mut self, id: FlowId) -> Option<F> {
         let mut flow = self.flows.remove(&id)?;
         self.by_key.remove(&flow.core().join.key);
-        if let Some((at, _)) = flow.core().noted {
+        if let Some(at) = flow.core().noted {
             self.timers.remove(&(at, id));
         }
         if let Some(object) = self.objects.get_mut(&flow.core().join.object) {
@@ -205,17 +205,17 @@ impl<F: ReceiverFlow> Core<F> {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let core = flow.core();
         let path = match core.peer {
-            Some(_) => Some((core.path.due(), Reason::Probe)),
-            None => core.path.fails_at().map(|at| (at, Reason::Silence)),
+            Some(_) => Some(core.path.due()),
+            None => core.path.fails_at(),
         };
-        let silence = flow.silence().map(|silence| (silence.until, Reason::Silence));
+        let silence = flow.silence().map(|silence| silence.until);
         let Some(due) = flow.due().into_iter().chain(path).chain(silence).min() else { return };
         let core = flow.core_mut();
-        if core.noted.is_none_or(|noted| due.0 < noted.0) {
-            if let Some((noted, _)) = core.noted.replace(due) {
+        if core.noted.is_none_or(|noted| due < noted) {
+            if let Some(noted) = core.noted.replace(due) {
                 self.timers.remove(&(noted, id));
             }
-            self.timers.insert((due.0, id));
+            self.timers.insert((due, id));
         }
     }
 
@@ -229,10 +229,9 @@ impl<F: ReceiverFlow> Core<F> {
         Some(id)
     }
 
-    /// When the next flow's timer is due, and why.
-    pub(super) fn due(&self) -> Option<(Time, Reason)> {
-        let (_, id) = self.timers.first()?;
-        self.flows.get(id)?.core().noted
+    /// When the next flow's timer is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -7,7 +7,7 @@ use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use super::rules::Rules;
 use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError, ip_overhead};
-use crate::{Expected, FlowStats, JoinFlow, Place, Reason};
+use crate::{Expected, FlowStats, JoinFlow, Place};
 
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
@@ -36,7 +36,7 @@ pub struct FlowCore {
     /// The secret that opens the path, once the sender has accepted.
     pub(super) token: Option<u64>,
     /// The timer that the receiver has noted for this flow.
-    pub(super) noted: Option<(Time, Reason)>,
+    pub(super) noted: Option<Time>,
     header_len: u16,
     grain: u16,
 }
@@ -175,7 +175,7 @@ pub trait ReceiverFlow {
     }
 
     /// When it next needs attention, beside its path.
-    fn due(&self) -> Option<(Time, Reason)>;
+    fn due(&self) -> Option<Time>;
 
     /// Until when its sender may be silent once it has accepted. Half a minute, unless the protocol knows better.
     fn silence(&self) -> Option<Silence> {

@@ -20,7 +20,7 @@ use super::Object;
 use super::path::Outgoing;
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
-    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -119,7 +119,7 @@ pub trait Reception: Sized {
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 
     /// When the next timer across flows is due.
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         None
     }
 
@@ -154,7 +154,7 @@ impl<P: Reception> Receiver<P> {
         if join.mtu < MTU_MIN {
             return Err(CommandError::MtuTooSmall(join.mtu));
         }
-        if core.by_key.contains_key(&join.key) {
+        if core.by_key.contains(&join.key) {
             return Err(CommandError::KeyInUse);
         }
         let object = core.objects.get_mut(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
@@ -223,7 +223,7 @@ impl<P: Reception> Receiver<P> {
     }
 
     fn on_run(&mut self, now: Time, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
-        let Some(&id) = self.core.by_key.get(&run.head.key()) else { return };
+        let Some(id) = self.core.by_key.get(&run.head.key()) else { return };
         let Some(flow) = self.core.flows.get(&id) else { return };
         if flow.core().peer == Some(message.from) && flow.core().path.is_open() {
             self.protocol.on_data(now, id, run, &mut self.core, places);
@@ -237,7 +237,7 @@ impl<P: Reception> Receiver<P> {
             }
             return;
         };
-        let Some(&id) = self.core.by_key.get(&datagram.key()) else { return };
+        let Some(id) = self.core.by_key.get(&datagram.key()) else { return };
         let Some(flow) = self.core.flows.get_mut(&id) else { return };
         match datagram {
             PathDatagram::Open { token, .. } if flow.core_mut().learn_peer(now, message.from, token) => {}
@@ -427,7 +427,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
         self.core.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+    fn poll_timeout(&self) -> Option<Time> {
         self.core.due().into_iter().chain(self.protocol.due()).min()
     }
 

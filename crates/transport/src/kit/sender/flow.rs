@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::rules::{Entry, Rules};
 use crate::kit::receiver::largest_block;
 use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram, ip_overhead};
-use crate::{FlowError, FlowStats, OfferFlow, Reason, TxBatch};
+use crate::{FlowError, FlowStats, OfferFlow, TxBatch};
 
 /// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
 pub const QUEUED_RANGES_MAX: usize = 16_384;
@@ -42,8 +42,8 @@ pub struct FlowCore {
     /// Answers to probes, each to where the probe came from, and their lengths.
     echoes: VecDeque<(SocketAddr, PathDatagram, u16)>,
     open_due: Option<Time>,
-    /// When it has something to do next, and why.
-    pub(super) next: (Time, Reason),
+    /// When it has something to do next.
+    pub(super) next: Time,
     /// When it was served last, as a count of all services.
     pub(super) turn: u64,
     rules: Rules,
@@ -74,7 +74,7 @@ impl FlowCore {
             responded: None,
             echoes: VecDeque::new(),
             open_due: None,
-            next: (now + SILENCE_MAX, Reason::Silence),
+            next: (now + SILENCE_MAX),
             turn: 0,
             rules,
             offer,
@@ -82,7 +82,7 @@ impl FlowCore {
     }
 
     pub(super) fn entry(&self) -> Entry {
-        (self.next.0, self.turn, self.offer.flow)
+        (self.next, self.turn, self.offer.flow)
     }
 
     // --- Where datagrams may go -------------------------------------------------------------------------------------
@@ -205,11 +205,10 @@ impl FlowCore {
     }
 
     /// When it has something to do next, `own` things of the protocol included.
-    pub(super) fn due(&self, own: Option<(Time, Reason)>) -> (Time, Reason) {
-        let echo = (!self.echoes.is_empty()).then_some((self.heard, Reason::Probe));
-        let open = self.open_due.map(|at| (at, Reason::Probe));
-        let silence = (self.heard + SILENCE_MAX, Reason::Silence);
-        own.into_iter().chain(echo).chain(open).fold(silence, Ord::min)
+    pub(super) fn due(&self, own: Option<Time>) -> Time {
+        let echo = (!self.echoes.is_empty()).then_some(self.heard);
+        let silence = self.heard + SILENCE_MAX;
+        own.into_iter().chain(echo).chain(self.open_due).fold(silence, Ord::min)
     }
 
     /// Counters that are everybody's.

@@ -20,9 +20,9 @@ use self::flow::SILENCE_MAX;
 use self::rules::Entry;
 use super::receiver::refusal;
 use super::wire::{MTU_MIN, Message, PathDatagram, Reader};
-use super::{Challenges, SortedSet, Table};
+use super::{Challenges, Index, SortedSet, Table};
 use crate::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Reason, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, RxMessage, TxBatch,
 };
 
 /// A host's flows.
@@ -43,7 +43,7 @@ pub trait SenderFlow {
     fn on_request(&mut self, _now: Time, _block: u16, _was_idle: bool) {}
 
     /// When it next has something to do. A time that has passed: it wants to send.
-    fn due(&self) -> Option<(Time, Reason)>;
+    fn due(&self) -> Option<Time>;
 
     /// See [`Endpoint::flow_stats`].
     fn stats(&self) -> FlowStats;
@@ -121,7 +121,7 @@ pub trait Sending: Sized {
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 
     /// When the next timer across flows is due.
-    fn due(&self) -> Option<(Time, Reason)> {
+    fn due(&self) -> Option<Time> {
         None
     }
 }
@@ -133,7 +133,7 @@ pub struct Core<F> {
     pub flows: Flows<F>,
     by_token: BTreeMap<u64, FlowId>,
     /// Flows by where their receivers are, and their keys.
-    by_name: BTreeMap<(SocketAddr, u32), FlowId>,
+    by_name: Index<(SocketAddr, u32)>,
     /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many there
     /// are, and who waited longest is served first.
     agenda: SortedSet<Entry>,
@@ -154,7 +154,7 @@ impl<F: SenderFlow> Core<F> {
 
     /// The flow with this key whose receiver is at `from`.
     pub fn by_key(&mut self, key: u32, from: SocketAddr) -> Option<(FlowId, &mut F)> {
-        let &id = self.by_name.get(&(from, key))?;
+        let id = self.by_name.get(&(from, key))?;
         self.flows.get_mut(&id).map(|flow| (id, flow))
     }
 
@@ -176,7 +176,7 @@ impl<F: SenderFlow> Core<F> {
 
     /// Whether the agenda has every flow at the time when it has something to do: what tests of protocols ask.
     pub fn agenda_is_current(&self) -> bool {
-        let entry = |flow: &F| (flow.core().due(flow.due()).0, flow.core().turn, flow.core().offer.flow);
+        let entry = |flow: &F| (flow.core().due(flow.due()), flow.core().turn, flow.core().offer.flow);
         self.agenda.iter().copied().eq(self.flows.values().map(entry).collect::<std::collections::BTreeSet<_>>())
     }
 
@@ -193,7 +193,7 @@ impl<F: SenderFlow> Core<F> {
     /// The flow that a datagram with key and token from this address is of.
     fn known(&mut self, from: SocketAddr, key: u32, token: u64) -> Option<(FlowId, &mut F)> {
         let &id = self.by_token.get(&token)?;
-        let taken = self.by_name.get(&(from, key)).is_some_and(|other| *other != id);
+        let taken = self.by_name.get(&(from, key)).is_some_and(|other| other != id);
         let flow = self.flows.get_mut(&id)?;
         let elsewhere = flow.core().offer.only_from.is_some_and(|address| address != from.ip());
         (flow.core().has_key(key) && !elsewhere && !taken).then_some((id, flow))
@@ -225,7 +225,7 @@ impl<P: Sending> Sender<P> {
         let core = Core {
             flows: Table::new(),
             by_token: BTreeMap::new(),
-            by_name: BTreeMap::new(),
+            by_name: Index::new(),
             agenda: SortedSet::new(),
             events: VecDeque::new(),
             version: P::RULES.version,
@@ -259,9 +259,10 @@ impl<P: Sending> Sender<P> {
             return Err(CommandError::KeyInUse);
         }
         self.core.by_token.insert(offer.token, offer.flow);
+        let id = offer.flow;
         let flow = self.protocol.new_flow(now, FlowCore::new(now, offer, P::RULES));
         self.core.agenda.insert(flow.core().entry());
-        self.core.flows.insert(offer.flow, flow);
+        self.core.flows.insert(id, flow);
         Ok(())
     }
 
@@ -341,7 +342,7 @@ impl<P: Sending> Sender<P> {
                     flow.on_resume(now);
                 }
                 match flow.core_mut().on_response(now, from) {
-                    Some(before) => drop(self.core.by_name.remove(&(before, key))),
+                    Some(before) => self.core.by_name.remove(&(before, key)),
                     None => self.core.events.push_back(Event::Opened { flow: id }),
                 }
                 self.core.by_name.insert((from, key), id);
@@ -431,9 +432,8 @@ impl<P: Sending> Endpoint for Sender<P> {
         self.core.events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
-        let (_, _, id) = self.core.agenda.first()?;
-        let next = self.core.flows.get(id).map(|flow| flow.core().next);
+    fn poll_timeout(&self) -> Option<Time> {
+        let next = self.core.agenda.first().map(|entry| entry.0);
         next.into_iter().chain(self.protocol.due()).min()
     }
 

@@ -78,7 +78,7 @@ fn timers_fire_while_the_network_takes_nothing() {
             Some(world.now() + Span::from_micros(200))
         });
         // The peer is given up after a while; what may leave has been due for long.
-        endpoint.script().timer = Some((millis(500), Reason::Silence));
+        endpoint.script().timer = Some(millis(500));
         bench.run(Run::until(millis(600)));
         let fired = endpoint.script().fired.clone();
         assert!(matches!(fired[..], [at] if (millis(500)..millis(502)).contains(&at)), "{way_out:?}: {fired:?}");
@@ -87,15 +87,12 @@ fn timers_fire_while_the_network_takes_nothing() {
 
 #[test]
 fn what_is_overdue_and_waits_for_the_network_does_not_keep_the_loop_awake() {
-    // Whatever it calls it: a probe of the path is a datagram like any other.
-    for reason in [Reason::Pace, Reason::Probe, Reason::Loss, Reason::Control] {
-        let (mut bench, endpoint, socket, _flow, _theirs) = with_datagrams(Role::Sender, 600);
-        endpoint.script().sends_for = Some((Time::ZERO, reason));
-        bench.fake.world().set_way_out(Time::ZERO, socket, WayOut::Full);
-        bench.run(Run::until(millis(100)));
-        let turns = bench.fake.world().waits();
-        assert!(turns <= 220, "{reason:?}: {turns} turns");
-    }
+    let (mut bench, endpoint, socket, _flow, _theirs) = with_datagrams(Role::Sender, 600);
+    endpoint.script().sends_for = Some(Time::ZERO);
+    bench.fake.world().set_way_out(Time::ZERO, socket, WayOut::Full);
+    bench.run(Run::until(millis(100)));
+    let turns = bench.fake.world().waits();
+    assert!(turns <= 220, "{turns} turns");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, Reason, Role, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, Role, RxMessage, TxBatch,
 };
 
 use super::fake::{Fake, FakeSocket, FakeWire};
@@ -37,9 +37,9 @@ struct Script {
     /// What it has to send: datagrams of a flow, of so many bytes. Each has its number in front.
     to_send: VecDeque<(FlowId, SocketAddr, usize)>,
     /// Why it says that it wants to send, and since when.
-    sends_for: Option<(Time, Reason)>,
+    sends_for: Option<Time>,
     /// Its only timer.
-    timer: Option<(Time, Reason)>,
+    timer: Option<Time>,
     events: VecDeque<Event>,
     sent: u32,
     /// When its timer fired.
@@ -75,7 +75,7 @@ impl Endpoint for Scripted {
 
     fn handle_timeout(&mut self, now: Time) {
         let mut script = self.script();
-        if script.timer.is_some_and(|(at, _)| at <= now) {
+        if script.timer.is_some_and(|at| at <= now) {
             script.timer = None;
             script.fired.push(now);
         }
@@ -106,10 +106,10 @@ impl Endpoint for Scripted {
         self.script().events.pop_front()
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Reason)> {
+    fn poll_timeout(&self) -> Option<Time> {
         let script = self.script();
         // As real ones do: what has been due for a while still is, until it is asked for.
-        let sends = (!script.to_send.is_empty()).then(|| script.sends_for.unwrap_or((Time::ZERO, Reason::Pace)));
+        let sends = (!script.to_send.is_empty()).then(|| script.sends_for.unwrap_or(Time::ZERO));
         sends.into_iter().chain(script.timer).min()
     }
 

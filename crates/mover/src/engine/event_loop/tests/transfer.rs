@@ -76,7 +76,15 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     bench.engine.add_flow(joined, receiver, receiving, theirs).unwrap();
     trouble(&bench, out, back);
 
-    let offer = OfferFlow { flow: offered, size: SIZE, peer: None, only_from: None, mtu: 1500, token: 99 };
+    let offer = OfferFlow {
+        flow: offered,
+        size: SIZE,
+        peer: None,
+        only_from: None,
+        mtu: 1500,
+        token: 99,
+        parameters: Default::default(),
+    };
     bench.engine.command(sender, Command::Offer(offer));
     let object = ObjectId(0);
     bench.engine.command(receiver, Command::Fetch { object, size: SIZE, held: RangeSet::new() });
