@@ -40,7 +40,7 @@ impl ConstantSender {
         Self { rate, flows: BTreeMap::new(), events: VecDeque::new() }
     }
 
-    fn offer(&mut self, now: Time, offer: OfferFlow) {
+    fn offer(&mut self, now: Time, offer: &OfferFlow) {
         let queue = VecDeque::from([ByteRange::new(0, offer.size)]);
         self.flows.insert(offer.flow, Sending { peer: None, queue, next: now, acks: 0 });
     }
@@ -75,7 +75,7 @@ impl Endpoint for ConstantSender {
 
     fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         match command {
-            Command::Offer(offer) => self.offer(now, offer),
+            Command::Offer(offer) => self.offer(now, &offer),
             Command::Disconnect { flow } => {
                 self.flows.remove(&flow).ok_or(CommandError::UnknownFlow(flow))?;
                 self.events.push_back(Event::Failed { flow, error: FlowError::Disconnected });

@@ -49,6 +49,12 @@ impl<K: Ord + Copy> Index<K> {
     }
 }
 
+impl<K: Ord + Copy> Default for Index<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
