@@ -2,7 +2,7 @@
 //!
 //! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`] and a
 //! [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
-//! simple [`sender`]. [`Bound`] is ours: it finds the capacities that the paper takes as known.
+//! simple sender. [`Bound`] is ours: it finds the capacities that the paper takes as known.
 
 mod bound;
 mod burst;
