@@ -355,6 +355,18 @@ fn a_receiver_that_moved_is_followed_once_it_has_answered_from_there() {
 }
 
 #[test]
+fn a_receiver_that_falls_silent_at_a_high_rate_keeps_no_one_awake() {
+    let mut bench = offering(64 * MIB, 1500, None);
+    bench.rate(1, 1_000_000_000_000, 65_000);
+    bench.request(1, 1, 1440, vec![ByteRange::new(0, 64 * MIB)]);
+    bench.respond(peer(9), 1);
+    assert!(total(&bench.leaves_until(bench.now + Span::from_micros(200), &[])) > 0);
+    bench.now += Span::from_secs(1);
+    assert!(bench.leaves(MIB).is_empty());
+    assert!(bench.sender.poll_timeout().is_some_and(|due| due > bench.now + Span::from_secs(20)));
+}
+
+#[test]
 fn without_responses_data_ends_and_with_them_it_returns_at_once() {
     let mut bench = offering(64 * MIB, 1500, None);
     bench.rate(1, 80_000_000, 15_000);

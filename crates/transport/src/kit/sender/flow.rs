@@ -140,6 +140,13 @@ impl FlowCore {
         }
     }
 
+    /// A receiver that did not respond in time is not waited for by the clock: it has to say something.
+    pub(super) fn lapse(&mut self, now: Time) {
+        if now >= self.responsive_until() {
+            self.responded = None;
+        }
+    }
+
     /// The flow's key and the address to which data may go at `now`.
     pub fn path(&self, now: Time) -> Option<(u32, SocketAddr)> {
         if now < self.responsive_until() { self.key.zip(self.peer) } else { None }

@@ -418,6 +418,7 @@ impl<P: Sending> Endpoint for Sender<P> {
             let Some(flow) = self.core.flows.get_mut(&id) else { continue };
             let share = out.room().div_ceil(due.len() - served);
             let before = flow.core().entry();
+            flow.core_mut().lapse(now);
             let spent = flow.core_mut().push_path(now, out);
             self.protocol.transmit(now, flow, spent, share, out);
             self.turns += 1;
