@@ -215,6 +215,10 @@ impl Session {
 
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
         let sent = self.stream.send(frame, Instant::now() + Duration::from_secs(GREETING_SECONDS));
+        if sent.is_err() {
+            // A server that turns clients away closes before it has read what they ask for. What it said first says more.
+            self.await_greeting()?;
+        }
         sent.map_err(|error| self.stream_error(&error, GREETING_SECONDS))
     }
 
