@@ -105,7 +105,7 @@ mod tests {
         let flow = FlowId(3);
         let body = ByteRange::new(1_000, 2_000);
         let load = Load::Data { head_len: 12, flow, from: EndpointId(0), to: EndpointId(1), body };
-        let datagram = Pool::default().packet(NodeId(0), 1_040, load, &[0; 12]).datagram;
+        let datagram = Pool::default().packet(NodeId(0), 1_040, load, (&[], &[0; 12])).datagram;
         let good = Place { flow, message: 0, first: 0, skip: 12, head_len: 12, range: body };
         let mut ledger = Ledger::default();
         let index = ledger.enter(EndpointId(1), ObjectId(7), 5_000);

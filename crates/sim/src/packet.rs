@@ -37,7 +37,7 @@ impl Packet {
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// A protocol's datagram: head, then a range of the object, then zeros.
+    /// A protocol's datagram: envelope and head, then a range of the object, then zeros.
     Data { head_len: u16, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
     /// A segment of a transfer's control stream; `to_receiver` says which way.
     Control { transfer: TransferId, to_receiver: bool, segment: Segment },
@@ -65,19 +65,23 @@ impl Datagram {
         if let Load::Data { head_len, .. } = self.load { usize::from(head_len) } else { 0 }
     }
 
-    fn fill(&mut self, load: Load, head: &[u8]) {
+    fn fill(&mut self, load: Load, envelope: &[u8], head: &[u8]) {
         let was = self.head_len().min(HEAD_INLINE);
+        let len = envelope.len() + head.len();
         self.load = load;
-        match self.head.get_mut(..head.len()) {
+        match self.head.get_mut(..len) {
             Some(inline) => {
-                inline.copy_from_slice(head);
+                let (front, back) = inline.split_at_mut(envelope.len());
+                front.copy_from_slice(envelope);
+                back.copy_from_slice(head);
                 // Behind the head a reader sees zeros, not the head before it.
-                if was > head.len() {
-                    self.head[head.len()..was].fill(0);
+                if was > len {
+                    self.head[len..was].fill(0);
                 }
             }
             None => {
                 self.long_head.clear();
+                self.long_head.extend_from_slice(envelope);
                 self.long_head.extend_from_slice(head);
             }
         }
@@ -89,7 +93,7 @@ impl Datagram {
         std::hint::black_box(self.head[0]);
     }
 
-    /// The head that the protocol wrote.
+    /// Envelope and head.
     pub(crate) fn head(&self) -> &[u8] {
         self.head.get(..self.head_len()).unwrap_or(&self.long_head)
     }
@@ -111,10 +115,16 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A packet to `to`.
-    pub(crate) fn packet(&mut self, to: NodeId, wire_bytes: u32, load: Load, head: &[u8]) -> Packet {
+    /// A packet to `to`, which `load` says the length of envelope and head of.
+    pub(crate) fn packet(
+        &mut self,
+        to: NodeId,
+        wire_bytes: u32,
+        load: Load,
+        (envelope, head): (&[u8], &[u8]),
+    ) -> Packet {
         let mut datagram = self.free.pop().unwrap_or_else(|| Box::new(Datagram::blank(load)));
-        datagram.fill(load, head);
+        datagram.fill(load, envelope, head);
         Packet { to, wire_bytes, datagram }
     }
 
@@ -137,7 +147,8 @@ mod tests {
         let (flow, endpoint) = (FlowId(0), EndpointId(0));
         let body = ByteRange::default();
         let head_len = head.len() as u16;
-        datagram.fill(Load::Data { head_len, flow, from: endpoint, to: endpoint, body }, head);
+        let (envelope, head) = head.split_at(head.len() / 3);
+        datagram.fill(Load::Data { head_len, flow, from: endpoint, to: endpoint, body }, envelope, head);
     }
 
     #[test]

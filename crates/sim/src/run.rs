@@ -5,7 +5,8 @@ use std::net::{SocketAddr, SocketAddrV4};
 
 use inhaul_base::{ByteRange, Time};
 use inhaul_transport::{
-    Command, CommandError, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow, RxMessage, TxBatch, drain,
+    Command, CommandError, ConnectionId, Connections, Envelope, Event, FlowId, Host as Driver, JoinFlow, ObjectId,
+    OfferFlow, PathSpec, RxMessage, TxBatch, drain,
 };
 
 use crate::addresses::{Addresses, located, sender_address};
@@ -15,7 +16,7 @@ use crate::control::{Item, Stream};
 use crate::host::Host;
 use crate::network::Network;
 use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
-use crate::simulation::MESSAGES_MAX;
+use crate::simulation::{MESSAGES_MAX, Seat};
 use crate::transfer::{Phase, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
 
@@ -162,14 +163,14 @@ impl Simulation {
     fn hand_over(&mut self, to: EndpointId, packets: &[Packet]) {
         let mut places = std::mem::take(&mut self.places);
         packets.iter().for_each(|packet| self.note_delivery(to, packet));
-        let endpoint = &mut self.seats[to.0 as usize].endpoint;
+        let Seat { endpoint, connections, .. } = &mut self.seats[to.0 as usize];
         if let [packet] = packets {
-            endpoint.handle_datagrams(self.now, &[message(&self.addresses, packet)], &mut places);
+            endpoint.handle_datagrams(self.now, &[message(&self.addresses, connections, 0, packet)], &mut places);
         } else {
             let nothing = RxMessage::single(SocketAddr::from(([0, 0, 0, 0], 0)), &[]);
             let mut messages = [nothing; MESSAGES_MAX];
-            for (slot, packet) in messages.iter_mut().zip(packets) {
-                *slot = message(&self.addresses, packet);
+            for (index, (slot, packet)) in messages.iter_mut().zip(packets).enumerate() {
+                *slot = message(&self.addresses, connections, index, packet);
             }
             endpoint.handle_datagrams(self.now, &messages[..packets.len()], &mut places);
         }
@@ -215,12 +216,30 @@ impl Simulation {
 }
 
 /// A datagram as its endpoint sees it.
-fn message<'a>(addresses: &[(NodeId, SocketAddrV4)], packet: &'a Packet) -> RxMessage<'a> {
+fn message<'a>(
+    addresses: &[(NodeId, SocketAddrV4)],
+    connections: &Connections,
+    index: usize,
+    packet: &'a Packet,
+) -> RxMessage<'a> {
     let from = sender_address(addresses, &packet.datagram);
     let len = packet.payload_bytes() as usize;
     let heads = packet.readable();
-    let waited = inhaul_base::Span::ZERO; // a simulated host reads at once
-    RxMessage { from: from.into(), heads, head_stride: heads.len(), datagram_len: len, total_len: len, waited }
+    // A simulated host reads at once, so nothing has waited.
+    let message = RxMessage {
+        index: index as u32,
+        head_stride: heads.len(),
+        datagram_len: len,
+        total_len: len,
+        ..RxMessage::single(from.into(), heads)
+    };
+    sorted(connections, message)
+}
+
+/// The message with its flow, which the envelope of its first datagram names.
+pub(crate) fn sorted<'a>(connections: &Connections, message: RxMessage<'a>) -> RxMessage<'a> {
+    let flow_of = |envelope: Envelope| Some((connections.flow(envelope.connection)?, envelope.connection));
+    RxMessage { flow: message.envelope(0).and_then(flow_of), ..message }
 }
 
 // --- Endpoints --------------------------------------------------------------------------------------------------------
@@ -228,6 +247,7 @@ fn message<'a>(addresses: &[(NodeId, SocketAddrV4)], packet: &'a Packet) -> RxMe
 /// Where an endpoint's output goes.
 struct Outlet<'a> {
     network: &'a mut Network,
+    connections: &'a mut Connections,
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
@@ -242,14 +262,20 @@ impl Driver for Outlet<'_> {
 
     fn transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool {
         for transmit in batch.transmits() {
-            let Some((node, to)) = self.find(transmit.to) else {
-                *self.fault = Some(SimError::NobodyThere { at: now, to: transmit.to });
+            let Some((node, to)) = self.find(transmit.route.to) else {
+                *self.fault = Some(SimError::NobodyThere { at: now, to: transmit.route.to });
                 continue;
             };
-            for datagram in transmit.datagrams {
+            let first = self.connections.take_numbers(transmit.flow, transmit.datagrams.len());
+            for (k, datagram) in transmit.datagrams.iter().enumerate() {
+                let number = first.wrapping_add(k as u32);
+                let envelope = transmit.route.connection.map(|connection| Envelope { number, connection }.emit());
+                let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);
-                let load = Load::Data { head_len: head.len() as u16, flow: transmit.flow, from: self.from, to, body };
-                let packet = self.network.pool.packet(node, datagram.len() as u32 + IP_UDP_BYTES, load, head);
+                let head_len = (envelope.len() + head.len()) as u16;
+                let load = Load::Data { head_len, flow: transmit.flow, from: self.from, to, body };
+                let wire_bytes = (datagram.len() + envelope.len()) as u32 + IP_UDP_BYTES;
+                let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
                 self.network.send(now, self.node, packet);
             }
         }
@@ -314,6 +340,7 @@ impl Simulation {
         let seat = &mut self.seats[id.0 as usize];
         let mut outlet = Outlet {
             network: &mut self.network,
+            connections: &mut seat.connections,
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,
@@ -473,12 +500,22 @@ impl Simulation {
             held: Default::default(),
         });
         let peer = self.addresses[transfer.sender.0 as usize].1;
+        let path = PathSpec::clear(transfer.mtu, (*peer.ip()).into());
+        // Ids differ for certain, not only with high probability: an odd factor maps numbers one to one.
+        let connection = |side: u32| {
+            ConnectionId((2 * id.0 + side).wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32))
+        };
+        let ids = [connection(0), connection(1)];
+        for (endpoint, connection) in [transfer.sender, transfer.receiver].into_iter().zip(ids) {
+            self.seats[endpoint.0 as usize].connections.insert(connection, id.flow());
+        }
         let offer = OfferFlow {
             flow: id.flow(),
             size: transfer.size,
             peer: None,
             only_from: None,
-            mtu: transfer.mtu,
+            path,
+            connection: ids[0],
             token: self.names.next_u64(),
             parameters: Default::default(),
         };
@@ -486,9 +523,8 @@ impl Simulation {
             flow: id.flow(),
             object: transfer.object,
             peer: Some(peer.into()),
-            mtu: transfer.mtu,
-            // Keys differ for certain, not only with high probability: an odd factor maps numbers one to one.
-            key: id.0.wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32),
+            path,
+            connection: ids[1],
             limits: transfer.limits,
         };
         let commands = [(transfer.sender, Some(Command::Offer(offer))), (transfer.receiver, fetch)];
@@ -516,7 +552,7 @@ impl Simulation {
         self.network.agenda.schedule(source.component, source.due());
         let wire_bytes = u32::from(traffic.packet_bytes);
         let load = Load::Background(crate::TrafficId(index as u32));
-        let packet = self.network.pool.packet(traffic.to, wire_bytes, load, &[]);
+        let packet = self.network.pool.packet(traffic.to, wire_bytes, load, (&[], &[]));
         self.network.send(self.now, traffic.from, packet);
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use inhaul_base::{RandomStream, Span, Time};
 use inhaul_link::LinkStats;
-use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
+use inhaul_transport::{Command, CommandError, Connections, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
 
 use crate::addresses::{ENDPOINTS_MAX, NODES_MAX, address};
 use crate::agenda::{Component, ComponentId};
@@ -45,6 +45,8 @@ const TASKS_PER_HOST: u64 = 1 << 16;
 pub(crate) struct Seat {
     pub(crate) endpoint: Box<dyn Endpoint + Send>,
     pub(crate) component: ComponentId,
+    /// Its flows, as the port knows them that its datagrams come and go by.
+    pub(crate) connections: Connections,
     /// When it was last woken, and how often at that time.
     pub(crate) woken: (Time, u32),
 }
@@ -141,7 +143,7 @@ impl Simulation {
         }
         self.addresses.push((host, address(host, on_host.len())));
         on_host.push(id);
-        self.seats.push(Seat { endpoint, component, woken: (Time::ZERO, 0) });
+        self.seats.push(Seat { endpoint, component, connections: Connections::default(), woken: (Time::ZERO, 0) });
         Ok(id)
     }
 

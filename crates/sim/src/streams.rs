@@ -24,7 +24,7 @@ impl Simulation {
             let (at_sender, at_receiver) = running.control_nodes;
             let (from, to) = if to_receiver { (at_sender, at_receiver) } else { (at_receiver, at_sender) };
             let load = Load::Control { transfer: id, to_receiver, segment };
-            let packet = self.network.pool.packet(to, segment.wire_bytes(), load, &[]);
+            let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
             self.network.send(self.now, from, packet);
         }
         self.network.agenda.schedule(running.component, streams.due());
@@ -55,7 +55,7 @@ impl Simulation {
         let (at_sender, at_receiver) = self.transfers[id.0 as usize].control_nodes;
         let (from, to) = if to_receiver { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
         let load = Load::Control { transfer: id, to_receiver: !to_receiver, segment };
-        let packet = self.network.pool.packet(to, segment.wire_bytes(), load, &[]);
+        let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
         self.network.send(self.now, from, packet);
     }
 

@@ -8,6 +8,7 @@ use crate::error::SimError;
 use crate::ids::{EndpointId, NodeId};
 use crate::noise::flow_of;
 use crate::packet::{Load, Packet};
+use crate::run::sorted;
 use crate::simulation::{MESSAGES_MAX, Simulation};
 
 impl Simulation {
@@ -130,15 +131,17 @@ impl Simulation {
             let datagrams = &packets[firsts[k]..firsts[k] + sizes[k]];
             let (first, (last_at, last)) = (&datagrams[0].1, &datagrams[sizes[k] - 1]);
             let (stride, datagram_len) = (first.readable().len(), first.payload_bytes() as usize);
-            RxMessage {
-                from: sender_address(&self.addresses, &first.datagram).into(),
-                heads: &heads[starts[k]..starts[k] + stride * sizes[k]],
+            let from = sender_address(&self.addresses, &first.datagram).into();
+            let message = RxMessage {
+                index: k as u32,
                 head_stride: stride,
                 datagram_len,
                 total_len: datagram_len * (sizes[k] - 1) + last.payload_bytes() as usize,
                 // Joined datagrams go up, and are stamped, when the last of them has come.
                 waited: self.now.since(*last_at),
-            }
+                ..RxMessage::single(from, &heads[starts[k]..starts[k] + stride * sizes[k]])
+            };
+            sorted(&self.seats[to.0 as usize].connections, message)
         };
         let messages: Vec<_> = (0..sizes.len()).map(message).collect();
         self.seats[to.0 as usize].endpoint.handle_datagrams(self.now, &messages, &mut places);

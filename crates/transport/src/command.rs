@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet};
 
-use crate::ids::{FlowId, ObjectId};
+use crate::ids::{ConnectionId, FlowId, ObjectId};
+use crate::path_spec::PathSpec;
 
 /// Limits of one flow that its user sets. `None`: no limit is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +26,10 @@ pub struct JoinFlow {
     pub object: ObjectId,
     /// Where the sender's datagram socket is. `None`: it will open the path itself (it connected to us).
     pub peer: Option<SocketAddr>,
-    /// Largest IP packet that the path is believed to carry, in bytes.
-    pub mtu: u16,
-    /// Random number that datagrams of this flow must carry. Unguessable, unique in the endpoint.
-    pub key: u32,
+    /// What packets on its path cost.
+    pub path: PathSpec,
+    /// What the sender's datagrams carry.
+    pub connection: ConnectionId,
     /// Limits of the flow.
     pub limits: FlowLimits,
 }
@@ -48,9 +49,11 @@ pub struct OfferFlow {
     /// The address that datagrams of the receiver must come from, so that nobody can have data sent to somebody else.
     /// `None`: any.
     pub only_from: Option<IpAddr>,
-    /// Largest IP packet that the path is believed to carry, in bytes.
-    pub mtu: u16,
-    /// Random number by which the receiver's first datagram is known. Unguessable, unique in the endpoint.
+    /// What packets on its path cost.
+    pub path: PathSpec,
+    /// What the receiver's datagrams carry.
+    pub connection: ConnectionId,
+    /// Random number that the receiver's first datagrams must carry. Unguessable.
     pub token: u64,
     /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has seen to that.
     pub parameters: Parameters,
@@ -124,12 +127,12 @@ pub enum CommandError {
     /// The object exists already.
     #[error("object {} exists already", .0.0)]
     ObjectExists(ObjectId),
-    /// The flow's key or token is in use.
-    #[error("that key is in use by another flow")]
-    KeyInUse,
     /// The MTU leaves no room for data.
     #[error("an MTU of {0} bytes leaves no room for data: at least 576 is needed")]
     MtuTooSmall(u16),
+    /// The protocol's headers cannot name every place of an object of so many bytes.
+    #[error("an object of {0} bytes is larger than this protocol can carry")]
+    ObjectTooLarge(u64),
     /// A range ends beyond its object.
     #[error("the range {0} ends beyond the object")]
     OutOfRange(ByteRange),

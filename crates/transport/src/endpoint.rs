@@ -11,12 +11,21 @@ use crate::{Command, CommandError, Event, Place, RxMessage, TxBatch};
 /// straight into their place. A wrong guess costs a copy, never correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Length of each head, in bytes.
+    /// Length of each envelope and head together, in bytes.
     pub head_len: usize,
     /// Length of each body but the last, in bytes.
     pub body_len: usize,
     /// Where the bodies belong: none of it has been placed, and nothing else will be placed in it before it.
     pub range: ByteRange,
+}
+
+/// How the host is doing that an endpoint runs on, since the last sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostSample {
+    /// How late the endpoint's thread ran after it was due, at most.
+    pub lateness: Span,
+    /// Messages that the kernel has dropped because the thread had not read what came before.
+    pub socket_drops: u64,
 }
 
 /// How a flow is doing. Counters run from the flow's start.
@@ -68,6 +77,9 @@ pub trait Endpoint {
 
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
+
+    /// How the host is doing: told about once a second, and at once when something went wrong.
+    fn handle_host(&mut self, _now: Time, _sample: HostSample) {}
 
     /// A deadline may have passed. Calling it early or for nothing is harmless.
     fn handle_timeout(&mut self, now: Time);

@@ -1,9 +1,14 @@
-//! Names of flows and objects.
+//! Names of flows, objects and connections.
 
-/// A flow of an endpoint: one peer, one direction, one object. Chosen by whoever commands the endpoint.
+/// A flow of an endpoint: one peer, one direction, one object. Chosen by the endpoint's user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
 /// What a receiver fetches: bytes 0 to its size, from one flow or from several that offer the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
+
+/// What the datagrams of a flow in one direction carry, so that the host they go to knows the flow. That host chooses it,
+/// at random: unguessable, and unique on the port where its datagrams come in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u32);

@@ -11,18 +11,22 @@
 mod batch;
 mod command;
 mod endpoint;
+mod envelope;
 mod event;
 mod ids;
 pub mod kit;
 mod law;
+mod path_spec;
 mod protocol;
 mod pump;
 
-pub use batch::{KEY_FIELD, Place, RxMessage, Transmit, TxBatch, TxDatagram};
+pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
-pub use endpoint::{Endpoint, Expected, FlowStats};
+pub use endpoint::{Endpoint, Expected, FlowStats, HostSample};
+pub use envelope::{CONNECTION_FIELD, Connections, ENVELOPE_LEN, Envelope};
 pub use event::{Event, FlowError};
-pub use ids::{FlowId, ObjectId};
+pub use ids::{ConnectionId, FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
-pub use protocol::{Channels, EndpointConfig, Parameter, Protocol, Role, SetupError};
+pub use path_spec::PathSpec;
+pub use protocol::{Channels, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};

@@ -22,6 +22,15 @@ pub enum Channels {
     DatagramsAndControl,
 }
 
+/// What the network stack may do for a protocol's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offloads {
+    /// It may cut and join datagrams: several leave, and come in, as one message.
+    Any,
+    /// Each datagram comes in by itself, with a time of arrival of its own: the receiver looks at the time between them.
+    None,
+}
+
 /// A protocol's parameter that a user can set.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
@@ -93,6 +102,8 @@ pub struct Protocol {
     pub summary: &'static str,
     /// What it needs to reach its peer.
     pub channels: Channels,
+    /// What the network stack may do for it.
+    pub offloads: Offloads,
     /// What can be set.
     pub parameters: &'static [Parameter],
     /// Its colour in plots, as `#rrggbb`.

@@ -63,7 +63,7 @@ mod tests {
     use inhaul_base::ByteRange;
 
     use super::*;
-    use crate::{Command, CommandError, FlowId, FlowStats, Place, RxMessage};
+    use crate::{Command, CommandError, ConnectionId, FlowId, FlowStats, Place, Route, RxMessage};
 
     /// Always has more to send: what a peer can make of an honest endpoint, at worst.
     struct Endless;
@@ -77,7 +77,8 @@ mod tests {
         }
         fn poll_transmit(&mut self, _: Time, out: &mut TxBatch) {
             while out.room() > 0 {
-                out.push(FlowId(1), SocketAddr::from(([192, 0, 2, 1], 7)), &[0; 32], ByteRange::at(0, 968), 0);
+                let route = Route::new(SocketAddr::from(([192, 0, 2, 1], 7)), ConnectionId(1));
+                out.push(FlowId(1), route, &[0; 32], ByteRange::at(0, 968), 0);
             }
         }
         fn poll_event(&mut self) -> Option<Event> {

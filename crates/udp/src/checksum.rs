@@ -1,20 +1,20 @@
 //! Knowing a datagram that was changed on its way.
 //!
 //! UDP's own checksum is 16 bits wide, weak, and made anew by every middle box that rewrites a packet. So each datagram carries a
-//! CRC-32C of all its bytes, without a byte more: it is hidden in the flow's key ([`KEY_FIELD`]), which on the wire is the key XOR
-//! the CRC-32C of the whole datagram with zeros in place of the key, padding included. A datagram that arrives changed then shows
-//! a key that no flow has (but for one in 2^32), and is dropped as a stranger's.
+//! CRC-32C of all its bytes, without a byte more: it is hidden in the connection id of the envelope ([`CONNECTION_FIELD`]), which on the wire
+//! is the id XOR the CRC-32C of the whole datagram with zeros in place of the id, padding included. A datagram that arrives changed
+//! then shows a connection that does not exist (but for one in 2^32), and is dropped as a stranger's.
 //!
 //! It is a checksum and no seal: whoever means to can make a datagram that passes.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
-use inhaul_transport::KEY_FIELD;
+use inhaul_transport::CONNECTION_FIELD;
 
-/// Masks the datagram's key with its checksum, or unmasks it: doing it twice leaves the datagram as it was. One that is too
-/// short to have a key is left alone; no endpoint takes it.
+/// Masks the datagram's connection id with its checksum, or unmasks it: doing it twice leaves the datagram as it was. One that is
+/// too short to have an envelope is left alone; no port takes it.
 pub fn mask(datagram: &mut [u8]) {
-    let Some(key) = take_key(datagram) else { return };
-    put_key(datagram, key ^ crc32_iscsi(datagram));
+    let Some(id) = take_id(datagram) else { return };
+    put_id(datagram, id ^ crc32_iscsi(datagram));
 }
 
 /// Masks or unmasks each datagram of a message: all are `datagram_len` bytes long, the last may be shorter.
@@ -22,23 +22,23 @@ pub fn mask_each(message: &mut [u8], datagram_len: usize) {
     message.chunks_mut(datagram_len.max(1)).for_each(mask);
 }
 
-/// As [`mask`], for a datagram in pieces. The key lies in the first.
+/// As [`mask`], for a datagram in pieces. The connection id lies in the first.
 pub(crate) fn mask_pieces<'p>(head: &mut [u8], rest: impl Iterator<Item = &'p [u8]>) {
-    let Some(key) = take_key(head) else { return };
+    let Some(id) = take_id(head) else { return };
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(head);
     rest.for_each(|piece| digest.update(piece));
-    put_key(head, key ^ digest.finalize() as u32);
+    put_id(head, id ^ digest.finalize() as u32);
 }
 
-/// Takes the key out of a datagram: zeros are left in its place.
-fn take_key(datagram: &mut [u8]) -> Option<u32> {
-    let field = datagram.get_mut(KEY_FIELD)?.first_chunk_mut()?;
+/// Takes the connection id out of a datagram: zeros are left in its place.
+fn take_id(datagram: &mut [u8]) -> Option<u32> {
+    let field = datagram.get_mut(CONNECTION_FIELD)?.first_chunk_mut()?;
     Some(u32::from_be_bytes(std::mem::take(field)))
 }
 
-fn put_key(datagram: &mut [u8], key: u32) {
-    datagram[KEY_FIELD].copy_from_slice(&key.to_be_bytes());
+fn put_id(datagram: &mut [u8], id: u32) {
+    datagram[CONNECTION_FIELD].copy_from_slice(&id.to_be_bytes());
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
         let head = [0x11, 0, 0, 7, 0xC0, 0xFF, 0xEE, 1];
         let mut datagram = [&head[..], b"The quick brown fox jumps over the lazy dog."].concat();
         mask(&mut datagram);
-        assert_eq!(datagram[KEY_FIELD], [0x41, 0xC1, 0xFD, 0xA8], "the checksum is 813E13A9");
+        assert_eq!(datagram[CONNECTION_FIELD], [0x41, 0xC1, 0xFD, 0xA8], "the checksum is 813E13A9");
         assert_eq!(
             (&datagram[..4], &datagram[8..]),
             (&head[..4], &b"The quick brown fox jumps over the lazy dog."[..])
@@ -79,25 +79,25 @@ mod tests {
         }
 
         #[test]
-        fn mask_shows_another_key_after_any_change(
+        fn mask_shows_another_connection_after_any_change(
             datagram in prop::collection::vec(any::<u8>(), 8..2_000),
             at in any::<prop::sample::Index>(),
             change in 1u8..=255,
             lost in 0usize..20,
         ) {
-            let key = |datagram: &[u8]| <[u8; 4]>::try_from(&datagram[KEY_FIELD]).unwrap();
+            let id = |datagram: &[u8]| <[u8; 4]>::try_from(&datagram[CONNECTION_FIELD]).unwrap();
             let mut on_the_wire = datagram.clone();
             mask(&mut on_the_wire);
-            // One byte, wherever it lies: head, key, body or padding. A CRC finds every change within 32 bits.
+            // One byte, wherever it lies: head, id, body or padding. A CRC finds every change within 32 bits.
             let mut changed = on_the_wire.clone();
             changed[at.index(datagram.len())] ^= change;
             mask(&mut changed);
-            prop_assert_ne!(key(&changed), key(&datagram));
+            prop_assert_ne!(id(&changed), id(&datagram));
             if lost > 0 {
                 let mut cut = on_the_wire[..on_the_wire.len().saturating_sub(lost).max(8)].to_vec();
                 let shorter = cut.len() < on_the_wire.len();
                 mask(&mut cut);
-                prop_assert!(!shorter || key(&cut) != key(&datagram));
+                prop_assert!(!shorter || id(&cut) != id(&datagram));
             }
         }
     }

@@ -7,7 +7,7 @@ mod tests;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 
-use inhaul_transport::{FlowId, TxBatch};
+use inhaul_transport::{Connections, FlowId, Transmit, TxBatch};
 use rustix::io::Errno;
 
 use crate::datagrams::DatagramSocket;
@@ -124,6 +124,8 @@ impl Transmitter {
     /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the
     /// same batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
     ///
+    /// Each datagram gets its envelope here, with a number from `connections` that it keeps.
+    ///
     /// Datagrams that only probe the path's MTU (padded ones) may be too large: they are dropped, as the path would.
     ///
     /// # Errors
@@ -132,11 +134,12 @@ impl Transmitter {
         &mut self,
         socket: &impl DatagramSocket,
         batch: &mut TxBatch,
+        connections: &mut Connections,
         source: &mut (impl BodySource + ?Sized),
     ) -> Result<Sent, SendError> {
         loop {
             if self.staged.runs().is_empty() {
-                self.stage(batch, source)?;
+                self.stage(batch, connections, source)?;
             }
             if self.staged.runs().is_empty() {
                 batch.clear();
@@ -156,7 +159,12 @@ impl Transmitter {
 
     /// Makes messages of the datagrams that are left, as many as there is room for. A body that cannot be had ends them; it is
     /// an error, and skipped, only once it is the first.
-    fn stage(&mut self, batch: &TxBatch, source: &mut (impl BodySource + ?Sized)) -> Result<(), SendError> {
+    fn stage(
+        &mut self,
+        batch: &TxBatch,
+        connections: &mut Connections,
+        source: &mut (impl BodySource + ?Sized),
+    ) -> Result<(), SendError> {
         self.staged.clear();
         let segmented = self.segmentation == Segmentation::On;
         let mut skip = self.done;
@@ -167,7 +175,8 @@ impl Transmitter {
                 if !self.staged.runs().is_empty() && !self.staged.has_room() {
                     return Ok(());
                 }
-                let (count, error) = self.staged.push(batch, (transmit.flow, transmit.to), rest, segmented, source);
+                let transmit = Transmit { datagrams: rest, ..transmit };
+                let (count, error) = self.staged.push(batch, transmit, segmented, connections, source);
                 match error {
                     Some(source) if self.staged.runs().is_empty() => {
                         self.done += 1;
@@ -238,7 +247,10 @@ fn as_long(batch: &TxBatch, first: usize, len: usize) -> usize {
     let mut skip = first;
     for transmit in batch.transmits() {
         match transmit.datagrams.get(skip..).filter(|rest| !rest.is_empty()) {
-            Some(rest) => return rest.iter().take_while(|datagram| datagram.len() >= len).count(),
+            Some(rest) => {
+                let envelope = transmit.route.envelope_len();
+                return rest.iter().take_while(|datagram| envelope + datagram.len() >= len).count();
+            }
             None => skip -= transmit.datagrams.len(),
         }
     }

@@ -2,7 +2,7 @@
 
 use inhaul_base::Time;
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, KEY_FIELD, Place, RxMessage, TxBatch,
+    CONNECTION_FIELD, Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, RxMessage, TxBatch,
 };
 
 /// Forwards everything that a decorator leaves as it is.
@@ -50,12 +50,13 @@ impl Endpoint for Aggregated {
                 slot[..message.heads.len()].copy_from_slice(message.heads);
             }
             let message = RxMessage {
-                from: run[0].from,
+                index: 0,
                 heads: &heads,
                 head_stride: stride,
                 datagram_len: run[0].total_len,
                 total_len: run.iter().map(|message| message.total_len).sum(),
                 waited: run[count - 1].waited,
+                ..run[0]
             };
             let mut found = Vec::new();
             self.0.handle_datagrams(now, &[message], &mut found);
@@ -75,9 +76,10 @@ impl Endpoint for Aggregated {
 
 /// How many of the first messages receive offload would make one of.
 fn run_length(batch: &[RxMessage<'_>]) -> usize {
-    let (first, len) = (batch[0].from, batch[0].total_len);
-    let full = batch.iter().take_while(|m| m.from == first && m.total_len == len).count();
-    let has_short_end = batch.get(full).is_some_and(|m| m.from == first && m.total_len < len && m.total_len > 0);
+    let (first, len) = ((batch[0].from, batch[0].flow), batch[0].total_len);
+    let is_alike = |m: &RxMessage<'_>| (m.from, m.flow) == first;
+    let full = batch.iter().take_while(|m| is_alike(m) && m.total_len == len).count();
+    let has_short_end = batch.get(full).is_some_and(|m| is_alike(m) && m.total_len < len && m.total_len > 0);
     if len == 0 { 1 } else { full + usize::from(has_short_end) }
 }
 
@@ -121,7 +123,8 @@ impl Endpoint for Nagged {
     }
 }
 
-/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another key than its flow's.
+/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another connection id than its
+/// flow's.
 pub struct Strangers(pub Box<dyn Endpoint + Send>);
 
 impl Endpoint for Strangers {
@@ -130,8 +133,8 @@ impl Endpoint for Strangers {
     fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
         for message in batch {
             let mut heads = message.heads.to_vec();
-            for key in heads.chunks_mut(message.head_stride.max(1)).filter_map(|head| head.get_mut(KEY_FIELD)) {
-                key.iter_mut().for_each(|byte| *byte = !*byte);
+            for id in heads.chunks_mut(message.head_stride.max(1)).filter_map(|head| head.get_mut(CONNECTION_FIELD)) {
+                id.iter_mut().for_each(|byte| *byte = !*byte);
             }
             self.0.handle_datagrams(now, &[RxMessage { heads: &heads, ..*message }], places);
         }

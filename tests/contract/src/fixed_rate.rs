@@ -8,7 +8,7 @@ use inhaul_transport::kit::sender::{self, Sender, SenderFlow, Sending};
 use inhaul_transport::kit::wire::{RANGES_MAX, Reader};
 use inhaul_transport::kit::{Object, Pacer};
 use inhaul_transport::{
-    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Parameter, Place, Protocol, Role, SetupError, TxBatch,
+    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Offloads, Parameter, Place, Protocol, Role, SetupError, TxBatch,
 };
 
 /// The registry entry.
@@ -16,6 +16,7 @@ pub const FIXED_RATE: Protocol = Protocol {
     name: "fixed-rate",
     summary: "a fixed rate, for tests: asks for a window, waits for it, asks for what is missing",
     channels: Channels::DatagramsAndControl,
+    offloads: Offloads::Any,
     parameters: &[Parameter {
         name: "rate",
         unit: "Mbit/s, 1 to 100000",
@@ -27,8 +28,7 @@ pub const FIXED_RATE: Protocol = Protocol {
 };
 
 const NAME: &str = FIXED_RATE.name;
-const MARK: u8 = 0x70;
-const DATA: u8 = MARK | 1;
+const DATA: u8 = 1;
 const VERSION: u8 = 1;
 /// A window is what comes in this time, and at least so many bytes.
 const WINDOW: Span = Span::from_millis(100);
@@ -57,7 +57,6 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
 
 #[derive(Clone, Copy)]
 struct Head {
-    key: u32,
     offset: u64,
 }
 
@@ -66,12 +65,8 @@ impl DataHead for Head {
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; 16] = bytes.first_chunk().filter(|head| head[0] == DATA)?;
-        let mut fields = Reader(&head[4..]);
-        Some(Self { key: fields.u32().ok()?, offset: fields.u64().ok()? })
-    }
-
-    fn key(&self) -> u32 {
-        self.key
+        let mut fields = Reader(&head[8..]);
+        Some(Self { offset: fields.u64().ok()? })
     }
 
     fn offset(&self) -> u64 {
@@ -87,7 +82,6 @@ impl Head {
     fn emit(self) -> [u8; 16] {
         let mut head = [0; 16];
         head[0] = DATA;
-        head[4..8].copy_from_slice(&self.key.to_be_bytes());
         head[8..].copy_from_slice(&self.offset.to_be_bytes());
         head
     }
@@ -162,10 +156,10 @@ impl Reception for FixedReceiver {
     type Flow = Fetching;
     type Head = Head;
     const RULES: receiver::Rules = receiver::Rules {
-        mark: MARK,
         version: VERSION,
         header_len: Head::LEN,
         grain: 1,
+        object_max: u64::MAX,
         path: PathRules { probe_gap: Span::from_secs(1), raise_probes: 1, steady_responses: false },
         relief_min: Span::from_millis(200),
     };
@@ -263,7 +257,6 @@ impl SenderFlow for Serving {
 impl Sending for FixedSender {
     type Flow = Serving;
     const RULES: sender::Rules = sender::Rules {
-        mark: MARK,
         version: VERSION,
         header_len: Head::LEN,
         grain: 1,
@@ -277,10 +270,10 @@ impl Sending for FixedSender {
     }
 
     fn transmit(&mut self, now: Time, flow: &mut Serving, _spent: u64, _share: usize, out: &mut TxBatch) {
-        let Some((key, peer)) = flow.core.path(now) else { return };
+        let Some(route) = flow.core.route(now) else { return };
         while out.room() > 0 && flow.pacer.allowance(now) >= flow.packet() {
             let Some(body) = flow.core.queue.cut() else { return };
-            out.push(flow.core.offer.flow, peer, &Head { key, offset: body.start }.emit(), body, 0);
+            out.push(flow.core.offer.flow, route, &Head { offset: body.start }.emit(), body, 0);
             let bytes = body.len() + flow.core.overhead();
             flow.pacer.spend(bytes);
             flow.core.sent.packets += 1;

@@ -245,7 +245,8 @@ impl BenchClient {
                 size,
                 peer: Some(session.datagrams),
                 only_from: Some(session.datagrams.ip()),
-                mtu: net::mtu_toward(&options.net, session.datagrams),
+                path: net::path_toward(&options.net, session.datagrams),
+                connection: engine.new_connection()?,
                 token: process::random_u64()?,
                 parameters: Vec::new().into(),
             };

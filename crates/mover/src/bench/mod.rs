@@ -18,7 +18,6 @@ use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine};
 use crate::session::connect::Session;
 use crate::session::frame::{BenchStats, Memory};
-use crate::system::process;
 
 pub use client::{BenchUpdate, bench};
 pub use server::bench_server;
@@ -61,8 +60,8 @@ impl Receiving<'_> {
             flow,
             object,
             peer: Some(session.datagrams),
-            mtu: net::mtu_toward(self.net, session.datagrams),
-            key: process::random_u32()?,
+            path: net::path_toward(self.net, session.datagrams),
+            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
         };
         self.memory.insert(flow, memory);

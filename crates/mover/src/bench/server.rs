@@ -89,7 +89,8 @@ impl BenchServer {
     fn welcome(&mut self, engine: &mut Engine, bencher: Bencher) -> Result<(), MoveError> {
         let Bencher { stream, transport, role, size, memory } = bencher;
         let flow = engine.new_flow();
-        let mtu = net::mtu_from(&self.net, stream.local().ip());
+        let path = net::path_from(&self.net, stream.local().ip());
+        let connection = engine.new_connection()?;
         let only_from = Some(stream.peer().ip());
         self.memory.insert(flow, memory);
         let cpu_before = process::cpu_time();
@@ -101,7 +102,7 @@ impl BenchServer {
             let object = ObjectId(flow.0);
             engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();
-            let join = JoinFlow { flow, object, peer: None, mtu, key: process::random_u32()?, limits };
+            let join = JoinFlow { flow, object, peer: None, path, connection, limits };
             engine.command(endpoint, Command::Join(join));
         } else {
             let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
@@ -111,7 +112,8 @@ impl BenchServer {
                 size,
                 peer: None,
                 only_from,
-                mtu,
+                path,
+                connection,
                 token: process::random_u64()?,
                 parameters: transport.parameters,
             };

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod fake;
 mod flow;
+mod host_watch;
 mod outside;
 mod pulse;
 mod sockets;
@@ -17,18 +18,23 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use inhaul_base::Time;
-use inhaul_transport::{Command, Endpoint, Event, FlowId, FlowStats, Role, TxBatch, drain};
+use inhaul_transport::{
+    Command, ConnectionId, Connections, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain,
+};
 use inhaul_udp::{BodySource, SendError, Waker};
 
 pub(crate) use self::flow::EndpointId;
 use self::flow::Flow;
+use self::host_watch::HostWatch;
 use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
+use crate::engine::demux;
 use crate::engine::listener::Listener;
 use crate::engine::port::{BLOCKED, Blocked, Outlet, Port, PortId, Sink};
 use crate::session::control_stream::StreamError;
 use crate::session::frame::Frame;
+use crate::system::process;
 
 /// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an MTU of
 /// 1500, about a third of a millisecond at 10 Gbit/s.
@@ -105,6 +111,8 @@ struct DrivenEndpoint {
     retry: Option<Time>,
     /// What is left of [`TURN_BYTES`].
     budget: u64,
+    /// The port that a foreign protocol has for itself.
+    port: Option<PortId>,
 }
 
 impl DrivenEndpoint {
@@ -124,6 +132,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     endpoints: Vec<DrivenEndpoint>,
     ports: BTreeMap<PortId, Port<O::Socket>>,
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
+    connections: Connections,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
     /// When it is to be looked whether a flow's peer reads what waits for it.
@@ -134,6 +143,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     ended: VecDeque<(FlowId, EndCause)>,
     places: Vec<inhaul_transport::Place>,
     pulse: Pulse,
+    host: HostWatch,
 }
 
 impl Engine {
@@ -154,6 +164,7 @@ impl<O: Outside> Engine<O> {
             endpoints: Vec::new(),
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
+            connections: Connections::default(),
             unsettled: BTreeSet::new(),
             unread: BTreeSet::new(),
             next_id: 1,
@@ -162,13 +173,14 @@ impl<O: Outside> Engine<O> {
             ended: VecDeque::new(),
             places: Vec::new(),
             pulse: Pulse::default(),
+            host: HostWatch::default(),
         })
     }
 
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> EndpointId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.endpoints.push(DrivenEndpoint { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES });
+        self.endpoints.push(DrivenEndpoint { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES, port: None });
         EndpointId(self.endpoints.len() - 1)
     }
 
@@ -182,6 +194,16 @@ impl<O: Outside> Engine<O> {
     /// A new flow's name.
     pub(crate) fn new_flow(&mut self) -> FlowId {
         FlowId(self.next_number())
+    }
+
+    /// A connection id that no flow has.
+    pub(crate) fn new_connection(&self) -> Result<ConnectionId, MoveError> {
+        loop {
+            let id = ConnectionId(process::random_u32()?);
+            if self.connections.flow(id).is_none() {
+                return Ok(id);
+            }
+        }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -229,6 +251,7 @@ impl<O: Outside> Engine<O> {
             deadline = Time::ZERO;
         }
         self.outside.wait_until(deadline, ready).map_err(MoveError::system("cannot wait for sockets"))?;
+        self.watch_host(deadline, ready.is_empty());
         for event in ready.drain(..) {
             match event.token {
                 WAKER => self.waker.reset(),
@@ -239,6 +262,22 @@ impl<O: Outside> Engine<O> {
         }
         self.serve_timers(app)?;
         Ok(true)
+    }
+
+    /// Tells the endpoints how the host is doing, when that is due. `idle`: nothing but the deadline has ended the wait.
+    fn watch_host(&mut self, deadline: Time, idle: bool) {
+        let now = self.outside.now();
+        self.host.on_wake(now, deadline, idle);
+        if !self.host.is_due(now) {
+            return;
+        }
+        let drops = self.ports.values().map(|port| port.receiver.kernel_drops()).sum();
+        let sample = self.host.take(now, drops);
+        for driven in &mut self.endpoints {
+            driven.endpoint.handle_host(now, sample);
+            // Whatever follows from it is fetched with the timers.
+            driven.due = Some(now);
+        }
     }
 
     fn serve_timers(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
@@ -260,14 +299,15 @@ impl<O: Outside> Engine<O> {
 
     /// Takes what an endpoint has to give, within what it may send in a turn.
     fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application<O>) {
-        let DrivenEndpoint { role, endpoint, batch, due, retry, budget } = &mut self.endpoints[index];
-        let flows = &self.flows;
-        let route = |flow: FlowId| flows.get(&flow).map(|of| of.port);
+        let DrivenEndpoint { role, endpoint, batch, due, retry, budget, port } = &mut self.endpoints[index];
+        let (flows, own) = (&self.flows, *port);
+        let route = |flow: FlowId| own.or_else(|| flows.get(&flow).map(|of| of.port));
         let mut failures = Vec::new();
         let mut outlet = Outlet {
             role: *role,
             ports: &mut self.ports,
             route: &route,
+            connections: &mut self.connections,
             bodies: app.bodies(),
             events: &mut self.events,
             failures: &mut failures,
@@ -332,6 +372,11 @@ impl<O: Outside> Engine<O> {
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
+        match &command {
+            Command::Join(join) => self.connections.insert(join.connection, join.flow),
+            Command::Offer(offer) => self.connections.insert(offer.connection, offer.flow),
+            _ => {}
+        }
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
             // The endpoint may have forgotten the flow by itself.
@@ -353,34 +398,57 @@ impl<O: Outside> Engine<O> {
             self.drain_all(now, app, |_| true);
             self.settle(app)?;
         }
+        let mut shown = BTreeSet::new();
         for _ in 0..BATCHES_A_TURN {
             let mut now = self.now();
             let outside = &self.outside;
             let Some(port) = self.ports.get_mut(&id) else { return Ok(()) };
             let endpoints = &mut self.endpoints;
-            let expected =
-                port.flow.and_then(|flow| endpoints.iter().find_map(|driven| driven.endpoint.expected(flow)));
+            let of_port = port.flow.and_then(|flow| Some((flow, self.flows.get(&flow)?.endpoint.0)));
+            let expected = of_port.and_then(|(flow, index)| endpoints[index].endpoint.expected(flow));
             self.places.clear();
             let pulse = &mut self.pulse;
-            let mut show = |messages: &[inhaul_transport::RxMessage<'_>], places: &mut Vec<_>| {
+            let (connections, flows, foreign) = (&self.connections, &self.flows, port.foreign);
+            let mut show = |messages: &[RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();
-                pulse.count(now, messages.iter().map(inhaul_transport::RxMessage::datagrams).sum());
-                for driven in endpoints.iter_mut() {
-                    driven.endpoint.handle_datagrams(now, messages, places);
+                pulse.count(now, messages.iter().map(RxMessage::datagrams).sum());
+                if let Some(EndpointId(index)) = foreign {
+                    shown.insert(index);
+                    return endpoints[index].endpoint.handle_datagrams(now, messages, places);
                 }
+                let mut sorted = Vec::with_capacity(messages.len());
+                for message in messages {
+                    demux::sort(connections, message, |part| {
+                        let of = part.flow.and_then(|(flow, _)| flows.get(&flow));
+                        sorted.extend(of.map(|of| (of.endpoint.0, part)));
+                    });
+                }
+                hand_out(&sorted, |index, messages| {
+                    shown.insert(index);
+                    endpoints[index].endpoint.handle_datagrams(now, messages, places);
+                });
             };
             if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
                 break;
             }
             app.on_places(&self.places);
-            self.drain_all(now, app, |driven| driven.role == Role::Receiver);
+            self.drain_shown(&mut shown, Role::Receiver, now, app);
             self.settle(app)?;
         }
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
-        self.drain_all(self.now(), app, |driven| driven.role == Role::Sender);
+        self.drain_shown(&mut shown, Role::Sender, self.now(), app);
         self.settle(app)?;
         self.watch_blocked()
+    }
+
+    /// Drains those endpoints of `shown` that play `role`, and takes them out.
+    fn drain_shown(&mut self, shown: &mut BTreeSet<usize>, role: Role, now: Time, app: &mut dyn Application<O>) {
+        let due: Vec<usize> = shown.iter().copied().filter(|&index| self.endpoints[index].role == role).collect();
+        for index in due {
+            shown.remove(&index);
+            self.drain(index, now, app);
+        }
     }
 
     fn drain_all(&mut self, now: Time, app: &mut dyn Application<O>, which: impl Fn(&DrivenEndpoint) -> bool) {
@@ -388,6 +456,18 @@ impl<O: Outside> Engine<O> {
             if which(&self.endpoints[index]) {
                 self.drain(index, now, app);
             }
+        }
+    }
+}
+
+/// Gives each endpoint, by its index, the messages that are for it, in one call.
+fn hand_out<'m>(sorted: &[(usize, RxMessage<'m>)], mut give: impl FnMut(usize, &[RxMessage<'m>])) {
+    let mut own = Vec::with_capacity(sorted.len());
+    for (k, &(index, _)) in sorted.iter().enumerate() {
+        if sorted[..k].iter().all(|&(before, _)| before != index) {
+            own.clear();
+            own.extend(sorted[k..].iter().filter(|of| of.0 == index).map(|of| of.1));
+            give(index, &own);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! and `system`.
 
 pub(crate) mod endpoints;
+mod demux;
 mod event_loop;
 pub(crate) mod listener;
 pub(crate) mod net;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::Bitrate;
-use inhaul_transport::{Endpoint, EndpointConfig, Parameters, Protocol, Role};
+use inhaul_transport::{Endpoint, EndpointConfig, Offloads, Parameters, PathSpec, Protocol, Role};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions};
 
 use crate::api::error::MoveError;
@@ -22,14 +22,14 @@ fn mtu(options: &NetOptions, interface: std::io::Result<Option<Interface>>) -> u
     options.mtu.unwrap_or(MTU_MAX).min(carried)
 }
 
-/// The largest IP packet to use to `peer`, in bytes.
-pub(crate) fn mtu_toward(options: &NetOptions, peer: SocketAddr) -> u16 {
-    mtu(options, Interface::toward(peer))
+/// What packets cost on the path to `peer`.
+pub(crate) fn path_toward(options: &NetOptions, peer: SocketAddr) -> PathSpec {
+    PathSpec::clear(mtu(options, Interface::toward(peer)), peer.ip())
 }
 
-/// The largest IP packet to use from our own address `local`, in bytes.
-pub(crate) fn mtu_from(options: &NetOptions, local: IpAddr) -> u16 {
-    mtu(options, Interface::with_address(local))
+/// What packets cost on a path from our own address `local`.
+pub(crate) fn path_from(options: &NetOptions, local: IpAddr) -> PathSpec {
+    PathSpec::clear(mtu(options, Interface::with_address(local)), local)
 }
 
 /// A socket bound to `address`.
@@ -64,8 +64,11 @@ fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOp
     Ok(socket)
 }
 
-/// A socket that takes datagrams of `peer` only.
+/// A socket that takes datagrams of `peer` only, for the transport that was chosen: its receiver may want each by itself.
 pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, MoveError> {
+    let entry = inhaul_protocols::registry::find(&options.transport);
+    let joined = entry.is_none_or(|entry| entry.offloads == Offloads::Any);
+    let options = &NetOptions { offload: options.offload && joined, ..options.clone() };
     let any = match peer {
         SocketAddr::V4(_) => IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),

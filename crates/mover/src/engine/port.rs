@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
 
 use inhaul_base::{Span, Time};
-use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
+use inhaul_transport::{Connections, Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
 use crate::api::error::MoveError;
+use crate::engine::EndpointId;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
@@ -30,6 +31,8 @@ pub(crate) struct Port<S = Socket> {
     rest_transmitter: Transmitter,
     /// The one flow whose datagrams come in here, on a connected socket.
     pub(crate) flow: Option<FlowId>,
+    /// The endpoint of a foreign protocol that has this port for itself: its datagrams have no envelopes.
+    pub(crate) foreign: Option<EndpointId>,
     connected: bool,
     /// The network took no more.
     pub(crate) blocked: Option<Blocked>,
@@ -83,6 +86,7 @@ impl<S: DatagramSocket> Port<S> {
             rest_transmitter: Transmitter::new(&socket),
             socket,
             flow: None,
+            foreign: None,
             connected,
             blocked: None,
             watched: false,
@@ -104,6 +108,15 @@ impl<S: DatagramSocket> Port<S> {
         Ok(Some(batch))
     }
 
+    /// The port of a foreign protocol, which has it for itself.
+    #[cfg(test)]
+    pub(crate) fn for_foreign(socket: S, endpoint: EndpointId) -> Self {
+        let mut port = Self::new(socket, false);
+        port.receiver = Receiver::foreign(&port.socket, DATAGRAM_BYTES_MAX);
+        port.foreign = Some(endpoint);
+        port
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
@@ -117,9 +130,15 @@ impl<S: DatagramSocket> Port<S> {
     }
 
     /// Sends what was left when the network took no more.
-    pub(crate) fn send_rest(&mut self, now: Time, bodies: &mut dyn BodySource, failures: &mut Vec<SendError>) {
+    pub(crate) fn send_rest(
+        &mut self,
+        now: Time,
+        connections: &mut Connections,
+        bodies: &mut dyn BodySource,
+        failures: &mut Vec<SendError>,
+    ) {
         while !self.outgoing.is_empty() && self.blocked.is_none() {
-            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, bodies) {
+            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, connections, bodies) {
                 Ok(sent) => self.blocked = Blocked::by(sent, now),
                 Err(error) => failures.push(error),
             }
@@ -132,6 +151,7 @@ pub(crate) struct Outlet<'e, S> {
     pub(crate) role: Role,
     pub(crate) ports: &'e mut BTreeMap<PortId, Port<S>>,
     pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
+    pub(crate) connections: &'e mut Connections,
     pub(crate) bodies: &'e mut dyn BodySource,
     pub(crate) events: &'e mut VecDeque<Event>,
     pub(crate) failures: &'e mut Vec<SendError>,
@@ -190,7 +210,7 @@ impl<S: DatagramSocket> Outlet<'_, S> {
             return false;
         }
         loop {
-            match port.transmitter.transmit(&port.socket, batch, self.bodies) {
+            match port.transmitter.transmit(&port.socket, batch, self.connections, self.bodies) {
                 Ok(Sent::All) => return true,
                 Ok(sent) => {
                     port.blocked = Blocked::by(sent, now);
@@ -206,12 +226,15 @@ impl<S: DatagramSocket> Outlet<'_, S> {
         for transmit in batch.transmits() {
             let Some(port) = (self.route)(transmit.flow).and_then(|id| self.ports.get_mut(&id)) else { continue };
             for datagram in transmit.datagrams.iter().take(port.outgoing.room()) {
-                port.outgoing.push(transmit.flow, transmit.to, batch.head(datagram), datagram.body, datagram.pad);
+                port.outgoing.push(transmit.flow, transmit.route, batch.head(datagram), datagram.body, datagram.pad);
+                if datagram.alone {
+                    port.outgoing.set_alone();
+                }
             }
         }
         batch.clear();
         for port in self.ports.values_mut() {
-            port.send_rest(now, self.bodies, self.failures);
+            port.send_rest(now, self.connections, self.bodies, self.failures);
         }
     }
 }

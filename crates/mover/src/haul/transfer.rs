@@ -37,7 +37,6 @@ use crate::haul::verify::{Finding, Task, ToVerify, Verifier};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::frame::{Frame, RefusalCode};
-use crate::system::process;
 
 /// How often progress is told.
 const TICK: Span = Span::from_millis(100);
@@ -158,13 +157,12 @@ impl Haul {
     ) -> Result<FlowId, MoveError> {
         let Joining { object, session } = joining;
         let flow = engine.new_flow();
-        let mtu = net::mtu_toward(options, session.datagrams);
         let join = JoinFlow {
             flow,
             object: ObjectId(object as u32),
             peer: Some(session.datagrams),
-            mtu,
-            key: process::random_u32()?,
+            path: net::path_toward(options, session.datagrams),
+            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));

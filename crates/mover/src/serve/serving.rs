@@ -107,10 +107,10 @@ impl Serving {
             return Ok(());
         };
         let flow = engine.new_flow();
-        let mtu = net::mtu_from(&self.net, stream.local().ip());
+        let spec = net::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
         let size = data_set.data_set().manifest().size();
-        log::debug!("{client}: {path}: {size} bytes, MTU {mtu}");
+        log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
         self.bodies.insert(flow, Arc::clone(data_set.data_set()));
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
@@ -122,7 +122,8 @@ impl Serving {
             let only_from = Some(client.ip());
             let parameters = transport.parameters;
             let token = process::random_u64()?;
-            let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token, parameters };
+            let connection = engine.new_connection()?;
+            let offer = OfferFlow { flow, size, peer: None, only_from, path: spec, connection, token, parameters };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())

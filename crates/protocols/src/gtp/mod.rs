@@ -18,7 +18,7 @@ pub use controller::SingleFlowController;
 pub use estimator::CapacityEstimator;
 pub use monitor::{Dispersion, Interval, Run, SingleFlowMonitor, TRAIN_SPAN_MIN};
 
-use inhaul_transport::{Channels, Endpoint, EndpointConfig, Parameter, Protocol, Role, SetupError};
+use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 use receiver::{Control, GtpReceiver};
 use sender::GtpSender;
 
@@ -27,6 +27,7 @@ pub const PROTOCOL: Protocol = Protocol {
     name: "gtp",
     summary: "Group Transport Protocol: the receiver asks many senders at once and shares its capacity max-min fairly",
     channels: Channels::DatagramsAndControl,
+    offloads: Offloads::Any,
     parameters: &[Parameter {
         name: "control",
         unit: "default | paper",

@@ -8,7 +8,7 @@ use inhaul_transport::kit::wire::{Reader, rate_field};
 use inhaul_transport::kit::{Pacer, max_min};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
-use super::wire::{BLOCK_GRAIN, HEADER_LEN, MARK, OwnMessage, RATE_MAX, SetupMore, VERSION};
+use super::wire::{BLOCK_GRAIN, HEADER_LEN, OwnMessage, RATE_MAX, SetupMore, VERSION};
 use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow};
 
 /// The largest IP packet: R_send lets at least this much leave at once.
@@ -96,7 +96,7 @@ impl Gtp {
             flow.set_pace(now, share);
             // What this receiver would get if it asked for more: an equal share, or what nobody uses.
             let could_have = spare.map(|spare| level.max(share.saturating_add(spare)));
-            if flow.core.is_accepted() && differs(flow.told_limit, could_have) {
+            if flow.core.is_set_up() && differs(flow.told_limit, could_have) {
                 flow.told_limit = could_have;
                 told.push((flow.core.offer.flow, could_have));
             }
@@ -107,9 +107,9 @@ impl Gtp {
         core.reschedule_all();
     }
 
-    /// A share of R_send for one more receiver, before it has asked for anything.
-    fn first_share(&self, core: &Core<SendFlow>) -> Option<Bitrate> {
-        self.send_limit.map(|limit| Bitrate::from_bps(limit.bps() / core.flows.len().max(1) as u64))
+    /// A share of R_send for one of so many receivers, before it has asked for anything.
+    fn first_share(&self, flows: usize) -> Option<Bitrate> {
+        self.send_limit.map(|limit| Bitrate::from_bps(limit.bps() / flows.max(1) as u64))
     }
 }
 
@@ -124,7 +124,6 @@ fn differs(told: Option<Bitrate>, now: Option<Bitrate>) -> bool {
 impl Sending for Gtp {
     type Flow = SendFlow;
     const RULES: Rules = Rules {
-        mark: MARK,
         version: VERSION,
         header_len: HEADER_LEN,
         grain: BLOCK_GRAIN,
@@ -136,19 +135,19 @@ impl Sending for Gtp {
         SendFlow::new(now, core)
     }
 
+    fn accept(&mut self, flow: &mut SendFlow, flows: usize) -> Vec<u8> {
+        flow.told_limit = self.first_share(flows);
+        rate_field(flow.told_limit).to_vec()
+    }
+
     fn on_setup(
         &mut self,
         _now: Time,
-        id: FlowId,
+        _id: FlowId,
         more: Reader<'_>,
-        core: &mut Core<SendFlow>,
-    ) -> Result<Vec<u8>, FlowError> {
-        SetupMore::parse(more).map_err(|_| FlowError::Protocol("a Setup could not be understood"))?;
-        let share = self.first_share(core);
-        if let Some(flow) = core.flows.get_mut(&id) {
-            flow.told_limit = share;
-        }
-        Ok(rate_field(share).to_vec())
+        _core: &mut Core<SendFlow>,
+    ) -> Result<(), FlowError> {
+        SetupMore::parse(more).map(|_| ()).map_err(|_| FlowError::Protocol("a Setup could not be understood"))
     }
 
     fn on_message(

@@ -1,37 +1,31 @@
 //! GTP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): the header of data, the edge, what is added to
 //! the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
 
-use inhaul_base::{Bitrate, Sequence};
+use inhaul_base::Bitrate;
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
-/// Version of the protocol. It stands in every datagram and in both set-up messages.
-pub const VERSION: u8 = 2;
-/// High four bits of every datagram's first byte.
-pub const MARK: u8 = VERSION << 4;
-/// Length of the headers of data and edge, in bytes. No other datagram is shorter.
-pub const HEADER_LEN: usize = 32;
+/// Version of the protocol. It stands in both set-up messages.
+pub const VERSION: u8 = 3;
+/// Length of the headers of data and edge behind the envelope, in bytes. No other datagram is shorter.
+pub const HEADER_LEN: usize = 24;
 /// Rates asked for are never above this, and are never taken for more: "as fast as you can".
 pub const RATE_MAX: Bitrate = Bitrate::from_gbps(1_000);
 /// A block's length is a multiple of this many bytes.
 pub const BLOCK_GRAIN: u16 = 8;
 
-const DATA: u8 = MARK | 1;
-const EDGE: u8 = MARK | 2;
+const DATA: u8 = 1;
+const EDGE: u8 = 2;
 const RATE: u8 = OWN_MESSAGES;
 const LIMIT: u8 = OWN_MESSAGES + 1;
 
 /// The header of a data packet: a unit data block (UDB) follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    /// The flow, by the number that the receiver chose for it.
-    pub key: u32,
     /// The rate at which it was sent, by its epoch.
     pub epoch: u16,
     /// The request that it answers.
     pub request: u32,
-    /// Counts the flow's data packets.
-    pub sequence: Sequence,
     /// Where its block starts in the object, in bytes.
     pub offset: u64,
     /// The sender's clock, in nanoseconds. Packets of one burst carry the same value.
@@ -39,11 +33,10 @@ pub struct DataHeader {
 }
 
 impl DataHeader {
-    /// Writes the header. There is one for each packet of a transfer, so it is four whole words.
+    /// Writes the header. There is one for each packet of a transfer, so it is three whole words.
     pub fn emit(&self) -> [u8; HEADER_LEN] {
         let words = [
-            u64::from(DATA) << 56 | u64::from(self.epoch) << 32 | u64::from(self.key),
-            u64::from(self.request) << 32 | u64::from(self.sequence.get()),
+            u64::from(DATA) << 56 | u64::from(self.epoch) << 32 | u64::from(self.request),
             self.offset,
             self.sent,
         ];
@@ -56,10 +49,10 @@ impl DataHeader {
 }
 
 /// The words of a header of this kind.
-fn words(kind: u8, bytes: &[u8]) -> Option<[u64; 4]> {
+fn words(kind: u8, bytes: &[u8]) -> Option<[u64; 3]> {
     let head: &[u8; HEADER_LEN] = bytes.first_chunk()?;
     let (words, _) = head.as_chunks::<8>();
-    let words = [words[0], words[1], words[2], words[3]].map(u64::from_be_bytes);
+    let words = [words[0], words[1], words[2]].map(u64::from_be_bytes);
     (head[0] == kind).then_some(words)
 }
 
@@ -67,60 +60,40 @@ impl DataHead for DataHeader {
     const LEN: usize = HEADER_LEN;
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let [names, counts, offset, sent] = words(DATA, bytes)?;
-        Some(Self {
-            key: names as u32,
-            epoch: (names >> 32) as u16,
-            request: (counts >> 32) as u32,
-            sequence: Sequence::new(counts as u32),
-            offset,
-            sent,
-        })
-    }
-
-    fn key(&self) -> u32 {
-        self.key
+        let [counts, offset, sent] = words(DATA, bytes)?;
+        Some(Self { epoch: (counts >> 32) as u16, request: counts as u32, offset, sent })
     }
 
     fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Next in number, in answer to the same request, at the same rate.
-    fn leads_to(&self, next: &Self, packets: u64) -> bool {
-        next.request == self.request && next.epoch == self.epoch && next.sequence == self.sequence.plus(packets as u32)
+    /// In answer to the same request, at the same rate.
+    fn leads_to(&self, next: &Self, _packets: u64) -> bool {
+        next.request == self.request && next.epoch == self.epoch
     }
 }
 
 /// Sender to receiver: every request up to `request` has been answered, nothing is left to send. Repeated until there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The flow.
-    pub key: u32,
     /// The rate in force, by its epoch.
     pub epoch: u16,
     /// The last request that has been answered.
     pub request: u32,
-    /// The sequence number that the next data packet will have.
-    pub sequence: Sequence,
 }
 
 impl Edge {
     /// Reads the datagram. `None`: it is another kind's.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let [names, counts, _, _] = words(EDGE, bytes)?;
-        Some(Self {
-            key: names as u32,
-            epoch: (names >> 32) as u16,
-            request: (counts >> 32) as u32,
-            sequence: Sequence::new(counts as u32),
-        })
+        let [counts, _, _] = words(EDGE, bytes)?;
+        Some(Self { epoch: (counts >> 32) as u16, request: counts as u32 })
     }
 
     /// Writes the datagram.
     pub fn emit(&self) -> [u8; HEADER_LEN] {
-        let Self { key, epoch, request, sequence } = *self;
-        let mut head = DataHeader { key, epoch, request, sequence, offset: 0, sent: 0 }.emit();
+        let Self { epoch, request } = *self;
+        let mut head = DataHeader { epoch, request, offset: 0, sent: 0 }.emit();
         head[0] = EDGE;
         head
     }
@@ -236,13 +209,12 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_as_they_were(
-            (key, epoch, request, sequence, offset, sent) in any::<(u32, u16, u32, u32, u64, u64)>()
+            (epoch, request, offset, sent) in any::<(u16, u32, u64, u64)>()
         ) {
-            let sequence = Sequence::new(sequence);
-            let data = DataHeader { key, epoch, request, sequence, offset, sent };
+            let data = DataHeader { epoch, request, offset, sent };
             prop_assert_eq!(DataHeader::parse(&data.emit()), Some(data));
             prop_assert_eq!(Edge::parse(&data.emit()), None);
-            let edge = Edge { key, epoch, request, sequence };
+            let edge = Edge { epoch, request };
             prop_assert_eq!(Edge::parse(&edge.emit()), Some(edge));
             prop_assert_eq!(DataHeader::parse(&edge.emit()), None);
             prop_assert_eq!(DataHeader::parse(&data.emit()[..HEADER_LEN - 1]), None);
@@ -271,6 +243,6 @@ mod tests {
     fn parse_refuses_what_is_not_legal() {
         assert_eq!(OwnMessage::parse(RATE, Reader(&[0; 14])), Err(WireError::Value), "a rate of zero");
         assert_eq!(OwnMessage::parse(LIMIT + 1, Reader(&[])), Err(WireError::Kind));
-        assert_eq!(DataHeader::parse(&[0x11; 32]), None, "another version's");
+        assert_eq!(DataHeader::parse(&[0x11; 24]), None, "another kind's");
     }
 }

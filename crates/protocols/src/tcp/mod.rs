@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 pub mod wire;
 
-use inhaul_transport::{Channels, Endpoint, EndpointConfig, Protocol, Role, SetupError};
+use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
 
 use laws::LawName;
 pub use options::Options;
@@ -21,6 +21,7 @@ pub const RENO: Protocol = Protocol {
     name: "reno",
     summary: "standard TCP: one segment more each round trip, half the window at a loss",
     channels: Channels::DatagramsAndControl,
+    offloads: Offloads::Any,
     parameters: options::PARAMETERS,
     colour: "#7f7f7f",
     build: |config| build(LawName::Reno, RENO.name, config),

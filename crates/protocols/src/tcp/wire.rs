@@ -3,17 +3,18 @@
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::kit::receiver::DataHead;
+use inhaul_transport::ENVELOPE_LEN;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
 use super::laws::LawName;
 
 /// Version of the protocol: stands in both set-up messages.
-pub const VERSION: u8 = 3;
-/// High four bits of every datagram's first byte. GTP's datagrams have its version there, so both can share a port.
-pub const MARK: u8 = 0xA0;
-/// Length of every datagram's header but for the blocks of an Ack, in bytes. With IPv4 and UDP that is 52, as long as the
-/// headers of a TCP segment with timestamps.
-pub const HEADER_LEN: usize = 24;
+pub const VERSION: u8 = 4;
+/// Length of every datagram's header behind the envelope but for the blocks of an Ack, in bytes. With IPv4, UDP and envelope
+/// that is 52, as long as the headers of a TCP segment with timestamps.
+pub const HEADER_LEN: usize = 16;
+/// Largest object, in bytes: the header of a segment has 56 bits for its place.
+pub const OBJECT_MAX: u64 = 1 << OFFSET_BITS;
 /// Most blocks that an Ack reports: one more than TCP with timestamps has room for (RFC 2018 section 3).
 pub const BLOCKS_MAX: usize = 4;
 /// Length of the longest Ack, in bytes.
@@ -21,10 +22,15 @@ const ACK_LEN_MAX: usize = HEADER_LEN + BLOCKS_MAX * 8;
 /// Smallest segment, in bytes.
 pub const SEGMENT_MIN: u16 = 256;
 /// Largest segment: what the largest IPv4 packet leaves.
-pub const SEGMENT_MAX: u16 = u16::MAX - 28 - HEADER_LEN as u16;
+pub const SEGMENT_MAX: u16 = u16::MAX - 28 - ENVELOPE_LEN as u16 - HEADER_LEN as u16;
+/// Largest window that an Ack can tell, in segments.
+pub const WINDOW_MAX: u32 = (1 << 24) - 1;
 
-const DATA: u8 = MARK | 1;
-const ACK: u8 = MARK | 2;
+/// The first byte of a segment has this bit, and the logarithm of the window in the others.
+const DATA: u8 = 0x80;
+/// The first byte of an Ack is this and the number of its blocks.
+const ACK: u8 = 8;
+const OFFSET_BITS: u32 = 56;
 const RATE: u8 = OWN_MESSAGES;
 const RESTART: u8 = OWN_MESSAGES + 1;
 
@@ -81,8 +87,6 @@ impl Blocks {
 pub struct DataHeader {
     /// The sender's window is at most two to this power, in bytes: tells the receiver how far ahead to ask.
     pub window_log: u8,
-    /// The flow.
-    pub key: u32,
     /// Its place in the stream of segments. Sent again, it has the same.
     pub sequence: Sequence,
     /// The sender's clock when it left.
@@ -94,13 +98,11 @@ pub struct DataHeader {
 /// The header of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckHeader {
-    /// The flow.
-    pub key: u32,
     /// The first segment that has not come: all before it have.
     pub acknowledged: Sequence,
     /// The timestamp being echoed (RFC 7323 section 4.3: of the first segment that this answers).
     pub echo: Timestamp,
-    /// How many segments from `acknowledged` on the receiver can take.
+    /// How many segments from `acknowledged` on the receiver can take, at most [`WINDOW_MAX`].
     pub window: u32,
     /// The receiver's clock.
     pub sent: Timestamp,
@@ -115,17 +117,6 @@ pub struct Head {
     len: usize,
 }
 
-impl Head {
-    fn new(kind: u8, len: usize, fields: &[(usize, &[u8])]) -> Self {
-        let mut head = Self { bytes: [0; ACK_LEN_MAX], len };
-        head.bytes[0] = kind;
-        for (at, bytes) in fields {
-            head.bytes[*at..at + bytes.len()].copy_from_slice(bytes);
-        }
-        head
-    }
-}
-
 impl std::ops::Deref for Head {
     type Target = [u8];
 
@@ -134,32 +125,24 @@ impl std::ops::Deref for Head {
     }
 }
 
-fn u32_at(bytes: &[u8; HEADER_LEN], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+/// The two words of a header.
+fn words(bytes: &[u8]) -> Option<[u64; 2]> {
+    let (words, _) = bytes.first_chunk::<HEADER_LEN>()?.as_chunks::<8>();
+    Some([words[0], words[1]].map(u64::from_be_bytes))
 }
 
-fn u64_at(bytes: &[u8; HEADER_LEN], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
-}
-
-/// The header of a datagram of this kind.
-fn header(kind: u8, bytes: &[u8]) -> Option<&[u8; HEADER_LEN]> {
-    bytes.first_chunk::<HEADER_LEN>().filter(|head| head[0] == kind)
+fn header(words: [u64; 2]) -> [u8; HEADER_LEN] {
+    let mut head = [0; HEADER_LEN];
+    head[..8].copy_from_slice(&words[0].to_be_bytes());
+    head[8..].copy_from_slice(&words[1].to_be_bytes());
+    head
 }
 
 impl DataHeader {
     /// Writes the header.
     pub fn emit(&self) -> [u8; HEADER_LEN] {
-        let words = [
-            u64::from(DATA) << 56 | u64::from(self.window_log) << 48 | u64::from(self.key),
-            u64::from(self.sequence.get()) << 32 | u64::from(self.sent.0),
-            self.offset,
-        ];
-        let mut head = [0; HEADER_LEN];
-        for (bytes, word) in head.chunks_exact_mut(8).zip(words) {
-            bytes.copy_from_slice(&word.to_be_bytes());
-        }
-        head
+        let first = u64::from(DATA | self.window_log & !DATA) << OFFSET_BITS | self.offset & (OBJECT_MAX - 1);
+        header([first, u64::from(self.sequence.get()) << 32 | u64::from(self.sent.0)])
     }
 }
 
@@ -167,18 +150,14 @@ impl DataHead for DataHeader {
     const LEN: usize = HEADER_LEN;
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let head = header(DATA, bytes)?;
-        Some(Self {
-            window_log: head[1],
-            key: u32_at(head, 4),
-            sequence: Sequence::new(u32_at(head, 8)),
-            sent: Timestamp(u32_at(head, 12)),
-            offset: u64_at(head, 16),
+        let [first, second] = words(bytes)?;
+        let kind = (first >> OFFSET_BITS) as u8;
+        (kind & DATA != 0).then_some(Self {
+            window_log: kind & !DATA,
+            sequence: Sequence::new((second >> 32) as u32),
+            sent: Timestamp(second as u32),
+            offset: first & (OBJECT_MAX - 1),
         })
-    }
-
-    fn key(&self) -> u32 {
-        self.key
     }
 
     fn offset(&self) -> u64 {
@@ -194,29 +173,25 @@ impl DataHead for DataHeader {
 impl AckHeader {
     /// Reads the header. `None`: it is another kind's, cut short, or names more blocks than an Ack may.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let head = header(ACK, bytes)?;
+        let [first, second] = words(bytes)?;
+        let count = ((first >> OFFSET_BITS) as u8).checked_sub(ACK)?;
         Some(Self {
-            key: u32_at(head, 4),
-            acknowledged: Sequence::new(u32_at(head, 8)),
-            echo: Timestamp(u32_at(head, 12)),
-            window: u32_at(head, 16),
-            sent: Timestamp(u32_at(head, 20)),
-            blocks: parse_blocks(usize::from(head[1]), &bytes[HEADER_LEN..]).ok()?,
+            acknowledged: Sequence::new(first as u32),
+            echo: Timestamp((second >> 32) as u32),
+            window: (first >> 32) as u32 & WINDOW_MAX,
+            sent: Timestamp(second as u32),
+            blocks: parse_blocks(usize::from(count), &bytes[HEADER_LEN..]).ok()?,
         })
     }
 
     /// Writes the header.
     pub fn emit(&self) -> Head {
-        let len = HEADER_LEN + self.blocks.len * 8;
-        let fields: [(usize, &[u8]); 6] = [
-            (1, &[self.blocks.len as u8]),
-            (4, &self.key.to_be_bytes()),
-            (8, &self.acknowledged.get().to_be_bytes()),
-            (12, &self.echo.0.to_be_bytes()),
-            (16, &self.window.to_be_bytes()),
-            (20, &self.sent.0.to_be_bytes()),
-        ];
-        let mut head = Head::new(ACK, len, &fields);
+        let kind = u64::from(ACK + self.blocks.len as u8);
+        let first = kind << OFFSET_BITS
+            | u64::from(self.window.min(WINDOW_MAX)) << 32
+            | u64::from(self.acknowledged.get());
+        let mut head = Head { bytes: [0; ACK_LEN_MAX], len: HEADER_LEN + self.blocks.len * 8 };
+        head.bytes[..HEADER_LEN].copy_from_slice(&header([first, u64::from(self.echo.0) << 32 | u64::from(self.sent.0)]));
         for ((start, end), bytes) in self.blocks.iter().zip(head.bytes[HEADER_LEN..].chunks_exact_mut(8)) {
             bytes[..4].copy_from_slice(&start.get().to_be_bytes());
             bytes[4..].copy_from_slice(&end.get().to_be_bytes());
@@ -301,9 +276,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn data_comes_back_as_it_was((window_log, key, sequence, sent, offset) in any::<(u8, u32, u32, u32, u64)>()) {
+        fn data_comes_back_as_it_was(window_log in 0u8..128, (sequence, sent) in any::<(u32, u32)>(), offset in 0..OBJECT_MAX) {
             let (sequence, sent) = (Sequence::new(sequence), Timestamp(sent));
-            let data = DataHeader { window_log, key, sequence, sent, offset };
+            let data = DataHeader { window_log, sequence, sent, offset };
             prop_assert_eq!(DataHeader::parse(&data.emit()), Some(data));
             prop_assert_eq!(DataHeader::parse(&data.emit()[..HEADER_LEN - 1]), None);
             prop_assert_eq!(AckHeader::parse(&data.emit()), None);
@@ -311,11 +286,12 @@ mod tests {
 
         #[test]
         fn ack_comes_back_as_it_was_and_not_when_cut(
-            (key, acknowledged, echo, window, sent) in any::<(u32, u32, u32, u32, u32)>(),
+            (acknowledged, echo, sent) in any::<(u32, u32, u32)>(),
+            window in 0..=WINDOW_MAX,
             blocks in blocks(),
         ) {
             let (acknowledged, echo, sent) = (Sequence::new(acknowledged), Timestamp(echo), Timestamp(sent));
-            let ack = AckHeader { key, acknowledged, echo, window, sent, blocks };
+            let ack = AckHeader { acknowledged, echo, window, sent, blocks };
             let bytes = ack.emit();
             prop_assert_eq!(AckHeader::parse(&bytes), Some(ack));
             prop_assert_eq!(AckHeader::parse(&bytes[..bytes.len() - 1]), None);
@@ -339,7 +315,6 @@ mod tests {
     #[test]
     fn parse_refuses_what_is_not_legal() {
         let mut many = AckHeader {
-            key: 1,
             acknowledged: Sequence::default(),
             echo: Timestamp(0),
             window: 1,
@@ -348,7 +323,7 @@ mod tests {
         }
         .emit()
         .to_vec();
-        many[1] = BLOCKS_MAX as u8 + 1;
+        many[0] = ACK + BLOCKS_MAX as u8 + 1;
         many.resize(200, 0);
         assert_eq!(AckHeader::parse(&many), None);
         assert_eq!(OwnMessage::parse(RESTART + 1, Reader(&[])), Err(WireError::Kind));

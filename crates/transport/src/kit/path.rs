@@ -7,6 +7,7 @@ use inhaul_base::{Bitrate, Span, Time};
 
 use super::mtu_check::{MtuCheck, MtuStep, mtu_candidates};
 use super::rtt::RttEstimator;
+use crate::PathSpec;
 
 /// Probes while the path is being opened: so often at first, then half as often each time. Also a guess at the RTT.
 pub const OPENING_GAP: Span = Span::from_millis(100);
@@ -81,8 +82,8 @@ enum Phase {
 pub struct Path {
     rules: PathRules,
     phase: Phase,
-    /// Bytes of IP and UDP header.
-    headers: u16,
+    /// Bytes of each packet that are not the protocol's.
+    overhead: u16,
     /// The largest IP packet that both hosts believe in.
     mtu: u16,
     /// The largest that came back; after a check, the largest that still does.
@@ -112,7 +113,7 @@ impl Path {
         Self {
             rules,
             phase: Phase::Waiting,
-            headers: 28,
+            overhead: 0,
             mtu: 0,
             confirmed: 0,
             next_probe: Time::FAR_FUTURE,
@@ -131,15 +132,10 @@ impl Path {
         }
     }
 
-    /// The sender can be probed, with packets of up to `mtu` bytes and `headers` of them for IP and UDP.
-    pub fn begin(&mut self, now: Time, mtu: u16, headers: u16) {
+    /// The sender can be probed, with packets of up to the MTU of `spec`.
+    pub fn begin(&mut self, now: Time, spec: PathSpec) {
         self.phase = Phase::Opening { since: now, heard: None, gap: OPENING_GAP };
-        (self.mtu, self.headers, self.next_probe) = (mtu, headers, now);
-    }
-
-    /// The sender's address is known, and how many bytes of IP and UDP header lead to it.
-    pub fn set_headers(&mut self, headers: u16) {
-        self.headers = headers;
+        (self.mtu, self.overhead, self.next_probe) = (spec.mtu, spec.overhead, now);
     }
 
     /// Whether data can come.
@@ -210,7 +206,7 @@ impl Path {
             // We are at an address that the sender does not know yet.
             self.response_due = now;
         }
-        let size = len.saturating_add(self.headers).min(self.mtu);
+        let size = len.saturating_add(self.overhead).min(self.mtu);
         self.confirmed = self.confirmed.max(size);
         if self.check.as_mut().is_some_and(|check| check.on_echo(size)) {
             self.check = None;
@@ -375,7 +371,7 @@ mod tests {
 
     fn open(rules: PathRules, mtu: u16, confirmed: u16) -> Path {
         let mut path = Path::new(rules);
-        path.begin(at(0), mtu, 28);
+        path.begin(at(0), PathSpec { mtu, overhead: 28 });
         let count = probes(&mut path, at(0)).len() as u32;
         let number = count - u32::from(confirmed < mtu) * (count - 1) + u32::from(confirmed < mtu);
         path.on_echo(at(20), if confirmed == mtu { 1 } else { number }, confirmed - 28, 7).unwrap();
@@ -386,7 +382,7 @@ mod tests {
     #[test]
     fn the_largest_packet_that_comes_back_is_used() {
         let mut path = Path::new(RULES);
-        path.begin(at(0), 9000, 28);
+        path.begin(at(0), PathSpec { mtu: 9000, overhead: 28 });
         assert_eq!(probes(&mut path, at(0)), [9000, 1500, 1280, 576].map(Some));
         assert!(probes(&mut path, at(99)).is_empty());
         assert_eq!(path.on_echo(at(20), 2, 1472, 7).map(|echo| echo.opened), Some(false));
@@ -400,7 +396,7 @@ mod tests {
     #[test]
     fn the_path_opens_at_once_when_the_largest_comes_back_and_fails_when_nothing_does() {
         let mut path = Path::new(RULES);
-        path.begin(at(0), 1500, 28);
+        path.begin(at(0), PathSpec { mtu: 1500, overhead: 28 });
         probes(&mut path, at(0));
         assert_eq!(path.has_failed(at(9_999)), None);
         assert_eq!(path.has_failed(at(10_000)), Some(10));

@@ -5,7 +5,9 @@
 
 use inhaul_base::{Bitrate, ByteRange};
 
-/// Length of the datagrams that open a path, in bytes, without padding.
+use crate::ConnectionId;
+
+/// Length of the datagrams that open a path, in bytes, without envelope and padding.
 pub const PATH_HEADER_LEN: usize = 24;
 /// Most ranges in one request.
 pub const RANGES_MAX: usize = 64;
@@ -39,11 +41,6 @@ pub enum WireError {
     /// A field holds a value that is not legal.
     #[error("illegal value of a field")]
     Value,
-}
-
-/// Bytes of IP and UDP header in front of each datagram.
-pub const fn ip_overhead(ipv6: bool) -> u16 {
-    if ipv6 { 48 } else { 28 }
 }
 
 /// Reads fields in network byte order from the front of a message.
@@ -116,33 +113,29 @@ pub fn rate_field(rate: Option<Bitrate>) -> [u8; 8] {
     rate.map_or(0, Bitrate::bps).to_be_bytes()
 }
 
-/// A datagram that opens a path and keeps it open. `key` is the number that the receiver chose for the flow.
+/// A datagram that opens a path and keeps it open. Its envelope names the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathDatagram {
     /// Receiver to sender: opens the path through firewalls, measures its RTT and, by its padding, its MTU.
     Probe {
-        /// The flow.
-        key: u32,
         /// The secret that the sender gave on the control channel.
         token: u64,
         /// Counts the receiver's probes.
         number: u32,
+        /// What the answer is to carry: a probe may overtake Setup, which says the same.
+        reply_to: ConnectionId,
     },
     /// Sender to receiver: the answer to a probe, of the same length.
     Echo {
-        /// The flow.
-        key: u32,
         /// The probe's number.
         number: u32,
-        /// UDP payload bytes of the probe as it arrived.
+        /// Bytes of the probe behind its envelope, as it arrived.
         len: u16,
         /// What the sender wants to have back before it sends data to where the probe came from.
         challenge: u64,
     },
     /// Receiver to sender: returns an echo's challenge. Data may come to where this comes from.
     Response {
-        /// The flow.
-        key: u32,
         /// The secret that the sender gave on the control channel.
         token: u64,
         /// The challenge.
@@ -150,64 +143,41 @@ pub enum PathDatagram {
     },
     /// Sender to receiver, when it was the sender that connected: opens the path, and tells the receiver its address.
     Open {
-        /// The flow.
-        key: u32,
         /// The secret that the sender gave on the control channel.
         token: u64,
     },
 }
 
 impl PathDatagram {
-    /// Reads the datagram if it is one of these kinds of the protocol with this `mark`, the high four bits of its first byte.
-    /// `None`: it is another kind's.
-    pub fn parse(mark: u8, bytes: &[u8]) -> Option<Self> {
+    /// Reads what is behind a datagram's envelope if it is one of these kinds. `None`: it is another kind's.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; PATH_HEADER_LEN] = bytes.first_chunk()?;
-        let kind = head[0] ^ mark;
-        if !(PROBE..=RESPONSE).contains(&kind) {
-            return None;
-        }
         let mut fields = Reader(&head[2..]);
-        let len = fields.u16().ok()?;
-        let (key, first) = (fields.u32().ok()?, fields.u64().ok()?);
-        Some(match kind {
-            PROBE => Self::Probe { key, token: first, number: fields.u32().ok()? },
-            ECHO => Self::Echo { key, number: fields.u32().ok()?, len, challenge: first },
-            RESPONSE => Self::Response { key, token: first, challenge: fields.u64().ok()? },
-            _ => Self::Open { key, token: first },
+        let (len, number) = (fields.u16().ok()?, fields.u32().ok()?);
+        let (first, second) = (fields.u64().ok()?, fields.u64().ok()?);
+        Some(match head[0] {
+            PROBE => Self::Probe { token: first, number, reply_to: ConnectionId((second >> 32) as u32) },
+            ECHO => Self::Echo { number, len, challenge: first },
+            RESPONSE => Self::Response { token: first, challenge: second },
+            OPEN => Self::Open { token: first },
+            _ => return None,
         })
     }
 
-    /// Writes the datagram for the protocol with this `mark`.
-    pub fn emit(&self, mark: u8) -> [u8; PATH_HEADER_LEN] {
-        let mut head = [0; PATH_HEADER_LEN];
-        let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
-        let (kind, key, first) = match *self {
-            Self::Probe { key, token, number } => {
-                put(16, &number.to_be_bytes());
-                (PROBE, key, token)
-            }
-            Self::Echo { key, number, len, challenge } => {
-                put(2, &len.to_be_bytes());
-                put(16, &number.to_be_bytes());
-                (ECHO, key, challenge)
-            }
-            Self::Response { key, token, challenge } => {
-                put(16, &challenge.to_be_bytes());
-                (RESPONSE, key, token)
-            }
-            Self::Open { key, token } => (OPEN, key, token),
+    /// Writes what is behind the envelope.
+    pub fn emit(&self) -> [u8; PATH_HEADER_LEN] {
+        let (kind, len, number, first, second) = match *self {
+            Self::Probe { token, number, reply_to } => (PROBE, 0, number, token, u64::from(reply_to.0) << 32),
+            Self::Echo { number, len, challenge } => (ECHO, len, number, challenge, 0),
+            Self::Response { token, challenge } => (RESPONSE, 0, 0, token, challenge),
+            Self::Open { token } => (OPEN, 0, 0, token, 0),
         };
-        put(0, &[mark | kind]);
-        put(4, &key.to_be_bytes());
-        put(8, &first.to_be_bytes());
+        let words = [u64::from(kind) << 56 | u64::from(len) << 32 | u64::from(number), first, second];
+        let mut head = [0; PATH_HEADER_LEN];
+        for (bytes, word) in head.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
         head
-    }
-
-    /// The flow's key.
-    pub fn key(&self) -> u32 {
-        let (Self::Probe { key, .. } | Self::Echo { key, .. } | Self::Response { key, .. } | Self::Open { key, .. }) =
-            *self;
-        key
     }
 }
 
@@ -216,8 +186,8 @@ impl PathDatagram {
 pub enum Message<'a> {
     /// Receiver to sender, first of all: what the receiver has and wants.
     Setup {
-        /// Number that datagrams of the flow carry.
-        key: u32,
+        /// What the sender's datagrams are to carry.
+        connection: ConnectionId,
         /// Largest IP packet that the receiver's side of the path is believed to carry, in bytes.
         mtu: u16,
         /// Size of the object as the receiver knows it, in bytes.
@@ -225,8 +195,10 @@ pub enum Message<'a> {
         /// What the protocol adds.
         more: &'a [u8],
     },
-    /// Sender to receiver, the answer to Setup.
+    /// Sender to receiver, first of all: where the path begins, and what the sender has.
     Accept {
+        /// What the receiver's datagrams are to carry.
+        connection: ConnectionId,
         /// Secret that the datagrams which open the path must carry.
         token: u64,
         /// Largest IP packet that the sender's side of the path is believed to carry, in bytes.
@@ -275,11 +247,12 @@ impl<'a> Message<'a> {
         let message = match r.u8()? {
             1 => {
                 checked(&mut r)?;
-                Self::Setup { key: r.u32()?, mtu: r.u16()?, size: r.u64()?, more: r.rest() }
+                Self::Setup { connection: ConnectionId(r.u32()?), mtu: r.u16()?, size: r.u64()?, more: r.rest() }
             }
             2 => {
                 checked(&mut r)?;
-                Self::Accept { token: r.u64()?, mtu: r.u16()?, size: r.u64()?, more: r.rest() }
+                let connection = ConnectionId(r.u32()?);
+                Self::Accept { connection, token: r.u64()?, mtu: r.u16()?, size: r.u64()?, more: r.rest() }
             }
             3 => Self::parse_request(&mut r)?,
             4 => Self::Cancel { through: r.u32()? },
@@ -308,15 +281,16 @@ impl<'a> Message<'a> {
     pub fn emit(&self, version: u8) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         match self {
-            Self::Setup { key, mtu, size, more } => {
+            Self::Setup { connection, mtu, size, more } => {
                 out.extend([1, version]);
-                out.extend(key.to_be_bytes());
+                out.extend(connection.0.to_be_bytes());
                 out.extend(mtu.to_be_bytes());
                 out.extend(size.to_be_bytes());
                 out.extend(*more);
             }
-            Self::Accept { token, mtu, size, more } => {
+            Self::Accept { connection, token, mtu, size, more } => {
                 out.extend([2, version]);
+                out.extend(connection.0.to_be_bytes());
                 out.extend(token.to_be_bytes());
                 out.extend(mtu.to_be_bytes());
                 out.extend(size.to_be_bytes());
@@ -351,31 +325,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MARK: u8 = 0x50;
     const VERSION: u8 = 3;
 
     fn datagram() -> impl Strategy<Value = PathDatagram> {
         let fields = any::<(u32, u64, u64, u32, u16)>();
-        (0..4, fields).prop_map(|(kind, (key, token, challenge, number, len))| match kind {
-            0 => PathDatagram::Probe { key, token, number },
-            1 => PathDatagram::Echo { key, number, len, challenge },
-            2 => PathDatagram::Response { key, token, challenge },
-            _ => PathDatagram::Open { key, token },
+        (0..4, fields).prop_map(|(kind, (id, token, challenge, number, len))| match kind {
+            0 => PathDatagram::Probe { token, number, reply_to: ConnectionId(id) },
+            1 => PathDatagram::Echo { number, len, challenge },
+            2 => PathDatagram::Response { token, challenge },
+            _ => PathDatagram::Open { token },
         })
     }
 
     proptest! {
         #[test]
         fn path_datagram_comes_back_as_it_was(datagram in datagram()) {
-            let bytes = datagram.emit(MARK);
-            prop_assert_eq!(PathDatagram::parse(MARK, &bytes), Some(datagram));
-            prop_assert_eq!(PathDatagram::parse(MARK, &bytes[..PATH_HEADER_LEN - 1]), None);
-            prop_assert_eq!(PathDatagram::parse(0xA0, &bytes), None);
+            let bytes = datagram.emit();
+            prop_assert_eq!(PathDatagram::parse(&bytes), Some(datagram));
+            prop_assert_eq!(PathDatagram::parse(&bytes[..PATH_HEADER_LEN - 1]), None);
         }
 
         #[test]
         fn parse_takes_any_bytes_and_what_it_understands_has_one_form(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = PathDatagram::parse(MARK, &bytes);
+            let _ = PathDatagram::parse(&bytes);
             if let Ok(message) = Message::parse(VERSION, &bytes) {
                 prop_assert_eq!(message.emit(VERSION), bytes);
             }
@@ -402,8 +374,8 @@ mod tests {
     #[test]
     fn set_up_messages_carry_what_the_protocol_adds() {
         for message in [
-            Message::Setup { key: 7, mtu: 9000, size: 1 << 40, more: &[1, 2, 3] },
-            Message::Accept { token: u64::MAX, mtu: 1500, size: 5, more: &[] },
+            Message::Setup { connection: ConnectionId(7), mtu: 9000, size: 1 << 40, more: &[1, 2, 3] },
+            Message::Accept { connection: ConnectionId(8), token: u64::MAX, mtu: 1500, size: 5, more: &[] },
             Message::Own { kind: OWN_MESSAGES, body: &[9] },
             Message::Cancel { through: 7 },
             Message::Close,
@@ -411,7 +383,7 @@ mod tests {
             let bytes = message.emit(VERSION);
             assert_eq!(Message::parse(VERSION, &bytes), Ok(message));
         }
-        let setup = Message::Setup { key: 7, mtu: 9000, size: 1, more: &[] }.emit(VERSION + 1);
+        let setup = Message::Setup { connection: ConnectionId(7), mtu: 9000, size: 1, more: &[] }.emit(VERSION + 1);
         assert_eq!(Message::parse(VERSION, &setup), Err(WireError::Version(VERSION + 1)));
         assert_eq!(Message::parse(VERSION, &[6]), Err(WireError::Kind));
     }

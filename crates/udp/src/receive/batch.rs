@@ -164,7 +164,7 @@ impl Memory {
         start
     }
 
-    /// Takes the checksums out of the keys of the message's datagrams (see [`checksum`]), so that an endpoint knows the intact ones.
+    /// Takes the checksums out of the connection ids of the message's datagrams (see [`checksum`]), so that the intact ones are known.
     pub(super) fn unmask(&mut self, message: &Message, window: &[u8]) {
         let Arrival { len, segment, .. } = message.arrival;
         match message.form {
@@ -190,8 +190,8 @@ impl Memory {
         }
     }
 
-    /// The message as the endpoint sees it.
-    pub(super) fn show(&self, message: &Message) -> RxMessage<'_> {
+    /// The message as it is shown.
+    pub(super) fn show(&self, index: usize, message: &Message) -> RxMessage<'_> {
         let Arrival { from, len, segment, waited, .. } = message.arrival;
         let (heads, head_stride) = match message.form {
             Form::Plain => (&self.buffers[message.part * self.buffer_len..][..len], segment),
@@ -202,7 +202,14 @@ impl Memory {
                 (&self.heads[message.part * self.heads_len..][..bytes], head_len)
             }
         };
-        RxMessage { from, heads, head_stride, datagram_len: segment, total_len: len, waited }
+        RxMessage {
+            index: index as u32,
+            head_stride,
+            datagram_len: segment,
+            total_len: len,
+            waited,
+            ..RxMessage::single(from, heads)
+        }
     }
 
     /// Calls `each` for every stretch of memory that the bytes `range` of the message lie in, in order: with the area, the

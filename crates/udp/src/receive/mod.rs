@@ -17,7 +17,7 @@ mod tests;
 
 use std::io::{self, IoSliceMut};
 
-use inhaul_transport::{Expected, FlowId, KEY_FIELD};
+use inhaul_transport::{ENVELOPE_LEN, Expected, FlowId};
 
 use crate::datagrams::DatagramSocket;
 use crate::sys::{Arrival, MESSAGES_MAX};
@@ -60,6 +60,8 @@ pub struct Receiver {
     run: Option<usize>,
     drops_seen: u32,
     drops: u64,
+    /// Datagrams have envelopes with checksums.
+    enveloped: bool,
 }
 
 impl Receiver {
@@ -71,6 +73,11 @@ impl Receiver {
             (MESSAGES_MAX, datagram_bytes_max.clamp(1, MESSAGE_BYTES))
         };
         Self::with_memory(depth_max, buffer_len)
+    }
+
+    /// A receiver of a foreign protocol's datagrams: they are shown as they come. See [`Receiver::new`].
+    pub fn foreign(socket: &impl DatagramSocket, datagram_bytes_max: usize) -> Self {
+        Self { enveloped: false, ..Self::new(socket, datagram_bytes_max) }
     }
 
     fn with_memory(depth_max: usize, buffer_len: usize) -> Self {
@@ -86,6 +93,7 @@ impl Receiver {
             run: None,
             drops_seen: 0,
             drops: 0,
+            enveloped: true,
         }
     }
 
@@ -165,7 +173,7 @@ impl Receiver {
         }
     }
 
-    /// Makes the heads of each message readable at equal distances, and their keys what they were.
+    /// Makes the heads of each message readable at equal distances, and their connection ids what they were.
     fn batch<'w>(&mut self, window: Option<Window<'w>>) -> Batch<'_, 'w> {
         self.memory.linear.clear();
         self.work.messages.clear();
@@ -185,19 +193,22 @@ impl Receiver {
                 Form::Linear(self.memory.linearize(part, &layout, arrival.len, window_memory))
             };
             let message = Message { part, form, layout, arrival };
-            self.memory.unmask(&message, window_memory);
+            if self.enveloped {
+                self.memory.unmask(&message, window_memory);
+            }
             self.work.messages.push(message);
         }
         let memory = &self.memory;
-        let shown = self.work.messages.iter().map(|message| memory.show(message)).collect();
+        let show = |(index, message)| memory.show(index, message);
+        let shown = self.work.messages.iter().enumerate().map(show).collect();
         Batch { memory, work: &mut self.work, window, shown }
     }
 }
 
-/// The shape of the datagrams that are expected, if it makes sense to receive by it: each head has a key.
+/// The shape of the datagrams that are expected, if it makes sense to receive by it: each has an envelope.
 fn shape_of(expected: &Expected) -> Option<Shape> {
     let shape = Shape { head_len: expected.head_len, body_len: expected.body_len };
-    let fits = (KEY_FIELD.end..=HEAD_BYTES_MAX).contains(&shape.head_len)
+    let fits = (ENVELOPE_LEN..=HEAD_BYTES_MAX).contains(&shape.head_len)
         && (1..MESSAGE_BYTES - HEAD_BYTES_MAX).contains(&shape.body_len);
     fits.then_some(shape)
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{ByteRange, RangeSet, Span};
-use inhaul_transport::{Place, RxMessage, TxBatch};
+use inhaul_transport::{CONNECTION_FIELD, ConnectionId, Connections, Place, Route, RxMessage, TxBatch};
 use proptest::prelude::*;
 
 use super::*;
@@ -14,9 +14,10 @@ use crate::{BodySource, Clock, Event, Interest, Offload, Poller, Socket, SocketO
 
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
-const HEAD: usize = 12;
-/// What every datagram has as its key.
-const KEY: [u8; 4] = [0xC0, 0xFF, 0xEE, 1];
+/// Length of envelope and head.
+const HEAD: usize = 16;
+/// What every datagram has as its connection id.
+const CONNECTION: u32 = 0xC0FF_EE01;
 const BODY: usize = 100;
 const SIZE: usize = 20_030;
 
@@ -25,10 +26,12 @@ fn pattern(flow: FlowId, offset: u64) -> u8 {
     ((offset * 31 + offset / 251 + u64::from(flow.0) * 101) % 256) as u8
 }
 
-/// A head of `len` bytes: its own length, the flow, the key, and where the body belongs. Control has length 0.
+/// An envelope and a head, `len` bytes together: the connection id, that length, the flow, and where the body belongs. Control has
+/// length 0.
 fn head(len: usize, flow: FlowId, offset: u64) -> Vec<u8> {
-    let mut head = vec![len as u8, flow.0 as u8, 0, 0];
-    head.extend_from_slice(&KEY);
+    let mut head = vec![0; 4];
+    head.extend_from_slice(&CONNECTION.to_be_bytes());
+    head.extend_from_slice(&[len as u8, flow.0 as u8, 0, 0]);
     head.extend_from_slice(&(offset as u32).to_le_bytes());
     head.resize(len.max(head.len()), 0xEE);
     head
@@ -40,7 +43,7 @@ fn datagram(head_len: usize, flow: FlowId, body: ByteRange) -> Vec<u8> {
     bytes
 }
 
-/// The least of an endpoint: places what has the key and is not held yet.
+/// The least of an endpoint: places what has the connection id and is not held yet.
 #[derive(Default)]
 struct Endpoint {
     held: [RangeSet; 3],
@@ -54,14 +57,14 @@ impl Endpoint {
             let mut open = false;
             for k in 0..shown.datagrams() {
                 let head = shown.head(k);
-                let data = head.len() >= HEAD && head[0] > 0 && head[KEY_FIELD] == KEY;
-                let head_len = head.first().map_or(0, |&n| usize::from(n));
+                let data = head.len() >= HEAD && head[8] > 0 && head[CONNECTION_FIELD] == CONNECTION.to_be_bytes();
+                let head_len = head.get(8).map_or(0, |&n| usize::from(n));
                 if !data || shown.len_of(k) < head_len {
                     open = false;
                     continue;
                 }
-                let flow = FlowId(u32::from(head[1]));
-                let offset = u64::from(u32::from_le_bytes(head[8..12].try_into().unwrap()));
+                let flow = FlowId(u32::from(head[9]));
+                let offset = u64::from(u32::from_le_bytes(head[12..16].try_into().unwrap()));
                 let body = ByteRange::at(offset, (shown.len_of(k) - head_len) as u64);
                 // Of what is new, the first stretch; a body that is new on both sides of a held stretch is rare.
                 let held = &mut self.held[flow.0 as usize];
@@ -354,6 +357,8 @@ fn haul(address: &str, offload: Offload, body: usize) {
     let mut object = vec![0u8; size];
     let mut batch = TxBatch::default();
     let mut transmitter = Transmitter::new(&sending);
+    let mut connections = Connections::default();
+    let route = Route::new(receiving.local_address(), ConnectionId(CONNECTION));
     let mut receiver = Receiver::new(&receiving, HEAD + body);
     let mut endpoint = Endpoint::default();
     let (clock, mut poller, mut events) = (Clock::start(), Poller::new().unwrap(), Vec::<Event>::new());
@@ -366,10 +371,10 @@ fn haul(address: &str, offload: Offload, body: usize) {
         assert!(clock.now() < deadline, "only {} of {size} bytes came", endpoint.held[1].covered());
         if endpoint.held[1].covered() == asked {
             for range in bodies.by_ref().take(50) {
-                batch.push(FLOW, receiving.local_address(), &head(HEAD, FLOW, range.start), range, 0);
+                batch.push(FLOW, route, &head(HEAD, FLOW, range.start)[ENVELOPE_LEN..], range, 0);
                 asked = range.end;
             }
-            assert_eq!(transmitter.transmit(&sending, &mut batch, &mut source).unwrap(), crate::Sent::All);
+            assert_eq!(transmitter.transmit(&sending, &mut batch, &mut connections, &mut source).unwrap(), crate::Sent::All);
         }
         poller.wait_until(clock, deadline, &mut events).unwrap();
         let first = endpoint.held[1].covered();

@@ -1,10 +1,10 @@
-//! Messages that are ready to leave: heads, bodies and padding of their datagrams in one piece of memory, keys masked.
+//! Messages that are ready to leave: envelopes, heads, bodies and padding of their datagrams in one piece of memory.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use inhaul_transport::{FlowId, TxBatch, TxDatagram};
+use inhaul_transport::{Connections, ENVELOPE_LEN, Envelope, FlowId, Transmit, TxBatch, TxDatagram};
 
 use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::checksum;
@@ -81,40 +81,52 @@ impl Staged {
     pub(super) fn push(
         &mut self,
         batch: &TxBatch,
-        (flow, peer): (FlowId, SocketAddr),
-        datagrams: &[TxDatagram],
+        transmit: Transmit<'_>,
         segmented: bool,
+        connections: &mut Connections,
         source: &mut (impl BodySource + ?Sized),
     ) -> (usize, Option<io::Error>) {
-        let run = &datagrams[..run_length(datagrams)];
+        let Transmit { flow, route, datagrams } = transmit;
+        let envelope = route.envelope_len();
+        let run = &datagrams[..run_length(datagrams, envelope)];
         let start = self.end();
-        let len: usize = run.iter().map(TxDatagram::len).sum();
+        let whole_len = |datagrams: &[TxDatagram]| datagrams.iter().map(|d| envelope + d.len()).sum::<usize>();
+        let len = whole_len(run);
         if self.memory.len() < start + len {
             self.memory.resize(start + len, 0);
         }
-        let (count, error) = fill(batch, flow, run, source, &mut self.memory[start..start + len]);
+        let (count, error) = fill(batch, flow, envelope, run, source, &mut self.memory[start..start + len]);
         let each = if segmented { SEGMENTS_MAX } else { 1 };
         let mut at = start;
         for message in run[..count].chunks(each) {
-            let bytes = at..at + message.iter().map(TxDatagram::len).sum::<usize>();
+            let bytes = at..at + whole_len(message);
             at = bytes.end;
-            let (datagrams, datagram_len) = (message.len(), message[0].len());
-            checksum::mask_each(&mut self.memory[bytes.clone()], datagram_len);
-            self.runs.push(Run { flow, peer, datagrams, datagram_len, padded: message[0].pad > 0, bytes });
+            let (datagrams, datagram_len) = (message.len(), envelope + message[0].len());
+            if let Some(connection) = route.connection {
+                let first = connections.take_numbers(flow, datagrams);
+                let envelope = |k: usize| Envelope { number: first.wrapping_add(k as u32), connection };
+                for (k, datagram) in self.memory[bytes.clone()].chunks_mut(datagram_len).enumerate() {
+                    datagram[..ENVELOPE_LEN].copy_from_slice(&envelope(k).emit());
+                    checksum::mask(datagram);
+                }
+            }
+            let padded = message[0].pad > 0;
+            self.runs.push(Run { flow, peer: route.to, datagrams, datagram_len, padded, bytes });
         }
         (count, error)
     }
 }
 
-/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter.
-pub(super) fn run_length(datagrams: &[TxDatagram]) -> usize {
+/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. Each gets an envelope of
+/// this length.
+pub(super) fn run_length(datagrams: &[TxDatagram], envelope: usize) -> usize {
     let len = datagrams[0].len();
     let padded = datagrams[0].pad > 0;
-    if len == 0 {
+    if len == 0 || datagrams[0].alone {
         return 1;
     }
-    let max = (MESSAGE_BYTES_MAX / len).clamp(1, SEGMENTS_MAX);
-    let alike = |d: &TxDatagram| (d.pad > 0) == padded;
+    let max = (MESSAGE_BYTES_MAX / (envelope + len)).clamp(1, SEGMENTS_MAX);
+    let alike = |d: &TxDatagram| (d.pad > 0) == padded && !d.alone;
     let mut count = datagrams.iter().take(max).take_while(|d| d.len() == len && alike(d)).count();
     if count < max && datagrams.get(count).is_some_and(|d| !d.is_empty() && d.len() < len && alike(d)) {
         count += 1;
@@ -122,10 +134,12 @@ pub(super) fn run_length(datagrams: &[TxDatagram]) -> usize {
     count
 }
 
-/// Writes the datagrams of a run to `out`, which is as long as they are. Says how many are whole, and why no more.
+/// Writes the datagrams of a run to `out`, which is as long as they are, each behind room for an envelope of this length. Says how
+/// many are whole, and why no more.
 fn fill(
     batch: &TxBatch,
     flow: FlowId,
+    envelope: usize,
     run: &[TxDatagram],
     source: &mut (impl BodySource + ?Sized),
     mut out: &mut [u8],
@@ -134,8 +148,8 @@ fn fill(
     let mut rest = run;
     while let Some(first) = rest.first() {
         let count = consecutive(&rest[..together.min(rest.len())]);
-        let len = rest[..count].iter().map(TxDatagram::len).sum();
-        let mut bodies = lay_out(batch, &rest[..count], &mut out[..len]);
+        let len = rest[..count].iter().map(|datagram| envelope + datagram.len()).sum();
+        let mut bodies = lay_out(batch, envelope, &rest[..count], &mut out[..len]);
         let result = if bodies.is_empty() { Ok(()) } else { source.read(flow, first.body.start, &mut bodies) };
         match result {
             Ok(()) => {
@@ -157,12 +171,17 @@ fn consecutive(datagrams: &[TxDatagram]) -> usize {
 }
 
 /// Writes heads and padding of `datagrams` to `out`, and gives the room for their bodies.
-fn lay_out<'o>(batch: &TxBatch, datagrams: &[TxDatagram], mut out: &'o mut [u8]) -> Vec<IoSliceMut<'o>> {
+fn lay_out<'o>(
+    batch: &TxBatch,
+    envelope: usize,
+    datagrams: &[TxDatagram],
+    mut out: &'o mut [u8],
+) -> Vec<IoSliceMut<'o>> {
     let mut bodies = Vec::with_capacity(datagrams.len());
     for datagram in datagrams {
         let head = batch.head(datagram);
-        let (own, after) = out.split_at_mut(datagram.len());
-        let (head_at, rest) = own.split_at_mut(head.len());
+        let (own, after) = out.split_at_mut(envelope + datagram.len());
+        let (head_at, rest) = own[envelope..].split_at_mut(head.len());
         let (body, pad) = rest.split_at_mut(datagram.body.len() as usize);
         head_at.copy_from_slice(head);
         pad.fill(0);

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use inhaul_base::ByteRange;
+use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, Route};
 
 use super::staged::run_length;
 use super::*;
@@ -60,13 +61,21 @@ fn plain() -> UdpSocket {
     socket
 }
 
+const CONNECTION: ConnectionId = ConnectionId(0xC0FF_EE01);
+
+/// To a peer that knows every flow by the same connection id.
+fn route(to: SocketAddr) -> Route {
+    Route::new(to, CONNECTION)
+}
+
 /// The next datagram, as an endpoint would see it.
 fn next(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = vec![0; 65_536];
     let len = socket.recv(&mut bytes).unwrap();
     bytes.truncate(len);
     checksum::mask(&mut bytes);
-    bytes
+    assert_eq!(Envelope::parse(&bytes).unwrap().connection, CONNECTION);
+    bytes.split_off(ENVELOPE_LEN)
 }
 
 fn nothing_more(socket: &UdpSocket) {
@@ -79,8 +88,8 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
     let count = |lens: &[u64], pad: u16| {
         let mut batch = TxBatch::default();
         let peer = SocketAddr::from(([192, 0, 2, 1], 7));
-        lens.iter().for_each(|&len| batch.push(MEMORY, peer, b"ab", ByteRange::at(0, len), pad));
-        run_length(batch.transmits().next().unwrap().datagrams)
+        lens.iter().for_each(|&len| batch.push(MEMORY, Route { to: peer, connection: None }, b"ab", ByteRange::at(0, len), pad));
+        run_length(batch.transmits().next().unwrap().datagrams, 0)
     };
     assert_eq!(count(&[10], 0), 1);
     assert_eq!(count(&[10, 10, 5, 10], 0), 3);
@@ -89,6 +98,54 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
     assert_eq!(count(&[1470; 50], 0), 44);
     assert_eq!(count(&[10; 70], 3), 64);
     assert_eq!(count(&[65_505, 1], 0), 1);
+}
+
+#[test]
+fn what_must_leave_alone_is_not_merged() {
+    let mut batch = TxBatch::default();
+    let to = Route { to: SocketAddr::from(([192, 0, 2, 1], 7)), connection: None };
+    for n in 0..6u64 {
+        batch.push(MEMORY, to, b"ab", ByteRange::at(n * 10, 10), 0);
+        if n == 2 || n == 3 {
+            batch.set_alone();
+        }
+    }
+    let datagrams = batch.transmits().next().unwrap().datagrams;
+    let mut lengths = Vec::new();
+    let mut at = 0;
+    while at < datagrams.len() {
+        lengths.push(run_length(&datagrams[at..], 0));
+        at += lengths[lengths.len() - 1];
+    }
+    assert_eq!(lengths, [2, 1, 1, 2]);
+}
+
+#[test]
+fn each_datagram_has_the_next_number_of_its_flow_and_a_foreign_one_no_envelope() {
+    let mut source = source(10_000);
+    let (sender, peer) = (socket(Offload::Auto), plain());
+    let to = peer.local_addr().unwrap();
+    let mut connections = Connections::default();
+    connections.insert(ConnectionId(1), MEMORY);
+    connections.insert(ConnectionId(2), OTHER);
+    let mut batch = TxBatch::default();
+    for (flow, count) in [(MEMORY, 3), (OTHER, 2), (MEMORY, 2)] {
+        (0..count).for_each(|n| batch.push(flow, route(to), &[flow.0 as u8], ByteRange::at(n * 100, 100), 0));
+    }
+    batch.push(MEMORY, Route { to, connection: None }, b"bare", ByteRange::default(), 0);
+    let mut transmitter = Transmitter::new(&sender);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections, &mut source).unwrap(), Sent::All);
+    let mut numbers = Vec::new();
+    for _ in 0..7 {
+        let mut bytes = [0; 200];
+        let len = peer.recv(&mut bytes).unwrap();
+        checksum::mask(&mut bytes[..len]);
+        numbers.push((bytes[ENVELOPE_LEN], Envelope::parse(&bytes).unwrap().number));
+    }
+    assert_eq!(numbers, [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (1, 3), (1, 4)]);
+    let mut bytes = [0; 200];
+    assert_eq!(peer.recv(&mut bytes).unwrap(), 4);
+    assert_eq!(&bytes[..4], b"bare");
 }
 
 #[test]
@@ -104,11 +161,11 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
             let len = if n % 9 == 8 { 77 } else { 400 };
             let (body, pad) = (ByteRange::at(n as u64 * 999, len), if n % 31 < 3 { 12 } else { 0 });
             let head = [n as u8, 1, 2, 3, 4, 5, 6, 7, 8];
-            batch.push(flow, peers[to].local_addr().unwrap(), &head, body, pad);
+            batch.push(flow, route(peers[to].local_addr().unwrap()), &head, body, pad);
             let bytes = &source.memory[body.start as usize..body.end as usize];
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
-        assert_eq!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
+        assert_eq!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
         assert!(batch.is_empty());
         for (peer, wanted) in peers.iter().zip(wanted) {
             wanted.into_iter().for_each(|wanted| assert_eq!(next(peer), wanted));
@@ -123,11 +180,11 @@ fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had
     let (sender, peer) = (socket(Offload::Auto), plain());
     let mut batch = TxBatch::default();
     for n in 0..8 {
-        batch.push(MEMORY, peer.local_addr().unwrap(), &[n; 8], ByteRange::at(9_000 + 300 * u64::from(n), 300), 0);
+        batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n; 8], ByteRange::at(9_000 + 300 * u64::from(n), 300), 0);
     }
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut source) {
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
         assert!(matches!(error, SendError::Body { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -145,7 +202,7 @@ fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had
 fn transmit_goes_on_behind_what_failed() {
     let mut source = source(3 << 20);
     let (sender, peer) = (socket(Offload::Auto), plain());
-    let to = peer.local_addr().unwrap();
+    let to = route(peer.local_addr().unwrap());
     let mut batch = TxBatch::default();
     for flow in [MEMORY, BROKEN, OTHER, BROKEN, MEMORY] {
         batch.push(flow, to, &[flow.0 as u8; 8], ByteRange::at(1 << 20, 50), 0);
@@ -153,7 +210,7 @@ fn transmit_goes_on_behind_what_failed() {
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = Vec::new();
     loop {
-        match transmitter.transmit(&sender, &mut batch, &mut source) {
+        match transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
             Ok(sent) => break assert_eq!(sent, Sent::All),
             Err(error) => errors.push(error.flow()),
         }
@@ -170,22 +227,22 @@ fn transmit_goes_on_behind_what_failed() {
 fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
     let mut source = source(200_000);
     let (sender, peer) = (socket(Offload::Auto), plain());
-    let to = peer.local_addr().unwrap();
+    let to = route(peer.local_addr().unwrap());
     let mut transmitter = Transmitter::new(&sender);
     let mut batch = TxBatch::default();
     batch.push(MEMORY, to, b"probe", ByteRange::default(), u16::MAX);
     batch.push(MEMORY, to, b"after", ByteRange::default(), 0);
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer), b"after");
     // Those behind it that are as long are not tried; shorter ones are.
     for len in [66_000, 66_000, 66_001, 400, 66_000] {
         batch.push(MEMORY, to, b"data", ByteRange::at(0, len), 0);
     }
-    let error = transmitter.transmit(&sender, &mut batch, &mut source).unwrap_err();
-    assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_004, .. }), "{error:?}");
-    let error = transmitter.transmit(&sender, &mut batch, &mut source).unwrap_err();
+    let error = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap_err();
+    assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_012, .. }), "{error:?}");
+    let error = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { .. }), "{error:?}");
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer).len(), 404);
     nothing_more(&peer);
 }
@@ -199,10 +256,10 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
     let mut transmitter = Transmitter::new(&sender);
     let mut batch = TxBatch::default();
     for n in 0..30 {
-        batch.push(MEMORY, peer.local_addr().unwrap(), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
+        batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
     }
     assert!(transmitter.segments());
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
     assert!(!transmitter.segments());
     for n in 0..30 {
         assert_eq!(next(&peer)[0], n);
@@ -218,10 +275,10 @@ fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
     let mut batch = TxBatch::default();
     for n in 0..4 {
         // Port 0 cannot be sent to: EINVAL, segmented or not.
-        batch.push(MEMORY, "127.0.0.1:0".parse().unwrap(), &[n], ByteRange::at(0, 100), 0);
+        batch.push(MEMORY, route("127.0.0.1:0".parse().unwrap()), &[n], ByteRange::at(0, 100), 0);
     }
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut source) {
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
         assert!(matches!(error, SendError::Network { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -235,9 +292,9 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     let mut source = source(1_000);
     let mut batch = TxBatch::default();
     for n in 0..9 {
-        batch.push(MEMORY, peer.local_addr().unwrap(), &[n; 8], ByteRange::at(u64::from(n) * 100, 92), 0);
+        batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n; 8], ByteRange::at(u64::from(n) * 100, 92), 0);
     }
-    transmitter.stage(&batch, &mut source).unwrap();
+    transmitter.stage(&batch, &mut Connections::default(), &mut source).unwrap();
     transmitter.advance(5);
     let reads = source.reads.len();
     for (errno, sent) in [(Errno::AGAIN, Sent::Full), (Errno::NOBUFS, Sent::NoMemory)] {
@@ -247,7 +304,7 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     assert_eq!(transmitter.blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap(), None);
     assert_eq!(transmitter.done, 5);
     // What was made ready leaves; it is not read again.
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
     (5..9).for_each(|n| assert_eq!(next(&peer)[0], n));
     nothing_more(&peer);
     assert_eq!(source.reads.len(), reads);

@@ -7,6 +7,8 @@ use inhaul_transport::FlowId;
 use inhaul_udp::{DatagramSocket, Interest};
 
 use super::outside::{Outside, Source};
+#[cfg(test)]
+use super::EndpointId;
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::api::error::MoveError;
 use crate::engine::listener::{Accepted, Listener};
@@ -70,6 +72,14 @@ impl<O: Outside> Engine<O> {
         Ok(id)
     }
 
+    /// Gives the endpoint of a foreign protocol a port for itself: what comes in there is its own, and all its flows leave by it.
+    #[cfg(test)]
+    pub(crate) fn add_foreign_port(&mut self, endpoint: EndpointId, socket: O::Socket) -> Result<PortId, MoveError> {
+        let id = self.add_port(Port::for_foreign(socket, endpoint))?;
+        self.endpoints[endpoint.0].port = Some(id);
+        Ok(id)
+    }
+
     /// Gives each flow of the port `shared` a socket of its own, which `branch` makes for our address and the peer's, and gives
     /// the port up: somebody else may read it from now on. Returns the flows that have no peer yet, or no socket.
     pub(crate) fn branch_off(
@@ -129,7 +139,7 @@ impl<O: Outside> Engine<O> {
         let Some(port) = self.ports.get_mut(&id) else { return };
         port.blocked = None;
         let mut failures = Vec::new();
-        port.send_rest(now, app.bodies(), &mut failures);
+        port.send_rest(now, &mut self.connections, app.bodies(), &mut failures);
         self.take_failures(failures);
     }
 

@@ -127,8 +127,8 @@ impl Hauling {
             flow,
             object: ObjectId(object as u32),
             peer: Some(session.datagrams),
-            mtu: net::mtu_toward(&options.net, session.datagrams),
-            key: process::random_u32()?,
+            path: net::path_toward(&options.net, session.datagrams),
+            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: options.rate, link_rate: None },
         };
         engine.add_flow(flow, endpoint, port, session.stream)?;

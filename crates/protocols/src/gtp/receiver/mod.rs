@@ -12,10 +12,10 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place, RxMessage};
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place};
 
 use super::monitor::Run;
-use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION, accept_rate};
+use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, OwnMessage, SetupMore, VERSION, accept_rate};
 use central::Central;
 pub(super) use central::Control;
 use flow::{Flow, Phase};
@@ -89,10 +89,10 @@ impl Reception for Gtp {
     type Flow = Flow;
     type Head = DataHeader;
     const RULES: Rules = Rules {
-        mark: MARK,
         version: VERSION,
         header_len: HEADER_LEN,
         grain: BLOCK_GRAIN,
+        object_max: u64::MAX,
         path: PathRules { probe_gap: Span::from_millis(250), raise_probes: 3, steady_responses: true },
         relief_min: Span::from_millis(50),
     };
@@ -168,20 +168,13 @@ impl Reception for Gtp {
         core.touch(id);
     }
 
-    fn on_datagram(
-        &mut self,
-        now: Time,
-        message: &RxMessage<'_>,
-        bytes: &[u8],
-        core: &mut Core<Flow>,
-    ) -> Option<FlowId> {
-        let edge = Edge::parse(bytes)?;
-        let (id, flow) = core.by_key(edge.key, message.from)?;
+    fn on_datagram(&mut self, now: Time, id: FlowId, bytes: &[u8], core: &mut Core<Flow>) -> bool {
+        let (Some(edge), Some(flow)) = (Edge::parse(bytes), core.flows.get_mut(&id)) else { return false };
         flow.core.last_heard = now;
         flow.monitor.end_train();
         flow.monitor.on_dry();
         flow.requests.all_sent(now, edge.request, edge.epoch);
-        Some(id)
+        true
     }
 
     fn on_flow_timer(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {

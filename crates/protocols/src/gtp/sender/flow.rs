@@ -1,6 +1,6 @@
 //! One flow of a sender: what leaves when.
 
-use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Pacer;
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
 use inhaul_transport::{FlowStats, TxBatch};
@@ -36,7 +36,6 @@ pub(crate) struct SendFlow {
     pub(super) pacer: Pacer,
     /// R_send, which all flows share, has no room before this.
     held_until: Time,
-    sequence: Sequence,
     edges_sent: usize,
     edge_due: Option<Time>,
 }
@@ -52,7 +51,6 @@ impl SendFlow {
             burst: 0,
             pacer: Pacer::new(now, Bitrate::ZERO, 0, LATENESS_KEPT),
             held_until: Time::ZERO,
-            sequence: Sequence::default(),
             edges_sent: 0,
             edge_due: None,
         }
@@ -137,7 +135,7 @@ impl SendFlow {
 
     /// Appends data packets as far as pacing and `out` allow. Returns the bytes of their IP packets.
     fn push_data(&mut self, now: Time, share: usize, host: &mut Option<Pacer>, out: &mut TxBatch) -> u64 {
-        let Some((key, peer)) = self.core.path(now) else { return 0 };
+        let Some(route) = self.core.route(now) else { return 0 };
         let mut allowed = self.pacer.allowance(now);
         let quantum = self.quantum();
         if self.core.queue.is_empty() || allowed < quantum {
@@ -167,12 +165,11 @@ impl SendFlow {
                 bytes = range.len();
             }
             let Some(body) = self.core.queue.take(bytes) else { break };
-            let (epoch, request, first, sent) = (self.epoch, front.request, self.sequence, now.as_nanos());
-            out.push_run(self.core.offer.flow, peer, body, block, |k, offset| {
-                DataHeader { key, epoch, request, sequence: first.plus(k), offset, sent }.emit()
+            let (epoch, request, sent) = (self.epoch, front.request, now.as_nanos());
+            out.push_run(self.core.offer.flow, route, body, block, |_, offset| {
+                DataHeader { epoch, request, offset, sent }.emit()
             });
             let packets = body.len().div_ceil(block);
-            self.sequence = self.sequence.plus(packets as u32);
             self.core.sent.packets += packets;
             self.core.sent.bytes += body.len();
             spent += body.len() + packets * overhead;
@@ -187,12 +184,12 @@ impl SendFlow {
 
     /// Says that all was sent, when that is due. Returns the bytes of the IP packet.
     fn push_edge(&mut self, now: Time, out: &mut TxBatch) -> u64 {
-        let Some((key, peer)) = self.core.path(now).filter(|_| out.room() > 0) else { return 0 };
+        let Some(route) = self.core.route(now).filter(|_| out.room() > 0) else { return 0 };
         if self.edge_due.is_none_or(|due| due > now) {
             return 0;
         }
-        let edge = Edge { key, epoch: self.epoch, request: self.core.queue.answered(), sequence: self.sequence };
-        out.push(self.core.offer.flow, peer, &edge.emit(), ByteRange::default(), 0);
+        let edge = Edge { epoch: self.epoch, request: self.core.queue.answered() };
+        out.push(self.core.offer.flow, route, &edge.emit(), ByteRange::default(), 0);
         let gap = EDGE_GAPS_MS[self.edges_sent.min(EDGE_GAPS_MS.len() - 1)];
         self.edges_sent += 1;
         self.edge_due = Some(now + Span::from_millis(gap));

@@ -2,8 +2,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use inhaul_base::ByteRange;
-use inhaul_transport::kit::wire::{Message, PATH_HEADER_LEN, PathDatagram};
-use inhaul_transport::{Command, Endpoint, Event, OfferFlow, Role, RxMessage, drain};
+use inhaul_transport::kit::wire::{Message, PathDatagram};
+use inhaul_transport::{
+    Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage, drain,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -37,9 +39,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn setup(key: u32, mtu: u16, size: u64) -> Vec<u8> {
+fn setup(number: u32, mtu: u16, size: u64) -> Vec<u8> {
     let more = SetupMore { receive_buffer: 1 << 20, access_rate: None, application_rate: None }.emit();
-    Message::Setup { key, mtu, size, more: &more }.emit(VERSION)
+    Message::Setup { connection: ConnectionId(number), mtu, size, more: &more }.emit(VERSION)
+}
+
+fn path(mtu: u16) -> PathSpec {
+    PathSpec::clear(mtu, peer(0).ip())
 }
 
 fn peer(port: u16) -> SocketAddr {
@@ -57,16 +63,18 @@ impl Bench {
         self.sender.handle_control(self.now, flow, message);
     }
 
-    fn datagram(&mut self, from: SocketAddr, datagram: PathDatagram) {
-        let head = [&datagram.emit(MARK)[..], &[0; HEADER_LEN - PATH_HEADER_LEN]].concat();
-        self.sender.handle_datagrams(self.now, &[RxMessage::single(from, &head)], &mut Vec::new());
+    fn datagram(&mut self, from: SocketAddr, flow: u32, datagram: PathDatagram) {
+        let connection = ConnectionId(flow);
+        let whole = Envelope { number: 0, connection }.before(&datagram.emit());
+        let message = RxMessage::single(from, &whole).of_flow(FlowId(flow), connection);
+        self.sender.handle_datagrams(self.now, &[message], &mut Vec::new());
     }
 
     /// Returns to the sender what it would have sent to `from`.
     fn respond(&mut self, from: SocketAddr, number: u32) {
-        let (key, token) = (number, u64::from(number));
+        let token = u64::from(number);
         let challenge = self.sender.challenge(from, token);
-        self.datagram(from, PathDatagram::Response { key, token, challenge });
+        self.datagram(from, number, PathDatagram::Response { token, challenge });
     }
 
     fn take(&mut self, step: &Step) {
@@ -77,7 +85,8 @@ impl Bench {
                     size: 1 << 30,
                     peer: None,
                     only_from: None,
-                    mtu: 1500,
+                    path: path(1500),
+                    connection: ConnectionId(number),
                     token: u64::from(number),
                     parameters: Default::default(),
                 };
@@ -98,7 +107,9 @@ impl Bench {
                 self.control(FlowId(number), &request);
             }
             Step::Probe(number) => {
-                self.datagram(peer(9), PathDatagram::Probe { key: number, token: u64::from(number), number: 1 });
+                let reply_to = ConnectionId(number);
+                let probe = PathDatagram::Probe { token: u64::from(number), number: 1, reply_to };
+                self.datagram(peer(9), number, probe);
             }
             Step::Respond(number) => self.respond(peer(9), number),
             Step::Close(number) => self.control(FlowId(number), &Message::Close.emit(VERSION)),
@@ -157,8 +168,8 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
         // One a millisecond, each of which asks for all that there is.
         let now = Time::ZERO + Span::from_millis(u64::from(number));
         let (flow, size, token) = (FlowId(number), 1 << 30, u64::from(number));
-        let offer =
-            OfferFlow { flow, size, peer: None, only_from: None, mtu: 1500, token, parameters: Default::default() };
+        let (connection, path, parameters) = (ConnectionId(number), path(1500), Default::default());
+        let offer = OfferFlow { flow, size, peer: None, only_from: None, path, connection, token, parameters };
         sender.command(now, Command::Offer(offer)).unwrap();
         sender.handle_control(now, flow, &setup(number, 1500, 1 << 30));
         let rate = Bitrate::from_mbps(300);
@@ -189,7 +200,8 @@ impl Bench {
     fn offer(&mut self, number: u32, size: u64, mtu: u16) {
         let (flow, token) = (FlowId(number), u64::from(number));
         let only_from = Some(peer(0).ip());
-        let offer = OfferFlow { flow, size, peer: None, only_from, mtu, token, parameters: Default::default() };
+        let (connection, path, parameters) = (ConnectionId(number), path(mtu), Default::default());
+        let offer = OfferFlow { flow, size, peer: None, only_from, path, connection, token, parameters };
         self.sender.command(self.now, Command::Offer(offer)).unwrap();
         self.control(flow, &setup(number, mtu, size));
     }
@@ -245,7 +257,7 @@ impl inhaul_transport::Host for Leaving {
     fn transmit(&mut self, _: Time, batch: &mut TxBatch) -> bool {
         for transmit in batch.transmits() {
             let bytes: usize = transmit.datagrams.iter().map(inhaul_transport::TxDatagram::len).sum();
-            *self.0.entry((transmit.flow, transmit.to)).or_default() += bytes as u64;
+            *self.0.entry((transmit.flow, transmit.route.to)).or_default() += bytes as u64;
         }
         batch.clear();
         true
@@ -321,15 +333,15 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let mut bench = offering(MIB, 1500, None);
     bench.rate(1, 1_000_000_000, 65_000);
     bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
-    let probe = PathDatagram::Probe { key: 1, token: 1, number: 1 };
-    bench.datagram(peer(9), probe);
+    let probe = PathDatagram::Probe { token: 1, number: 1, reply_to: ConnectionId(1) };
+    bench.datagram(peer(9), 1, probe);
     // An echo as long as the probe, and nothing else, however long it is waited.
     let end = bench.now + Span::from_secs(2);
-    assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 32)]));
+    assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 24)]));
     // The challenge of one port, or a guess, opens no other.
     let challenge = bench.sender.challenge(peer(9), 1);
     for challenge in [0, 1, challenge] {
-        bench.datagram(peer(10), PathDatagram::Response { key: 1, token: 1, challenge });
+        bench.datagram(peer(10), 1, PathDatagram::Response { token: 1, challenge });
     }
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], 9));
     bench.respond(elsewhere, 1);
@@ -346,10 +358,10 @@ fn a_receiver_that_moved_is_followed_once_it_has_answered_from_there() {
     bench.rate(1, 8_000_000, 1500);
     bench.request(1, 1, 1440, vec![ByteRange::new(0, MIB)]);
     bench.respond(peer(9), 1);
-    let probe = PathDatagram::Probe { key: 1, token: 1, number: 1 };
-    bench.datagram(peer(10), probe);
+    let probe = PathDatagram::Probe { token: 1, number: 1, reply_to: ConnectionId(1) };
+    bench.datagram(peer(10), 1, probe);
     let left = bench.leaves_until(bench.now + Span::from_millis(100), &[(1, 9)]);
-    assert!(left[&(FlowId(1), peer(10))] == 32 && left[&(FlowId(1), peer(9))] > 80_000, "{left:?}");
+    assert!(left[&(FlowId(1), peer(10))] == 24 && left[&(FlowId(1), peer(9))] > 80_000, "{left:?}");
     let left = bench.leaves_until(bench.now + Span::from_millis(100), &[(1, 10)]);
     assert!(left.len() == 1 && left[&(FlowId(1), peer(10))] > 80_000, "{left:?}");
 }

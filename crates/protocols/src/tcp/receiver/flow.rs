@@ -162,8 +162,8 @@ impl Flow {
         self.ack_due = None;
         self.unacknowledged = 0;
         let (acknowledged, echo, blocks) = self.reassembly.acknowledge();
-        let (key, sent) = (self.core.join.key, Timestamp::of(now));
-        Some(AckHeader { key, acknowledged, echo, window: self.window as u32, sent, blocks })
+        let sent = Timestamp::of(now);
+        Some(AckHeader { acknowledged, echo, window: self.window as u32, sent, blocks })
     }
 
     /// A timer has passed.

@@ -12,7 +12,7 @@ use inhaul_transport::{EndpointConfig, FlowId, Place};
 
 use super::laws::LawName;
 use super::options::Options;
-use super::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
+use super::wire::{DataHeader, HEADER_LEN, OBJECT_MAX, OwnMessage, VERSION};
 use flow::Flow;
 use reassembly::Arrival;
 
@@ -64,10 +64,10 @@ impl Reception for Tcp {
     type Flow = Flow;
     type Head = DataHeader;
     const RULES: Rules = Rules {
-        mark: MARK,
         version: VERSION,
         header_len: HEADER_LEN,
         grain: 1,
+        object_max: OBJECT_MAX,
         path: PathRules { probe_gap: Span::from_secs(1), raise_probes: 1, steady_responses: false },
         relief_min: Span::from_millis(200),
     };

@@ -4,13 +4,34 @@ use super::*;
 use crate::tcp::wire::Timestamp;
 use inhaul_base::{RangeSet, Sequence};
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader};
-use inhaul_transport::{Command, Endpoint, Event, FlowLimits, JoinFlow, ObjectId, Role, RxMessage, TxBatch};
+use inhaul_transport::{
+    Command, ConnectionId, ENVELOPE_LEN, Endpoint, Envelope, Event, FlowLimits, JoinFlow, ObjectId, PathSpec, Role,
+    RxMessage, TxBatch,
+};
 use std::net::SocketAddr;
 
 const SIZE: u64 = 10 * 1_000;
 
 fn sender() -> SocketAddr {
     "192.0.2.1:7".parse().unwrap()
+}
+
+/// A flow's join; datagrams of flow `id` carry its number.
+fn joining(id: u32, object: ObjectId, limits: FlowLimits) -> JoinFlow {
+    let (path, connection) = (PathSpec::clear(1500, sender().ip()), ConnectionId(id));
+    JoinFlow { flow: FlowId(id), object, peer: Some(sender()), path, connection, limits }
+}
+
+fn accept(size: u64) -> Vec<u8> {
+    Message::Accept { connection: ConnectionId(77), token: 5, mtu: 1500, size, more: &[] }.emit(VERSION)
+}
+
+/// A datagram of the sender comes for flow `id`.
+fn datagram(receiver: &mut TcpReceiver, now: Time, id: u32, bytes: &[u8]) {
+    let connection = ConnectionId(id);
+    let whole = Envelope { number: 0, connection }.before(bytes);
+    let message = RxMessage::single(sender(), &whole).of_flow(FlowId(id), connection);
+    receiver.handle_datagrams(now, &[message], &mut Vec::new());
 }
 
 /// A receiver whose path is open and which has asked for an object of ten segments of 1,000 bytes.
@@ -21,15 +42,9 @@ fn receiver() -> TcpReceiver {
     let object = ObjectId(1);
     receiver.command(now, Command::Fetch { object, size: SIZE, held: RangeSet::new() }).unwrap();
     let limits = FlowLimits::default();
-    let join = JoinFlow { flow: FlowId(1), object, peer: Some(sender()), mtu: 1500, key: 9, limits };
-    receiver.command(now, Command::Join(join)).unwrap();
-    receiver.handle_control(
-        now,
-        FlowId(1),
-        &Message::Accept { token: 5, mtu: 1500, size: SIZE, more: &[] }.emit(VERSION),
-    );
-    let echo = PathDatagram::Echo { key: 9, number: 1, len: 1472, challenge: 7 }.emit(MARK);
-    receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
+    receiver.command(now, Command::Join(joining(1, object, limits))).unwrap();
+    receiver.handle_control(now, FlowId(1), &accept(SIZE));
+    datagram(&mut receiver, now, 1, &PathDatagram::Echo { number: 1, len: 1464, challenge: 7 }.emit());
     receiver
 }
 
@@ -39,24 +54,18 @@ fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
         .flat_map(|n| {
             let head = DataHeader {
                 window_log: 14,
-                key: 9,
                 sequence: Sequence::new(n as u32),
                 sent: Timestamp::default(),
                 offset: n * 1_000,
             };
-            head.emit()
+            Envelope { number: n as u32, connection: ConnectionId(1) }.before(&head.emit())
         })
         .collect();
-    let datagram_len = HEADER_LEN + 1_000;
+    let datagram_len = ENVELOPE_LEN + HEADER_LEN + 1_000;
     let total_len = datagram_len * (end - first) as usize;
-    let message = RxMessage {
-        from: sender(),
-        heads: &heads,
-        head_stride: HEADER_LEN,
-        datagram_len,
-        total_len,
-        waited: Span::ZERO,
-    };
+    let head_stride = ENVELOPE_LEN + HEADER_LEN;
+    let message = RxMessage { head_stride, datagram_len, total_len, ..RxMessage::single(sender(), &heads) };
+    let message = message.of_flow(FlowId(1), ConnectionId(1));
     let mut places = Vec::new();
     receiver.handle_datagrams(Time::ZERO, &[message], &mut places);
     places.iter().map(|place| place.range).collect()
@@ -88,15 +97,19 @@ fn an_old_range_in_front_does_not_hide_a_new_one_behind() {
 #[test]
 fn datagrams_of_others_are_ignored() {
     let mut r = receiver();
-    let data = |key| {
-        let head = DataHeader { window_log: 0, key, sequence: Sequence::new(0), sent: Timestamp::default(), offset: 0 };
-        [&head.emit()[..], &[0; 1_000]].concat()
+    let data = |id| {
+        let head = DataHeader { window_log: 0, sequence: Sequence::new(0), sent: Timestamp::default(), offset: 0 };
+        Envelope { number: 0, connection: ConnectionId(id) }.before(&[&head.emit()[..], &[0; 1_000]].concat())
     };
     let mut places = Vec::new();
-    r.handle_datagrams(Time::ZERO, &[RxMessage::single(sender(), &data(8))], &mut places);
-    r.handle_datagrams(Time::ZERO, &[RxMessage::single("192.0.2.2:7".parse().unwrap(), &data(9))], &mut places);
+    // Another's connection id, another's address, and a message that no port has sorted.
+    let [other, own] = [data(8), data(1)];
+    let of_flow = |from, bytes| RxMessage::single(from, bytes).of_flow(FlowId(1), ConnectionId(1));
+    r.handle_datagrams(Time::ZERO, &[of_flow(sender(), &other)], &mut places);
+    r.handle_datagrams(Time::ZERO, &[of_flow("192.0.2.2:7".parse().unwrap(), &own)], &mut places);
+    r.handle_datagrams(Time::ZERO, &[RxMessage::single(sender(), &own)], &mut places);
     assert!(places.is_empty());
-    r.handle_datagrams(Time::ZERO, &[RxMessage::single(sender(), &data(9))], &mut places);
+    r.handle_datagrams(Time::ZERO, &[of_flow(sender(), &own)], &mut places);
     assert_eq!(places.len(), 1);
 }
 
@@ -148,12 +161,10 @@ fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<
     let (flow, object, size) = (FlowId(id), ObjectId(id), 1 << 40);
     receiver.command(now, Command::Fetch { object, size, held: RangeSet::new() }).unwrap();
     let limits = FlowLimits { application_rate, link_rate: None };
-    let join = JoinFlow { flow, object, peer: Some(sender()), mtu: 1500, key: id, limits };
-    receiver.command(now, Command::Join(join)).unwrap();
-    receiver.handle_control(now, flow, &Message::Accept { token: 5, mtu: 1500, size, more: &[] }.emit(VERSION));
+    receiver.command(now, Command::Join(joining(id, object, limits))).unwrap();
+    receiver.handle_control(now, flow, &accept(size));
     let now = now + Span::from_millis(20);
-    let echo = PathDatagram::Echo { key: id, number: 1, len: 1472, challenge: 7 }.emit(MARK);
-    receiver.handle_datagrams(now, &[RxMessage::single(sender(), &echo)], &mut Vec::new());
+    datagram(receiver, now, id, &PathDatagram::Echo { number: 1, len: 1464, challenge: 7 }.emit());
     now
 }
 

@@ -74,7 +74,7 @@ impl SendFlow {
     pub(super) fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
         // Who runs out of room wants to go on.
         self.wants_turn = false;
-        let Some((key, peer)) = self.core.path(now) else { return };
+        let Some(route) = self.core.route(now) else { return };
         let overhead = self.core.overhead();
         let segment = self.segment;
         let Some(stream) = &mut self.stream else { return };
@@ -101,8 +101,8 @@ impl SendFlow {
             self.core.sent.packets += 1;
             self.core.sent.wire_bytes += body.len() + overhead;
             let window_log = log_ceil(stream.window().saturating_mul(segment));
-            let head = DataHeader { window_log, key, sequence, sent, offset: body.start };
-            out.push(self.core.offer.flow, peer, &head.emit(), body, 0);
+            let head = DataHeader { window_log, sequence, sent, offset: body.start };
+            out.push(self.core.offer.flow, route, &head.emit(), body, 0);
         }
     }
 }

@@ -9,7 +9,6 @@ mod recovery;
 mod scoreboard;
 mod stream;
 
-use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, Time};
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
@@ -17,7 +16,7 @@ use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
 use super::options::Options;
-use super::wire::{AckHeader, HEADER_LEN, MARK, OwnMessage, VERSION, setup_law};
+use super::wire::{AckHeader, HEADER_LEN, OwnMessage, VERSION, setup_law};
 use flow::SendFlow;
 use rate_limit::RateLimit;
 
@@ -44,7 +43,6 @@ impl Tcp {
 impl Sending for Tcp {
     type Flow = SendFlow;
     const RULES: Rules = Rules {
-        mark: MARK,
         version: VERSION,
         header_len: HEADER_LEN,
         grain: 1,
@@ -62,14 +60,14 @@ impl Sending for Tcp {
         id: FlowId,
         more: Reader<'_>,
         core: &mut Core<SendFlow>,
-    ) -> Result<Vec<u8>, FlowError> {
+    ) -> Result<(), FlowError> {
         let law = setup_law(more).map_err(|_| FlowError::Protocol("a Setup could not be understood"))?;
         if let Some(flow) = core.flows.get_mut(&id) {
             let options = self.options.for_flow(&flow.core.offer.parameters);
             let config = options.law_config(self.seed ^ flow.core.offer.token);
             flow.set_law(now, law.build(&config), &options);
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     fn on_message(
@@ -90,11 +88,10 @@ impl Sending for Tcp {
         Ok(())
     }
 
-    fn on_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8], core: &mut Core<SendFlow>) -> Option<FlowId> {
-        let ack = AckHeader::parse(bytes)?;
-        let (id, flow) = core.by_key(ack.key, from)?;
-        flow.on_ack(now, &ack);
-        Some(id)
+    fn on_datagram(&mut self, now: Time, id: FlowId, bytes: &[u8], core: &mut Core<SendFlow>) {
+        if let (Some(ack), Some(flow)) = (AckHeader::parse(bytes), core.flows.get_mut(&id)) {
+            flow.on_ack(now, &ack);
+        }
     }
 
     fn transmit(&mut self, now: Time, flow: &mut SendFlow, _spent: u64, _share: usize, out: &mut TxBatch) {

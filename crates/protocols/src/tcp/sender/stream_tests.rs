@@ -56,7 +56,6 @@ impl Hand {
         let mut list = Blocks::default();
         blocks.iter().for_each(|&(start, end)| list.push(Sequence::new(start), Sequence::new(end)));
         let ack = AckHeader {
-            key: 0,
             acknowledged: Sequence::new(acknowledged),
             echo: Timestamp::of(echo),
             window: 1_000_000,
@@ -385,7 +384,6 @@ fn a_window_that_idled_starts_anew() {
         hand.stream.on_ack(
             hand.now,
             &AckHeader {
-                key: 0,
                 acknowledged: Sequence::new(upto),
                 echo: Timestamp::of(hand.now - RTT),
                 window: 1_000_000,

@@ -5,11 +5,14 @@ use crate::tcp::laws::LawName;
 use crate::tcp::wire::{AckHeader, Blocks, Timestamp};
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span};
 use inhaul_transport::kit::wire::{Message, PathDatagram};
-use inhaul_transport::{Command, Endpoint, Event, OfferFlow, Role, RxMessage};
+use inhaul_transport::{Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage};
+use std::net::SocketAddr;
 use proptest::prelude::*;
 
 const FLOW: FlowId = FlowId(1);
-const KEY: u32 = 9;
+/// What the receiver's datagrams carry, and the sender's.
+const OURS: ConnectionId = ConnectionId(8);
+const THEIRS: ConnectionId = ConnectionId(9);
 const TOKEN: u64 = 5;
 
 fn peer(port: u16) -> SocketAddr {
@@ -21,11 +24,12 @@ fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
     let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.seed);
     let only_from = Some(peer(0).ip());
+    let (path, connection, parameters) = (PathSpec::clear(1500, peer(0).ip()), OURS, Default::default());
     let offer =
-        OfferFlow { flow: FLOW, size, peer: None, only_from, mtu: 1500, token: TOKEN, parameters: Default::default() };
+        OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, parameters };
     sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
     let more = [LawName::Reno.code()];
-    control(&mut sender, Time::ZERO, &Message::Setup { key: KEY, mtu: 1500, size, more: &more }.emit(VERSION));
+    control(&mut sender, Time::ZERO, &Message::Setup { connection: THEIRS, mtu: 1500, size, more: &more }.emit(VERSION));
     sender
 }
 
@@ -34,12 +38,17 @@ fn control(sender: &mut TcpSender, now: Time, message: &[u8]) {
 }
 
 fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: PathDatagram) {
-    sender.handle_datagrams(now, &[RxMessage::single(from, &datagram.emit(MARK))], &mut Vec::new());
+    deliver(sender, now, from, &datagram.emit());
+}
+
+fn deliver(sender: &mut TcpSender, now: Time, from: SocketAddr, bytes: &[u8]) {
+    let whole = Envelope { number: 0, connection: OURS }.before(bytes);
+    sender.handle_datagrams(now, &[RxMessage::single(from, &whole).of_flow(FLOW, OURS)], &mut Vec::new());
 }
 
 fn respond(sender: &mut TcpSender, now: Time, from: SocketAddr) {
     let challenge = sender.challenge(from, TOKEN);
-    datagram(sender, now, from, PathDatagram::Response { key: KEY, token: TOKEN, challenge });
+    datagram(sender, now, from, PathDatagram::Response { token: TOKEN, challenge });
 }
 
 fn request(sender: &mut TcpSender, now: Time, id: u32, ranges: Vec<ByteRange>) {
@@ -53,7 +62,7 @@ fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
     sender.poll_transmit(now, &mut batch);
     let sum =
         |datagrams: &[inhaul_transport::TxDatagram]| datagrams.iter().map(inhaul_transport::TxDatagram::len).sum();
-    batch.transmits().map(|transmit| (transmit.to, sum(transmit.datagrams))).collect()
+    batch.transmits().map(|transmit| (transmit.route.to, sum(transmit.datagrams))).collect()
 }
 
 #[test]
@@ -66,7 +75,8 @@ fn a_flow_has_the_parameters_that_it_was_offered_with() {
             size: 1 << 20,
             peer: None,
             only_from: None,
-            mtu: 1500,
+            path: PathSpec::clear(1500, peer(0).ip()),
+            connection: OURS,
             token: TOKEN,
             parameters: parameters.into(),
         };
@@ -75,11 +85,11 @@ fn a_flow_has_the_parameters_that_it_was_offered_with() {
         control(
             &mut sender,
             Time::ZERO,
-            &Message::Setup { key: KEY, mtu: 1500, size: 1 << 20, more: &more }.emit(VERSION),
+            &Message::Setup { connection: THEIRS, mtu: 1500, size: 1 << 20, more: &more }.emit(VERSION),
         );
         request(&mut sender, Time::ZERO, 1, vec![ByteRange::new(0, 1 << 20)]);
         respond(&mut sender, Time::ZERO, peer(7));
-        leaves(&mut sender, Time::ZERO).iter().map(|(_, bytes)| bytes / 1_024).sum::<usize>()
+        leaves(&mut sender, Time::ZERO).iter().map(|(_, bytes)| bytes / 1_016).sum::<usize>()
     };
     assert_eq!(packets(&[]), 10, "the initial window");
     assert_eq!(packets(&[("initial-window", "3")]), 3);
@@ -90,25 +100,25 @@ fn a_flow_has_the_parameters_that_it_was_offered_with() {
 fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let (mut sender, now) = (offering(1 << 20, None), Time::ZERO);
     request(&mut sender, now, 1, vec![ByteRange::new(0, 1 << 20)]);
-    let probe = PathDatagram::Probe { key: KEY, token: TOKEN, number: 1 };
+    let probe = PathDatagram::Probe { token: TOKEN, number: 1, reply_to: THEIRS };
     datagram(&mut sender, now, peer(7), probe);
     assert_eq!(leaves(&mut sender, now), [(peer(7), 24)], "an echo as long as the probe");
     let later = now + Span::from_secs(5);
     assert_eq!(leaves(&mut sender, later), []);
     // Neither the challenge of another port nor a guess opens this one.
     for challenge in [0, sender.challenge(peer(7), TOKEN)] {
-        datagram(&mut sender, later, peer(8), PathDatagram::Response { key: KEY, token: TOKEN, challenge });
+        datagram(&mut sender, later, peer(8), PathDatagram::Response { token: TOKEN, challenge });
     }
     respond(&mut sender, later, SocketAddr::from(([192, 0, 2, 2], 7)));
     assert_eq!(leaves(&mut sender, later), []);
     respond(&mut sender, later, peer(7));
-    assert_eq!(leaves(&mut sender, later), [(peer(7), 10 * 1_024)], "the initial window");
+    assert_eq!(leaves(&mut sender, later), [(peer(7), 10 * 1_016)], "the initial window");
     // A receiver that moved is followed once it has answered from there.
     datagram(&mut sender, later, peer(8), probe);
     assert_eq!(leaves(&mut sender, later), [(peer(8), 24)]);
     respond(&mut sender, later, peer(8));
     let timeout = later + Span::from_secs(1);
-    assert_eq!(leaves(&mut sender, timeout), [(peer(8), 1_024)]);
+    assert_eq!(leaves(&mut sender, timeout), [(peer(8), 1_016)]);
 }
 
 #[test]
@@ -146,8 +156,8 @@ proptest! {
             let (sequence, stamp) = (Sequence::new(acknowledged), Timestamp::new(window));
             let mut blocks = Blocks::default();
             blocks.push(sequence, Sequence::new(window));
-            let ack = AckHeader { key: KEY, acknowledged: sequence, echo: stamp, window, sent: stamp, blocks };
-            sender.handle_datagrams(now, &[RxMessage::single(peer(7), &ack.emit())], &mut Vec::new());
+            let ack = AckHeader { acknowledged: sequence, echo: stamp, window, sent: stamp, blocks };
+            deliver(&mut sender, now, peer(7), &ack.emit());
             if restart {
                 control(&mut sender, now, &OwnMessage::Restart { from: Sequence::new(window) }.emit());
             }

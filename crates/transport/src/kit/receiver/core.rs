@@ -7,7 +7,7 @@ use inhaul_base::{ByteRange, Span, Time};
 use super::flow::{DataHead, ReceiverFlow, Run};
 use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
-use crate::kit::{Index, Object, SortedSet, Table};
+use crate::kit::{Object, SortedSet, Table};
 use crate::{Event, FlowId, Place, TxBatch};
 
 /// Most datagrams that wait to be sent: acknowledgements are only worth something while they are new.
@@ -22,7 +22,6 @@ pub struct Core<F> {
     pub flows: Flows<F>,
     /// What is fetched.
     pub objects: Objects,
-    pub(super) by_key: Index<u32>,
     pub(super) events: VecDeque<Event>,
     pub(super) waiting: Waiting,
     /// Every flow's next timer, or an earlier one that was not worth taking back.
@@ -61,7 +60,6 @@ impl<F: ReceiverFlow> Core<F> {
         Self {
             flows: Table::new(),
             objects: Table::new(),
-            by_key: Index::new(),
             events: VecDeque::new(),
             waiting: Waiting::default(),
             timers: SortedSet::new(),
@@ -91,22 +89,15 @@ impl<F: ReceiverFlow> Core<F> {
         while out.room() > 0
             && let Some(small) = self.waiting.0.pop_front()
         {
-            if let Some(peer) = self.flows.get(&small.flow).and_then(|flow| flow.core().peer) {
+            if let Some(route) = self.flows.get(&small.flow).and_then(|flow| flow.core().route()) {
                 let head = &small.head[..usize::from(small.head_len)];
                 let pad = small.len.saturating_sub(u16::from(small.head_len));
-                out.push(small.flow, peer, head, ByteRange::default(), pad);
+                out.push(small.flow, route, head, ByteRange::default(), pad);
             }
         }
     }
 
     // --- What comes in ----------------------------------------------------------------------------------------------
-
-    /// The flow with this key, if datagrams from `from` are its sender's.
-    pub fn by_key(&mut self, key: u32, from: std::net::SocketAddr) -> Option<(FlowId, &mut F)> {
-        let id = self.by_key.get(&key)?;
-        let flow = self.flows.get_mut(&id)?;
-        (flow.core().peer == Some(from)).then_some((id, flow))
-    }
 
     /// Says where `range`, a part of the run, belongs, as far as it is new. Returns how many bytes of it are.
     pub fn place<H: DataHead>(&mut self, id: FlowId, run: &Run<H>, range: ByteRange, places: &mut Vec<Place>) -> u64 {
@@ -137,7 +128,6 @@ impl<F: ReceiverFlow> Core<F> {
     /// Takes a flow out; what it still owed goes to the object's other flows.
     pub(super) fn take_out(&mut self, id: FlowId) -> Option<F> {
         let mut flow = self.flows.remove(&id)?;
-        self.by_key.remove(&flow.core().join.key);
         if let Some(at) = flow.core().noted {
             self.timers.remove(&(at, id));
         }

@@ -6,8 +6,8 @@ use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 
 use super::rules::Rules;
 use crate::kit::path::Path;
-use crate::kit::wire::{BLOCK_MIN, Reader, WireError, ip_overhead};
-use crate::{Expected, FlowStats, JoinFlow, Place};
+use crate::kit::wire::{BLOCK_MIN, Reader, WireError};
+use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, PathSpec, Place, Route};
 
 /// Silent for so long, a sender is gone: it answers probes.
 const SILENCE_MAX: Span = Span::from_secs(30);
@@ -33,12 +33,21 @@ pub struct FlowCore {
     pub placed_bytes: u64,
     /// Bytes that came though they were held already.
     pub duplicate_bytes: u64,
-    /// The secret that opens the path, once the sender has accepted.
-    pub(super) token: Option<u64>,
+    /// What the sender has accepted the flow with, once it has.
+    pub(super) accepted: Option<Accepted>,
     /// The timer that the receiver has noted for this flow.
     pub(super) noted: Option<Time>,
     header_len: u16,
     grain: u16,
+}
+
+/// What a sender tells that accepts a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accepted {
+    /// What datagrams to it must carry.
+    pub(super) connection: ConnectionId,
+    /// The secret that opens the path.
+    pub(super) token: u64,
 }
 
 impl FlowCore {
@@ -52,29 +61,29 @@ impl FlowCore {
             last_heard: now,
             placed_bytes: 0,
             duplicate_bytes: 0,
-            token: None,
+            accepted: None,
             noted: None,
             header_len: rules.header_len as u16,
             grain: rules.grain,
             join,
         };
-        core.fit_block(core.join.mtu);
+        core.fit_block(core.join.path.mtu);
         core
     }
 
     /// Whether the sender has accepted the flow.
     pub fn is_accepted(&self) -> bool {
-        self.token.is_some()
+        self.accepted.is_some()
     }
 
-    /// Whether its sender has an IPv6 address.
-    pub fn is_ipv6(&self) -> bool {
-        self.peer.is_some_and(|peer| peer.is_ipv6())
+    /// Where datagrams to its sender go, once that is known.
+    pub fn route(&self) -> Option<Route> {
+        Some(Route::new(self.peer?, self.accepted?.connection))
     }
 
-    /// Bytes of IP, UDP and protocol header in each data packet.
+    /// Bytes of each data packet that are not data: all headers from IP up.
     pub fn overhead(&self) -> u64 {
-        u64::from(ip_overhead(self.is_ipv6()) + self.header_len)
+        u64::from(self.join.path.overhead + self.header_len)
     }
 
     /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before it accepts.
@@ -95,32 +104,31 @@ impl FlowCore {
 
     /// Blocks are as long as packets of `mtu` bytes allow.
     pub(super) fn fit_block(&mut self, mtu: u16) {
-        self.block = largest_block(mtu, self.is_ipv6(), self.header_len, self.grain).min(self.block_max);
+        let path = PathSpec { mtu, ..self.join.path };
+        self.block = largest_block(path, self.header_len, self.grain).min(self.block_max);
     }
 
     /// The sender has accepted; the path carries packets of no more than `mtu` bytes, as far as is known.
-    pub(super) fn accept(&mut self, now: Time, token: u64, mtu: u16) {
-        self.token = Some(token);
+    pub(super) fn accept(&mut self, now: Time, accepted: Accepted, mtu: u16) {
+        self.accepted = Some(accepted);
         self.last_heard = now;
-        self.path.begin(now, self.join.mtu.min(mtu), ip_overhead(self.is_ipv6()));
+        self.path.begin(now, PathSpec { mtu: self.join.path.mtu.min(mtu), ..self.join.path });
     }
 
     /// The sender, which connected, told its address by a datagram with `token`. Returns whether that is news.
     pub(super) fn learn_peer(&mut self, now: Time, from: SocketAddr, token: u64) -> bool {
-        let is_news = self.join.peer.is_none() && self.token == Some(token) && !self.path.is_open();
+        let is_news = self.join.peer.is_none() && self.accepted.is_some_and(|a| a.token == token) && !self.path.is_open();
         if is_news {
             self.peer = Some(from);
             self.last_heard = now;
-            self.path.set_headers(ip_overhead(from.is_ipv6()));
         }
         is_news
     }
 }
 
-/// The longest block that fits a packet of `mtu` bytes behind a protocol's header, as a multiple of `grain`.
-pub fn largest_block(mtu: u16, ipv6: bool, header_len: u16, grain: u16) -> u16 {
-    let longest = u16::MAX - ip_overhead(false) - header_len;
-    let room = mtu.saturating_sub(ip_overhead(ipv6) + header_len).min(longest);
+/// The longest block that fits a packet of the path behind a protocol's header, as a multiple of `grain`.
+pub fn largest_block(path: PathSpec, header_len: u16, grain: u16) -> u16 {
+    let room = path.mtu.saturating_sub(path.overhead.saturating_add(header_len));
     (room - room % grain).max(BLOCK_MIN)
 }
 
@@ -199,16 +207,13 @@ pub trait DataHead: Copy {
     /// Its length in bytes.
     const LEN: usize;
 
-    /// Reads it from the front of a datagram. `None`: the datagram is another kind's.
+    /// Reads it from the front of what is behind the envelope. `None`: the datagram is another kind's.
     fn parse(bytes: &[u8]) -> Option<Self>;
-
-    /// Number of the flow.
-    fn key(&self) -> u32;
 
     /// Where its body starts in the object.
     fn offset(&self) -> u64;
 
-    /// Whether `next`, so many packets on, continues a run that began with this one, places aside.
+    /// Whether `next`, this many packets on, continues a run that began with this one, packet numbers and places aside.
     fn leads_to(&self, next: &Self, packets: u64) -> bool;
 }
 
@@ -223,6 +228,8 @@ pub struct Run<H> {
     pub body_bytes: u64,
     /// Length of all bodies but the last.
     pub body_len: u64,
+    /// The first packet's number.
+    pub number: u32,
     /// How long they had waited in this host when they were read.
     pub waited: Span,
     message: u32,
@@ -230,16 +237,16 @@ pub struct Run<H> {
 }
 
 impl<H: DataHead> Run<H> {
-    /// A run of one packet: datagram `first` of message `message`, with a body of `body` bytes.
-    pub(super) fn new(head: H, message: usize, first: usize, body: u64, waited: Span) -> Self {
-        let (message, first) = (message as u32, first as u32);
-        Self { head, packets: 1, body_bytes: body, body_len: body.max(1), waited, message, first }
+    /// A run of one packet: datagram `first` of `message`, with this number and a body of `body` bytes.
+    pub(super) fn new(head: H, number: u32, message: &crate::RxMessage<'_>, first: usize, body: u64) -> Self {
+        let (index, waited, first) = (message.index, message.waited, first as u32);
+        Self { head, packets: 1, body_bytes: body, body_len: body.max(1), number, waited, message: index, first }
     }
 
     /// Adds datagram `k`, if it continues the run.
-    pub(super) fn takes(&mut self, head: &H, k: usize, body: u64) -> bool {
+    pub(super) fn takes(&mut self, head: &H, number: u32, k: usize, body: u64) -> bool {
         let follows = u64::from(self.first) + self.packets == k as u64
-            && head.key() == self.head.key()
+            && number == self.number.wrapping_add(self.packets as u32)
             && head.offset() == self.head.offset().wrapping_add(self.body_bytes)
             && self.body_bytes == self.packets * self.body_len
             && self.head.leads_to(head, self.packets);
@@ -262,8 +269,8 @@ impl<H: DataHead> Run<H> {
             flow,
             message: self.message,
             first: self.first + (into / self.body_len) as u32,
-            skip: H::LEN as u32 + (into % self.body_len) as u32,
-            head_len: H::LEN as u32,
+            skip: (ENVELOPE_LEN + H::LEN) as u32 + (into % self.body_len) as u32,
+            head_len: (ENVELOPE_LEN + H::LEN) as u32,
             range: part,
         }
     }
@@ -296,11 +303,13 @@ mod tests {
 
     #[test]
     fn largest_block_fills_the_packet() {
-        assert_eq!(largest_block(1500, false, 32, 8), 1440);
-        assert_eq!(largest_block(1500, true, 32, 8), 1416);
-        assert_eq!(largest_block(9000, false, 32, 8), 8936);
-        assert_eq!(largest_block(u16::MAX, false, 32, 8), 65_472);
-        assert_eq!(largest_block(1500, false, 24, 1), 1448);
-        assert_eq!(largest_block(100, false, 24, 1), BLOCK_MIN);
+        let path = |mtu| PathSpec::clear(mtu, std::net::Ipv4Addr::LOCALHOST.into());
+        assert_eq!(largest_block(path(1500), 24, 8), 1440, "in the clear");
+        assert_eq!(largest_block(PathSpec { overhead: 28 + 8 + 16, ..path(1500) }, 24, 8), 1424, "sealed");
+        assert_eq!(largest_block(PathSpec::clear(1500, std::net::Ipv6Addr::LOCALHOST.into()), 24, 8), 1416);
+        assert_eq!(largest_block(path(9000), 24, 8), 8936);
+        assert_eq!(largest_block(path(u16::MAX), 24, 8), 65_472);
+        assert_eq!(largest_block(path(1500), 16, 1), 1448);
+        assert_eq!(largest_block(path(100), 16, 1), BLOCK_MIN);
     }
 }

@@ -9,10 +9,13 @@ mod flow;
 mod rules;
 mod wants;
 
+use std::net::SocketAddr;
+
 use inhaul_base::{Bitrate, ByteRange, Time};
 
 pub use core::Core;
 pub(super) use flow::refusal;
+use flow::Accepted;
 pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
 pub use rules::{Flows, RTT_GUESS, Rules};
 
@@ -20,7 +23,8 @@ use super::Object;
 use super::path::Outgoing;
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
-    Command, CommandError, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, Place, RxMessage, TxBatch,
+    Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, Place,
+    RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -78,15 +82,9 @@ pub trait Reception: Sized {
         places: &mut Vec<Place>,
     );
 
-    /// A datagram came that is neither data nor about the path. Returns the flow that it changed.
-    fn on_datagram(
-        &mut self,
-        _now: Time,
-        _message: &RxMessage<'_>,
-        _bytes: &[u8],
-        _core: &mut Core<Self::Flow>,
-    ) -> Option<FlowId> {
-        None
+    /// A datagram of an open flow came that is neither data nor about the path. Returns whether it was one of the protocol's.
+    fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) -> bool {
+        false
     }
 
     /// A timer of a flow may have passed.
@@ -146,25 +144,25 @@ impl<P: Reception> Receiver<P> {
 
     // --- Joining and leaving ----------------------------------------------------------------------------------------
 
-    fn join(&mut self, now: Time, join: crate::JoinFlow) -> Result<(), CommandError> {
+    fn join(&mut self, now: Time, join: JoinFlow) -> Result<(), CommandError> {
         let core = &mut self.core;
         if core.flows.contains_key(&join.flow) {
             return Err(CommandError::FlowExists(join.flow));
         }
-        if join.mtu < MTU_MIN {
-            return Err(CommandError::MtuTooSmall(join.mtu));
-        }
-        if core.by_key.contains(&join.key) {
-            return Err(CommandError::KeyInUse);
+        if join.path.mtu < MTU_MIN {
+            return Err(CommandError::MtuTooSmall(join.path.mtu));
         }
         let object = core.objects.get_mut(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
+        if object.size > P::RULES.object_max {
+            return Err(CommandError::ObjectTooLarge(object.size));
+        }
         object.flows.push(join.flow);
         let size = object.size;
         let flow = self.protocol.new_flow(now, FlowCore::new(now, join, &P::RULES));
         let more = self.protocol.setup(&flow);
-        core.by_key.insert(join.key, join.flow);
         core.flows.insert(join.flow, flow);
-        core.say(join.flow, &Message::Setup { key: join.key, mtu: join.mtu, size, more: &more });
+        let JoinFlow { connection, path, .. } = join;
+        core.say(join.flow, &Message::Setup { connection, mtu: path.mtu, size, more: &more });
         core.touch(join.flow);
         Ok(())
     }
@@ -200,44 +198,49 @@ impl<P: Reception> Receiver<P> {
 
     // --- What comes in ----------------------------------------------------------------------------------------------
 
-    fn on_rx(&mut self, now: Time, index: usize, message: &RxMessage<'_>, places: &mut Vec<Place>) {
+    fn on_rx(&mut self, now: Time, message: &RxMessage<'_>, places: &mut Vec<Place>) {
+        let Some((id, _)) = message.flow else { return };
         let mut gathered: Option<Run<P::Head>> = None;
         for k in 0..message.datagrams() {
+            let Some(number) = message.number(k) else { continue };
             let bytes = message.head(k);
             let Some(head) = P::Head::parse(bytes) else {
-                self.on_small(now, message, bytes);
+                self.on_small(now, id, message, bytes);
                 continue;
             };
             let body = (message.len_of(k) - P::Head::LEN) as u64;
             if let Some(run) = &mut gathered {
-                if run.takes(&head, k, body) {
+                if run.takes(&head, number, k, body) {
                     continue;
                 }
-                self.on_run(now, run, message, places);
+                self.on_run(now, id, run, message, places);
             }
-            gathered = Some(Run::new(head, index, k, body, message.waited));
+            gathered = Some(Run::new(head, number, message, k, body));
         }
         if let Some(run) = gathered {
-            self.on_run(now, &run, message, places);
+            self.on_run(now, id, &run, message, places);
         }
     }
 
-    fn on_run(&mut self, now: Time, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
-        let Some(id) = self.core.by_key.get(&run.head.key()) else { return };
-        let Some(flow) = self.core.flows.get(&id) else { return };
-        if flow.core().peer == Some(message.from) && flow.core().path.is_open() {
+    /// Whether what comes from `from` is the flow's sender's, and its path is open.
+    fn is_open(&self, id: FlowId, from: SocketAddr) -> bool {
+        let core = self.core.flows.get(&id).map(ReceiverFlow::core);
+        core.is_some_and(|core| core.peer == Some(from) && core.path.is_open())
+    }
+
+    fn on_run(&mut self, now: Time, id: FlowId, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
+        if self.is_open(id, message.from) {
             self.protocol.on_data(now, id, run, &mut self.core, places);
         }
     }
 
-    fn on_small(&mut self, now: Time, message: &RxMessage<'_>, bytes: &[u8]) {
-        let Some(datagram) = PathDatagram::parse(P::RULES.mark, bytes) else {
-            if let Some(id) = self.protocol.on_datagram(now, message, bytes, &mut self.core) {
+    fn on_small(&mut self, now: Time, id: FlowId, message: &RxMessage<'_>, bytes: &[u8]) {
+        let Some(datagram) = PathDatagram::parse(bytes) else {
+            if self.is_open(id, message.from) && self.protocol.on_datagram(now, id, bytes, &mut self.core) {
                 self.core.touch(id);
             }
             return;
         };
-        let Some(id) = self.core.by_key.get(&datagram.key()) else { return };
         let Some(flow) = self.core.flows.get_mut(&id) else { return };
         match datagram {
             PathDatagram::Open { token, .. } if flow.core_mut().learn_peer(now, message.from, token) => {}
@@ -257,18 +260,18 @@ impl<P: Reception> Receiver<P> {
     }
 
     fn on_accept(&mut self, now: Time, id: FlowId, message: &Message<'_>) -> Result<(), FlowError> {
-        let &Message::Accept { token, mtu, size, more } = message else {
+        let &Message::Accept { connection, token, mtu, size, more } = message else {
             return Err(FlowError::Protocol("a receiver's message came from the sender"));
         };
         let Some(flow) = self.core.flows.get_mut(&id) else { return Ok(()) };
-        if flow.core().token.is_some() || mtu < MTU_MIN {
+        if flow.core().is_accepted() || mtu < MTU_MIN {
             return Err(FlowError::Protocol("a second or an illegal Accept"));
         }
         if self.core.objects.get(&flow.core().join.object).is_some_and(|o| o.size != size) {
             return Err(FlowError::Protocol("the sender's object has another size"));
         }
         self.protocol.on_accept(flow, Reader(more))?;
-        flow.core_mut().accept(now, token, mtu);
+        flow.core_mut().accept(now, Accepted { connection, token }, mtu);
         self.core.touch(id);
         Ok(())
     }
@@ -344,19 +347,21 @@ impl<P: Reception> Receiver<P> {
         let (pending, rests) = (flow.pending_bytes() > 0, flow.rests());
         let rate = flow.echo_rate();
         let base = flow.core_mut();
-        let (Some(token), Some(_)) = (base.token, base.peer) else { return };
+        let (Some(Accepted { token, .. }), Some(_)) = (base.accepted, base.peer) else { return };
         base.path.suspect(now, base.last_heard, rate);
-        let (key, headers, waiting) = (base.join.key, super::wire::ip_overhead(base.is_ipv6()), &mut core.waiting);
+        let JoinFlow { connection: reply_to, path: spec, .. } = base.join;
+        let waiting = &mut core.waiting;
         let bare = P::RULES.header_len.max(PATH_HEADER_LEN) as u16;
         let waits = pending || !base.path.is_open();
         let narrower = base.path.send_due(now, waits, rests, &mut |outgoing| {
             let (datagram, len) = match outgoing {
                 Outgoing::Probe(number, size) => {
-                    (PathDatagram::Probe { key, token, number }, size.map_or(bare, |size| size - headers))
+                    let len = size.map_or(bare, |size| size.saturating_sub(spec.overhead));
+                    (PathDatagram::Probe { token, number, reply_to }, len)
                 }
-                Outgoing::Response(challenge) => (PathDatagram::Response { key, token, challenge }, bare),
+                Outgoing::Response(challenge) => (PathDatagram::Response { token, challenge }, bare),
             };
-            waiting.push(id, &datagram.emit(P::RULES.mark), len);
+            waiting.push(id, &datagram.emit(), len);
         });
         if !narrower {
             return;
@@ -370,8 +375,8 @@ impl<P: Reception> Receiver<P> {
 
 impl<P: Reception> Endpoint for Receiver<P> {
     fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
-        for (index, message) in batch.iter().enumerate() {
-            self.on_rx(now, index, message, places);
+        for message in batch {
+            self.on_rx(now, message, places);
         }
         self.settle(now);
     }
@@ -432,7 +437,8 @@ impl<P: Reception> Endpoint for Receiver<P> {
     }
 
     fn expected(&self, flow: FlowId) -> Option<Expected> {
-        self.core.flows.get(&flow)?.expected()
+        let expected = self.core.flows.get(&flow)?.expected()?;
+        Some(Expected { head_len: ENVELOPE_LEN + expected.head_len, ..expected })
     }
 
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {

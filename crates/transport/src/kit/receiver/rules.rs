@@ -12,14 +12,14 @@ pub type Flows<F> = Table<FlowId, F>;
 /// What is the same for all flows of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// High four bits of every datagram's first byte.
-    pub mark: u8,
     /// Version that stands in the set-up messages.
     pub version: u8,
-    /// Length of a data header in bytes.
+    /// Length of a data header in bytes, without the envelope.
     pub header_len: usize,
     /// Blocks are a multiple of so many bytes.
     pub grain: u16,
+    /// Largest object, in bytes, in which a data header can name every place.
+    pub object_max: u64,
     /// How paths are probed.
     pub path: PathRules,
     /// A sender is not relieved of what it will bring in this time.

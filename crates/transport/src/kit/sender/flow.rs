@@ -8,8 +8,8 @@ use inhaul_base::{ByteRange, Span, Time};
 use super::queue::Queue;
 use super::rules::{Entry, Rules};
 use crate::kit::receiver::largest_block;
-use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram, ip_overhead};
-use crate::{FlowError, FlowStats, OfferFlow, TxBatch};
+use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram};
+use crate::{ConnectionId, FlowError, FlowStats, OfferFlow, PathSpec, Route, TxBatch};
 
 /// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
 pub const QUEUED_RANGES_MAX: usize = 16_384;
@@ -33,14 +33,14 @@ pub struct FlowCore {
     pub sent: Sent,
     /// When the receiver last gave a sign of life.
     pub heard: Time,
-    /// The number that the receiver chose, once Setup has come.
-    key: Option<u32>,
+    /// What the receiver knows the flow by, once Setup has come.
+    connection: Option<ConnectionId>,
     /// Where data goes: the address that returned its challenge last.
     peer: Option<SocketAddr>,
     /// When it last did.
     responded: Option<Time>,
     /// Answers to probes, each to where the probe came from, and their lengths.
-    echoes: VecDeque<(SocketAddr, PathDatagram, u16)>,
+    echoes: VecDeque<(Route, PathDatagram, u16)>,
     open_due: Option<Time>,
     /// When it has something to do next.
     pub(super) next: Time,
@@ -65,11 +65,11 @@ pub struct Sent {
 impl FlowCore {
     pub(super) fn new(now: Time, offer: OfferFlow, rules: Rules) -> Self {
         Self {
-            mtu: offer.mtu,
+            mtu: offer.path.mtu,
             queue: Queue::default(),
             sent: Sent::default(),
             heard: now,
-            key: None,
+            connection: None,
             peer: None,
             responded: None,
             echoes: VecDeque::new(),
@@ -88,16 +88,17 @@ impl FlowCore {
     // --- Where datagrams may go -------------------------------------------------------------------------------------
 
     /// Whether Setup has come.
-    pub fn is_accepted(&self) -> bool {
-        self.key.is_some()
+    pub fn is_set_up(&self) -> bool {
+        self.connection.is_some()
     }
 
-    pub(super) fn has_key(&self, key: u32) -> bool {
-        self.key == Some(key)
+    /// Whether a datagram with this token from this address may be the receiver's.
+    pub(super) fn is_from_receiver(&self, from: SocketAddr, token: u64) -> bool {
+        self.offer.token == token && self.offer.only_from.is_none_or(|address| address == from.ip())
     }
 
-    pub(super) fn accept(&mut self, now: Time, key: u32, mtu: u16) {
-        self.key = Some(key);
+    pub(super) fn on_setup(&mut self, now: Time, connection: ConnectionId, mtu: u16) {
+        self.connection = Some(connection);
         self.mtu = self.mtu.min(mtu);
         if self.offer.peer.is_some() {
             self.open_due = Some(now);
@@ -105,25 +106,20 @@ impl FlowCore {
     }
 
     /// A probe with token and key came. It is answered where it came from, by no more bytes than it had.
-    pub(super) fn on_probe(&mut self, now: Time, from: SocketAddr, echo: PathDatagram, len: usize) {
+    pub(super) fn on_probe(&mut self, now: Time, to: Route, echo: PathDatagram, len: usize) {
         self.heard = now;
         self.open_due = None;
         if self.echoes.len() < ECHOES_MAX {
-            self.echoes.push_back((from, echo, len.clamp(PATH_HEADER_LEN, usize::from(u16::MAX)) as u16));
+            self.echoes.push_back((to, echo, len.clamp(PATH_HEADER_LEN, usize::from(u16::MAX)) as u16));
         }
     }
 
-    /// `from` returned its challenge: data may go there, as a NAT may have moved the receiver. Returns where it went before.
-    pub(super) fn on_response(&mut self, now: Time, from: SocketAddr) -> Option<SocketAddr> {
+    /// `from` returned its challenge: data may go there, as a NAT may have moved the receiver. Returns whether it is the first.
+    pub(super) fn on_response(&mut self, now: Time, from: SocketAddr) -> bool {
         self.heard = now;
         self.open_due = None;
         self.responded = Some(now);
-        self.peer.replace(from)
-    }
-
-    /// The address that returned its challenge last, and the flow's key.
-    pub(super) fn name(&self) -> Option<(SocketAddr, u32)> {
-        self.peer.zip(self.key)
+        self.peer.replace(from).is_none()
     }
 
     /// Where data goes, or went last.
@@ -147,19 +143,14 @@ impl FlowCore {
         }
     }
 
-    /// The flow's key and the address to which data may go at `now`.
-    pub fn path(&self, now: Time) -> Option<(u32, SocketAddr)> {
-        if now < self.responsive_until() { self.key.zip(self.peer) } else { None }
+    /// Where data may go at `now`.
+    pub fn route(&self, now: Time) -> Option<Route> {
+        if now < self.responsive_until() { Some(Route::new(self.peer?, self.connection?)) } else { None }
     }
 
-    /// Whether the receiver has an IPv6 address.
-    pub fn is_ipv6(&self) -> bool {
-        self.peer.or(self.offer.peer).is_some_and(|peer| peer.is_ipv6())
-    }
-
-    /// Bytes of IP, UDP and protocol header in each data packet.
+    /// Bytes of each data packet that are not data: all headers from IP up.
     pub fn overhead(&self) -> u64 {
-        u64::from(ip_overhead(self.is_ipv6())) + self.rules.header_len as u64
+        u64::from(self.offer.path.overhead) + self.rules.header_len as u64
     }
 
     // --- What the receiver wants ------------------------------------------------------------------------------------
@@ -169,7 +160,7 @@ impl FlowCore {
             return Err(FlowError::Protocol("requests are not numbered in order"));
         }
         let Rules { header_len, grain, queued_bytes_max, .. } = self.rules;
-        let longest = largest_block(self.mtu, self.is_ipv6(), header_len as u16, grain);
+        let longest = largest_block(PathSpec { mtu: self.mtu, ..self.offer.path }, header_len as u16, grain);
         if block > longest || !block.is_multiple_of(grain) {
             return Err(FlowError::Protocol("a block that does not fit a packet was requested"));
         }
@@ -191,21 +182,21 @@ impl FlowCore {
 
     /// Appends echoes and what opens the path, as far as `out` has room. Returns the bytes of the echoes' IP packets.
     pub(super) fn push_path(&mut self, now: Time, out: &mut TxBatch) -> u64 {
-        let (flow, mark) = (self.offer.flow, self.rules.mark);
+        let (flow, overhead) = (self.offer.flow, self.offer.path.overhead);
         let mut bytes = 0;
         while out.room() > 0
             && let Some((to, echo, len)) = self.echoes.pop_front()
         {
-            out.push(flow, to, &echo.emit(mark), ByteRange::default(), len - PATH_HEADER_LEN as u16);
-            bytes += u64::from(len + ip_overhead(to.is_ipv6()));
+            out.push(flow, to, &echo.emit(), ByteRange::default(), len - PATH_HEADER_LEN as u16);
+            bytes += u64::from(len) + u64::from(overhead);
         }
         if out.room() > 0
-            && let (Some(key), Some(to)) = (self.key, self.offer.peer)
+            && let (Some(connection), Some(to)) = (self.connection, self.offer.peer)
             && self.open_due.is_some_and(|due| due <= now)
         {
             let pad = self.rules.header_len.saturating_sub(PATH_HEADER_LEN) as u16;
-            let open = PathDatagram::Open { key, token: self.offer.token };
-            out.push(flow, to, &open.emit(mark), ByteRange::default(), pad);
+            let open = PathDatagram::Open { token: self.offer.token };
+            out.push(flow, Route::new(to, connection), &open.emit(), ByteRange::default(), pad);
             self.open_due = Some(now + OPEN_GAP);
         }
         bytes

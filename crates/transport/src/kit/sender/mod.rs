@@ -7,7 +7,7 @@ mod flow;
 mod queue;
 mod rules;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, Time};
@@ -20,9 +20,9 @@ use self::flow::SILENCE_MAX;
 use self::rules::Entry;
 use super::receiver::refusal;
 use super::wire::{MTU_MIN, Message, PathDatagram, Reader};
-use super::{Challenges, Index, SortedSet, Table};
+use super::{Challenges, SortedSet, Table};
 use crate::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Route, RxMessage, TxBatch,
 };
 
 /// A host's flows.
@@ -64,7 +64,12 @@ pub trait Sending: Sized {
     /// A new flow, offered but not yet set up.
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Self::Flow;
 
-    /// The receiver has set the flow up, and added `more`. Returns what the protocol adds to the answer.
+    /// What the protocol adds to the message that accepts the flow, which is said as soon as the flow is offered.
+    fn accept(&mut self, _flow: &mut Self::Flow, _flows: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The receiver has set the flow up, and added `more`.
     ///
     /// # Errors
     /// When `more` is not legal: the flow has failed.
@@ -74,8 +79,8 @@ pub trait Sending: Sized {
         _id: FlowId,
         more: Reader<'_>,
         _core: &mut Core<Self::Flow>,
-    ) -> Result<Vec<u8>, FlowError> {
-        more.end().map(|()| Vec::new()).map_err(|error| refusal(error, Self::RULES.version))
+    ) -> Result<(), FlowError> {
+        more.end().map_err(|error| refusal(error, Self::RULES.version))
     }
 
     /// A message of the protocol's own came on the control channel.
@@ -93,16 +98,8 @@ pub trait Sending: Sized {
         Err(FlowError::Protocol("an unknown kind of message"))
     }
 
-    /// A datagram came that is not about the path. Returns the flow that it changed.
-    fn on_datagram(
-        &mut self,
-        _now: Time,
-        _from: SocketAddr,
-        _bytes: &[u8],
-        _core: &mut Core<Self::Flow>,
-    ) -> Option<FlowId> {
-        None
-    }
+    /// A datagram came from the flow's receiver that is not about the path.
+    fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) {}
 
     /// Appends what may leave, as far as `out` has room, and about `share` packets of data if other flows are due. `spent` bytes of
     /// this flow's echoes have just left.
@@ -131,9 +128,6 @@ pub trait Sending: Sized {
 pub struct Core<F> {
     /// The flows.
     pub flows: Flows<F>,
-    by_token: BTreeMap<u64, FlowId>,
-    /// Flows by where their receivers are, and their keys.
-    by_name: Index<(SocketAddr, u32)>,
     /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many there
     /// are, and who waited longest is served first.
     agenda: SortedSet<Entry>,
@@ -150,12 +144,6 @@ impl<F: SenderFlow> Core<F> {
     /// Sends a message of the protocol's own on the flow's control channel, as it stands on the wire.
     pub fn say_own(&mut self, flow: FlowId, message: Vec<u8>) {
         self.events.push_back(Event::Control { flow, message });
-    }
-
-    /// The flow with this key whose receiver is at `from`.
-    pub fn by_key(&mut self, key: u32, from: SocketAddr) -> Option<(FlowId, &mut F)> {
-        let id = self.by_name.get(&(from, key))?;
-        self.flows.get_mut(&id).map(|flow| (id, flow))
     }
 
     /// Enters a flow into the agenda anew, after whatever may have changed what it has to do.
@@ -182,21 +170,8 @@ impl<F: SenderFlow> Core<F> {
 
     fn take_out(&mut self, id: FlowId) -> Option<F> {
         let flow = self.flows.remove(&id)?;
-        self.by_token.remove(&flow.core().offer.token);
-        if let Some(name) = flow.core().name() {
-            self.by_name.remove(&name);
-        }
         self.agenda.remove(&flow.core().entry());
         Some(flow)
-    }
-
-    /// The flow that a datagram with key and token from this address is of.
-    fn known(&mut self, from: SocketAddr, key: u32, token: u64) -> Option<(FlowId, &mut F)> {
-        let &id = self.by_token.get(&token)?;
-        let taken = self.by_name.get(&(from, key)).is_some_and(|other| other != id);
-        let flow = self.flows.get_mut(&id)?;
-        let elsewhere = flow.core().offer.only_from.is_some_and(|address| address != from.ip());
-        (flow.core().has_key(key) && !elsewhere && !taken).then_some((id, flow))
     }
 }
 
@@ -224,8 +199,6 @@ impl<P: Sending> Sender<P> {
     pub fn new(protocol: P, seed: u64) -> Self {
         let core = Core {
             flows: Table::new(),
-            by_token: BTreeMap::new(),
-            by_name: Index::new(),
             agenda: SortedSet::new(),
             events: VecDeque::new(),
             version: P::RULES.version,
@@ -252,17 +225,15 @@ impl<P: Sending> Sender<P> {
         if self.core.flows.contains_key(&offer.flow) {
             return Err(CommandError::FlowExists(offer.flow));
         }
-        if offer.mtu < MTU_MIN {
-            return Err(CommandError::MtuTooSmall(offer.mtu));
+        if offer.path.mtu < MTU_MIN {
+            return Err(CommandError::MtuTooSmall(offer.path.mtu));
         }
-        if self.core.by_token.contains_key(&offer.token) {
-            return Err(CommandError::KeyInUse);
-        }
-        self.core.by_token.insert(offer.token, offer.flow);
-        let id = offer.flow;
-        let flow = self.protocol.new_flow(now, FlowCore::new(now, offer, P::RULES));
+        let OfferFlow { flow: id, size, path, connection, token, .. } = offer;
+        let mut flow = self.protocol.new_flow(now, FlowCore::new(now, offer, P::RULES));
+        let more = self.protocol.accept(&mut flow, self.core.flows.len() + 1);
         self.core.agenda.insert(flow.core().entry());
         self.core.flows.insert(id, flow);
+        self.core.say(id, &Message::Accept { connection, token, mtu: path.mtu, size, more: &more });
         Ok(())
     }
 
@@ -289,18 +260,16 @@ impl<P: Sending> Sender<P> {
         let Some(flow) = self.core.flows.get_mut(&id) else { return Ok(()) };
         let core = flow.core_mut();
         core.heard = now;
-        if !core.is_accepted() && !matches!(message, Message::Setup { .. } | Message::Close) {
+        if !core.is_set_up() && !matches!(message, Message::Setup { .. } | Message::Close) {
             return Err(FlowError::Protocol("something else came before Setup"));
         }
         match message {
-            Message::Setup { key, mtu, more, .. } => {
-                if core.is_accepted() || mtu < MTU_MIN {
+            Message::Setup { connection, mtu, more, .. } => {
+                if core.is_set_up() || mtu < MTU_MIN {
                     return Err(FlowError::Protocol("a second or an illegal Setup"));
                 }
-                core.accept(now, key, mtu);
-                let OfferFlow { token, mtu, size, .. } = core.offer;
-                let more = self.protocol.on_setup(now, id, Reader(more), &mut self.core)?;
-                self.core.say(id, &Message::Accept { token, mtu, size, more: &more });
+                core.on_setup(now, connection, mtu);
+                self.protocol.on_setup(now, id, Reader(more), &mut self.core)?;
             }
             Message::Request { id: request, block, ranges } => {
                 let was_idle = core.queue.is_empty();
@@ -319,34 +288,27 @@ impl<P: Sending> Sender<P> {
     }
 
     fn on_datagram(&mut self, now: Time, message: &RxMessage<'_>, k: usize) {
+        let Some((id, _)) = message.flow.filter(|_| message.number(k).is_some()) else { return };
         let (from, bytes) = (message.from, message.head(k));
-        let Some(datagram) = PathDatagram::parse(P::RULES.mark, bytes) else {
-            if let Some(id) = self.protocol.on_datagram(now, from, bytes, &mut self.core) {
-                self.core.reschedule(id);
-            }
-            return;
-        };
-        let (PathDatagram::Probe { key, token, .. } | PathDatagram::Response { key, token, .. }) = datagram else {
-            return;
-        };
-        let ours = self.challenges.of(from, token);
-        let Some((id, flow)) = self.core.known(from, key, token) else { return };
-        match datagram {
-            PathDatagram::Probe { number, .. } => {
+        let Some(flow) = self.core.flows.get_mut(&id) else { return };
+        match PathDatagram::parse(bytes) {
+            Some(PathDatagram::Probe { token, number, reply_to }) if flow.core().is_from_receiver(from, token) => {
                 let len = message.len_of(k);
-                let echo = PathDatagram::Echo { key, number, len: len as u16, challenge: ours };
-                flow.core_mut().on_probe(now, from, echo, len);
+                let challenge = self.challenges.of(from, token);
+                let echo = PathDatagram::Echo { number, len: len as u16, challenge };
+                flow.core_mut().on_probe(now, Route::new(from, reply_to), echo, len);
             }
-            PathDatagram::Response { challenge, .. } if challenge == ours => {
-                if flow.core().path(now).is_none() {
+            Some(PathDatagram::Response { token, challenge })
+                if flow.core().is_from_receiver(from, token) && challenge == self.challenges.of(from, token) =>
+            {
+                if flow.core().route(now).is_none() {
                     flow.on_resume(now);
                 }
-                match flow.core_mut().on_response(now, from) {
-                    Some(before) => self.core.by_name.remove(&(before, key)),
-                    None => self.core.events.push_back(Event::Opened { flow: id }),
+                if flow.core_mut().on_response(now, from) {
+                    self.core.events.push_back(Event::Opened { flow: id });
                 }
-                self.core.by_name.insert((from, key), id);
             }
+            None if flow.core().peer() == Some(from) => self.protocol.on_datagram(now, id, bytes, &mut self.core),
             _ => return,
         }
         self.core.reschedule(id);

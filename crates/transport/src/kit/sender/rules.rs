@@ -10,11 +10,9 @@ pub(super) type Entry = (Time, u64, FlowId);
 /// What is the same for all flows of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// High four bits of every datagram's first byte.
-    pub mark: u8,
     /// Version that stands in the set-up messages.
     pub version: u8,
-    /// Length of a data header in bytes.
+    /// Length of a data header in bytes, without the envelope.
     pub header_len: usize,
     /// Blocks are a multiple of so many bytes.
     pub grain: u16,

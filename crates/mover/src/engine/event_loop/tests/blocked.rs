@@ -70,11 +70,12 @@ fn a_socket_that_was_full_and_then_has_no_memory_is_not_waited_for() {
 #[test]
 fn timers_fire_while_the_network_takes_nothing() {
     for way_out in [WayOut::Full, WayOut::NoMemory] {
-        let (mut bench, endpoint, socket, _flow, _theirs) = with_datagrams(Role::Sender, 600);
+        let (mut bench, endpoint, socket, flow, _theirs) = with_datagrams(Role::Sender, 600);
+        let datagram = datagram_for(flow);
         bench.fake.world().set_way_out(Time::ZERO, socket, way_out);
         // Datagrams come in all the while, and after each the endpoint is asked.
         bench.fake.world().at(Time::ZERO, move |world| {
-            world.deliver(socket, THERE.into(), &[0; 100]);
+            world.deliver(socket, THERE.into(), &datagram);
             Some(world.now() + Span::from_micros(200))
         });
         // The peer is given up after a while; what may leave has been due for long.

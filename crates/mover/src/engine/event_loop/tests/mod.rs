@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, Role, RxMessage, TxBatch,
+    Command, CommandError, ConnectionId, Endpoint, Envelope, Event, Expected, FlowId, FlowStats, Place, Role, Route,
+    RxMessage, TxBatch,
 };
 
 use super::fake::{Fake, FakeSocket, FakeWire};
@@ -98,7 +99,8 @@ impl Endpoint for Scripted {
             let mut head = [0; 12];
             head[..4].copy_from_slice(&script.sent.to_be_bytes());
             script.sent += 1;
-            out.push(flow, to, &head, ByteRange::default(), (len - head.len()) as u16);
+            let route = Route { to, connection: None };
+            out.push(flow, route, &head, ByteRange::default(), (len - head.len()) as u16);
         }
     }
 
@@ -220,6 +222,7 @@ impl Bench {
         let (stream, theirs) = self.fake.connection();
         let flow = self.engine.new_flow();
         self.engine.add_flow(flow, id, port, stream).unwrap();
+        self.engine.connections.insert(ConnectionId(flow.0), flow);
         (flow, theirs)
     }
 
@@ -228,6 +231,11 @@ impl Bench {
         self.engine.run(&mut run).unwrap();
         run
     }
+}
+
+/// A datagram for a flow.
+fn datagram_for(flow: FlowId) -> Vec<u8> {
+    Envelope { number: 0, connection: ConnectionId(flow.0) }.before(&[0; 92])
 }
 
 /// A frame as it comes over a connection.

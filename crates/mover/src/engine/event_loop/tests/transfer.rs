@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use inhaul_base::{Bitrate, RangeSet};
 use inhaul_protocols::registry::PROTOCOLS;
-use inhaul_transport::{EndpointConfig, FlowLimits, JoinFlow, ObjectId, OfferFlow};
+use inhaul_transport::{EndpointConfig, FlowLimits, JoinFlow, ObjectId, OfferFlow, PathSpec};
 
 use super::super::fake::WayOut;
 use super::*;
@@ -76,12 +76,14 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     bench.engine.add_flow(joined, receiver, receiving, theirs).unwrap();
     trouble(&bench, out, back);
 
+    let path = PathSpec::clear(1500, address.ip());
     let offer = OfferFlow {
         flow: offered,
         size: SIZE,
         peer: None,
         only_from: None,
-        mtu: 1500,
+        path,
+        connection: ConnectionId(7),
         token: 99,
         parameters: Default::default(),
     };
@@ -89,7 +91,7 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let object = ObjectId(0);
     bench.engine.command(receiver, Command::Fetch { object, size: SIZE, held: RangeSet::new() });
     let limits = FlowLimits::default();
-    let join = JoinFlow { flow: joined, object, peer: Some(HERE.into()), mtu: 1500, key: 77, limits };
+    let join = JoinFlow { flow: joined, object, peer: Some(HERE.into()), path, connection: ConnectionId(77), limits };
     bench.engine.command(receiver, Command::Join(join));
 
     let memory = Memory(Rc::new(RefCell::new(vec![0; SIZE as usize])));

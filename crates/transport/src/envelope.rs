@@ -1,0 +1,113 @@
+//! What stands in front of every datagram of a session, whatever its protocol: which flow it is of, and which datagram of
+//! that flow it is. kit/WIRE.md section 2 gives the layout.
+//!
+//! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and a
+//! direction, also when the same bytes are sent again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::ids::{ConnectionId, FlowId};
+use crate::kit::Index;
+
+/// Length of the envelope, in bytes.
+pub const ENVELOPE_LEN: usize = 8;
+
+/// Where the envelope has the connection id, and the checksum that is hidden in it: a datagram that was changed on its way
+/// shows a connection that does not exist.
+pub const CONNECTION_FIELD: Range<usize> = 4..8;
+
+/// The envelope of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The low 32 bits of the packet number: counts the datagrams of the flow in this direction, from 0.
+    pub number: u32,
+    /// The flow, by the name that the host gave it which the datagram goes to.
+    pub connection: ConnectionId,
+}
+
+impl Envelope {
+    /// Writes it.
+    pub fn emit(&self) -> [u8; ENVELOPE_LEN] {
+        (u64::from(self.number) << 32 | u64::from(self.connection.0)).to_be_bytes()
+    }
+
+    /// The datagram that has it in front of `rest`: for those who make datagrams by hand.
+    pub fn before(&self, rest: &[u8]) -> Vec<u8> {
+        [&self.emit()[..], rest].concat()
+    }
+
+    /// Reads it from the front of a datagram. `None`: it is too short to have one.
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        let word = u64::from_be_bytes(*datagram.first_chunk()?);
+        Some(Self { number: (word >> 32) as u32, connection: ConnectionId(word as u32) })
+    }
+}
+
+/// The flows of a port: which flow a datagram is of, and what number the next one has that leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    flows: Index<ConnectionId>,
+    of: BTreeMap<FlowId, Outbound>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outbound {
+    connection: ConnectionId,
+    next: u64,
+}
+
+impl Connections {
+    /// The flow takes datagrams that carry `connection`, which no other flow has.
+    pub fn insert(&mut self, connection: ConnectionId, flow: FlowId) {
+        self.flows.insert(connection, flow);
+        self.of.insert(flow, Outbound { connection, next: 0 });
+    }
+
+    /// Forgets a flow.
+    pub fn remove(&mut self, flow: FlowId) {
+        if let Some(of) = self.of.remove(&flow) {
+            self.flows.remove(&of.connection);
+        }
+    }
+
+    /// The flow that takes datagrams with this connection id.
+    pub fn flow(&self, connection: ConnectionId) -> Option<FlowId> {
+        self.flows.get(&connection)
+    }
+
+    /// Numbers for the next `count` datagrams that the flow sends: the first of them.
+    pub fn take_numbers(&mut self, flow: FlowId, count: usize) -> u32 {
+        let Some(of) = self.of.get_mut(&flow) else { return 0 };
+        let first = of.next;
+        of.next += count as u64;
+        first as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelope_comes_back_as_it_was() {
+        let envelope = Envelope { number: 0x0102_0304, connection: ConnectionId(0xC0FF_EE01) };
+        let bytes = envelope.emit();
+        assert_eq!(bytes, [1, 2, 3, 4, 0xC0, 0xFF, 0xEE, 1]);
+        assert_eq!(Envelope::parse(&bytes), Some(envelope));
+        assert_eq!(Envelope::parse(&bytes[..7]), None);
+    }
+
+    #[test]
+    fn numbers_never_repeat_within_a_flow() {
+        let mut connections = Connections::default();
+        connections.insert(ConnectionId(7), FlowId(1));
+        connections.insert(ConnectionId(8), FlowId(2));
+        assert_eq!(connections.take_numbers(FlowId(1), 3), 0);
+        assert_eq!(connections.take_numbers(FlowId(2), 1), 0);
+        assert_eq!(connections.take_numbers(FlowId(1), 1), 3);
+        assert_eq!(connections.flow(ConnectionId(7)), Some(FlowId(1)));
+        connections.remove(FlowId(1));
+        assert_eq!((connections.flow(ConnectionId(7)), connections.flow(ConnectionId(8))), (None, Some(FlowId(2))));
+    }
+}
