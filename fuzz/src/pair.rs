@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_protocols::registry::PROTOCOLS;
 use inhaul_transport::{
-    Command, Endpoint, EndpointConfig, Event, FlowId, FlowLimits, Host, JoinFlow, ObjectId, OfferFlow, Place, Role,
-    RxMessage, TxBatch, drain,
+    Command, ConnectionId, Connections, ENVELOPE_LEN, Endpoint, EndpointConfig, Envelope, Event, FlowId, FlowLimits,
+    Host, JoinFlow, ObjectId, OfferFlow, PathSpec, Place, Role, RxMessage, TxBatch, drain,
 };
 
 use crate::mutate::EDGES;
@@ -28,7 +28,7 @@ pub(crate) const CONTROL: u8 = 16;
 /// Flows between the two.
 const FLOWS: u32 = 2;
 /// Sizes of the object, in bytes.
-const SIZES: [u64; 4] = [1, 100_000, 1 << 33, 1 << 62];
+const SIZES: [u64; 4] = [1, 100_000, 1 << 33, 1 << 55];
 
 /// An address, by the last number of its port.
 fn address(last: u16) -> SocketAddr {
@@ -51,7 +51,13 @@ struct Party {
     role: Role,
     endpoint: Box<dyn Endpoint + Send>,
     batch: TxBatch,
+    connections: Connections,
     due: Option<Time>,
+}
+
+/// What datagrams of a flow carry that go to the one who plays `role`.
+fn connection(role: Role, flow: FlowId) -> ConnectionId {
+    ConnectionId(flow.0 + if role == Role::Sender { 100 } else { 200 })
 }
 
 /// The two, what is between them, and what has been seen.
@@ -75,6 +81,7 @@ pub(crate) struct Pair {
 /// Collects what an endpoint gives in one drain.
 struct Collector<'c> {
     role: Role,
+    connections: &'c mut Connections,
     under_way: &'c mut VecDeque<Parcel>,
     events: Vec<Event>,
     reached: &'c BTreeSet<SocketAddr>,
@@ -96,13 +103,14 @@ impl Host for Collector<'_> {
     fn transmit(&mut self, _now: Time, batch: &mut TxBatch) -> bool {
         let from = address(if self.role == Role::Sender { SENDER } else { RECEIVER });
         for transmit in batch.transmits() {
+            let (to, connection) = (transmit.route.to, transmit.route.connection);
             for datagram in transmit.datagrams {
                 self.sent += datagram.len();
                 assert!(self.sent <= DRAIN_BYTES_MAX, "a drain ends: {} bytes and more in one", self.sent);
                 if self.role == Role::Sender {
-                    let (came, went) = self.exchanged.entry(transmit.to).or_default();
-                    *went += datagram.len();
-                    let is_validated = self.reached.contains(&transmit.to);
+                    let (came, went) = self.exchanged.entry(to).or_default();
+                    *went += ENVELOPE_LEN + datagram.len();
+                    let is_validated = self.reached.contains(&to);
                     assert!(is_validated || datagram.body.is_empty(), "data to an address that has returned nothing");
                     assert!(
                         is_validated || *went <= *came,
@@ -110,8 +118,11 @@ impl Host for Collector<'_> {
                     );
                 }
                 if self.under_way.len() < UNDER_WAY_MAX {
-                    let head = batch.head(datagram).to_vec();
-                    self.under_way.push_back(Parcel::Datagram { from, to: transmit.to, head, len: datagram.len() });
+                    let number = self.connections.take_numbers(transmit.flow, 1);
+                    let envelope = Envelope { number, connection: connection.expect("it is no foreign protocol") };
+                    let head = envelope.before(batch.head(datagram));
+                    let len = ENVELOPE_LEN + datagram.len();
+                    self.under_way.push_back(Parcel::Datagram { from, to, head, len });
                 }
             }
         }
@@ -124,7 +135,9 @@ impl Party {
     fn new(role: Role, protocol: usize, host_rate: Option<Bitrate>) -> Self {
         let config = EndpointConfig { host_rate, ..EndpointConfig::new(role, 1) };
         let endpoint = (PROTOCOLS[protocol % PROTOCOLS.len()].build)(&config).expect("the defaults are legal");
-        Self { role, endpoint, batch: TxBatch::with_limit(64), due: None }
+        let mut connections = Connections::default();
+        (1..=FLOWS).map(FlowId).for_each(|flow| connections.insert(connection(role, flow), flow));
+        Self { role, endpoint, batch: TxBatch::with_limit(64), connections, due: None }
     }
 }
 
@@ -147,13 +160,15 @@ impl Pair {
             exchanged: BTreeMap::new(),
         };
         pair.command(Role::Receiver, Command::Fetch { object: ObjectId(0), size, held: RangeSet::default() });
+        let path = PathSpec::clear(1500, address(SENDER).ip());
         for flow in 1..=FLOWS {
             let offer = OfferFlow {
                 flow: FlowId(flow),
                 size,
                 peer: None,
                 only_from: None,
-                mtu: 1500,
+                path,
+                connection: connection(Role::Sender, FlowId(flow)),
                 token: 0x0123_4567_89ab_cd00 + u64::from(flow),
                 parameters: Default::default(),
             };
@@ -162,8 +177,8 @@ impl Pair {
                 flow: FlowId(flow),
                 object: ObjectId(0),
                 peer: Some(address(SENDER)),
-                mtu: 1500,
-                key: 7 + flow,
+                path,
+                connection: connection(Role::Receiver, FlowId(flow)),
                 limits: FlowLimits::default(),
             };
             pair.command(Role::Receiver, Command::Join(join));
@@ -257,9 +272,14 @@ impl Pair {
             0 => Parcel::Control { to: Role::Sender, flow, message: bytes.to_vec() },
             1 => Parcel::Control { to: Role::Receiver, flow, message: bytes.to_vec() },
             2 => {
-                Parcel::Datagram { from: address(SILENT), to: address(SENDER), head: bytes.to_vec(), len: bytes.len() }
+                let head = Envelope { number: 0, connection: connection(Role::Sender, flow) }.before(bytes);
+                let len = head.len();
+                Parcel::Datagram { from: address(SILENT), to: address(SENDER), head, len }
             }
-            _ => Parcel::Datagram { from: address(SENDER), to: address(RECEIVER), head: bytes.to_vec(), len: 1400 },
+            _ => {
+                let head = Envelope { number: 0, connection: connection(Role::Receiver, flow) }.before(bytes);
+                Parcel::Datagram { from: address(SENDER), to: address(RECEIVER), head, len: 1400 }
+            }
         };
         self.deliver(parcel);
     }
@@ -280,16 +300,13 @@ impl Pair {
                 } else {
                     self.reached.insert(to);
                 }
-                let message = RxMessage {
-                    from,
-                    heads: &head,
-                    head_stride: head.len(),
-                    datagram_len: len,
-                    total_len: len,
-                    waited: Span::ZERO,
-                };
+                let message = RxMessage { datagram_len: len, total_len: len, ..RxMessage::single(from, &head) };
+                // As a port does: a datagram with an id that no flow has goes to nobody.
+                let known = message.envelope(0).map(|envelope| envelope.connection);
+                let known = known.and_then(|id| Some((self.party(role).connections.flow(id)?, id)));
+                let Some((flow, id)) = known else { return };
                 let mut places = Vec::new();
-                self.party(role).endpoint.handle_datagrams(now, &[message], &mut places);
+                self.party(role).endpoint.handle_datagrams(now, &[message.of_flow(flow, id)], &mut places);
                 places.iter().for_each(|place| self.place(role, place, len));
                 self.drain(role);
             }
@@ -354,7 +371,9 @@ impl Pair {
     fn drain(&mut self, role: Role) {
         let Self { now, sender, receiver, under_way, reached, exchanged, .. } = self;
         let party = if role == Role::Sender { sender } else { receiver };
-        let mut out = Collector { role: party.role, under_way, events: Vec::new(), reached, exchanged, sent: 0 };
+        let connections = &mut party.connections;
+        let mut out =
+            Collector { role: party.role, connections, under_way, events: Vec::new(), reached, exchanged, sent: 0 };
         // Without the engine's budget: the endpoint's own bounds are what is tried.
         let mut budget = u64::MAX;
         party.due = drain(party.endpoint.as_mut(), *now, &mut party.batch, &mut budget, &mut out);

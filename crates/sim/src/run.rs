@@ -502,9 +502,8 @@ impl Simulation {
         let peer = self.addresses[transfer.sender.0 as usize].1;
         let path = PathSpec::clear(transfer.mtu, (*peer.ip()).into());
         // Ids differ for certain, not only with high probability: an odd factor maps numbers one to one.
-        let connection = |side: u32| {
-            ConnectionId((2 * id.0 + side).wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32))
-        };
+        let connection =
+            |side: u32| ConnectionId((2 * id.0 + side).wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32));
         let ids = [connection(0), connection(1)];
         for (endpoint, connection) in [transfer.sender, transfer.receiver].into_iter().zip(ids) {
             self.seats[endpoint.0 as usize].connections.insert(connection, id.flow());

@@ -1,7 +1,8 @@
 //! GTP: what comes in as datagrams and on the control stream.
 
-use inhaul_base::{Bitrate, ByteRange, Sequence};
-use inhaul_protocols::gtp::wire::{DataHeader, Edge, MARK, OwnMessage, SetupMore, VERSION, accept_rate};
+use inhaul_base::{Bitrate, ByteRange};
+use inhaul_protocols::gtp::wire::{DataHeader, Edge, OwnMessage, SetupMore, VERSION, accept_rate};
+use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{Message, Reader, rate_field};
 
@@ -19,13 +20,13 @@ pub fn gtp_datagram(data: &[u8]) -> bool {
 }
 
 pub(super) fn own_datagrams() -> Vec<Vec<u8>> {
-    let (key, epoch, request, sequence) = (7, 3, 2, Sequence::new(u32::MAX));
-    let data = DataHeader { key, epoch, request, sequence, offset: 1 << 40, sent: 1_000_000_007 };
-    vec![data.emit().to_vec(), Edge { key, epoch, request, sequence }.emit().to_vec()]
+    let (epoch, request) = (3, 2);
+    let data = DataHeader { epoch, request, offset: 1 << 40, sent: 1_000_000_007 };
+    vec![data.emit().to_vec(), Edge { epoch, request }.emit().to_vec()]
 }
 
 pub(super) fn datagrams() -> Vec<Vec<u8>> {
-    [own_datagrams(), kit::datagrams(MARK)].concat()
+    [own_datagrams(), kit::path_datagrams()].concat()
 }
 
 /// A control message.
@@ -60,7 +61,8 @@ pub(super) fn extreme_controls() -> Vec<Vec<u8>> {
         OwnMessage::Rate { epoch: 1, rate: Bitrate::from_bps(1), burst: 0 }.emit(),
         OwnMessage::Limit { send_rate: Some(rate) }.emit(),
         Message::Request { id: 1, block: 256, ranges: vec![ByteRange::new(0, u64::MAX)] }.emit(VERSION),
-        Message::Accept { token: 0, mtu: u16::MAX, size: u64::MAX, more: &all }.emit(VERSION),
+        Message::Accept { connection: ConnectionId(0), token: 0, mtu: u16::MAX, size: u64::MAX, more: &all }
+            .emit(VERSION),
         Message::Cancel { through: u32::MAX }.emit(VERSION),
     ]
 }

@@ -2,7 +2,7 @@
 
 use inhaul_base::{Bitrate, Sequence};
 use inhaul_protocols::tcp::laws::LawName;
-use inhaul_protocols::tcp::wire::{AckHeader, Blocks, DataHeader, MARK, OwnMessage, Timestamp, VERSION, setup_law};
+use inhaul_protocols::tcp::wire::{AckHeader, Blocks, DataHeader, OwnMessage, Timestamp, VERSION, setup_law};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{Message, Reader};
 
@@ -25,13 +25,13 @@ pub(super) fn own_datagrams() -> Vec<Vec<u8>> {
     let mut blocks = Blocks::default();
     blocks.push(sequence.plus(3), sequence.plus(9));
     blocks.push(sequence.plus(20), sequence.plus(21));
-    let data = DataHeader { window_log: 21, key: 7, sequence, sent, offset: 1 << 40 };
-    let ack = AckHeader { key: 7, acknowledged: sequence, echo: sent, window: 1_000_000, sent, blocks };
+    let data = DataHeader { window_log: 21, sequence, sent, offset: 1 << 40 };
+    let ack = AckHeader { acknowledged: sequence, echo: sent, window: 1_000_000, sent, blocks };
     vec![data.emit().to_vec(), ack.emit().to_vec()]
 }
 
 pub(super) fn datagrams() -> Vec<Vec<u8>> {
-    [own_datagrams(), kit::datagrams(MARK)].concat()
+    [own_datagrams(), kit::path_datagrams()].concat()
 }
 
 /// A control message.

@@ -8,7 +8,8 @@ use inhaul_transport::kit::sender::{self, Sender, SenderFlow, Sending};
 use inhaul_transport::kit::wire::{RANGES_MAX, Reader};
 use inhaul_transport::kit::{Object, Pacer};
 use inhaul_transport::{
-    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Offloads, Parameter, Place, Protocol, Role, SetupError, TxBatch,
+    Channels, Endpoint, EndpointConfig, FlowId, FlowStats, Offloads, Parameter, Place, Protocol, Role, SetupError,
+    TxBatch,
 };
 
 /// The registry entry.

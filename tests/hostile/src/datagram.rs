@@ -1,5 +1,6 @@
 //! What the engine does to datagrams on their way between endpoint and socket.
 
+use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
 use inhaul_udp::checksum;
 
 use crate::session::session_version;
@@ -7,8 +8,13 @@ use crate::session::session_version;
 /// The first version of the session protocol whose datagrams have checksums.
 const CHECKSUMS_SINCE: u16 = 5;
 
-/// A datagram as it goes over the network, of one as an endpoint gives it: with its checksum.
-pub fn seal(datagram: &[u8]) -> Vec<u8> {
+/// A datagram as it goes over the network, of what is behind its envelope: with envelope and checksum.
+pub fn seal(connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
+    masked(&Envelope { number: 0, connection }.before(behind))
+}
+
+/// A datagram with its checksum put in, or taken out.
+pub(crate) fn masked(datagram: &[u8]) -> Vec<u8> {
     let mut bytes = datagram.to_vec();
     if session_version() >= CHECKSUMS_SINCE {
         checksum::mask(&mut bytes);
@@ -16,8 +22,10 @@ pub fn seal(datagram: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A datagram as an endpoint takes it, of one as it came over the network: if it came damaged, its key is no flow's. `None`: it is
-/// too short to have a key.
-pub fn open(datagram: &[u8]) -> Option<Vec<u8>> {
-    (datagram.len() >= 8).then(|| seal(datagram))
+/// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's, damaged, or too
+/// short.
+pub fn open(connection: ConnectionId, datagram: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = masked(datagram);
+    let envelope = Envelope::parse(&bytes)?;
+    (envelope.connection == connection).then(|| bytes.split_off(ENVELOPE_LEN))
 }

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, ByteRange};
 use inhaul_mover::frame::{Frame, SessionRole};
-use inhaul_protocols::gtp::wire::{HEADER_LEN, MARK, OwnMessage, SetupMore, VERSION};
+use inhaul_protocols::gtp::wire::{HEADER_LEN, OwnMessage, SetupMore, VERSION};
+use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 
 use crate::datagram::{open, seal};
 use crate::session::Session;
 
-/// Number that the datagrams of a hand-made flow carry.
-const KEY: u32 = 5;
+/// What the server's datagrams of a hand-made flow carry.
+pub const OURS: ConnectionId = ConnectionId(5);
 
 /// A session whose data set is open and whose flow is set up. No datagram has been sent.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub struct GtpClient {
     pub udp: UdpSocket,
     /// Where the server takes datagrams.
     pub server: SocketAddr,
-    /// Number that the flow's datagrams carry.
-    pub key: u32,
+    /// What the flow's datagrams to the server carry.
+    pub connection: ConnectionId,
     /// The server's secret, which opens the path.
     pub token: u64,
     /// The object's size, as the server says it.
@@ -40,9 +41,9 @@ pub struct GtpClient {
 }
 
 /// The message by which a receiver that knows no rates sets a flow up.
-pub fn setup(key: u32, mtu: u16, size: u64) -> Vec<u8> {
+pub fn setup(mtu: u16, size: u64) -> Vec<u8> {
     let more = SetupMore { receive_buffer: 1 << 20, access_rate: None, application_rate: None }.emit();
-    Message::Setup { key, mtu, size, more: &more }.emit(VERSION)
+    Message::Setup { connection: OURS, mtu, size, more: &more }.emit(VERSION)
 }
 
 /// What came in a stretch of time.
@@ -67,13 +68,23 @@ impl GtpClient {
         session.open(path).unwrap_or_else(|heard| panic!("{path}: {heard:?}"));
         let udp = UdpSocket::bind((session.local_ip(), 0)).unwrap();
         let server = SocketAddr::new(server.ip(), udp_port);
-        let mut client =
-            Self { session, udp, server, key: KEY, token: 0, size: 0, mtu: 0, challenge: 0, requests: 0, probes: 0 };
-        client.control_bytes(setup(KEY, mtu, 0));
+        let mut client = Self {
+            session,
+            udp,
+            server,
+            connection: OURS,
+            token: 0,
+            size: 0,
+            mtu: 0,
+            challenge: 0,
+            requests: 0,
+            probes: 0,
+        };
+        client.control_bytes(setup(mtu, 0));
         loop {
             let Frame::Protocol { message } = client.session.expect() else { continue };
-            if let Ok(Message::Accept { token, mtu, size, .. }) = Message::parse(VERSION, &message) {
-                return Self { token, mtu, size, ..client };
+            if let Ok(Message::Accept { connection, token, mtu, size, .. }) = Message::parse(VERSION, &message) {
+                return Self { connection, token, mtu, size, ..client };
             }
         }
     }
@@ -97,10 +108,10 @@ impl GtpClient {
     /// The next probe as it goes over the network, for whichever socket.
     pub fn probe_datagram(&mut self, padding: usize) -> Vec<u8> {
         self.probes += 1;
-        let probe = PathDatagram::Probe { key: self.key, token: self.token, number: self.probes };
-        let mut datagram = probe.emit(MARK).to_vec();
+        let probe = PathDatagram::Probe { token: self.token, number: self.probes, reply_to: OURS };
+        let mut datagram = probe.emit().to_vec();
         datagram.resize(HEADER_LEN + padding, 0);
-        seal(&datagram)
+        seal(self.connection, &datagram)
     }
 
     /// Returns the challenge from the flow's own socket: for a quarter of a second more, data may come.
@@ -110,7 +121,7 @@ impl GtpClient {
 
     /// The response as it goes over the network, for whichever socket.
     pub fn response(&self) -> Vec<u8> {
-        seal(&PathDatagram::Response { key: self.key, token: self.token, challenge: self.challenge }.emit(MARK))
+        seal(self.connection, &PathDatagram::Response { token: self.token, challenge: self.challenge }.emit())
     }
 
     /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and returns its
@@ -120,7 +131,7 @@ impl GtpClient {
             self.probe(0);
             let deadline = Instant::now() + Duration::from_millis(200);
             while let Some(datagram) = self.datagram(deadline.saturating_duration_since(Instant::now())) {
-                if let Some(PathDatagram::Echo { challenge, .. }) = PathDatagram::parse(MARK, &datagram) {
+                if let Some(PathDatagram::Echo { challenge, .. }) = PathDatagram::parse(&datagram) {
                     self.challenge = challenge;
                     self.respond();
                     return;
@@ -142,7 +153,7 @@ impl GtpClient {
         self.control_bytes(OwnMessage::Rate { epoch, rate: Bitrate::from_bps(bps), burst }.emit());
     }
 
-    /// The next datagram at the flow's own socket, undamaged, waited for at most for `within`.
+    /// What is behind the envelope of the next datagram at the flow's own socket, undamaged, waited for at most for `within`.
     pub fn datagram(&self, within: Duration) -> Option<Vec<u8>> {
         let deadline = Instant::now() + within;
         let mut buffer = vec![0; 1 << 16];
@@ -153,7 +164,7 @@ impl GtpClient {
             }
             self.udp.set_read_timeout(Some(left)).unwrap();
             let came = self.udp.recv(&mut buffer).ok();
-            if let Some(datagram) = came.and_then(|len| open(&buffer[..len])) {
+            if let Some(datagram) = came.and_then(|len| open(OURS, &buffer[..len])) {
                 return Some(datagram);
             }
         }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use inhaul_base::Sequence;
 use inhaul_mover::frame::{Frame, GroupDigest};
-use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN, MARK, OwnMessage, VERSION};
+use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN, OwnMessage, VERSION};
 use inhaul_store::digest;
+use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 
 use crate::datagram::{open, seal};
+use crate::gtp::OURS;
 use crate::manifest::RawManifest;
 use crate::session::{Heard, Session, session_version};
 
@@ -231,9 +232,9 @@ fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64
 /// The sending side of one flow, without any care for rates.
 #[derive(Default)]
 struct Flow {
-    key: u32,
+    /// What the receiver knows the flow by.
+    connection: ConnectionId,
     epoch: u16,
-    sequence: u32,
     peer: Option<SocketAddr>,
     /// What was asked for: request, offset and length.
     blocks: VecDeque<(u32, u64, u64)>,
@@ -244,9 +245,9 @@ struct Flow {
 impl Flow {
     fn control(&mut self, session: &mut Session, message: &[u8], size: u64) {
         match Message::parse(VERSION, message) {
-            Ok(Message::Setup { key, mtu, .. }) => {
-                self.key = key;
-                let accept = Message::Accept { token: TOKEN, mtu, size, more: &rate_field(None) };
+            Ok(Message::Setup { connection, mtu, .. }) => {
+                self.connection = connection;
+                let accept = Message::Accept { connection: OURS, token: TOKEN, mtu, size, more: &rate_field(None) };
                 let _ = session.send(&Frame::Protocol { message: accept.emit(VERSION) });
             }
             Ok(Message::Request { id, block, ranges }) => {
@@ -269,13 +270,13 @@ impl Flow {
     fn probes(&mut self, udp: &UdpSocket) {
         let mut buffer = [0; 1 << 16];
         while let Ok((len, from)) = udp.recv_from(&mut buffer) {
-            let Some(datagram) = open(&buffer[..len]) else { continue };
-            let Some(PathDatagram::Probe { key, number, .. }) = PathDatagram::parse(MARK, &datagram) else { continue };
+            let Some(datagram) = open(OURS, &buffer[..len]) else { continue };
+            let Some(PathDatagram::Probe { number, reply_to, .. }) = PathDatagram::parse(&datagram) else { continue };
             self.peer = Some(from);
-            let echo = PathDatagram::Echo { key, number, challenge: 1, len: len as u16 };
-            let mut echo = echo.emit(MARK).to_vec();
-            echo.resize(len, 0);
-            let _ = udp.send_to(&seal(&echo), from);
+            let echo = PathDatagram::Echo { number, challenge: 1, len: datagram.len() as u16 };
+            let mut echo = echo.emit().to_vec();
+            echo.resize(datagram.len(), 0);
+            let _ = udp.send_to(&seal(reply_to, &echo), from);
         }
     }
 
@@ -290,16 +291,7 @@ impl Flow {
         let mut sent = 0;
         for (request, offset, len) in self.blocks.drain(..due.min(self.blocks.len())) {
             let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            let sequence = Sequence::new(self.sequence);
-            self.sequence = self.sequence.wrapping_add(1);
-            let header = DataHeader {
-                key: self.key,
-                epoch: self.epoch,
-                request,
-                sequence,
-                offset,
-                sent: clock.as_nanos() as u64,
-            };
+            let header = DataHeader { epoch: self.epoch, request, offset, sent: clock.as_nanos() as u64 };
             let mut datagram = Vec::with_capacity(HEADER_LEN + len as usize);
             datagram.extend_from_slice(&header.emit());
             let (start, end) = (offset as usize, (offset + len) as usize);
@@ -307,7 +299,7 @@ impl Flow {
             let body = offer.bytes.get(start..end.min(offer.bytes.len())).unwrap_or_default();
             datagram.extend_from_slice(body);
             datagram.resize(HEADER_LEN + len as usize, 0);
-            let _ = udp.send_to(&seal(&datagram), peer);
+            let _ = udp.send_to(&seal(self.connection, &datagram), peer);
             sent += len;
             self.last = Some(Instant::now());
         }

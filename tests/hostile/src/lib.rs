@@ -28,7 +28,7 @@ mod scratch;
 mod session;
 
 pub use datagram::{open, seal};
-pub use gtp::{GtpClient, Received, setup};
+pub use gtp::{GtpClient, OURS, Received, setup};
 pub use hostile_server::{Endpoint, HostileServer, Offer};
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};

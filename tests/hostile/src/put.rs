@@ -60,7 +60,7 @@ impl RawPut {
         probe.extend_from_slice(&self.token.to_be_bytes());
         probe.extend_from_slice(&1u32.to_be_bytes());
         probe.extend_from_slice(&20u16.to_be_bytes());
-        let probe = datagram::seal(&probe);
+        let probe = datagram::masked(&probe);
         self.udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         for _ in 0..20 {
             self.udp.send_to(&probe, server).unwrap();

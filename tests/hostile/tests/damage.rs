@@ -8,7 +8,7 @@ use inhaul_hostile_tests::{
     Direction, GtpClient, Outcome, Relay, Scratch, Server, SmallDisk, figures, heavy, inhaul, noise, seed,
     session_version, wait_for,
 };
-use inhaul_protocols::gtp::wire::DataHeader;
+use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN};
 use inhaul_transport::kit::receiver::DataHead;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -132,7 +132,7 @@ fn a_server_of_a_file_of_exbibytes_needs_memory_for_what_it_sends() {
         let datagram = std::iter::from_fn(|| client.datagram(PATIENCE))
             .find(|datagram| DataHeader::parse(datagram).is_some())
             .unwrap_or_else(|| panic!("no data: {}", server.running.stderr()));
-        assert_eq!(datagram[32..], [0; 1440]);
+        assert_eq!(datagram[HEADER_LEN..], [0; 1440]);
     }
     let memory = server.readings().memory;
     assert!(memory < 64 << 20, "{memory} bytes");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use inhaul_hostile_tests::{
     GtpClient, HostileServer, Network, Offer, Received, Relay, Scratch, Server, figures, inhaul, noise,
 };
-use inhaul_protocols::gtp::wire::DataHeader;
+use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN};
 use inhaul_transport::kit::receiver::DataHead;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ fn a_hand_made_client_is_served() {
         let datagram = client.datagram(PATIENCE).unwrap();
         let Some(header) = DataHeader::parse(&datagram) else { continue };
         let at = header.offset as usize - 1440;
-        came[at..at + 1440].copy_from_slice(&datagram[32..]);
+        came[at..at + 1440].copy_from_slice(&datagram[HEADER_LEN..]);
         left -= 1;
     }
     assert!(came == bytes[1440..][..14_400]);

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, ByteRange, RandomStream};
 use inhaul_hostile_tests::{
-    Heard, HostileServer, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy, inhaul, noise,
-    seal, seed, session_version, setup, wait_for,
+    Heard, HostileServer, OURS, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy, inhaul,
+    noise, seal, seed, session_version, setup, wait_for,
 };
 use inhaul_mover::frame::{Frame, GroupRun, Memory, RefusalCode, SessionRole};
-use inhaul_protocols::gtp::wire::{HEADER_LEN, MARK, OwnMessage, VERSION};
+use inhaul_protocols::gtp::wire::{HEADER_LEN, OwnMessage, VERSION};
+use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,22 +68,21 @@ fn control(random: &mut RandomStream) -> Vec<u8> {
 }
 
 /// A datagram that a receiver may send, or something like it.
-fn datagram(random: &mut RandomStream, key: u32, token: u64) -> Vec<u8> {
+fn datagram(random: &mut RandomStream, connection: ConnectionId, token: u64) -> Vec<u8> {
     let mut datagram = if random.below(2) == 0 {
-        let mut probe = PathDatagram::Probe { key, token, number: random.below(9) as u32 }.emit(MARK).to_vec();
+        let mut probe = PathDatagram::Probe { token, number: random.below(9) as u32, reply_to: OURS }.emit().to_vec();
         probe.resize(HEADER_LEN + pick(random, &[0, 100, 1400]), 0);
         probe
     } else {
         let mut datagram = bytes(random, 100);
         if datagram.len() >= 16 {
-            datagram[0] = pick(random, &[0x21, 0x22, 0x23, 0x24, 0x25, 0x11, 0x20]);
-            datagram[4..8].copy_from_slice(&key.to_be_bytes());
+            datagram[0] = pick(random, &[0, 1, 2, 3, 4, 5, 6, 8, 12, 0x80]);
             datagram[8..16].copy_from_slice(&token.to_be_bytes());
         }
         datagram
     };
     maybe_flip(random, &mut datagram);
-    seal(&datagram)
+    seal(connection, &datagram)
 }
 
 /// A frame that somebody may send at some time.
@@ -163,20 +163,21 @@ fn transport_messages_in_any_order() {
         if session.open("/f").is_err() {
             continue;
         }
-        let (mtu, key) = (pick(&mut random, &[576, 1500, 9000, 65_535]), 5);
-        let _ = session.send(&Frame::Protocol { message: setup(key, mtu, SIZE) });
+        let mtu = pick(&mut random, &[576, 1500, 9000, 65_535]);
+        let _ = session.send(&Frame::Protocol { message: setup(mtu, SIZE) });
         let accepted = session.receive(Duration::from_millis(300));
-        let token = match accepted {
-            Heard::Frame(Frame::Protocol { message }) => match Message::parse(VERSION, &message) {
-                Ok(Message::Accept { token, .. }) => token,
-                _ => 0,
+        let (connection, token) = match accepted {
+            // Each protocol has a version of its own.
+            Heard::Frame(Frame::Protocol { message }) => match Message::parse(message[1], &message) {
+                Ok(Message::Accept { connection, token, .. }) => (connection, token),
+                _ => (ConnectionId(5), 0),
             },
-            _ => 0,
+            _ => (ConnectionId(5), 0),
         };
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..30 {
             let _ = session.send(&Frame::Protocol { message: control(&mut random) });
-            let _ = udp.send_to(&datagram(&mut random, key, token), (server.address.ip(), udp_port));
+            let _ = udp.send_to(&datagram(&mut random, connection, token), (server.address.ip(), udp_port));
         }
         sessions += 1;
     }
@@ -304,7 +305,7 @@ fn datagrams_of_strangers() {
     let mut sent = 0;
     for round in 0..2000 {
         let datagram = match round % 4 {
-            0 => datagram(&mut random, 5, 123),
+            0 => datagram(&mut random, ConnectionId(5), 123),
             1 => [&b"inhaul?\n"[..], &[0; 14]].concat(),
             2 => bytes(&mut random, 1400),
             _ => Vec::new(),

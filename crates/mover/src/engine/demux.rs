@@ -12,7 +12,8 @@ pub(crate) fn sort<'m>(connections: &Connections, message: &RxMessage<'m>, mut e
             continue;
         }
         // An id that came before has been dealt with.
-        let came_before = seen.is_some() && (0..k).any(|j| message.envelope(j).is_some_and(|e| e.connection == connection));
+        let came_before =
+            seen.is_some() && (0..k).any(|j| message.envelope(j).is_some_and(|e| e.connection == connection));
         seen = Some(connection);
         if let Some(flow) = connections.flow(connection).filter(|_| !came_before) {
             each(message.of_flow(flow, connection));

@@ -180,7 +180,15 @@ impl<O: Outside> Engine<O> {
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> EndpointId {
         let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.endpoints.push(DrivenEndpoint { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES, port: None });
+        self.endpoints.push(DrivenEndpoint {
+            role,
+            endpoint,
+            batch,
+            due: None,
+            retry: None,
+            budget: TURN_BYTES,
+            port: None,
+        });
         EndpointId(self.endpoints.len() - 1)
     }
 

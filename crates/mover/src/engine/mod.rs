@@ -3,8 +3,8 @@
 //! It carries whatever an [`Application`] is for, and knows no transfer, server or delegation: it uses `session`, `api`
 //! and `system`.
 
-pub(crate) mod endpoints;
 mod demux;
+pub(crate) mod endpoints;
 mod event_loop;
 pub(crate) mod listener;
 pub(crate) mod net;

@@ -35,11 +35,8 @@ pub struct DataHeader {
 impl DataHeader {
     /// Writes the header. There is one for each packet of a transfer, so it is three whole words.
     pub fn emit(&self) -> [u8; HEADER_LEN] {
-        let words = [
-            u64::from(DATA) << 56 | u64::from(self.epoch) << 32 | u64::from(self.request),
-            self.offset,
-            self.sent,
-        ];
+        let words =
+            [u64::from(DATA) << 56 | u64::from(self.epoch) << 32 | u64::from(self.request), self.offset, self.sent];
         let mut head = [0; HEADER_LEN];
         for (bytes, word) in head.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_be_bytes());

@@ -2,8 +2,8 @@
 //! control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Sequence, Time};
-use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::ENVELOPE_LEN;
+use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
 use super::laws::LawName;
@@ -187,11 +187,11 @@ impl AckHeader {
     /// Writes the header.
     pub fn emit(&self) -> Head {
         let kind = u64::from(ACK + self.blocks.len as u8);
-        let first = kind << OFFSET_BITS
-            | u64::from(self.window.min(WINDOW_MAX)) << 32
-            | u64::from(self.acknowledged.get());
+        let first =
+            kind << OFFSET_BITS | u64::from(self.window.min(WINDOW_MAX)) << 32 | u64::from(self.acknowledged.get());
         let mut head = Head { bytes: [0; ACK_LEN_MAX], len: HEADER_LEN + self.blocks.len * 8 };
-        head.bytes[..HEADER_LEN].copy_from_slice(&header([first, u64::from(self.echo.0) << 32 | u64::from(self.sent.0)]));
+        head.bytes[..HEADER_LEN]
+            .copy_from_slice(&header([first, u64::from(self.echo.0) << 32 | u64::from(self.sent.0)]));
         for ((start, end), bytes) in self.blocks.iter().zip(head.bytes[HEADER_LEN..].chunks_exact_mut(8)) {
             bytes[..4].copy_from_slice(&start.get().to_be_bytes());
             bytes[4..].copy_from_slice(&end.get().to_be_bytes());

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, JoinFlow, ObjectId, OfferFlow, Place,
-    Route, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, JoinFlow, ObjectId, OfferFlow, Place, Route,
+    RxMessage, TxBatch,
 };
 
 /// Bytes of object in a datagram.

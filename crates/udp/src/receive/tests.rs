@@ -374,7 +374,10 @@ fn haul(address: &str, offload: Offload, body: usize) {
                 batch.push(FLOW, route, &head(HEAD, FLOW, range.start)[ENVELOPE_LEN..], range, 0);
                 asked = range.end;
             }
-            assert_eq!(transmitter.transmit(&sending, &mut batch, &mut connections, &mut source).unwrap(), crate::Sent::All);
+            assert_eq!(
+                transmitter.transmit(&sending, &mut batch, &mut connections, &mut source).unwrap(),
+                crate::Sent::All
+            );
         }
         poller.wait_until(clock, deadline, &mut events).unwrap();
         let first = endpoint.held[1].covered();

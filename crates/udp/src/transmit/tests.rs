@@ -88,7 +88,9 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
     let count = |lens: &[u64], pad: u16| {
         let mut batch = TxBatch::default();
         let peer = SocketAddr::from(([192, 0, 2, 1], 7));
-        lens.iter().for_each(|&len| batch.push(MEMORY, Route { to: peer, connection: None }, b"ab", ByteRange::at(0, len), pad));
+        lens.iter().for_each(|&len| {
+            batch.push(MEMORY, Route { to: peer, connection: None }, b"ab", ByteRange::at(0, len), pad);
+        });
         run_length(batch.transmits().next().unwrap().datagrams, 0)
     };
     assert_eq!(count(&[10], 0), 1);
@@ -165,7 +167,10 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
             let bytes = &source.memory[body.start as usize..body.end as usize];
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
-        assert_eq!(Transmitter::new(&sender).transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
+        assert_eq!(
+            Transmitter::new(&sender).transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(),
+            Sent::All
+        );
         assert!(batch.is_empty());
         for (peer, wanted) in peers.iter().zip(wanted) {
             wanted.into_iter().for_each(|wanted| assert_eq!(next(peer), wanted));
@@ -180,7 +185,13 @@ fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had
     let (sender, peer) = (socket(Offload::Auto), plain());
     let mut batch = TxBatch::default();
     for n in 0..8 {
-        batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n; 8], ByteRange::at(9_000 + 300 * u64::from(n), 300), 0);
+        batch.push(
+            MEMORY,
+            route(peer.local_addr().unwrap()),
+            &[n; 8],
+            ByteRange::at(9_000 + 300 * u64::from(n), 300),
+            0,
+        );
     }
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = 0;

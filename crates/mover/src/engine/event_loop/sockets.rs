@@ -6,9 +6,9 @@ use inhaul_base::Time;
 use inhaul_transport::FlowId;
 use inhaul_udp::{DatagramSocket, Interest};
 
-use super::outside::{Outside, Source};
 #[cfg(test)]
 use super::EndpointId;
+use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::api::error::MoveError;
 use crate::engine::listener::{Accepted, Listener};

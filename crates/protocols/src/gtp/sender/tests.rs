@@ -3,9 +3,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::ByteRange;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
-use inhaul_transport::{
-    Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage, drain,
-};
+use inhaul_transport::{Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage, drain};
 use proptest::prelude::*;
 
 use super::*;

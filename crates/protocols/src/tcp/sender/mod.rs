@@ -9,7 +9,6 @@ mod recovery;
 mod scoreboard;
 mod stream;
 
-
 use inhaul_base::{Bitrate, Time};
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
 use inhaul_transport::kit::wire::Reader;
@@ -42,13 +41,8 @@ impl Tcp {
 
 impl Sending for Tcp {
     type Flow = SendFlow;
-    const RULES: Rules = Rules {
-        version: VERSION,
-        header_len: HEADER_LEN,
-        grain: 1,
-        queued_bytes_max: 8 << 30,
-        feedback_max: None,
-    };
+    const RULES: Rules =
+        Rules { version: VERSION, header_len: HEADER_LEN, grain: 1, queued_bytes_max: 8 << 30, feedback_max: None };
 
     fn new_flow(&mut self, _now: Time, core: FlowCore) -> SendFlow {
         SendFlow::new(core)

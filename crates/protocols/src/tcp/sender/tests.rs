@@ -6,8 +6,8 @@ use crate::tcp::wire::{AckHeader, Blocks, Timestamp};
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span};
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 use inhaul_transport::{Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage};
-use std::net::SocketAddr;
 use proptest::prelude::*;
+use std::net::SocketAddr;
 
 const FLOW: FlowId = FlowId(1);
 /// What the receiver's datagrams carry, and the sender's.
@@ -25,11 +25,14 @@ fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.seed);
     let only_from = Some(peer(0).ip());
     let (path, connection, parameters) = (PathSpec::clear(1500, peer(0).ip()), OURS, Default::default());
-    let offer =
-        OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, parameters };
+    let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, parameters };
     sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
     let more = [LawName::Reno.code()];
-    control(&mut sender, Time::ZERO, &Message::Setup { connection: THEIRS, mtu: 1500, size, more: &more }.emit(VERSION));
+    control(
+        &mut sender,
+        Time::ZERO,
+        &Message::Setup { connection: THEIRS, mtu: 1500, size, more: &more }.emit(VERSION),
+    );
     sender
 }
 

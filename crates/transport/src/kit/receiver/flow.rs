@@ -117,7 +117,8 @@ impl FlowCore {
 
     /// The sender, which connected, told its address by a datagram with `token`. Returns whether that is news.
     pub(super) fn learn_peer(&mut self, now: Time, from: SocketAddr, token: u64) -> bool {
-        let is_news = self.join.peer.is_none() && self.accepted.is_some_and(|a| a.token == token) && !self.path.is_open();
+        let is_news =
+            self.join.peer.is_none() && self.accepted.is_some_and(|a| a.token == token) && !self.path.is_open();
         if is_news {
             self.peer = Some(from);
             self.last_heard = now;

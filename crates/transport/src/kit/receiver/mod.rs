@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, ByteRange, Time};
 
 pub use core::Core;
-pub(super) use flow::refusal;
 use flow::Accepted;
+pub(super) use flow::refusal;
 pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, read_all};
 pub use rules::{Flows, RTT_GUESS, Rules};
 

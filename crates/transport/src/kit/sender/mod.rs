@@ -197,12 +197,8 @@ pub struct Sender<P: Sending> {
 impl<P: Sending> Sender<P> {
     /// A sender without flows.
     pub fn new(protocol: P, seed: u64) -> Self {
-        let core = Core {
-            flows: Table::new(),
-            agenda: SortedSet::new(),
-            events: VecDeque::new(),
-            version: P::RULES.version,
-        };
+        let core =
+            Core { flows: Table::new(), agenda: SortedSet::new(), events: VecDeque::new(), version: P::RULES.version };
         Self { core, protocol, due: Vec::new(), turns: 0, challenges: Challenges::new(seed) }
     }
 
