@@ -14,28 +14,28 @@ use crate::output::to_json;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  What is in a directory, and all beneath it:
+  The items of a directory, and everything beneath it:
     inhaul ls dtn1/run7
     inhaul ls dtn1/run7 --recursive
-  The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
+  The files of a data set on two mirrors, for programs that read Metalink 4:
     inhaul ls dtn1,dtn2:5000/run7 --metalink --checksums > run7.meta4";
 
 /// The command line of `inhaul ls`.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
+    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers counts")]
     #[arg(value_name = "SOURCE", value_parser = source)]
     source: Source,
-    /// List directories and all that is in them
+    /// List directories with everything in them
     #[arg(long, short, help_heading = "Listing options")]
     recursive: bool,
     /// Print one JSON object for each item (docs/json.md)
     #[arg(long, conflicts_with = "metalink", help_heading = OUTPUT)]
     json: bool,
-    /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
+    /// Print all files beneath SOURCE as Metalink 4 (RFC 5854), with every server as a mirror
     #[arg(long, help_heading = OUTPUT)]
     metalink: bool,
-    /// With --metalink: add each file's BLAKE3 checksum; the server reads files whose digests it does not keep
+    /// With --metalink: add each file's BLAKE3 checksum; the server hashes files whose digests it has not cached
     #[arg(long, help_heading = OUTPUT)]
     checksums: bool,
 }

@@ -1,4 +1,5 @@
-//! The live display on a terminal: a few lines for the whole transfer, and one for each sender, as wide as the terminal is now.
+//! The live display on a terminal: a few lines for the whole transfer, and one for each sender, as wide as the terminal
+//! is now.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Streams in the place of files: standard input and output, named pipes and devices.
 //!
-//! What goes through one is kept in a directory of its own for that time, in $TMPDIR: what comes from the network comes in any
-//! order, and of what is put the length must be known before.
+//! What goes through one is kept in a directory of its own for that time, in $TMPDIR: what comes from the network comes
+//! in any order, and of what is put the length must be known before.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;

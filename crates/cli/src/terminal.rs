@@ -83,7 +83,8 @@ impl Lines {
         }
     }
 
-    /// What draws `lines` in the place of the old ones: each cut at the edge of the terminal, and no more than it has rows for.
+    /// What draws `lines` in the place of the old ones: each cut at the edge of the terminal, and no more than it has
+    /// rows for.
     fn replace(&mut self, lines: Vec<String>, size: Size) -> String {
         let mut text = self.erase(size);
         self.drawn = lines.into_iter().take(size.rows.saturating_sub(1)).map(|line| cut(&line, size.columns)).collect();

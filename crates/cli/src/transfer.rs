@@ -21,10 +21,10 @@ pub(crate) struct Output {
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
-    /// Print one JSON object each second and one at the end (docs/json.md)
+    /// Print one JSON object on a line each second, and one at the end (docs/json.md)
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Show no progress, warnings or summary, only errors
+    /// Show errors only: no progress, warnings or summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

@@ -50,7 +50,7 @@ impl Args for Patterns {
             .arg(pattern(
                 "exclude",
                 "PATTERN",
-                "Leave out what matches this pattern: .gitignore's syntax, relative to the data set; the last match wins",
+                "Leave out matching paths (.gitignore's syntax, relative to the data set); the last match wins",
             ))
             .arg(pattern(
                 "include",
@@ -58,7 +58,7 @@ impl Args for Patterns {
                 "Fetch matching files even if excluded. Without --exclude, fetch only these",
             ))
             .arg(
-                pattern("exclude-from", "FILE", "Read patterns from a file: one to exclude on each line, or one to include after '!'")
+                pattern("exclude-from", "FILE", "Read patterns from a file: each line excludes, or includes if it begins with '!'")
                     .value_parser(value_parser!(PathBuf)),
             )
     }

@@ -1,8 +1,9 @@
-//! Values that flags have from elsewhere: environment variables and a file. One mechanism for every flag of every command,
-//! worked out from the command line's own definition, so a new flag has its variable and its key without a further line.
+//! Values that flags have from elsewhere: environment variables and a file. One mechanism for every flag of every
+//! command, worked out from the command line's own definition, so a new flag has its variable and its key without a
+//! further line.
 //!
-//! The order is: command line, environment, file, built-in default. A value from elsewhere gives way to a flag on the command
-//! line that it conflicts with.
+//! The order is: command line, environment, file, built-in default. A value from elsewhere gives way to a flag on the
+//! command line that it conflicts with.
 
 mod file;
 mod setting;
@@ -23,7 +24,8 @@ pub(crate) use setting::SettingsError;
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
 
-/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to know.
+/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to
+/// know.
 const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET"];
 
 /// What the program was asked to do.
@@ -50,8 +52,8 @@ pub(crate) fn parse(
     Ok(Asked { cli: Cli::from_arg_matches(&matches)?, json })
 }
 
-/// Whether a command line that makes no sense asks for JSON, as far as that can be told: by its words, else by the environment or
-/// the file.
+/// Whether a command line that makes no sense asks for JSON, as far as that can be told: by its words, else by the
+/// environment or the file.
 pub(crate) fn wants_json(arguments: &[OsString], environment: &dyn Fn(&str) -> Option<OsString>) -> bool {
     let words = || arguments.iter().skip(1).take_while(|word| *word != "--").filter_map(|word| word.to_str());
     let names = || words().filter(|word| !word.starts_with('-'));
@@ -287,8 +289,8 @@ fn without_conflicts(
     Ok(kept)
 }
 
-/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given, so
-/// that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
+/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given,
+/// so that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
 fn apply(
     mut top: Command,
     names: &[String],
