@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from, so that a kept result can say so. Without git, or outside of a repository,
-//! it knows none.
+//! Tells the program which commit it is built from, so that a kept result can say so. Without git, or outside of a
+//! repository, it knows none.
 
 use std::path::Path;
 use std::process::Command;

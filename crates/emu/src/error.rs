@@ -1,4 +1,4 @@
-//! What can go wrong with a grid as a whole.
+//! Errors of a grid as a whole.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! The experiments: a scenario, what a paper printed, and what must come out. They are the folders of `experiments/`, built into
-//! the program.
+//! The experiments: each has a scenario, published values, and checks. They are the folders of `experiments/`, built
+//! into the program.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,8 @@ pub struct Shares {
     pub intervals: f64,
 }
 
-/// How much others leave to a flow: the influence ratio of eval-2004, the metric `influence_ratio` of the cases `beside`.
+/// How much others leave to a flow: the influence ratio of eval-2004, the metric `influence_ratio` of the cases
+/// `beside`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Influence {
@@ -304,7 +305,8 @@ impl Check {
     }
 }
 
-/// published.csv: `case,quantity,published,unit`, a heading first; `;` starts a comment line. Cases may hold commas inside quotes.
+/// published.csv: `case,quantity,published,unit`, a heading first; `;` starts a comment line. Cases may hold commas
+/// inside quotes.
 fn rows(csv: &str) -> Result<Vec<Row>, String> {
     let lines = csv.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with(';'));
     lines

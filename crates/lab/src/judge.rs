@@ -1,5 +1,5 @@
-//! What came out of an experiment beside what should have, in one place: table, verdicts and figures come from the same runs
-//! by the same function, [`judge`].
+//! Compares an experiment's results with the expected ones. Table, verdicts and figures come from the same runs, by one
+//! function: [`judge`].
 
 use serde::{Deserialize, Serialize};
 
@@ -42,8 +42,8 @@ pub struct TableRow {
     pub unit: Unit,
 }
 
-/// Puts what came out beside what should have. Published values and what is known only from several runs are entered into the runs
-/// as well.
+/// Puts what came out beside what should have. Published values and what is known only from several runs are entered
+/// into the runs as well.
 pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
     experiment.influence.iter().for_each(|influence| enter_influence(influence, runs));
     let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();

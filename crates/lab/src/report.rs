@@ -1,4 +1,4 @@
-//! What came of runs, for people: tables. For programs there is the result itself.
+//! Tables of results, for people. Programs use the result itself.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,6 @@
-//! The journal of a data set that lands: what has been verified so far, so that an interrupted transfer goes on from
-//! there.
+//! The journal of a landing: it records what has been verified, so that an interrupted transfer can continue.
 //!
-//! It stands beside the target as `NAME.inhaul` and is only ever appended to:
+//! It is the file `NAME.inhaul` beside the target. Records are only appended:
 //!
 //! ```text
 //! journal  = "IHJ" version(1) record*
@@ -12,11 +11,12 @@
 //! Made     = directory(8)
 //! ```
 //!
-//! The checksum is of the record and of where it stands, so a record that was torn, or that belongs elsewhere, ends what
-//! is read: what comes after it is cut off, and fetched again. Nothing here is believed further than that. A group that
-//! is recorded as verified is read back and compared with the record, and once more with what the source says *now*:
-//! after a power failure the bytes may have been lost that the journal speaks of. So the journal needs no order of writes
-//! to be safe; syncing it, after the data, only bounds how much is fetched again.
+//! The checksum covers the record and its position. Reading ends at a record that is torn or from another position. The
+//! rest is cut off, and its groups are fetched again.
+//!
+//! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is read
+//! back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal is safe
+//! without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
 
 mod changes;
 mod file;
@@ -130,7 +130,7 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// The bytes are no journal: they are somebody else's.
+/// The bytes are not a journal: the file belongs to another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no journal")]
 pub struct NotAJournal;

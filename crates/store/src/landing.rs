@@ -37,15 +37,15 @@ pub use destination::{Site, make_parents};
 pub use error::LandingError;
 pub use resume::{HeldGroup, Resumed};
 
-/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is fewer files
-/// behind finds them open.
+/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is
+/// fewer files behind finds them open.
 const OPEN_FILES_MAX: usize = 512;
 
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// What becomes of files that exist already and differ. Where they are replaced, so are files that have the name of a
-    /// partial one.
+    /// What becomes of files that exist already and differ. Where they are replaced, so are files that have the name of
+    /// a partial one.
     pub existing: Existing,
     /// Set whose files are, as the manifest says. Needs privileges.
     pub owner: bool,
@@ -59,14 +59,14 @@ pub struct LandingOptions {
 
 /// A data set on its way to disk.
 ///
-/// The bytes of file `f` go to `f.partial` beside its place, in any order, until whoever drives this has verified them
-/// and calls [`finish_file`](Landing::finish_file). When all files are finished, [`finish`](Landing::finish) makes it
-/// last. A landing that is dropped before that is [suspended](Landing::suspend): another one goes on from what it has
-/// [recorded](Landing::record_verified), which the [`crate::journal`] beside the target tells. The journal is locked, so
-/// that no two processes land at the same place.
+/// The bytes of file `f` go to `f.partial` beside its place, in any order. The caller verifies them and then calls
+/// [`finish_file`](Landing::finish_file). When all files are finished, [`finish`](Landing::finish) makes the data set
+/// durable. A landing that is dropped before that is [suspended](Landing::suspend). A later landing continues from the
+/// groups that it [recorded](Landing::record_verified) in the [`crate::journal`] beside the target. The journal is
+/// locked, so two processes cannot land at the same place.
 ///
 /// Every method takes `&self`: one thread may write while others read groups back, verify and finish files.
-/// Nothing is written or renamed through a symbolic link inside the data set, whoever has put it there.
+/// Nothing is written or renamed through a symbolic link inside the data set, whatever made the link.
 #[derive(Debug)]
 pub struct Landing {
     plan: Plan,
@@ -103,7 +103,7 @@ struct State {
     /// Partial files of files that were given up are left to go on from.
     keeps_given_up: bool,
     end: End,
-    /// Who else opens partial files of several groups.
+    /// Notices other programs that open partial files of several groups.
     watch: Watch,
     /// The files that nothing more is written to, and that do not have their name yet.
     sealed: BTreeMap<usize, Seal>,
@@ -113,7 +113,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Seal {
     stamp: Stamp,
-    /// Whether somebody else may have written to it before.
+    /// Whether another program may have written to it before.
     is_disturbed: bool,
 }
 
@@ -172,8 +172,8 @@ impl Landing {
             .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
     }
 
-    /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an earlier
-    /// transfer has named are gone on with, whatever the plan made of them.
+    /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an
+    /// earlier transfer has named are gone on with, whatever the plan made of them.
     ///
     /// # Errors
     /// When the place cannot be written, has too little space, or has something that stands in the plan's way
@@ -288,7 +288,8 @@ impl Landing {
     }
 
     /// Writes `slices`, one after the other, from `offset` of the byte space on, across files; those that fall on one
-    /// file in as few calls as the system allows. What belongs to a file that was [given up](Landing::give_up) is passed over.
+    /// file in as few calls as the system allows. What belongs to a file that was [given up](Landing::give_up) is
+    /// passed over.
     ///
     /// # Errors
     /// When the disk is full or fails, when the bytes reach beyond the end, or when they belong to a finished file.
@@ -312,7 +313,8 @@ impl Landing {
         Ok(())
     }
 
-    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than to write.
+    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than
+    /// to write.
     pub fn is_in_small_file(&self, offset: u64) -> bool {
         let manifest = &self.plan.manifest;
         let file = manifest.locate(ByteRange::at(offset, 1)).next().map(|piece| piece.file);
@@ -323,7 +325,7 @@ impl Landing {
     /// What has not been written reads as zeros.
     ///
     /// # Errors
-    /// When the disk fails, when the partial file has been cut by somebody, or when the file is finished.
+    /// When the disk fails, when another program has cut the partial file, or when the file is finished.
     pub fn read_group(&self, index: usize, group: u64, buf: &mut Vec<u8>) -> Result<(), LandingError> {
         let size = self.plan.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
@@ -344,10 +346,10 @@ impl Landing {
         self.opened(self.lock(), index).map(|(_, file)| file)
     }
 
-    /// Removes the partial files, the journal, and the directories that were made here as far as they are empty. Files
-    /// that were finished stay; where they do, in a directory, so does a journal that says whose it is and nothing else,
-    /// and another landing may add to it. Nothing can be written afterwards; calling it again, or after
-    /// [`finish`](Landing::finish), does nothing.
+    /// Removes the partial files, the journal, and the directories that this landing made, if they are empty. Finished
+    /// files stay. If some stay in a directory, a journal without groups stays too: it permits a later landing to add
+    /// to the directory. Nothing can be written afterwards. Calling it again, or after [`finish`](Landing::finish),
+    /// does nothing.
     pub fn abort(&self) {
         let mut state = self.lock();
         if state.end != End::Open {
@@ -356,7 +358,7 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        // What cannot be removed stays: there is nobody left to tell, and nothing better to do.
+        // If something cannot be removed, it stays: no caller is left to report it to.
         let is_partial = |file| match file {
             FileState::Partial | FileState::Sealed => true,
             file => file == FileState::Absent && self.owns_partials,
@@ -432,7 +434,7 @@ impl Landing {
         }
         let path = self.partial_path(index);
         self.check_links(index, &path)?;
-        // Somebody may have put a pipe there, which would be waited for.
+        // There may be a pipe in its place by now. Opening that would block.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let reopened = state.watch.open(index, || self.base.open(&path, flags, Mode::empty(), Links::Refuse));
         let file = Arc::new(File::from(reopened.map_err(|errno| self.file_error("open", index, errno))?));
@@ -465,8 +467,8 @@ impl Landing {
         self.plan.manifest.entries()[index].size.saturating_add(self.guard_bytes(index))
     }
 
-    /// Makes the partial file of `index`, of which there is nothing yet. The state is free meanwhile: to make a file takes longer
-    /// than all else that is done with a small one.
+    /// Makes the partial file of `index`, which has none yet. The lock on the state is not held meanwhile: making a
+    /// file takes longer than everything else that is done with a small one.
     fn make<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -480,7 +482,7 @@ impl Landing {
         self.made_one.notify_all();
         if state.end != End::Open {
             if state.end == End::Aborted && made.is_ok() {
-                // Whoever aborted left this one to us. What cannot be removed stays.
+                // The landing was aborted while this file was made, so it is removed here. If that fails, it stays.
                 let _ = self.base.remove_file(&self.partial_path(index));
             }
             return Err(LandingError::Closed);
@@ -490,7 +492,8 @@ impl Landing {
         Ok((state, file))
     }
 
-    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows at once.
+    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows
+    /// at once.
     fn create_partial(&self, index: usize) -> Result<File, LandingError> {
         let path = &self.partial_path(index);
         if self.options.existing == Existing::Replace || self.owns_partials {
@@ -549,8 +552,8 @@ impl Landing {
     }
 }
 
-/// Takes what an earlier transfer has left into account, and checks that the plan can be carried out. What is left of the
-/// journal, and what has changed since.
+/// Takes what an earlier transfer has left into account, and checks that the plan can be carried out. What is left of
+/// the journal, and what has changed since.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,

@@ -1,4 +1,4 @@
-//! What a server offers: directories and files, and the data sets that requests find in them.
+//! The directories and files that a server offers, and the data sets that requests find in them.
 
 mod data_set;
 mod list;
@@ -27,15 +27,15 @@ pub struct ScanOptions {
     pub attributes: bool,
 }
 
-/// Asked, with how many bytes that is by then, before more memory is held for what somebody wants to see. False: it may not be.
+/// Called with the total number of bytes before more memory is held for a client's request. False refuses the memory.
 pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
 
 /// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
 /// whatever is renamed or linked there meanwhile.
 ///
-/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a request
-/// begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic links that
-/// a request goes through are followed as long as they stay inside.
+/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a
+/// request begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic
+/// links that a request goes through are followed as long as they stay inside.
 #[derive(Debug)]
 pub struct Offered {
     roots: Vec<Root>,

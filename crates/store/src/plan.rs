@@ -1,4 +1,4 @@
-//! What landing a data set would do: found out before anything is written, and before a byte is asked for.
+//! Predicts what landing a data set would do, before anything is written and before any data is requested.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -71,7 +71,7 @@ pub struct Plan {
     unreadable: Skipped,
     /// Files that land under another of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
-    /// A directory that was there and would be added to, although nobody has said that it may be.
+    /// A directory that existed and would be added to, without permission from the user.
     crowded: Option<Crowded>,
 }
 
@@ -83,7 +83,7 @@ struct Crowded {
 }
 
 impl Plan {
-    /// Plans how `manifest`, as far as `filter` wants it, would land at `site`. Changes nothing.
+    /// Plans how the files of `manifest` that `filter` selects would land at `site`. Changes nothing.
     ///
     /// # Errors
     /// When there is no such place, when it cannot be looked at, or when something else is where a directory is needed.
@@ -196,8 +196,9 @@ impl Plan {
         Ok(())
     }
 
-    /// The first directory of those asked for that has something in it and would get something new, by a source's choice of
-    /// names: its user has not said that it may be added to. `missing` are the directories that would be made.
+    /// The first directory of those asked for that has something in it and would get something new, by a source's
+    /// choice of names: its user has not said that it may be added to. `missing` are the directories that would be
+    /// made.
     fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Option<Crowded>, LandingError> {
         let manifest = &self.manifest;
         let files =
@@ -313,8 +314,8 @@ impl Plan {
         }
     }
 
-    /// File `index` has its name by an earlier transfer of this data set, when it had `size` bytes: if it is still there it
-    /// lands, by being gone on with.
+    /// An earlier transfer of this data set gave file `index` its name, when it had `size` bytes. If the file still
+    /// exists, this transfer continues it.
     pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
         let Some(base) = &self.base else { return };
         let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
@@ -436,7 +437,7 @@ fn modified(stat: &Stat) -> Timestamp {
     Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
 }
 
-/// Whether two files were last changed at the same time, as far as a file system that keeps only seconds can tell.
+/// Whether two files were last changed at the same time, compared in seconds if our file system keeps only seconds.
 fn is_same_time(ours: Timestamp, theirs: Timestamp) -> bool {
     ours.seconds == theirs.seconds && (ours.nanos == theirs.nanos || ours.nanos == 0)
 }

@@ -1,4 +1,4 @@
-//! What a reader is told instead of the program's own names.
+//! Words for readers instead of the program's own names.
 
 use crate::judge::number;
 use crate::kept::Kept;

@@ -1,8 +1,8 @@
-//! Kept results: what came of an experiment as a file, to be read later by `inhaul lab report` and `inhaul lab compare`.
-//! docs/json.md is the reference of the file.
+//! Kept results: an experiment's results as a file, for `inhaul lab report` and `inhaul lab compare`. docs/json.md is
+//! the reference of the file.
 //!
-//! What is read is checked: a file that was damaged, written by somebody else or made up is refused by name, and never
-//! drawn from.
+//! Files are checked when they are read. A file that is damaged or not a kept result is refused by name, and never
+//! used.
 
 mod compare;
 mod folder;
@@ -103,7 +103,7 @@ pub enum KeptError {
     /// It breaks off, is no JSON, lacks a part, or says what cannot be.
     #[error("is damaged: {0}; run the experiment again with --keep")]
     Damaged(String),
-    /// It is JSON, but of somebody else.
+    /// It is JSON, but not a kept result.
     #[error("is no kept result of 'inhaul lab run --keep'")]
     Foreign,
     /// It was written by a later program.
@@ -163,7 +163,8 @@ impl Kept {
         self.checks.iter().filter(|check| !check.passed)
     }
 
-    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is replaced, all at once.
+    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is
+    /// replaced, all at once.
     ///
     /// # Errors
     /// When the system will not write there, or the result is so large that it would not be read.
@@ -186,7 +187,7 @@ impl Kept {
         Ok(path)
     }
 
-    /// The file's text, with the runs thinned as far as it must be.
+    /// The file's text. The runs are thinned until it fits.
     pub fn to_json(&self) -> String {
         let rest = Self { runs: Vec::new(), ..self.clone() };
         thin::small_text(&self.runs, |thinned, runs| {

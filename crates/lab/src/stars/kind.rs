@@ -1,4 +1,4 @@
-//! What kinds of stars there are, and what GTP knows of them.
+//! The kinds of stars, and what GTP is told about their capacities.
 
 use std::str::FromStr;
 
