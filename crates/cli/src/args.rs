@@ -1,4 +1,4 @@
-//! The command line: what can be said, and the help that explains it.
+//! The definition of the command line, and its help.
 
 use std::path::PathBuf;
 

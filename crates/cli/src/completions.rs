@@ -1,4 +1,4 @@
-//! Shell completions, from the command line's own definition.
+//! `inhaul completions`: shell completions, made from the command line's definition.
 
 use std::io::Write;
 

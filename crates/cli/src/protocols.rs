@@ -1,4 +1,4 @@
-//! `inhaul protocols`: the registry, for people and programs.
+//! `inhaul protocols`: prints the registry of protocols.
 
 use clap::Args;
 use inhaul_protocols::registry::PROTOCOLS;

@@ -1,4 +1,4 @@
-//! Lines at the end of what a terminal shows, which are drawn anew in their place while something goes on.
+//! Status lines at the bottom of a terminal, which are redrawn in place.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -96,7 +96,7 @@ impl Lines {
     }
 }
 
-/// The text, or as much of it as fits into so many columns.
+/// The text, cut to this number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

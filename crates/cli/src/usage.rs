@@ -1,4 +1,4 @@
-//! What is said of a command line that makes no sense: the cause in one line, then where to read on.
+//! The message for a wrong command line: the cause in one line, then where to read more.
 
 use std::error::Error as _;
 use std::ffi::OsString;

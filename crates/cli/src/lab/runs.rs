@@ -1,4 +1,4 @@
-//! What can be said of runs: which scenario or experiment, where, how often.
+//! Arguments about runs: which scenario or experiment, where, how often.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `inhaul lab stars`: GTP over networks that nobody chose.
+//! `inhaul lab stars`: GTP over random star topologies.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};

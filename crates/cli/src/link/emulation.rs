@@ -1,4 +1,4 @@
-//! What is emulated, and for whom signals are.
+//! Arguments about the emulation, and the handling of signals.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::options::{WaitArg, key_and_value};
 const EMULATION: &str = "Emulation options";
 pub(super) const COMMANDS: &str = "Command options";
 
-/// What every command takes that emulates a network.
+/// Arguments of every command that emulates a network.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Emulation {
     /// TOML file of the scenario (docs/scenario.md); it needs a network, but no flows
@@ -53,7 +53,7 @@ enum SuperpacketsArg {
 }
 
 impl Emulation {
-    /// Reads the scenario and starts its network. What is done without is said on standard error.
+    /// Reads the scenario and starts its network. Features that cannot be emulated are named on standard error.
     pub(super) fn start(&self) -> Result<(String, Emulator), Failure> {
         let (title, Emulated { grid, left_out }) = self.read()?;
         let wait = self.wait.into();

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The report of a run.
 
 use inhaul_emu::Report;
 use serde::Serialize;

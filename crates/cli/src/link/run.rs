@@ -30,9 +30,9 @@ Examples:
 
 /// How long a command in the background may take until it listens.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a command may take to end that was asked to.
+/// How long a command may take to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// How often is looked.
+/// How often commands are checked.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The command line of `inhaul link run`.

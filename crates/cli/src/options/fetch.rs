@@ -1,4 +1,4 @@
-//! What is fetched from where to where: the same for `get`, which does it, and `plan`, which predicts it.
+//! Arguments about sources, destination and files. `get` and `plan` share them.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ pub(crate) struct Fetch {
     pub(crate) wire: Wire,
 }
 
-/// What of a data set is fetched, and what becomes of files that are there already.
+/// Which files of a data set are fetched, and what happens to existing files.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "File options")]
 pub(crate) struct Selection {
@@ -88,14 +88,14 @@ impl From<ExistingArg> for Existing {
 }
 
 impl Selection {
-    /// What becomes of files that exist and differ.
+    /// What happens to files that exist and differ.
     pub(crate) fn existing(&self) -> Existing {
         if self.overwrite { Existing::Replace } else { self.existing.into() }
     }
 }
 
 impl Fetch {
-    /// The list that is to be read, if there is one, and how it is written.
+    /// The list to read, if there is one, and its format.
     pub(crate) fn list(&self) -> Option<(FetchListFormat, &Path)> {
         let metalink = self.metalink.as_deref().map(|path| (FetchListFormat::Metalink, path));
         metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
@@ -119,7 +119,7 @@ impl Fetch {
     }
 }
 
-/// What is missing where a source stands in the destination's place.
+/// The error if the last argument is a source: says what is missing.
 fn no_destination(sources: &[String], last: &str) -> String {
     match sources {
         [] => format!("the destination is missing: 'inhaul get {last} .' fetches into this directory"),

@@ -1,4 +1,4 @@
-//! How a command that moves data uses the network.
+//! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
 use inhaul_mover::NetOptions;
@@ -6,7 +6,7 @@ use inhaul_mover::NetOptions;
 use super::headings::TRANSPORT;
 use super::values::parameter;
 
-/// What every command that moves data takes.
+/// Options of every command that moves data.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
@@ -21,7 +21,7 @@ pub(crate) struct Wire {
     pub(crate) cpu: Option<usize>,
 }
 
-/// What every command takes that has data carried: those that connect. Servers do as they are asked.
+/// Options of every client command. Servers use the protocol that the client chooses.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Carrier {
@@ -33,7 +33,7 @@ pub(crate) struct Carrier {
     pub(crate) set: Vec<(String, String)>,
 }
 
-/// The same, for those that receive the data themselves.
+/// The same, for commands that receive the data themselves.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Transport {
@@ -66,7 +66,7 @@ pub(crate) enum Control {
     Paper,
 }
 
-/// What the options come to.
+/// The mover's options from these.
 pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
     let mut parameters = transport.carrier.set.clone();
     if transport.control == Control::Paper {

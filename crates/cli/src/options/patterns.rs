@@ -1,11 +1,11 @@
-//! `--include`, `--exclude` and `--exclude-from`: patterns in the order in which they were given.
+//! `--include`, `--exclude` and `--exclude-from`: patterns in the order of the command line.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use inhaul_mover::{Filter, MoveError, Rule};
 
-/// The patterns of the command line, in its order: of two that match the later one wins, whichever flags they came by.
+/// The patterns of the command line, in its order. If two match, the later one wins, whatever their flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Patterns(Vec<Pattern>);
 

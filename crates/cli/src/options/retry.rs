@@ -1,9 +1,9 @@
-//! `--retry-for`: how long a transfer goes on trying.
+//! `--retry-for`: how long a transfer retries.
 
 use clap::Args;
 use inhaul_base::Span;
 
-/// How long a transfer goes on trying when who it needs cannot be reached.
+/// How long a transfer retries while a server cannot be reached.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Retry {
     /// How long to retry while no data arrives: 90s, 10m, 2h or 1d; 0 means no retry

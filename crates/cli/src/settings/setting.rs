@@ -1,4 +1,4 @@
-//! A value for a flag from elsewhere, and what can be wrong with it.
+//! A flag's value from the environment or the file, and its errors.
 
 use std::path::PathBuf;
 

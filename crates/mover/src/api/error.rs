@@ -1,4 +1,4 @@
-//! What can go wrong with a transfer, in words that say what to do.
+//! The errors of transfers. Their messages say what to do.
 
 use std::io;
 
@@ -286,7 +286,7 @@ pub enum ErrorKind {
     NoSpace,
     /// The destination cannot be written or exists.
     Destination,
-    /// Data came in wrong again and again, or mirrors have different data and nobody knows which is right.
+    /// Data arrived wrong three times, or mirrors have different data and no majority says which is right.
     Integrity,
     /// Datagrams do not come through.
     UdpBlocked,
@@ -375,8 +375,8 @@ impl MoveError {
         }
     }
 
-    /// Whether the same try may come to something later, with nothing changed by anybody: the network, a host or a server is not
-    /// there just now. What is refused, unknown or wrong stays so.
+    /// Whether the same attempt may succeed later without any change by the user: the network, a host or a server is
+    /// missing at the moment. Other errors are final.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::ServerLost { .. })
     }

@@ -1,4 +1,4 @@
-//! What a caller can ask for, and what it hears meanwhile.
+//! The options of all calls, and the updates that a caller receives meanwhile.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ pub struct GetOptions {
     pub requests: Vec<Request>,
     /// What the one data set becomes; or, if it ends in `/`, the directory that all land in.
     pub destination: PathBuf,
-    /// The directory beneath which `destination` is, when somebody else has named it.
+    /// The directory that confines `destination`, if a client has named it.
     pub inbox: Option<Arc<Inbox>>,
     /// Most that this host takes in (C_r).
     pub receive_rate: Option<Bitrate>,
@@ -173,9 +173,9 @@ pub enum Memory {
 /// When a bench ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BenchLimit {
-    /// After so many seconds.
+    /// After this number of seconds.
     Seconds(f64),
-    /// After so many bytes, all flows together.
+    /// After this number of bytes, all flows together.
     Bytes(u64),
 }
 
@@ -215,7 +215,7 @@ pub struct BenchServerOptions {
     pub net: NetOptions,
 }
 
-/// A rate that somebody changes while it holds. Clones share it; who obeys it looks every [`RateDial::LOOK`].
+/// A rate limit that can be changed while it is in force. Clones share it. Its users read it every [`RateDial::LOOK`].
 #[derive(Clone, Debug, Default)]
 pub struct RateDial(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! What a transfer came to: the numbers behind the summary and behind `--json`.
+//! The report of a transfer: the numbers of the summary and of `--json`.
 
 use inhaul_base::{Probability, Span};
 use inhaul_store::Fate;

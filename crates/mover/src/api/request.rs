@@ -1,4 +1,4 @@
-//! What is fetched: a data set, where it is, how it is to land, and what is known of it beforehand.
+//! A request for a data set: its mirrors, its name at the destination, and sizes and checksums that are known before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,8 +30,8 @@ impl fmt::Display for Location {
 pub struct Request {
     /// Where it is: at least one place, each server once. The first one's digests count.
     pub mirrors: Vec<Location>,
-    /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it becomes
-    /// the destination, or, if that ends in `/`, lands in it under the last component of its path.
+    /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it
+    /// becomes the destination, or, if that ends in `/`, lands in it under the last component of its path.
     pub place: Option<Vec<u8>>,
     /// What of it is wanted.
     pub part: Part,

@@ -29,8 +29,8 @@ pub struct Source {
 pub struct Destination {
     /// The server.
     pub server: Server,
-    /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land in;
-    /// otherwise what the one data set becomes.
+    /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land
+    /// in; otherwise what the one data set becomes.
     pub path: String,
 }
 

@@ -1,4 +1,4 @@
-//! The server of benches: sends to those who fetch, receives from those who push.
+//! The server of benches: it sends to clients that receive, and receives from clients that send.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -42,7 +42,7 @@ pub fn bench_server(
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
-        // Whoever measures has as many flows as they like, mostly from one host.
+        // A measuring client may have any number of flows, mostly from one host.
         reception: Reception::new(
             Service::Bench,
             &options.net,

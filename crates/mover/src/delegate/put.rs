@@ -1,4 +1,5 @@
-//! `put`: has a server fetch what this host has. The server stays the receiver, and in charge: see [`crate::delegate::delegated`].
+//! `put`: orders a server to fetch from this host. The server is the receiver, and sets the rates. See
+//! [`crate::delegate::delegated`].
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,4 +1,4 @@
-//! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
+//! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
 mod away;
 mod disputes;
@@ -56,7 +56,7 @@ const DIGESTS_SLOW: Span = Span::from_secs(3);
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
 
-/// A sum over data sets, each of which may claim nearly all the bytes that a number can count.
+/// A saturating sum over data sets. Each may claim nearly as many bytes as a number can count.
 fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {
     objects.iter().map(bytes).fold(0, u64::saturating_add)
 }

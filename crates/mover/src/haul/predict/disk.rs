@@ -1,4 +1,4 @@
-//! What the destination's file system does in a second: bytes of one file, and small files.
+//! The speed of the destination's file system: bytes of one file a second, and small files a second.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -69,7 +69,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all took.
+/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all
+/// took.
 fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<(usize, f64)> {
     let scratch = Scratch(directory.join(format!(".inhaul-plan-{}", std::process::id())));
     fs::create_dir(&scratch.0)?;

@@ -1,8 +1,9 @@
-//! Files that do not come, while the rest of their data set does: their mirrors cannot read them, or they come in wrong time and
-//! again.
+//! Files that do not land while the rest of their data set does: their mirrors cannot read them, or they arrive wrong
+//! too often.
 //!
-//! A mirror that cannot bring a file says so, and is not asked for it while another can. When none can, or when the verifier has had
-//! enough of it, the verifier gives the file up and says how far it was; then nothing more is asked of it.
+//! A mirror that cannot read a file says so. It is not asked for the file while another mirror can send it. If no
+//! mirror can, or if the file arrived wrong too often, the verifier gives it up and says how much of it was verified.
+//! Then no more of it is requested.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +104,7 @@ impl Haul {
         object.mirrors.iter().copied().find(|&flow| self.is_running(flow) && !lacks(&flow))
     }
 
-    /// A mirror has gone: what only it could bring does not come.
+    /// A mirror was lost: gives up files that only it could send.
     pub(super) fn give_up_what_nobody_has(&mut self, index: usize) {
         let lacking: Vec<usize> = self.objects[index].failing.lacking.keys().copied().collect();
         for file in lacking {
@@ -170,7 +171,7 @@ impl Haul {
     }
 }
 
-/// What a mirror has said of a file.
+/// A mirror's statement about a file, in words.
 fn said(problem: FileProblem) -> &'static str {
     match problem {
         FileProblem::Changed => "has another version of a file by now, or none",

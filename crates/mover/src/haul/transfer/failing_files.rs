@@ -1,4 +1,4 @@
-//! The files of a data set that do not come, and why.
+//! The files of a data set that failed, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
