@@ -58,8 +58,12 @@ impl Args for Patterns {
                 "Fetch matching files even if excluded. Without --exclude, fetch only these",
             ))
             .arg(
-                pattern("exclude-from", "FILE", "Read patterns from a file: each line excludes, or includes if it begins with '!'")
-                    .value_parser(value_parser!(PathBuf)),
+                pattern(
+                    "exclude-from",
+                    "FILE",
+                    "Read patterns from a file: each line excludes, or includes if it begins with '!'",
+                )
+                .value_parser(value_parser!(PathBuf)),
             )
     }
 
