@@ -66,7 +66,7 @@ pub(crate) struct Put {
     wire: Wire,
 }
 
-/// What is brought, and what becomes of files that are there already.
+/// What is brought, and what happens to files that are there already.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "File options")]
 struct Files {

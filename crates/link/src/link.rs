@@ -66,7 +66,7 @@ struct Slot<T> {
     packet: T,
 }
 
-/// What becomes of a packet that was let in.
+/// What happens to a packet that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives,

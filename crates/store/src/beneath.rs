@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// What becomes of symbolic links in a path.
+/// What happens to symbolic links in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// They are an error (`ELOOP`).

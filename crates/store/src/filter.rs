@@ -19,7 +19,7 @@ use crate::{Kind, Manifest, Skipped};
 #[derive(Clone, Debug)]
 pub struct Filter {
     patterns: Gitignore,
-    /// What becomes of what no pattern matches.
+    /// What happens to paths that no pattern matches.
     otherwise: bool,
     /// What may be wanted at all, with all that lies beneath it; `None`: everything.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,

@@ -69,7 +69,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Whether there is something to go on from once it is there.
+    /// Whether there is something to continue from once it is there.
     fn is_of_use(&self) -> bool {
         matches!(self, Self::Verified { .. } | Self::Named { .. })
     }

@@ -44,14 +44,14 @@ const OPEN_FILES_MAX: usize = 512;
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// What becomes of files that exist already and differ. Where they are replaced, so are files that have the name of
+    /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name of
     /// a partial one.
     pub existing: Existing,
     /// Set whose files are, as the manifest says. Needs privileges.
     pub owner: bool,
     /// Set the extended attributes of the manifest.
     pub attributes: bool,
-    /// Begin anew, and remove what an interrupted transfer has left, rather than going on from it.
+    /// Start from the beginning, and remove what an interrupted transfer has left.
     pub fresh: bool,
     /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
     pub other_bytes: u64,
@@ -100,7 +100,7 @@ struct State {
     unsynced: BTreeSet<usize>,
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
-    /// Partial files of files that were given up are left to go on from.
+    /// Partial files of files that were given up are left to continue from.
     keeps_given_up: bool,
     end: End,
     /// Notices other programs that open partial files of several groups.
@@ -173,7 +173,7 @@ impl Landing {
     }
 
     /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an
-    /// earlier transfer has named are gone on with, whatever the plan made of them.
+    /// earlier transfer has named are continued, whatever the plan made of them.
     ///
     /// # Errors
     /// When the place cannot be written, has too little space, or has something that stands in the plan's way

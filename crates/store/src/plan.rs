@@ -15,7 +15,7 @@ use crate::inbox::Inbox;
 use crate::landing::{Destination, LandingError, Site};
 use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
 
-/// What becomes of a file that is at its place already and differs from the one that would land there. One that is the
+/// What happens to a file that is at its place already and differs from the one that would land there. One that is the
 /// same, by size and time or by its bytes, is always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
@@ -30,7 +30,7 @@ pub enum Existing {
     Keep,
 }
 
-/// What becomes of a file or link of a data set.
+/// What happens to a file or link of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It lands where nothing is.
@@ -220,12 +220,12 @@ impl Plan {
         Ok(None)
     }
 
-    /// What is there was begun by an earlier transfer, which may be gone on with.
+    /// What is there was begun by an earlier transfer, which may be continued.
     pub(crate) fn go_on(&mut self) {
         self.crowded = None;
     }
 
-    /// What becomes of something that would take the place of what `stat` tells of.
+    /// What happens to something that would take the place of what `stat` tells of.
     fn fate(&self, stat: &Stat, new: Timestamp, same: bool) -> Fate {
         match self.existing {
             _ if is(stat, FileType::Directory) || is_special(stat) => Fate::Blocked,
@@ -237,7 +237,7 @@ impl Plan {
         }
     }
 
-    /// What becomes of a further name of `file` where `stat` tells what is there.
+    /// What happens to a further name of `file` where `stat` tells what is there.
     fn fate_of_name(&self, base: &Beneath, stat: &Stat, file: usize) -> Result<Fate, LandingError> {
         let entry = &self.manifest.entries()[file];
         let home = self.stat(base, self.path(file))?;
@@ -280,7 +280,7 @@ impl Plan {
         self.shown(self.path(index))
     }
 
-    /// What becomes of each file, by its index in the manifest.
+    /// What happens to each file, by its index in the manifest.
     pub fn files(&self) -> &[Fate] {
         &self.files
     }

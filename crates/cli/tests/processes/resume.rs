@@ -52,7 +52,7 @@ impl Trial {
         stat.map_or(0, |stat| (stat.blocks() * 512).min(self.bytes.len() as u64))
     }
 
-    /// Waits until some of it is there for the next transfer to go on from.
+    /// Waits until some of it is there for the next transfer to continue from.
     fn wait_for(&self, bytes: u64) {
         wait_until("data", || self.received() >= bytes);
     }

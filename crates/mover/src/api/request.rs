@@ -33,16 +33,16 @@ pub struct Request {
     /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it
     /// becomes the destination, or, if that ends in `/`, lands in it under the last component of its path.
     pub place: Option<Vec<u8>>,
-    /// What of it is wanted.
+    /// Selects files of it.
     pub part: Part,
 }
 
-/// What of a data set is wanted.
+/// The wanted part of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it; what is known is known of the one file that it is.
+    /// All of it. What is known applies if the data set is one file.
     Whole(Known),
-    /// Of a directory these files, by their paths in it, and what is known of each.
+    /// These files of a directory, by their paths in it, and what is known of each.
     Listed(BTreeMap<Vec<u8>, Known>),
 }
 
@@ -70,7 +70,7 @@ impl From<Source> for Request {
 pub(crate) type KnownSums = BTreeMap<usize, Vec<(Algorithm, Vec<u8>)>>;
 
 impl Request {
-    /// What it is called in messages: by the path at its first mirror.
+    /// Its name in messages: the path at its first mirror.
     pub(crate) fn source(&self) -> Source {
         let path = self.mirrors.first().map(|first| first.path.clone()).unwrap_or_default();
         Source { mirrors: self.mirrors.iter().map(|mirror| mirror.server.clone()).collect(), path }

@@ -20,7 +20,7 @@ use crate::system::process;
 /// told meanwhile, on the calling thread: of what that server sees. The report is its own.
 ///
 /// # Errors
-/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+/// What ended the transfer. The server keeps what was verified: the same call continues from there.
 pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     let transfer = match process::random_u64() {
         Ok(transfer) => transfer,

@@ -23,7 +23,7 @@ pub struct Order {
     pub destination: String,
     /// What of the data sets is wanted.
     pub rules: Vec<OrderRule>,
-    /// What becomes of files that exist and differ.
+    /// What happens to files that exist and differ.
     #[serde(with = "ExistingName")]
     pub existing: Existing,
     /// Whether files that exist are compared by their bytes, rather than by size and time.

@@ -38,7 +38,7 @@ const ECHO_MAX: Span = Span::from_secs(10);
 /// calling thread: of what the server, which receives, sees. The report is the server's.
 ///
 /// # Errors
-/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+/// What ended the transfer. The server keeps what was verified: the same call continues from there.
 pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     let transfer = match process::random_u64() {
         Ok(transfer) => transfer,

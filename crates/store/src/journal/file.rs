@@ -52,7 +52,7 @@ pub(crate) struct Journal {
     name: Vec<u8>,
     file: File,
     len: u64,
-    /// Whether there is something to go on from.
+    /// Whether there is something to continue from.
     is_of_use: bool,
 }
 
@@ -142,7 +142,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there is something to go on from.
+    /// Whether there is something to continue from.
     pub(crate) fn is_of_use(&self) -> bool {
         // Without a name, because its directory was removed, there is nothing that a later transfer could find.
         self.is_of_use && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
@@ -153,7 +153,7 @@ impl Journal {
         self.file.try_clone()
     }
 
-    /// There is nothing to go on from any more.
+    /// There is nothing to continue from any more.
     pub(crate) fn retire(&mut self) {
         self.is_of_use = false;
         // What cannot be removed is found of no use by the next transfer.

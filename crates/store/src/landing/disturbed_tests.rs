@@ -114,7 +114,7 @@ fn nothing_is_written_through_another_name() {
     let error = landing.write(GROUP_BYTES, &[IoSlice::new(b"more")]).unwrap_err();
     assert!(matches!(error, LandingError::Linked { .. }), "{error}");
     drop(landing);
-    // When it is gone on with: the other name keeps what it is a name of.
+    // When it is continued: the other name keeps what it is a name of.
     let before = File::open(&other).unwrap().metadata().unwrap().ino();
     let landing = create(dir.path(), SIZE);
     assert_eq!(landing.resumed().groups.len(), 0);

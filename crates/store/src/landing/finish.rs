@@ -266,7 +266,7 @@ impl Landing {
     }
 
     /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left, or
-    /// it is kept for a later transfer to go on from.
+    /// it is kept for a later transfer to continue from.
     pub fn give_up(&self, index: usize, keep: bool) {
         let mut state = self.lock();
         while state.files.get(index) == Some(&FileState::Making) {

@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::sparse::{make_hole, stored_within};
 use crate::{Kind, Manifest};
 
-/// What an earlier transfer has left to go on from.
+/// What an earlier transfer has left to continue from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resumed {
     /// Groups whose bytes are there according to the journal. They are read back and compared before they count.
@@ -110,8 +110,8 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the partial files that an earlier transfer has left of the data set `before`, and that this one does not
-    /// go on with.
+    /// Removes partial files of the data set `before` that an earlier transfer has left, and that this one does not
+    /// continue.
     fn remove_stale(&self, before: &Manifest) {
         let name = self.plan.destination.name();
         let remove = |base: &Beneath, path: &[u8]| {
@@ -175,8 +175,7 @@ impl Landing {
         holes.all(|hole| stored_within(&file, hole).is_ok_and(|stored| stored.is_none()))
     }
 
-    /// Makes the partial file of `index` fit to be written to; false if there is none, or none that can be gone on
-    /// with.
+    /// Makes the partial file of `index` writable. False if there is none, or none that can be continued.
     fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
@@ -238,12 +237,12 @@ impl Landing {
         Ok(())
     }
 
-    /// What an earlier transfer has left to go on from.
+    /// What an earlier transfer has left to continue from.
     pub fn resumed(&self) -> &Resumed {
         &self.resumed
     }
 
-    /// Bytes that the next transfer could go on from, if this one ended now.
+    /// Bytes that the next transfer could continue from, if this one ended now.
     pub fn kept_bytes(&self) -> u64 {
         self.lock().kept_bytes
     }
