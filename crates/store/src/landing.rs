@@ -47,13 +47,13 @@ pub struct LandingOptions {
     /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name of
     /// a partial one.
     pub existing: Existing,
-    /// Set whose files are, as the manifest says. Needs privileges.
+    /// Set owner and group of files from the manifest. Needs privileges.
     pub owner: bool,
     /// Set the extended attributes of the manifest.
     pub attributes: bool,
     /// Start from the beginning, and remove what an interrupted transfer has left.
     pub fresh: bool,
-    /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
+    /// Bytes that other landings will write to the same file system meanwhile: there must be space for these too.
     pub other_bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Landing {
     resumed: Resumed,
     journal: Mutex<Journal>,
     state: Mutex<State>,
-    /// A file that was being made has been, or could not be.
+    /// Signals that a file has been made, or could not be made.
     made_one: Condvar,
     /// What could not be kept of files beside their bytes.
     notes: Mutex<Notes>,
@@ -109,7 +109,7 @@ struct State {
     sealed: BTreeMap<usize, Seal>,
 }
 
-/// How a file was when the last was written to it.
+/// The state of a file after the last write to it.
 #[derive(Clone, Copy, Debug)]
 struct Seal {
     stamp: Stamp,
@@ -142,7 +142,7 @@ enum FileState {
     Finishing,
     /// It has its name.
     Finished,
-    /// It does not land: it is not wanted, or there already.
+    /// It does not land: it is not wanted, or exists already.
     Outside,
     /// It does not land after all: see [`Landing::give_up`].
     GivenUp,
@@ -159,7 +159,7 @@ impl Landing {
         Self::carry_out(Plan::new(&site, manifest, &Filter::default(), options.existing)?, options)
     }
 
-    /// Checks all that [`carry_out`](Landing::carry_out) checks before it writes anything, and writes nothing.
+    /// Makes the checks that [`carry_out`](Landing::carry_out) makes before its first write. Writes nothing.
     ///
     /// # Errors
     /// As [`carry_out`](Landing::carry_out).
@@ -172,12 +172,12 @@ impl Landing {
             .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
     }
 
-    /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an
-    /// earlier transfer has named are continued, whatever the plan made of them.
+    /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that an
+    /// earlier transfer has named are continued, whatever the plan says about them.
     ///
     /// # Errors
-    /// When the place cannot be written, has too little space, or has something that stands in the plan's way
-    /// ([`Plan::obstacles`]). Nothing is left behind then.
+    /// When the place cannot be written, has too little space, or has files that block the plan ([`Plan::obstacles`]).
+    /// Nothing is left behind then.
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
@@ -267,7 +267,7 @@ impl Landing {
         &self.plan
     }
 
-    /// Whether file `index` lands: what does not is kept as it is, or not wanted.
+    /// Whether file `index` lands. If not, an existing file is kept, or the file is not wanted.
     pub fn lands(&self, index: usize) -> bool {
         self.plan.files().get(index).is_some_and(|fate| fate.lands())
     }
@@ -287,9 +287,8 @@ impl Landing {
         self.plan.destination.target()
     }
 
-    /// Writes `slices`, one after the other, from `offset` of the byte space on, across files; those that fall on one
-    /// file in as few calls as the system allows. What belongs to a file that was [given up](Landing::give_up) is
-    /// passed over.
+    /// Writes `slices` one after the other, from `offset` of the byte space on, across files. Uses as few system calls
+    /// for each file as possible. Bytes of a file that was [given up](Landing::give_up) are skipped.
     ///
     /// # Errors
     /// When the disk is full or fails, when the bytes reach beyond the end, or when they belong to a finished file.
@@ -442,7 +441,7 @@ impl Landing {
         Ok((state, file))
     }
 
-    /// Holds a partial file open, and has an eye on it.
+    /// Holds a partial file open, and watches it.
     fn hold_open(&self, state: &mut State, index: usize, file: &Arc<File>) {
         if self.guard_bytes(index) > 0 && !state.watch.is_watching(index) {
             state.watch.begin(index, file);
@@ -450,7 +449,7 @@ impl Landing {
         state.open.insert(index, Arc::clone(file));
     }
 
-    /// Checks that what is at `path` is a file with no other name, through which something else would be written to.
+    /// Checks that `path` is a file without other names: through a hard link, another file would be overwritten.
     fn check_links(&self, index: usize, path: &[u8]) -> Result<(), LandingError> {
         let stat = self.base.stat(path, Links::Refuse).map_err(|errno| self.file_error("open", index, errno))?;
         let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
@@ -533,7 +532,7 @@ impl Landing {
         self.plan.shown(path)
     }
 
-    /// What `errno` means that the system gave for the partial file of `index`.
+    /// The error for an `errno` about the partial file of `index`.
     fn file_error(&self, action: &'static str, index: usize, errno: Errno) -> LandingError {
         let partial = self.partial_path(index);
         let path = self.shown(&partial);
@@ -552,8 +551,8 @@ impl Landing {
     }
 }
 
-/// Takes what an earlier transfer has left into account, and checks that the plan can be carried out. What is left of
-/// the journal, and what has changed since.
+/// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of the
+/// journal, and the changes since.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,
