@@ -66,7 +66,7 @@ pub(crate) struct Put {
     wire: Wire,
 }
 
-/// What is brought, and what happens to files that are there already.
+/// Which files are sent, and what happens to existing files.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "File options")]
 struct Files {

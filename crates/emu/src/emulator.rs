@@ -56,7 +56,7 @@ impl Emulator {
     /// [`KEEPER_ARGUMENTS`](crate::KEEPER_ARGUMENTS) by [`run_keeper`](crate::run_keeper).
     ///
     /// # Errors
-    /// When the grid makes no sense, or this user may not have namespaces or TUN devices here.
+    /// When the grid is not valid, or this user may not have namespaces or TUN devices here.
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
         let mut others = thread::allowed_cpus().map_err(EmuError::system("cannot tell the processors"))?;

@@ -105,7 +105,7 @@ pub enum GridError {
         /// What it was given.
         mtu: u16,
     },
-    /// A link makes no sense.
+    /// A link is not valid.
     #[error("link '{link}': {error}")]
     Link {
         /// The link.

@@ -41,7 +41,7 @@ pub struct RunResult {
     pub metrics: Metrics,
     /// What the paper printed, by the name of the quantity.
     pub published: BTreeMap<String, f64>,
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
     /// Packets that came over links.
     pub packet_hops: u64,
@@ -199,16 +199,16 @@ pub struct ScaleIndex {
     pub jain_index: Option<f64>,
 }
 
-/// Something that was to come out, and whether it did.
+/// A check, and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was to come out.
+    /// The check.
     pub what: String,
-    /// What it was compared with.
+    /// The expected value.
     pub expected: String,
-    /// What came out.
+    /// The actual value.
     pub found: String,
-    /// Whether that is so.
+    /// Whether the check passed.
     pub passed: bool,
 }
 

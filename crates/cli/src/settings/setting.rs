@@ -7,9 +7,9 @@ use clap::{Arg, Command};
 /// Why there is no command line to carry out.
 #[derive(Debug)]
 pub(crate) enum SettingsError {
-    /// The command line makes no sense, or asks for help.
+    /// The command line is wrong, or asks for help.
     CommandLine(clap::Error),
-    /// A variable or the file makes no sense.
+    /// A variable or the file is wrong.
     Setting(String),
 }
 

@@ -34,7 +34,7 @@ const STARVED_AFTER: Span = Span::from_millis(1);
 /// most of it only the next link of some packet, costs no wake-up of its own.
 const NAP: Span = Span::from_micros(20);
 
-/// What the emulator is told while it runs.
+/// Commands to the running emulator.
 pub(crate) enum Command {
     /// Changes count from now, and so does the report.
     Begin,

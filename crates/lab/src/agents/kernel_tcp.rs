@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const LINE_MAX: u64 = 128;
 /// What is read and written at a time.
 const CHUNK: usize = 256 << 10;
-/// A sender that hears nothing for so long in a line is given up.
+/// A sender without any answer for this long is given up.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A flow to receive.

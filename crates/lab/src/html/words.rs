@@ -14,7 +14,7 @@ pub(super) fn backend_words(backend: &str, control: &str) -> String {
     if control == "default" { backend.to_owned() } else { format!("{backend}, control {control}") }
 }
 
-/// Whether it came out, from good to bad.
+/// The verdicts, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Passed,

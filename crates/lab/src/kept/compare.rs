@@ -100,13 +100,13 @@ pub enum Change {
 /// A check in A and in B.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckComparison {
-    /// What was to come out.
+    /// The expected value.
     pub what: String,
     /// What it was compared with, in B if that has it.
     pub expected: String,
-    /// What came out in A; `None`: A has no such check.
+    /// The actual value in A; `None`: A has no such check.
     pub found_a: Option<String>,
-    /// What came out in B.
+    /// The actual value in B.
     pub found_b: Option<String>,
     /// Whether it passed in A.
     pub passed_a: Option<bool>,

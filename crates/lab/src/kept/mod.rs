@@ -39,7 +39,7 @@ const RUNS_MAX: usize = 10_000;
 const TIME_MAX: f64 = 1e9;
 const RATE_MAX: f64 = 1e15;
 
-/// What came of an experiment, with all that is needed to understand it later and to repeat it.
+/// The results of an experiment, with everything that is needed to understand and repeat them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// Version of this form; every file that is a kept result has it.
@@ -66,7 +66,7 @@ pub struct Kept {
     pub valid: bool,
     /// Ours beside the paper's.
     pub table: Vec<TableRow>,
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
     /// What was left out of `runs` to keep the file small.
     pub thinned: Thinned,
@@ -153,7 +153,7 @@ impl Kept {
         Path::new(&self.experiment).join(format!("{}{control}.json", self.backend))
     }
 
-    /// Whether nothing was said of the control.
+    /// Whether the control is the default one.
     pub fn is_default_control(&self) -> bool {
         self.control == "default"
     }

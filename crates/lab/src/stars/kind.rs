@@ -47,6 +47,6 @@ impl FromStr for Kind {
 pub enum Knowledge {
     /// Capacities are found: the default.
     Found,
-    /// gtp-2004 to the letter: the true capacities are told.
+    /// gtp-2004 as published: the true capacities are given.
     Told,
 }

@@ -36,7 +36,7 @@ pub enum BenchUpdate {
     Warning(String),
 }
 
-/// Runs a bench, until `stop` is set. `hear` is told meanwhile, on the calling thread. The report is of use even when
+/// Runs a bench, until `stop` is set. Calls `hear` with updates, on the calling thread. The report is of use even when
 /// the bench failed.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use crate::session::slots::Slots;
 use crate::system::process;
 use crate::system::threads;
 
-/// How often a client that pushes is told how it goes.
+/// How often a client that sends gets an update.
 const STATS_INTERVAL: Span = Span::from_millis(200);
 
 /// Serves benches until `stop` is set; calls `ready` with the address once it listens.
@@ -97,7 +97,7 @@ impl BenchServer {
         if role == SessionRole::BenchPush {
             let endpoint = self.endpoints.of(engine, Role::Receiver, &transport)?;
             engine.add_flow(flow, endpoint, self.port, stream)?;
-            // Each flow brings an object of its own.
+            // Each flow has its own object.
             let object = ObjectId(flow.0);
             engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();

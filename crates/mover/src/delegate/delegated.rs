@@ -32,13 +32,13 @@ use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::session::refusal::{GreetingError, refused};
 use crate::system::threads;
 
-/// How long a client may take for each of its sessions, and to read what it is told.
+/// How long a client may take to open each of its sessions, and to read an update.
 const STEP: Duration = Duration::from_secs(30);
 /// How often it is looked whether the client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long servers that a copy is made from are waited for at most, whatever the client says.
 const RETRY_MAX_SECONDS: u64 = 30 * 86_400;
-/// A client that follows hears something at least so often.
+/// A client that follows gets an update at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the same transfer, ordered once more, waits for what is left of the order before.
 const MAKE_WAY: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ struct Running {
     stop: Stop,
 }
 
-/// A session that brings the data set of this number.
+/// A session for the data set of this number.
 type Attached = (u16, ControlStream);
 
 /// A transfer's right to run, until it is dropped.

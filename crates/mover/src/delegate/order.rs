@@ -90,7 +90,7 @@ pub enum OrderError {
     /// A source cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A rule makes no sense.
+    /// A rule is not valid.
     #[error(transparent)]
     Rule(#[from] FilterError),
 }

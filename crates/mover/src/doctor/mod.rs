@@ -53,7 +53,7 @@ impl DoctorReport {
     }
 }
 
-/// Looks at this host and, if there is one, at the path from the server; `hear` is told each finding as it is made,
+/// Checks this host and, if a server is given, the path from it. Calls `hear` with each finding as it is made,
 /// with the rate that its cost is worked out for.
 ///
 /// # Errors

@@ -39,12 +39,12 @@ use crate::system::threads;
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
 
-/// Hauls `options.requests` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
-/// calling thread. The report is of use even when the transfer failed.
+/// Fetches `options.requests` to `options.destination`, verified, until `stop` is set. Calls `hear` with updates, on
+/// the calling thread. The report is of use even when the transfer failed.
 ///
 /// # Errors
-/// What ended the transfer. What it leaves behind then is files that are complete and verified and, if anything more
-/// was verified, partial files and a journal, from which the same call goes on.
+/// What ended the transfer. It then leaves files that are complete and verified. If more was verified, it
+/// also leaves partial files and a journal, from which the same call continues.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
         net::check(&options.net, options.receive_rate)?;

@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// A group is verified: who brought it does not matter any more.
+    /// A group is verified, so the mirrors that delivered it do not matter any more.
     pub(crate) fn settle(&mut self, number: u64) {
         self.begun.remove(&number);
     }

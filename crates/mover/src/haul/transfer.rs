@@ -39,11 +39,11 @@ use crate::session::control_stream::StreamError;
 use crate::session::frame::{Frame, RefusalCode};
 use crate::system::process;
 
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Span = Span::from_millis(100);
 /// How often the stop flag is looked at.
 const STOP_LOOK: Span = Span::from_millis(25);
-/// Rates are told over so long.
+/// Reported rates are averages over this number of ticks.
 const RATE_TICKS: usize = 10;
 /// How long the servers may take to say goodbye.
 const CLOSING: Span = Span::from_millis(500);

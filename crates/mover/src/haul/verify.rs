@@ -31,7 +31,7 @@ use crate::session::frame::GroupDigest;
 use crate::session::groups::Groups;
 use crate::system::threads;
 
-/// How often a group may come in wrong.
+/// How often a group may arrive wrong.
 const TRIES_MAX: u32 = 3;
 /// The data thread is woken once for this many findings, or when no work is left: there may be tens of thousands of
 /// small files a second.

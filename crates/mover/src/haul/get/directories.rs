@@ -37,7 +37,7 @@ impl<'a> CreatedDirectories<'a> {
         if is_new {
             made.directories.push(path.clone());
         }
-        // Those who bring things into an inbox name no places that lie deeper.
+        // Clients of an inbox cannot name places that lie deeper.
         for place in places().filter(|_| options.inbox.is_none()) {
             made.directories.extend(make_parents(path, place)?);
         }

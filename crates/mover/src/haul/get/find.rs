@@ -30,7 +30,7 @@ const TIE_MAX: Duration = Duration::from_secs(10);
 const OTHERS_WAIT: Duration = Duration::from_secs(30);
 /// How often the stop flag and the clock are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often is told what is waited for.
+/// How often the user is told what the transfer waits for.
 const TOLD: Duration = Duration::from_secs(1);
 
 /// A data set that was found on some of its mirrors.
@@ -228,7 +228,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Asks each sender that has come by itself for the data set that it brings.
+/// Asks each sender that has connected by itself (a put) for its data set.
 pub(super) fn find_attached(
     options: &GetOptions,
     sessions: Vec<Session>,
@@ -243,7 +243,7 @@ pub(super) fn find_attached(
             let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
             let found = session.open("", false, attributes).map(|manifest| {
                 source.path = printable(manifest.name());
-                // Those who bring something say what it is called.
+                // A put names its data set itself.
                 let place = is_directory.then(|| manifest.name().to_vec());
                 Found::of_one(Request { place, ..source.clone().into() }, index, session, manifest)
             });

@@ -45,7 +45,7 @@ pub(super) fn measure(target: &Path, wanted: &Wanted) -> io::Result<Measured> {
     Ok(measured)
 }
 
-/// What `work` brings, and the seconds that this process spends on it.
+/// The result of `work`, and the seconds of processor time that this process spends on it.
 fn timed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, f64)> {
     let before = process::cpu_time();
     let result = work()?;

@@ -16,7 +16,7 @@ use crate::api::report::SourceStatus;
 use crate::engine::Engine;
 use crate::session::frame::{Frame, GroupDigest, GroupRun};
 
-/// How long a mirror may take to say what it has of a group; and one that has just read it to bring it.
+/// How long a mirror may take to send its digest of a group, and how long if it has just read and sent that group.
 const VOTE_MAX: Span = Span::from_secs(3);
 const BRINGER_VOTE_MAX: Span = Span::from_secs(1);
 /// A mirror that has delivered this many wrong groups is left out, if it has also delivered more than one of them for
@@ -101,8 +101,7 @@ impl Haul {
         Ok(())
     }
 
-    /// All mirrors say that they have the same, and what one has brought is something else: once that may be the way's
-    /// fault.
+    /// All mirrors have the same digest, and one has delivered other bytes. Once, that may be damage on the way.
     fn blame(&mut self, engine: &mut Engine, index: usize, group: u64) -> Result<(), MoveError> {
         let object = &self.objects[index];
         // No mirror is to blame for data of an earlier transfer. And a single mirror has no replacement.

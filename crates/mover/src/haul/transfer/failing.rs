@@ -27,7 +27,7 @@ impl Object {
         self.failing.groups.contains(ByteRange::at(group, 1))
     }
 
-    /// Whether the mirror has said that it cannot bring the file of a group.
+    /// Whether the mirror has said that it cannot send the file of a group.
     pub(super) fn lacks(&self, flow: FlowId, group: u64) -> bool {
         let file = self.groups.place(group).map(|place| place.file);
         file.and_then(|file| self.failing.lacking.get(&file)).is_some_and(|(flows, _)| flows.contains(&flow))
@@ -54,7 +54,7 @@ impl Object {
 }
 
 impl Haul {
-    /// A mirror cannot bring a file: others have to, or it is given up.
+    /// A mirror cannot send a file: other mirrors have to, or the file is given up.
     pub(super) fn on_file_failed(
         &mut self,
         engine: &mut Engine,
@@ -97,7 +97,7 @@ impl Haul {
         self.settle_disputes(engine)
     }
 
-    /// A mirror that takes part and has not said that it cannot bring the file.
+    /// A mirror that takes part and has not said that it cannot send the file.
     fn who_has(&self, index: usize, file: usize) -> Option<FlowId> {
         let object = &self.objects[index];
         let lacks = |flow: &FlowId| object.failing.lacking.get(&file).is_some_and(|(flows, _)| flows.contains(flow));
@@ -114,7 +114,7 @@ impl Haul {
         }
     }
 
-    /// No mirror can bring a file: has the verifier give it up, if it is not verified yet.
+    /// No mirror can send a file: has the verifier give it up, if it is not verified yet.
     fn give_up_lacking(&mut self, index: usize, file: usize) {
         let object = &mut self.objects[index];
         let Some(&(_, problem)) = object.failing.lacking.get(&file) else { return };
