@@ -35,7 +35,7 @@ pub struct Experiment {
     pub checks: Vec<Check>,
     /// Comparisons of a flow alone with the same flow beside others.
     pub influence: Vec<Influence>,
-    /// What is drawn.
+    /// The figures to draw.
     pub figures: Vec<Figure>,
     /// The rows of the table beside the paper's values.
     pub rows: Vec<Row>,

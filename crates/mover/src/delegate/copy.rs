@@ -16,8 +16,8 @@ use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
 use crate::system::process;
 
-/// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is
-/// told meanwhile, on the calling thread: of what that server sees. The report is its own.
+/// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. Calls
+/// `hear` with that server's updates, on the calling thread. The report is that server's.
 ///
 /// # Errors
 /// What ended the transfer. The server keeps what was verified: the same call continues from there.
