@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from, so that a kept result can say so. Without git, or outside of a repository,
-//! it knows none.
+//! Tells the program which commit it is built from, so that a kept result can say so. Without git, or outside of a
+//! repository, it knows none.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn main() {
     println!("cargo:rustc-env=COMMIT_OF_INHAUL={}", commit.unwrap_or_default());
 }
 
-/// What git prints, if it is there and content. It takes no locks: somebody else may be at work here.
+/// The output of git, if it is installed and succeeds. It takes no locks: other programs may use the repository.
 fn git(top: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(top).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

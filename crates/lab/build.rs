@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    // Of the run, not of the compilation: a build script that is kept in a shared target directory may come from another checkout.
+    // Of the run, not of the compilation: a build script that is kept in a shared target directory may come from
+    // another checkout.
     let manifest =
         env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("CARGO_MANIFEST_DIR is not set"))?;
     let root = Path::new(&manifest).join("../../experiments");

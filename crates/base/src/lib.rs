@@ -1,4 +1,4 @@
-//! What everything else is counted in: time, rates, bytes, sequence numbers, byte ranges and seeded randomness.
+//! Basic types of all crates: time, rates, bytes, sequence numbers, byte ranges and seeded randomness.
 //!
 //! Units are types. Time is an integer number of nanoseconds, so that two machines that replay the same
 //! scenario agree to the last bit.

@@ -1,4 +1,4 @@
-//! Seeded random streams: one for each component, so that adding one component does not change another's numbers.
+//! Seeded random streams. Each component has its own, so adding a component does not change another's numbers.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -1,4 +1,4 @@
-//! Sets of byte ranges: what is held, what is wanted, what is on its way.
+//! Sets of byte ranges, for example data that has arrived, is wanted, or is in flight.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
@@ -56,18 +56,18 @@ impl fmt::Display for ByteRange {
     }
 }
 
-/// Up to so many ranges lie in an array: to find one touches few cache lines, and to make room for one moves 8 kB at most.
+/// Up to this many ranges are in one array: finding one touches few cache lines, and inserting one moves at most 8 kB.
 const FEW_MAX: usize = if cfg!(test) { 8 } else { 512 };
 /// From so few on they lie in an array again. Far from [`FEW_MAX`], so that a change of form is rare.
 const MANY_MIN: usize = FEW_MAX / 4;
-/// An array that became empty keeps room for so many ranges.
+/// An array that became empty keeps room for this many ranges.
 const KEPT_MAX: usize = 64;
 
 /// A set of bytes, kept as disjoint, non-adjacent ranges in order.
 ///
-/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. What concerns the last range
-/// only (bytes come in order, or are asked for in order) is quicker than that: it lies in the set itself. A set that a peer has
-/// cut into many ranges lies in a tree.
+/// Every operation costs O(log n) in the number of ranges, plus the ranges that it joins or cuts. What concerns the
+/// last range only (bytes come in order, or are asked for in order) is quicker than that: it lies in the set itself. A
+/// set that a peer has cut into many ranges lies in a tree.
 #[derive(Clone, Default)]
 pub struct RangeSet {
     /// The last range; empty only if the set is.
@@ -171,7 +171,7 @@ impl Ranges {
         }
     }
 
-    /// Puts the ranges `new`, of which any may be empty, in the place of all that start in `span`.
+    /// Replaces all ranges that start in `span` with the ranges `new`. Any of these may be empty.
     fn replace(&mut self, span: ByteRange, new: [ByteRange; 2]) {
         let new = new.into_iter().filter(|range| !range.is_empty());
         match self {

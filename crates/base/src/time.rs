@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// A clock reading: nanoseconds since an origin that the caller chose (process start, simulation start).
 ///
-/// There is no `now()`: time is handed to whoever needs it.
+/// There is no `now()`: callers pass the time to the code that needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

@@ -48,7 +48,8 @@ impl Bitrate {
         self.0 as f64
     }
 
-    /// The rate of `bps` bits per second, rounded; negative and not-a-number become zero, too large becomes [`Bitrate::MAX`].
+    /// The rate of `bps` bits per second, rounded; negative and not-a-number become zero, too large becomes
+    /// [`Bitrate::MAX`].
     pub fn from_f64(bps: f64) -> Self {
         Self(bps.round() as u64)
     }
@@ -93,8 +94,8 @@ impl fmt::Display for Bitrate {
     }
 }
 
-/// The quotient, or the largest number if it is larger. Processors divide 64 bits many times faster than a program divides 128, and
-/// 64 are enough for nearly all.
+/// The quotient, or the largest number if it is larger. Processors divide 64 bits many times faster than a program
+/// divides 128, and 64 are enough for nearly all.
 fn divide(dividend: u128, divisor: u64) -> u64 {
     match u64::try_from(dividend) {
         Ok(dividend) => dividend / divisor,
@@ -125,8 +126,8 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 impl FromStr for Bitrate {
     type Err = ParseUnitError;
 
-    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `900 bit/s`: decimal multiples of bits per second. A number alone is refused: who
-    /// writes 850 rarely means 850 bit/s.
+    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `900 bit/s`: decimal multiples of bits per second. A number alone is
+    /// refused: who writes 850 rarely means 850 bit/s.
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
         let wrong = |why: &str| {
             let how = "a rate is in bits per second with k, M, G or T, like 850M or 2.5G";

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and the help that explains it.
+//! The definition of the command line, and its help.
 
 use std::path::PathBuf;
 
@@ -26,17 +26,17 @@ A first transfer, from host dtn1 to this one:
       $ inhaul get inhaul://dtn1/file .
 
 Exit codes:
-  0 complete             6 timed out           12 check failed (lab, doctor)
-  1 internal error       7 refused             13 emulation not valid (link)
-  2 usage                8 no space left       14 a command failed (link)
-  3 path not found       9 destination         15 not permitted on this host
-  4 host unknown        10 data is wrong       16 partial
-  5 unreachable         11 UDP blocked        130 interrupted
+  0 complete             6 timed out              12 check failed (lab, doctor)
+  1 internal error       7 refused                13 emulation not valid (link)
+  2 usage error          8 no space left          14 a command failed (link)
+  3 path not found       9 destination unusable   15 not permitted on this host
+  4 host unknown        10 data is wrong          16 some data is missing
+  5 unreachable         11 UDP blocked           130 interrupted
 
-'inhaul COMMAND --help' explains a command and has examples. 'inhaul man' writes
-all of it, and more, as man pages.";
+'inhaul COMMAND --help' explains a command and has examples. 'inhaul man DIR' writes
+the same texts, and more, as man pages.";
 
-/// Moves bulk data over fast, long networks: one receiver fetches from one or many senders, and sets their rates.
+/// Moves bulk data over fast, long networks. One receiver fetches from one or many senders, and sets their rates.
 #[derive(Debug, Parser)]
 #[command(name = "inhaul", version, after_help = EXAMPLES, max_term_width = 120)]
 pub(crate) struct Cli {
@@ -50,7 +50,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Program options")]
 pub(crate) struct Program {
-    /// File with values for flags (docs/config.md) [default: inhaul/config.toml in $XDG_CONFIG_HOME or ~/.config]
+    /// File with values of flags (docs/config.md) [default: inhaul/config.toml in $XDG_CONFIG_HOME or ~/.config]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[arg(
@@ -61,43 +61,43 @@ pub(crate) struct Program {
         hide_possible_values = true,
         conflicts_with = "verbose"
     )]
-    #[arg(help = "How much to log on standard error: off, error, warn, info, debug or trace [default: warn]")]
+    #[arg(help = "Log level on standard error: off, error, warn, info, debug or trace [default: warn]")]
     pub(crate) log: Option<LogLevel>,
-    /// Log more: -v connections and transfers, -vv each step, -vvv everything
+    /// Log more: -v for connections and transfers, -vv for each step, -vvv for everything
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Offer directories for others to fetch
+    /// Run a server that offers directories
     #[command(after_help = serve::EXAMPLES)]
     Serve(Serve),
-    /// Fetch files or directories, verified, from one or many servers
+    /// Fetch files or directories from one or many servers, and verify them
     #[command(after_help = get::EXAMPLES, override_usage = get::USAGE)]
     Get(Get),
-    /// Predict how long a get would take and what will limit it; nothing is kept
+    /// Predict how long a get would take and what would limit it; no data is kept
     #[command(after_help = plan::EXAMPLES, override_usage = plan::USAGE)]
     Plan(Plan),
-    /// Bring files or directories to a server that accepts puts
+    /// Send files or directories to a server that accepts puts
     #[command(after_help = put::EXAMPLES, override_usage = put::USAGE)]
     Put(Put),
-    /// Have one server fetch from others; the bytes go directly between them
+    /// Have one server fetch from others; the data goes directly between them
     #[command(after_help = copy::EXAMPLES, override_usage = copy::USAGE)]
     Copy(Copy),
-    /// Verify files by a list of checksums: inhaul's, sha256sum's, b3sum's, or a bag's
+    /// Verify files against a list of checksums from inhaul, sha256sum, sha512sum, b3sum or a bag (BagIt)
     #[command(after_help = verify::EXAMPLES)]
     Verify(Verify),
-    /// Print a list of files and their checksums, for others to verify them by
+    /// Print a list of files and their checksums, for 'inhaul verify' and other programs
     #[command(after_help = verify::MANIFEST_EXAMPLES)]
     Manifest(Manifest),
     /// List what a server offers
     #[command(after_help = ls::EXAMPLES)]
     Ls(Ls),
-    /// Find what on this host, and on the path to a server, slows transfers down; changes nothing
+    /// Find what slows transfers down, on this host and on the path from a server; changes nothing
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Doctor),
-    /// Measure a path from memory to memory, like iperf3
+    /// Measure the rate of a path from memory to memory, like iperf3
     #[command(after_help = bench::EXAMPLES, override_usage = bench::USAGE)]
     Bench(Bench),
     /// List the transport protocols and their parameters

@@ -21,14 +21,14 @@ const MEASUREMENT: &str = "Measurement options";
 pub(crate) const USAGE: &str = "inhaul bench [OPTIONS] HOST[:PORT]...\n       inhaul bench [OPTIONS] --server";
 
 pub(crate) const EXAMPLES: &str = "\
-RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
+A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 Examples:
   On one host, wait for clients:
     inhaul bench --server
-  On another, receive from it for ten seconds:
+  On another host, receive from it for ten seconds:
     inhaul bench dtn1 -t 10
-  The other way: this host sends, the server receives and controls the rates:
+  The other direction: this host sends, the server receives and sets the rates:
     inhaul bench dtn1 -R
   Three senders into this host, 30 GB in all, as JSON:
     inhaul bench dtn1 dtn2 dtn3 -n 30G -J";
@@ -36,24 +36,24 @@ Examples:
 /// The command line of `inhaul bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Wait for clients, and serve them
+    /// Run as a server: wait for clients
     #[arg(long, conflicts_with = "servers", help_heading = SERVER)]
     server: bool,
-    /// With --server: address and port to listen on
+    /// With --server: address and port to listen on, for TCP and UDP
     #[arg(long, requires = "server", value_name = "ADDRESS:PORT", default_value_t = any_address())]
     #[arg(value_parser = listen_address, help_heading = SERVER)]
     listen: SocketAddr,
     #[arg(help = "Servers to measure with, as HOST[:PORT]")]
     #[arg(required_unless_present = "server", value_name = "HOST[:PORT]")]
     servers: Vec<Server>,
-    /// How long, in seconds
+    /// Duration of the measurement, in seconds
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "bytes", value_parser = seconds)]
     #[arg(help_heading = MEASUREMENT)]
     time: f64,
-    /// How much in all, instead of a time: bytes, like 10G or 1Gi
+    /// Total amount of data, instead of --time: bytes, like 10G or 1Gi
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes, help_heading = MEASUREMENT)]
     bytes: Option<u64>,
-    /// Flows to each server
+    /// Number of flows to each server
     #[arg(short = 'P', long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     #[arg(help_heading = MEASUREMENT)]
     parallel: u16,
@@ -63,15 +63,15 @@ pub(crate) struct Bench {
     /// Send to the servers instead of receiving from them
     #[arg(short = 'R', long, help_heading = MEASUREMENT)]
     reverse: bool,
-    /// Print JSON at the end (docs/json.md)
+    /// Print one JSON object at the end (docs/json.md)
     #[arg(short = 'J', long, help_heading = OUTPUT)]
     json: bool,
-    /// Memory to move: one small buffer again and again (hot), or 1 GiB from end to end on both sides (cold)
+    /// Memory that both ends use: one small buffer again and again (hot), or 1 GiB from end to end (cold)
     #[arg(long, value_enum, default_value_t, help_heading = MEASUREMENT)]
     memory: MemoryArg,
     #[command(flatten)]
     transport: Transport,
-    /// Limit of what the receiver takes in, headers included [default: measured]
+    /// Limit of what the receiver takes in from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     receive_rate: Option<Bitrate>,
     /// With --server: limit of what this host sends to all clients together, headers included [default: no limit]

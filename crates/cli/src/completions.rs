@@ -1,4 +1,4 @@
-//! Shell completions, from the command line's own definition.
+//! `inhaul completions`: shell completions, made from the command line's definition.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ Examples:
 /// The command line of `inhaul completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell that the completions are for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -50,7 +50,8 @@ fn for_users(command: &Command) -> Command {
     visible
 }
 
-/// The argument with the values that a user may choose from, where the command line itself takes any text: its errors say more.
+/// The argument with the values that a user may choose from, where the command line itself takes any text: its errors
+/// say more.
 fn with_values(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "transport" => arg.value_parser(PossibleValuesParser::new(PROTOCOLS.iter().map(|protocol| protocol.name))),

@@ -12,23 +12,27 @@ use crate::transfer::{self, Output};
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-A SOURCE is what 'inhaul get' takes, with hosts as the server of DEST knows them. DEST is
-what 'inhaul put' takes. Its server must accept copies from the same hosts and ports:
+SOURCE has the form that 'inhaul get' takes; the server of DEST resolves its hosts. DEST
+has the form that 'inhaul put' takes. The server of DEST must accept copies from exactly
+these hosts and ports:
     inhaul serve /data --accept-puts /incoming --accept-copies-from dtn1
+A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
-When this command ends early, the copy ends too; the same command goes on from what is
-verified already. Transfers are not encrypted yet.
+If this command ends early, the copy ends too. To continue, run the same command again.
+Transfers are not encrypted yet.
 
 Examples:
-  From dtn1 to dtn2, started on any host:
-    inhaul copy inhaul://dtn1/run7 inhaul://dtn2/";
+  From dtn1 to dtn2; the command may run on any host:
+    inhaul copy inhaul://dtn1/run7 inhaul://dtn2/
+  At most 500 Mbit/s:
+    inhaul copy inhaul://dtn1/run7 inhaul://dtn2/ --rate 500M";
 
 /// The command line of `inhaul copy`.
 #[derive(Debug, Args)]
 pub(crate) struct Copy {
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
     #[arg(
-        help = "What to copy, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, where to, as inhaul://HOST[:PORT]/[PATH]"
+        help = "What to copy: inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the destination: inhaul://HOST/[PATH]"
     )]
     places: Vec<String>,
     /// Limit of each sender, headers included [default: no limit]
@@ -40,10 +44,10 @@ pub(crate) struct Copy {
     retry: Retry,
     #[command(flatten)]
     selection: Selection,
-    /// Start from the beginning, even if an interrupted transfer left verified data
+    /// Start from the beginning; ignore the verified data of an interrupted transfer
     #[arg(long, help_heading = FILES)]
     no_resume: bool,
-    /// Only show what would be fetched, kept, replaced, left out or refused
+    /// Copy nothing; show which files would be fetched, kept, replaced, left out or refused
     #[arg(long, short = 'n', help_heading = FILES)]
     dry_run: bool,
     #[command(flatten)]

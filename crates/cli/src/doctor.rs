@@ -11,15 +11,16 @@ use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
 
 pub(crate) const EXAMPLES: &str = "\
-Each finding is 'ok', 'COSTS' with an estimate of the cost, or 'BROKEN'. Commands
-that mend it are printed; they are not run. docs/doctor.md explains each check.
+Each finding is 'ok', 'COSTS' with an estimate of the cost, 'BROKEN' or 'unknown'.
+inhaul prints the commands that fix a problem, and does not run them. docs/doctor.md
+explains each check. A RATE is in bits per second and needs a unit: 850M or 10G.
 
-The exit code is 0 when nothing is broken and 12 when something is. When the
-server cannot be reached it is that of 'inhaul get': 4, 5, 6 or 7, or 11 when TCP
-passes and UDP does not.
+The exit code is 0 if nothing is broken, even if something costs, and 12 if something
+is broken. If the server cannot be reached, the code is that of 'inhaul get': 4, 5, 6
+or 7, or 11 if TCP passes and UDP does not.
 
 Examples:
-  This host alone, with its disk at /scratch:
+  Only this host, with its disk at /scratch:
     inhaul doctor --disk /scratch
   This host and the path from a server, for transfers at 10 Gbit/s:
     inhaul doctor dtn1 --target-rate 10G";
@@ -27,13 +28,13 @@ Examples:
 /// The command line of `inhaul doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    #[arg(help = "Server to try the path from, as HOST[:PORT]; 'inhaul serve' must run there")]
+    #[arg(help = "Server whose path to this host is tested, as HOST[:PORT]; 'inhaul serve' must run there")]
     #[arg(value_name = "HOST[:PORT]")]
     server: Option<Server>,
-    /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed if known, else 1G]
+    /// Rate that transfers should reach; costs are estimated for it [default: the interface's speed, or 1G if unknown]
     #[arg(long, value_name = "RATE", help_heading = "Check options")]
     target_rate: Option<Bitrate>,
-    /// Test the disk of this directory, with at most 1 GB and for at most 3 s; nothing is left there
+    /// Also test the disk of this directory: write at most 1 GB for at most 3 s, and leave nothing there
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Check options")]
     disk: Option<PathBuf>,
     /// Print one JSON object (docs/json.md)

@@ -10,31 +10,31 @@ use crate::output::{announce, to_json};
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
 
-/// `lab`: what must come out of a run did not, or the run broke a rule of the simulator.
+/// `lab`: a check failed, or a run is not valid. `doctor`: something is broken.
 pub(crate) const CHECK_FAILED: u8 = 12;
 
-/// `link`: this machine was too slow for what was to be emulated.
+/// `link`: this machine was too slow for the emulation.
 pub(crate) const RUN_INVALID: u8 = 13;
 
 /// `link run`: a command in a host failed.
 pub(crate) const COMMAND_FAILED: u8 = 14;
 
-/// `link`, `lab kernel-cc`: this user or this host may not have what it takes.
+/// `link`, `lab kernel-cc`: this user or this host does not permit it.
 pub(crate) const FORBIDDEN: u8 = 15;
 
 /// Why the program does not end with 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// What is said of it on standard error; `None`: it has been said.
+    /// The message for standard error; `None` if it was printed already.
     message: Option<String>,
-    /// Where to read on, for people.
+    /// Where to read more, for people.
     hint: Option<String>,
-    /// Whether the JSON that was asked for tells of it already.
+    /// Whether the requested JSON already contains it.
     reported: bool,
 }
 
-/// What `--json` prints of a failure before there is anything else to report.
+/// What `--json` prints for a failure before there is anything else to report.
 #[derive(Serialize)]
 pub(crate) struct Failed {
     status: &'static str,
@@ -42,27 +42,27 @@ pub(crate) struct Failed {
 }
 
 impl Failure {
-    /// A failure of which nothing has been said yet.
+    /// A failure that was not printed yet.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
         Self { code, message: Some(message.into()), hint: None, reported: false }
     }
 
-    /// The same, with where to read on.
+    /// The same, with a hint where to read more.
     pub(crate) fn with_hint(self, hint: String) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// A command line or a setting that makes no sense.
+    /// A wrong command line or setting.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(code(ErrorKind::Usage), message)
     }
 
-    /// A failure that has been said, or printed as JSON, with all else; `message` comes on top on standard error.
+    /// A failure that is part of the printed output or JSON. `message` is printed on standard error as well.
     pub(crate) fn reported(code: u8, message: Option<String>) -> Self {
         Self { code, message, hint: None, reported: true }
     }
 
-    /// Says it: on standard error, and where that was asked for as JSON. The exit code is what is left to say.
+    /// Prints it on standard error, and as JSON if that was requested. Returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         let Self { code, message, hint, reported } = self;
         if let Some(message) = &message {
@@ -90,7 +90,7 @@ impl From<MoveError> for Failure {
     }
 }
 
-/// The same of an error that stands in a report, which has been printed where JSON was asked for.
+/// The failure for an error that is in a report. The report was printed already if JSON was requested.
 pub(crate) fn reported(error: &MoveError) -> Failure {
     Failure::reported(code(error.kind()), Some(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Options of other programs (rsync, rclone, aria2, curl, wget, scp, iperf3), answered with ours.
+//! Answers options of other programs (rsync, rclone, aria2, curl, wget, scp, iperf3) with the name of ours.
 
 /// Options that other programs have, and what to do instead in these commands.
 struct Answer {

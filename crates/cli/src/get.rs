@@ -20,17 +20,18 @@ inhaul get [OPTIONS] <SOURCE>... <DEST>
 
 pub(crate) const EXAMPLES: &str = "\
 A SOURCE is inhaul://HOST[:PORT]/PATH: a file or a directory that a server offers.
-More hosts after commas are mirrors of the same data set. In PATH, write % as %25.
-RATE is in bits per second and has a unit, like 850M, 2.5G or 100k.
+More hosts, after commas, are mirrors of the same data set. In PATH, write % as %25.
+A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
-A DEST with a slash at its end (or '.' or '..') is a directory, made if it is missing:
-each SOURCE lands in it under the last name of its PATH. Without the slash, DEST is
-what the one SOURCE becomes. It does not matter what is there already. As '-', or a
-named pipe, it is a stream that takes one file in order, verified as it is written.
+DEST says where the data lands. Existing files do not change this:
+  DIR/     A directory, made if it is missing. '.' and '..' need no slash. Each SOURCE
+           lands in it under the last name of its PATH.
+  NAME     The new name of the one SOURCE.
+  -        Standard output: one file, in order, verified before it is written.
+           A named pipe is used in the same way.
 
-A file appears under its name when every byte of it is verified. After an
-interruption of any kind, give the same command again: it goes on from what is
-verified already. Transfers are not encrypted yet.
+A file gets its name when every byte of it is verified. To continue after any
+interruption, run the same command again. Transfers are not encrypted yet.
 
 Examples:
   One file, into this directory:
@@ -41,7 +42,7 @@ Examples:
     inhaul get inhaul://dtn1,dtn2:5000,dtn3/run7 /scratch/first
   Two data sets at once, each sender with its fair share:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
-  The files that a Metalink names, from all their mirrors, by its checksums:
+  The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
   One file straight into another program:
     inhaul get inhaul://dtn1/run7.tar - | tar x
@@ -53,13 +54,13 @@ Examples:
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) fetch: Fetch,
-    /// Start from the beginning, even if an interrupted transfer left verified data
+    /// Start from the beginning; ignore the verified data of an interrupted transfer
     #[arg(long, help_heading = FILES)]
     no_resume: bool,
-    /// Only show what would be fetched, kept, replaced, left out or refused
+    /// Fetch nothing; show which files would be fetched, kept, replaced, left out or refused
     #[arg(long, short = 'n', help_heading = FILES)]
     dry_run: bool,
-    /// At the end, write a list of all files and their BLAKE3 checksums, for 'inhaul verify'
+    /// At the end, write a list of all files and their BLAKE3 checksums to FILE, for 'inhaul verify'
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     manifest: Option<PathBuf>,
     #[command(flatten)]

@@ -21,31 +21,31 @@ use runs::{Run, Sim};
 /// What `inhaul lab` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// Run a scenario of your own, in the simulator or over the link emulator
+    /// Run your own scenario, in the simulator or over the link emulator
     #[command(after_help = run::SIM_EXAMPLES)]
     Sim(Sim),
-    /// List the experiments and what each must show
+    /// List the experiments, and what each must show
     #[command(after_help = list::EXAMPLES)]
     List(List),
     /// Run an experiment and print its results beside the published ones
     #[command(after_help = run::RUN_EXAMPLES)]
     Run(Run),
-    /// Run GTP over random stars: networks that nobody chose
+    /// Run GTP over random star topologies
     #[command(after_help = stars::EXAMPLES)]
     Stars(stars::Stars),
     /// Take part in experiments between real hosts ('--backend net')
     #[command(after_help = net::EXAMPLES)]
     Agent(net::Agent),
-    /// Record how late and unevenly this host runs programs, for '--noise' and scenarios
+    /// Record this host's scheduling delays, for '--noise' and scenarios
     #[command(after_help = record::EXAMPLES)]
     RecordHost(record::RecordHost),
-    /// Make one HTML page of kept results, beside the published tables and figures
+    /// Make an HTML page that shows kept results beside the published tables and figures
     #[command(after_help = report::EXAMPLES)]
     Report(report::Report),
-    /// Compare two sets of kept results: what differs, and which checks became worse
+    /// Compare two sets of kept results: show differences, and checks that became worse
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Compare),
-    /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for every program's TCP
+    /// Load HighSpeed TCP, Scalable TCP and FHSTCP into the kernel, for all programs
     #[command(subcommand)]
     KernelCc(kernel_cc::KernelCc),
 }

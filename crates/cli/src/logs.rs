@@ -1,4 +1,4 @@
-//! Logs on standard error: what the program does, for those who look for a fault.
+//! Logs on standard error, for finding the cause of a problem.
 
 use std::io::{IsTerminal, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ pub(crate) enum LogLevel {
     Error,
     /// What is not as it should be.
     Warn,
-    /// Who comes and goes.
+    /// Connections and transfers.
     Info,
     /// Each step of setting a transfer up.
     Debug,

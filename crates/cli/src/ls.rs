@@ -14,28 +14,28 @@ use crate::output::to_json;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  What is in a directory, and all beneath it:
+  The items of a directory, and everything beneath it:
     inhaul ls dtn1/run7
     inhaul ls dtn1/run7 --recursive
-  The files of a data set on two mirrors, for programs that read Metalink (RFC 5854):
+  The files of a data set on two mirrors, for programs that read Metalink 4:
     inhaul ls dtn1,dtn2:5000/run7 --metalink --checksums > run7.meta4";
 
 /// The command line of `inhaul ls`.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers is asked")]
+    #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers counts")]
     #[arg(value_name = "SOURCE", value_parser = source)]
     source: Source,
-    /// List directories and all that is in them
+    /// List directories with everything in them
     #[arg(long, short, help_heading = "Listing options")]
     recursive: bool,
     /// Print one JSON object for each item (docs/json.md)
     #[arg(long, conflicts_with = "metalink", help_heading = OUTPUT)]
     json: bool,
-    /// Print all files beneath it as Metalink 4 (RFC 5854), with every server as a mirror
+    /// Print all files beneath SOURCE as Metalink 4 (RFC 5854), with every server as a mirror
     #[arg(long, help_heading = OUTPUT)]
     metalink: bool,
-    /// With --metalink: add each file's BLAKE3 checksum; the server reads files whose digests it does not keep
+    /// With --metalink: add each file's BLAKE3 checksum; the server hashes files whose digests it has not cached
     #[arg(long, help_heading = OUTPUT)]
     checksums: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
     let mut write = |item: &Listed, hash: Option<Hash>| {
-        // Somebody may be reading along, or may have seen enough ('| head').
+        // A reader may want each line at once, or may have closed the pipe ('| head').
         let so_far = written.as_ref().map_err(|error| error.kind().into());
         written = so_far.and_then(|()| format.item(&mut out, item, hash.as_ref()));
         written.is_ok()
@@ -118,7 +118,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// The item's path: of the thing itself that was asked for, the name by which it was.
+/// The item's path. For the requested item itself, its name in the request.
 fn path_of<'i>(source: &'i Source, item: &'i Listed) -> &'i [u8] {
     if item.path.is_empty() { source.path.rsplit('/').next().unwrap_or_default().as_bytes() } else { &item.path }
 }
@@ -192,7 +192,7 @@ fn metalink_file(source: &Source, item: &Listed, hash: Option<&Hash>) -> Option<
         Some(format!("    <url priority=\"{}\">{}</url>\n", k + 1, escape(&one.to_string())?))
     };
     let urls: String = file.mirrors.iter().enumerate().map(url).collect::<Option<_>>()?;
-    // The registry of names (RFC 5854 4.2.4) has none for BLAKE3: who does not know this one passes it over.
+    // The registry of names (RFC 5854 4.2.4) has none for BLAKE3. Programs that do not know this one ignore it.
     let hash = hash.map(|hash| format!("    <hash type=\"blake3\">{hash}</hash>\n")).unwrap_or_default();
     Some(format!("  <file name=\"{name}\">\n    <size>{}</size>\n{hash}{urls}  </file>\n", item.size))
 }

@@ -1,4 +1,5 @@
-//! `inhaul man`: the manual. A page for each command, from the command line's own definition, and one for each document.
+//! `inhaul man`: the manual pages. Each command has a page, made from the command line's definition. Each document of
+//! `docs/` has one too.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,19 +11,19 @@ use inhaul_mover::MoveError;
 use crate::roff::{escaped, from_markdown, verbatim};
 
 pub(crate) const EXAMPLES: &str = "\
-The pages of the commands go to DIR/man1, those about files and formats to DIR/man5
-and DIR/man7.
+Pages about commands go to DIR/man1. Pages about file formats go to DIR/man5, and all
+others to DIR/man7.
 
 Examples:
-  For this user, and then read one:
+  Write the pages for this user, and read one:
     inhaul man ~/.local/share/man && man inhaul-get
-  What --json prints:
+  Read about the output of --json:
     man inhaul-json";
 
 /// The command line of `inhaul man`.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Directory for the pages; it is made if it does not exist
+    /// Directory to write the pages to; made if it is missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What a name that is not known may have been meant for.
+//! Suggests a known name for an unknown one.
 
 /// How similar a name must be to be what was meant: of three letters two may be swapped, or one be wrong.
 const SIMILAR: f64 = 0.6;

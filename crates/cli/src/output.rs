@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-/// Prints a line on standard output at once, though it be a pipe; a reader that has gone away is no error of ours.
+/// Prints a line on standard output at once, even to a pipe. A reader that has gone away is not an error.
 pub(crate) fn announce(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

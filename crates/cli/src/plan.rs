@@ -20,12 +20,12 @@ inhaul plan [OPTIONS] <SOURCE>... <DEST>
        inhaul plan [OPTIONS] --input-file <FILE> <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-It takes what 'inhaul get' takes. It looks the sources up, fetches two seconds of
-them into memory, and tries the disk. Nothing is left there. docs/plan.md says
-how each limit is found.
+SOURCE, DEST and RATE are those of 'inhaul get'. inhaul looks up the sources, fetches
+data into memory for two seconds, and tests the disk of DEST. It leaves nothing there.
+docs/plan.md says how each limit is measured.
 
 Examples:
-  How long a data set would take from two mirrors, and why:
+  The time that a data set would take from two mirrors, and the reason:
     inhaul plan inhaul://dtn1,dtn2/run7 /scratch/";
 
 /// The command line of `inhaul plan`.

@@ -1,4 +1,5 @@
-//! The live display on a terminal: a few lines for the whole transfer, and one for each sender, as wide as the terminal is now.
+//! The progress display on a terminal: a few lines for the whole transfer, and one for each sender. It follows the
+//! terminal's width.
 
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ fn overall(progress: &Progress, columns: usize) -> Vec<String> {
     vec![with_bar(progress, &done.join("  "), columns.saturating_sub(60)), pace.join("  ")]
 }
 
-/// A bar of this length, as far as limits allow, the percentage, and text behind it.
+/// A bar of this length, within limits; then the percentage and the text.
 fn with_bar(progress: &Progress, text: &str, length: usize) -> String {
     let length = length.clamp(*BAR.start(), *BAR.end());
     let ratio = if progress.total_bytes == 0 { 0.0 } else { progress.bytes as f64 / progress.total_bytes as f64 };

@@ -1,4 +1,4 @@
-//! `inhaul protocols`: the registry, for people and programs.
+//! `inhaul protocols`: prints the registry of protocols.
 
 use clap::Args;
 use inhaul_protocols::registry::PROTOCOLS;
@@ -9,9 +9,9 @@ use crate::output::{announce, to_json};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Every protocol with its parameters:
+  List every protocol with its parameters:
     inhaul protocols
-  Fetch with one of them, and set a parameter:
+  Fetch with FHSTCP, and set its parameter c:
     inhaul get inhaul://dtn1/run7 . --transport fhstcp --set c=10";
 
 /// The command line of `inhaul protocols`.

@@ -16,22 +16,24 @@ use crate::transfer::{self, Output};
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 
 pub(crate) const EXAMPLES: &str = "\
-DEST is inhaul://HOST[:PORT]/PATH, beneath the directory into which the server accepts
-puts ('inhaul serve --accept-puts DIR' there). With a slash at its end it is a directory,
-made if it is missing: each local PATH lands in it under its own name. inhaul://HOST/ is
-that directory itself. Without the slash, DEST is what the one local PATH becomes.
-PATH '-' is standard input.
+DEST is beneath the directory that the server accepts puts into. The server must run with
+'inhaul serve --accept-puts DIR'. A RATE is in bits per second and needs a unit: 850M.
+  inhaul://HOST/         The directory DIR itself.
+  inhaul://HOST/PATH/    A directory, made if it is missing. Each local PATH lands in it
+                         under its own name.
+  inhaul://HOST/PATH     The new name of the one local PATH.
+A local PATH of '-' is standard input; DEST must then be a new name.
 
-This host connects and sends. The server receives, verifies and sets the rates. After an
-interruption of any kind, give the same command again: it goes on from what is verified
-already. Transfers are not encrypted yet.
+This host connects and sends. The server receives, verifies and sets the rates. To
+continue after any interruption, run the same command again. Transfers are not encrypted
+yet.
 
 Examples:
   A directory, under its own name:
     inhaul put results inhaul://dtn1/
   A directory, under another name:
     inhaul put results inhaul://dtn1/run7
-  Two files into a directory; files there that differ are replaced:
+  Two files into a directory, where existing files that differ are replaced:
     inhaul put a.h5 b.h5 inhaul://dtn1/run7/ --overwrite
   Leave part of this host's link to other traffic:
     inhaul put results inhaul://dtn1/ --send-rate 500M";
@@ -41,7 +43,7 @@ Examples:
 pub(crate) struct Put {
     #[arg(required = true, num_args = 2.., value_names = ["PATH", "DEST"])]
     #[arg(value_hint = ValueHint::AnyPath)]
-    #[arg(help = "The files and directories to bring; last, where to: inhaul://HOST[:PORT]/[PATH]")]
+    #[arg(help = "Local files and directories to send; last, the destination: inhaul://HOST[:PORT]/[PATH]")]
     places: Vec<PathBuf>,
     /// Limit of what this host sends, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
@@ -52,10 +54,10 @@ pub(crate) struct Put {
     retry: Retry,
     #[command(flatten)]
     files: Files,
-    /// Start from the beginning, even if an interrupted transfer left verified data
+    /// Start from the beginning; ignore the verified data of an interrupted transfer
     #[arg(long, help_heading = FILES)]
     no_resume: bool,
-    /// Hash large files anew; do not keep digests in $XDG_CACHE_HOME/inhaul
+    /// Hash every file again; neither use nor keep digests in $XDG_CACHE_HOME/inhaul/digests
     #[arg(long, help_heading = FILES)]
     no_cache: bool,
     #[command(flatten)]
@@ -64,22 +66,22 @@ pub(crate) struct Put {
     wire: Wire,
 }
 
-/// What is brought, and what becomes of files that are there already.
+/// Which files are sent, and what happens to existing files.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "File options")]
 struct Files {
     #[command(flatten)]
     patterns: Patterns,
-    /// What to do with a file that exists there and differs; a file of the same size and time is always kept
+    /// What to do if a file exists at the server and differs; a file of the same size and time is always kept
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     existing: ExistingArg,
     /// The same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     overwrite: bool,
-    /// Carry extended attributes too (user.*)
+    /// Also transfer extended attributes (user.*)
     #[arg(long, short = 'X')]
     xattrs: bool,
-    /// Only show what would be fetched, kept, replaced, left out or refused
+    /// Send nothing; show which files would be fetched, kept, replaced, left out or refused
     #[arg(long, short = 'n')]
     dry_run: bool,
 }

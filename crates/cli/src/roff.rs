@@ -1,7 +1,7 @@
-//! Markdown as this project's documents use it, made into the language of man pages.
+//! Converts the Markdown of this project's documents to roff, the language of man pages.
 
-/// A page from a document: its first heading is what the page is about, the others are its sections. `refer` makes a reference of a
-/// link's target, where it has one.
+/// A page from a document: its first heading is what the page is about, the others are its sections. `refer` makes a
+/// reference of a link's target, where it has one.
 pub(crate) fn from_markdown(text: &str, refer: &dyn Fn(&str) -> Option<String>) -> String {
     let mut writer = Writer { out: String::new(), refer };
     let mut lines = text.lines().peekable();

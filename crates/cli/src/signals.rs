@@ -1,4 +1,4 @@
-//! Signals: Ctrl-C and SIGTERM stop a command, others ask it for something.
+//! Signals: Ctrl-C and SIGTERM stop a command; others request an action.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,7 +1,7 @@
-//! Streams in the place of files: standard input and output, named pipes and devices.
+//! Streams instead of files: standard input and output, named pipes and devices.
 //!
-//! What goes through one is kept in a directory of its own for that time, in $TMPDIR: what comes from the network comes in any
-//! order, and of what is put the length must be known before.
+//! The data is kept in a temporary directory in $TMPDIR meanwhile. Data from the network arrives in any order, and the
+//! length of the data of a put must be known before it starts.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The path that means standard input or output.
 const STANDARD: &str = "-";
 
-/// A directory that nobody else may look into, and that goes with this.
+/// A directory that only this user can read. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Spool(TempDir);
 
@@ -53,7 +53,7 @@ pub(crate) fn output(destination: &Path) -> Result<Option<Output>, MoveError> {
         if !destination.metadata().is_ok_and(|metadata| is_stream(metadata.file_type())) {
             return Ok(None);
         }
-        // Of a pipe this waits for whoever reads it.
+        // For a pipe, this waits until a program opens it for reading.
         OpenOptions::new().write(true).open(destination).map_err(failed)?
     };
     Ok(Some(Output { stream: StreamOutput::new(output), spool: Spool::new()? }))

@@ -1,4 +1,4 @@
-//! What a transfer came to, in words.
+//! The summary of a transfer, in words.
 
 use std::fmt::Write;
 

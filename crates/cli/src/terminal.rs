@@ -1,4 +1,4 @@
-//! Lines at the end of what a terminal shows, which are drawn anew in their place while something goes on.
+//! Status lines at the bottom of a terminal, which are redrawn in place.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -83,7 +83,8 @@ impl Lines {
         }
     }
 
-    /// What draws `lines` in the place of the old ones: each cut at the edge of the terminal, and no more than it has rows for.
+    /// What draws `lines` in the place of the old ones: each cut at the edge of the terminal, and no more than it has
+    /// rows for.
     fn replace(&mut self, lines: Vec<String>, size: Size) -> String {
         let mut text = self.erase(size);
         self.drawn = lines.into_iter().take(size.rows.saturating_sub(1)).map(|line| cut(&line, size.columns)).collect();
@@ -95,7 +96,7 @@ impl Lines {
     }
 }
 
-/// The text, or as much of it as fits into so many columns.
+/// The text, cut to this number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! What every transfer shows of itself: progress, warnings, a summary, JSON.
+//! The output of every transfer: progress, warnings, a summary, JSON.
 
 use std::time::{Duration, Instant};
 
@@ -14,22 +14,22 @@ use crate::progress;
 use crate::summary;
 use crate::terminal::{self, print_above};
 
-/// What a transfer is to print.
+/// Options about the output of a transfer.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub(crate) struct Output {
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
-    /// Print one JSON object each second and one at the end (docs/json.md)
+    /// Print one JSON object on a line each second, and one at the end (docs/json.md)
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Show no progress, warnings or summary, only errors
+    /// Show errors only: no progress, warnings or summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Runs a transfer and shows how it goes and what came of it.
+/// Runs a transfer, and shows its progress and its result.
 pub(crate) fn run(
     output: &Output,
     dry_run: bool,
@@ -56,7 +56,7 @@ pub(crate) fn run(
     result.map_err(|error| exit::reported(&error))
 }
 
-/// Passes on what happens: to a terminal, as lines of JSON, or not at all.
+/// Shows updates on a terminal, as lines of JSON, or not at all.
 struct Listener {
     display: bool,
     quiet: bool,

@@ -1,4 +1,4 @@
-//! What is said of a command line that makes no sense: the cause in one line, then where to read on.
+//! The message for a wrong command line: the cause in one line, then where to read more.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -154,8 +154,8 @@ fn number(error: &clap::Error, kind: ContextKind) -> isize {
     }
 }
 
-/// Arguments as the parser writes them, for people: `<SOURCE> [DEST]...` are `<SOURCE> and <DEST>`, of `--listen <ADDRESS>` only the
-/// option stands.
+/// Arguments as the parser writes them, for people: `<SOURCE> [DEST]...` becomes `<SOURCE> and <DEST>`. Of an option
+/// with a value, like `--listen <ADDRESS>`, only the option is kept.
 fn plain(arguments: &str) -> String {
     let words = arguments.split(' ').map(|word| word.trim_end_matches("..."));
     let is_option = arguments.starts_with('-');

@@ -13,22 +13,22 @@ use crate::output::{announce, to_json};
 use crate::signals::stop_on_signals;
 
 pub(crate) const EXAMPLES: &str = "\
-Each file that is bad, missing or extra is named, one on a line. Extra files are
-found only if the list names all files: a list of 'inhaul manifest', or a bag's.
-The list may lie in the directory itself.
+Each line of the output names one file that is bad, missing or extra. The exit code is 10
+if there is any. Extra files are found only with lists that name all files: those of
+'inhaul manifest' and of bags. The list may be in the directory itself.
 
 Examples:
-  By the list that 'inhaul get --manifest run7.list' or 'inhaul manifest' wrote:
+  With a list that 'inhaul get --manifest run7.list' or 'inhaul manifest' wrote:
     inhaul verify /scratch/run7 run7.list
-  By what sha256sum, sha512sum or b3sum wrote:
+  With a list that sha256sum, sha512sum or b3sum wrote:
     inhaul verify /scratch/run7 SHA256SUMS
     inhaul verify /scratch/run7 sums --algorithm blake3
-  A bag (RFC 8493), by its own manifests:
+  A bag (RFC 8493), with its own manifests:
     inhaul verify /scratch/bag";
 
 pub(crate) const MANIFEST_EXAMPLES: &str = "\
 Examples:
-  A list with sizes and a hash of the whole:
+  A list with sizes, and one hash of the whole data set:
     inhaul manifest /data/run7 > run7.list
   For 'sha256sum --check' and 'b3sum --check':
     inhaul manifest /data/run7 --format sha256 > SHA256SUMS
@@ -39,19 +39,19 @@ Examples:
 /// The command line of `inhaul verify`.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The directory, or the file, to verify
+    /// Directory or file to verify
     #[arg(value_name = "DIR")]
     place: PathBuf,
-    /// The list of checksums; a bag has its own
+    /// List of checksums; not needed for a bag, which has its own
     #[arg(value_name = "LIST")]
     list: Option<PathBuf>,
-    /// Algorithm of 64-digit checksums in a list that does not name it [default: from the list's file name, else sha256]
+    /// Algorithm of 64-digit checksums, if the list does not name it [default: from the list's file name, else sha256]
     #[arg(long, value_enum, help_heading = "Verification options")]
     algorithm: Option<Of64Digits>,
     /// Print one JSON object at the end (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
-    /// Print neither the problems nor a summary; the exit code tells
+    /// Print neither problems nor a summary; the exit code has the result
     #[arg(long, short, help_heading = OUTPUT)]
     quiet: bool,
 }
@@ -66,10 +66,10 @@ pub(crate) enum Of64Digits {
 /// The command line of `inhaul manifest`.
 #[derive(Debug, Args)]
 pub(crate) struct Manifest {
-    /// The directory, or the file, to list
+    /// Directory or file to list
     #[arg(value_name = "PATH")]
     place: PathBuf,
-    /// Format of the list
+    /// Format of the list; inhaul's has sizes, BLAKE3 and a hash of the whole data set
     #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
     format: ListFormat,
 }

@@ -1,8 +1,8 @@
 //! Keeps processors awake.
 //!
-//! A processor that has nothing to do halts. In a virtual machine that gives it back to the machine's host, and where others want it,
-//! it comes back late: by milliseconds, in which the emulator and what it carries for stand still. So somebody has something to do
-//! always, and gives way to whoever else has.
+//! An idle processor halts. In a virtual machine, the machine's host then gives the processor to others, and it comes
+//! back milliseconds late. The emulator and its hosts stand still meanwhile. So a thread of the lowest priority keeps
+//! each processor busy, and yields to every other thread.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use inhaul_udp::thread;
 /// Steps of work between two looks at whether it is over: some microseconds.
 const STEPS: u64 = 10_000;
 
-/// A thread for each of some processors that runs when nobody else would. They end when this is dropped.
+/// One thread on each of these processors, which runs only when the processor would be idle. The threads end when this
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct Awake {
     over: Arc<AtomicBool>,
@@ -31,7 +32,7 @@ impl Awake {
             let work = move || {
                 let begun = thread::pin_to_cpu(cpu).and_then(|()| thread::run_when_idle());
                 let runs = begun.is_ok();
-                // Whoever started this waits for it.
+                // The starting thread waits for this message.
                 let _ = ready.send(begun);
                 if runs {
                     pass_time(&over);

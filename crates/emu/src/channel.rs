@@ -1,4 +1,5 @@
-//! Messages between the emulator and the keeper of its namespaces: JSON and file descriptors over a socket that keeps messages apart.
+//! Messages between the emulator and the keeper of its namespaces: JSON and file descriptors over a socket that keeps
+//! message boundaries.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,7 +23,7 @@ const DESCRIPTORS_MAX: usize = 4;
 pub(crate) struct Channel(OwnedFd);
 
 impl Channel {
-    /// Two ends, neither of which is inherited by children.
+    /// Two ends. Children do not inherit them.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(a), Self(b)))

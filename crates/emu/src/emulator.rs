@@ -1,4 +1,4 @@
-//! A grid that runs.
+//! A running emulation of a grid.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,8 +22,8 @@ use crate::options::{Options, Wait};
 use crate::process::{Process, SpawnOptions, Streams};
 use crate::report::{Circumstances, Report};
 
-/// A grid that runs: namespaces, their devices, and the thread that carries packets between them. When it is dropped, all of it
-/// goes, with every process in it.
+/// A grid that runs: namespaces, their devices, and the thread that carries packets between them. When it is dropped,
+/// all of it goes, with every process in it.
 pub struct Emulator {
     grid: Grid,
     options: Options,
@@ -52,21 +52,22 @@ struct Started {
 impl Emulator {
     /// Makes the namespaces and begins to carry packets.
     ///
-    /// The calling program is started again as the keeper of the namespaces, so it must answer to [`KEEPER_ARGUMENTS`](crate::KEEPER_ARGUMENTS) by
-    /// [`run_keeper`](crate::run_keeper).
+    /// The calling program is started again as the keeper of the namespaces, so it must answer to
+    /// [`KEEPER_ARGUMENTS`](crate::KEEPER_ARGUMENTS) by [`run_keeper`](crate::run_keeper).
     ///
     /// # Errors
-    /// When the grid makes no sense, or this user may not have namespaces or TUN devices here.
+    /// When the grid is not valid, or this user may not have namespaces or TUN devices here.
     pub fn start(grid: Grid, options: Options) -> Result<Self, EmuError> {
         grid.check()?;
         let mut others = thread::allowed_cpus().map_err(EmuError::system("cannot tell the processors"))?;
         let spins = options.wait == Wait::Spin;
-        // Whoever spins keeps that processor awake itself.
+        // A spinning emulator keeps its processor awake itself.
         let left_to_idle = others.len() - usize::from(spins);
         let awake = options.awake.then(|| Awake::start(&others[..left_to_idle])).transpose();
         let awake = awake.map_err(EmuError::system("cannot keep the processors awake"))?;
-        // One that spins has the last of several for itself: whoever else ran there would hold it up by milliseconds, and be held up. One
-        // that sleeps has it where none idles: the kernel moves a thread that waits behind a busy program to an idle processor or to none.
+        // A spinning emulator has the last of several processors for itself: another program there would delay it by
+        // milliseconds, and be delayed. A sleeping one has it when no processor idles (`awake`): the kernel moves a
+        // thread that waits behind a busy program only to an idle processor.
         let own = if (spins || options.awake) && others.len() > 1 { others.pop() } else { None };
         if is_keeper() {
             // Else a program that does not answer would start itself again and again.
@@ -99,7 +100,7 @@ impl Emulator {
                     Err(_) => Err(io::Error::other("nobody waits for the grid")),
                 },
                 Err(error) => {
-                    // If nobody waits for it, nobody misses it.
+                    // Without a receiver the message is not needed.
                     let _ = ready.send(Err(error));
                     Err(io::Error::other("the grid did not start"))
                 }
@@ -148,7 +149,8 @@ impl Emulator {
         self.grid.hosts.iter().map(|host| host.name.as_str()).zip(self.addresses.iter().copied())
     }
 
-    /// Begins: changes count from now, and so do the report's time and lateness. It should be called before there is traffic.
+    /// Begins: changes count from now, and so do the report's time and lateness. It should be called before there is
+    /// traffic.
     pub fn begin(&self) {
         self.command(Command::Begin);
     }
@@ -165,8 +167,8 @@ impl Emulator {
         Ok(())
     }
 
-    /// Starts a command in a host. Of `command`, its program, arguments, environment and directory count; the environment is added to
-    /// that of the process that started the grid.
+    /// Starts a command in a host. Of `command`, its program, arguments, environment and directory count; the
+    /// environment is added to that of the process that started the grid.
     ///
     /// # Errors
     /// When there is no such host, or the command cannot be started.
@@ -276,7 +278,7 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // What it came to is of interest to nobody.
+            // Its result is not needed.
             let _ = self.end();
         }
     }

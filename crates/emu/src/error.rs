@@ -1,4 +1,4 @@
-//! What can go wrong with a grid as a whole.
+//! Errors of a grid as a whole.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::grid::GridError;
 /// Why a grid could not be started, or something in it not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum EmuError {
-    /// The grid makes no sense.
+    /// The grid is not valid.
     #[error(transparent)]
     Grid(#[from] GridError),
     /// This user may not have namespaces here.

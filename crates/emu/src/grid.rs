@@ -1,4 +1,4 @@
-//! What is emulated, as plain data.
+//! The network to emulate, as plain data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,8 +12,8 @@ pub const HOSTS_MAX: usize = 250;
 const LINKS_MAX: usize = 10_000;
 /// Shortest MTU: what IPv4 asks of every host (RFC 791).
 const MTU_MIN: u16 = 576;
-/// Paths of this rate and above carry superpackets: packet by packet, with what the kernel does for each of them on the emulator's
-/// thread, 1 Gbit/s of TCP takes most of a processor.
+/// Paths of this rate and above carry superpackets: packet by packet, with what the kernel does for each of them on the
+/// emulator's thread, 1 Gbit/s of TCP takes most of a processor.
 const SUPERPACKETS_FROM: Bitrate = Bitrate::from_gbps(1);
 
 /// Hosts, and the links over which packets go from one to another. There are no routers: a path names its links.
@@ -69,8 +69,8 @@ pub enum LinkChange {
     Up(bool),
 }
 
-/// Whether devices hand over superpackets: many segments of a TCP connection (or of a UDP program that uses `UDP_SEGMENT`) under one
-/// header, which saves the kernel most of its work for each.
+/// Whether devices hand over superpackets: many segments of a TCP connection (or of a UDP program that uses
+/// `UDP_SEGMENT`) under one header, which saves the kernel most of its work for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Superpackets {
     /// At hosts that have a path of 1 Gbit/s or more.
@@ -105,7 +105,7 @@ pub enum GridError {
         /// What it was given.
         mtu: u16,
     },
-    /// A link makes no sense.
+    /// A link is not valid.
     #[error("link '{link}': {error}")]
     Link {
         /// The link.

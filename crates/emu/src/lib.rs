@@ -1,20 +1,20 @@
-//! A link emulator: real IP packets between network namespaces through the elements of [`inhaul_link`], without root and without
-//! kernel modules.
+//! A link emulator: it carries real IP packets between network namespaces, through the elements of [`inhaul_link`]. It
+//! needs neither root nor kernel modules.
 //!
-//! A [`Grid`] says which hosts there are and which links lead from one to another. An [`Emulator`] of it gives each host a network
-//! namespace with one TUN device and carries what comes out of one device, link by link, to another; programs are started in
-//! the hosts by [`Emulator::spawn`], and what the links did and how honestly is in the [`Report`].
+//! A [`Grid`] lists the hosts and the links between them. An [`Emulator`] of a grid gives each host a network namespace
+//! with one TUN device. It carries packets from one device over the links to another. [`Emulator::spawn`] starts
+//! programs in the hosts. The [`Report`] says what the links did, and whether the emulation was valid.
 //!
-//! **Time.** A packet leaves at the time at which it was read from its device. From there on its times are virtual: the links compute
-//! when it would be where, to the nanosecond, and it is handed over when that time has come. So a wake-up that comes late
-//! delays a packet, but does not change the rate of a link or what its queue drops. How late is measured, and a run in
-//! which it was too late is marked ([`Report::valid`]).
+//! **Time.** A packet leaves at the time when it was read from its device. From there on its times are virtual: the
+//! links compute its arrival to the nanosecond, and it is delivered when that time has come. So a late wake-up delays a
+//! packet, but changes neither the rate of a link nor the drops of its queue. Lateness is measured, and a run with too
+//! much of it is marked ([`Report::valid`]).
 //!
-//! **Superpackets.** Above about 1 Gbit/s devices hand over many TCP segments under one header. The links see each segment for
-//! itself; those that arrive one after the other are handed over as one again.
+//! **Superpackets.** Above about 1 Gbit/s, devices deliver many TCP segments under one header. The links treat each
+//! segment separately. Segments that arrive one after the other are joined again.
 //!
-//! **What is not emulated:** routers do not lower the time to live, and answer to nobody; the processors of hosts are those of this
-//! machine.
+//! **What is not emulated:** routers do not lower the time to live, and answer no packets. The hosts share this
+//! machine's processors.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the emulator is an engine: real packets need real time")]
 

@@ -1,4 +1,4 @@
-//! What the emulator and the keeper of its namespaces say to each other.
+//! Messages between the emulator and the keeper of its namespaces.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ pub(crate) enum Request {
     Counters,
     /// How much processor time have the hosts' processes used?
     ProcessorTime,
-    /// Does anybody at this host listen for connections or datagrams?
+    /// Does a process at this host listen for connections or datagrams?
     Listens { host: usize, port: Option<u16> },
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Answer {
     Counters(Vec<DeviceCounters>),
     /// By host, in nanoseconds.
     ProcessorTime(Vec<u64>),
-    /// Whether anybody listens.
+    /// Whether a process listens.
     Listens(bool),
     /// It could not be done.
     Failed(Failure),
@@ -92,7 +92,7 @@ pub(crate) struct DeviceCounters {
 pub(crate) struct Ended {
     /// As `wait` gives it.
     pub(crate) status: i32,
-    /// Nanoseconds of processor time that it and all that it has started have used, as far as they have ended.
+    /// Processor time in nanoseconds of the process and of all processes that it started, without those that still run.
     pub(crate) cpu_nanos: u64,
 }
 

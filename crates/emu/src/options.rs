@@ -11,8 +11,8 @@ pub enum Wait {
     /// It sleeps. The kernel wakes it some tens of microseconds late.
     #[default]
     Sleep,
-    /// It looks again and again. That takes a whole processor, which is the emulator's alone where there is another one: what runs in the
-    /// hosts keeps off it.
+    /// It looks again and again. That takes a whole processor, which is the emulator's alone where there is another
+    /// one: what runs in the hosts keeps off it.
     Spin,
 }
 
@@ -23,7 +23,8 @@ pub struct Options {
     pub wait: Wait,
     /// Whether devices hand over superpackets.
     pub superpackets: Superpackets,
-    /// Whether this machine's processors are kept awake. It is for virtual machines, whose host takes a processor that halts and gives it
-    /// back late; all processors are busy then, at the lowest priority, and one is the emulator's alone however it waits.
+    /// Whether this machine's processors are kept awake. It is for virtual machines, whose host takes a processor that
+    /// halts and gives it back late; all processors are busy then, at the lowest priority, and one is the emulator's
+    /// alone however it waits.
     pub awake: bool,
 }

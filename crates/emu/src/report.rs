@@ -1,4 +1,4 @@
-//! What an emulation came to, and whether it can be believed.
+//! The result of an emulation, and whether it is valid.
 
 use std::net::Ipv4Addr;
 
@@ -17,8 +17,9 @@ pub const LATE_PART_MAX: f64 = 0.01;
 /// So many may be late of however few.
 const LATE_PACKETS_ALLOWED: u64 = 10;
 
-/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not get to look at
-/// its devices. While it does not, packets wait where no queue was asked for, and what it delivers then comes as a burst.
+/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not get
+/// to look at its devices. While it does not, packets wait where no queue was asked for, and what it delivers then
+/// comes as a burst.
 pub const STARVED_PART_MAX: f64 = 0.01;
 
 /// What an emulation came to.
@@ -36,17 +37,17 @@ pub struct Report {
     pub seconds: f64,
     /// How late packets were delivered.
     pub lateness: Lateness,
-    /// Time in which the emulator did not look at its devices although it wanted to, in stretches of more than a
-    /// millisecond; in seconds.
+    /// Time in which the emulator could not look at its devices, in stretches of more than a millisecond; in seconds.
     pub starved_s: f64,
     /// The longest such stretch, in milliseconds.
     pub stall_max_ms: f64,
     /// Processor time of the emulator's thread, in seconds.
     pub cpu_s: f64,
-    /// How long that thread was ready to run and waited for a processor, in seconds; `None` if the kernel does not tell.
+    /// How long that thread was ready to run and waited for a processor, in seconds; `None` if the kernel does not
+    /// tell.
     pub processor_wait_s: Option<f64>,
-    /// Processor time that the host of this virtual machine took from all of its processors together, in seconds; `None` if the kernel
-    /// does not tell.
+    /// Processor time that the host of this virtual machine took from all of its processors together, in seconds;
+    /// `None` if the kernel does not tell.
     pub stolen_s: Option<f64>,
     /// The links, in the order of the grid.
     pub links: Vec<LinkReport>,
@@ -104,12 +105,13 @@ pub struct HostReport {
     pub sent_packets: u64,
     /// Packets that the emulator handed to it.
     pub received_packets: u64,
-    /// Packets that it sent to nobody in the grid.
+    /// Packets that it sent to addresses outside the grid.
     pub unroutable_packets: u64,
-    /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel when they were handed
-    /// over, or by the emulator for lack of memory or because it did not understand them.
+    /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel when
+    /// they were handed over, or by the emulator for lack of memory or because it did not understand them.
     pub hidden_drops: u64,
-    /// Processor time that all processes at it have used, whoever their parents were, in seconds; `None`: the grid was killed.
+    /// Processor time of all processes in the host, whatever their parents were, in seconds; `None`: the grid was
+    /// killed.
     pub cpu_s: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! From a run that has ended to what it came to.
+//! Computes the result of a finished run.
 
 use std::collections::BTreeMap;
 

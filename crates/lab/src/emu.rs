@@ -19,8 +19,8 @@ pub struct Emulated {
     pub left_out: Vec<String>,
 }
 
-/// The network of a plan as a grid, with the links' changes. Routers vanish: a path names the links that lead through them, by the
-/// rule that the simulator has too. A host's MTU is the largest of its flows.
+/// The network of a plan as a grid, with the links' changes. Routers vanish: a path names the links that lead through
+/// them, by the rule that the simulator has too. A host's MTU is the largest of its flows.
 pub fn emulated(plan: &Plan, seed: u64) -> Emulated {
     let topology = &plan.topology;
     let hosts: Vec<(NodeId, &str)> = topology.nodes().filter(|(id, _)| topology.host_spec(*id).is_some()).collect();

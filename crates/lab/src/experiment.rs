@@ -1,5 +1,5 @@
-//! The experiments: a scenario, what a paper printed, and what must come out. They are the folders of `experiments/`, built into
-//! the program.
+//! The experiments: each has a scenario, published values, and checks. They are the folders of `experiments/`, built
+//! into the program.
 
 use std::collections::BTreeMap;
 
@@ -27,21 +27,21 @@ pub struct Experiment {
     pub title: String,
     /// Where the paper shows it, like `gtp-2004 Figure 7`.
     pub source: String,
-    /// What `--control paper` sets; empty: it makes no difference here.
+    /// Settings of `--control paper`; empty if it makes no difference.
     pub control_paper: Vec<(String, String)>,
-    /// What the tests set, so that they take seconds; the checks need not hold then.
+    /// Settings with which the tests take only seconds; the checks need not pass then.
     pub quick: Vec<(String, String)>,
-    /// What must come out.
+    /// The checks of the results.
     pub checks: Vec<Check>,
-    /// What the influence of some flows on another is taken from.
+    /// Comparisons of a flow alone with the same flow beside others.
     pub influence: Vec<Influence>,
-    /// What is drawn.
+    /// The figures to draw.
     pub figures: Vec<Figure>,
-    /// What is printed beside the paper's values.
+    /// The rows of the table beside the paper's values.
     pub rows: Vec<Row>,
     /// The scenario's text.
     pub scenario: &'static str,
-    /// What it is about, how it is judged and what did not come out.
+    /// The README: its subject, how it is judged, and known failures.
     pub readme: &'static str,
 }
 
@@ -73,7 +73,7 @@ fn hint(near: &Option<String>) -> String {
     near.as_ref().map(|near| format!(". Did you mean '{near}'?")).unwrap_or_default()
 }
 
-/// Something that must come out. Exactly one of `min` and `max` together, `near`, `shares` and `order` says what.
+/// A check of the results. It has exactly one of these: `min` and `max` together, `near`, `shares`, `order`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -117,7 +117,8 @@ pub struct Shares {
     pub intervals: f64,
 }
 
-/// How much others leave to a flow: the influence ratio of eval-2004, the metric `influence_ratio` of the cases `beside`.
+/// How much others leave to a flow: the influence ratio of eval-2004, the metric `influence_ratio` of the cases
+/// `beside`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Influence {
@@ -304,7 +305,8 @@ impl Check {
     }
 }
 
-/// published.csv: `case,quantity,published,unit`, a heading first; `;` starts a comment line. Cases may hold commas inside quotes.
+/// published.csv: `case,quantity,published,unit`, a heading first; `;` starts a comment line. Cases may hold commas
+/// inside quotes.
 fn rows(csv: &str) -> Result<Vec<Row>, String> {
     let lines = csv.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with(';'));
     lines

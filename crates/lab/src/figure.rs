@@ -75,7 +75,8 @@ fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Opti
     })
 }
 
-/// Rates over time, with the max-min fair share as a dashed line where it is that of what is drawn, and the rates that were published.
+/// Rates over time, with the max-min fair share as a dashed line where it is that of what is drawn, and the rates that
+/// were published.
 fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     let grouped = |flow: &&FlowResult| flow.group.as_ref().is_some_and(|group| figure.groups.contains(group));
     let mut series = Vec::new();
@@ -107,7 +108,8 @@ fn trajectories(rows: &[Row], figure: &Figure, run: &RunResult) -> Chart {
     }
 }
 
-/// A dashed line, in the colour of what it is compared with, for each rate that the paper prints of something that is drawn.
+/// A dashed line, in the colour of what it is compared with, for each rate that the paper prints of something that is
+/// drawn.
 fn published_rates(rows: &[Row], figure: &Figure, run: &RunResult) -> Vec<Mark> {
     let flows = || run.flows.iter().filter(|flow| !flow.background).map(|flow| flow.name.as_str());
     // Its name, and which of the lines it is compared with.
@@ -203,8 +205,8 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
     BarChart { title: figure.title.clone(), groups_label, y, groups, series: series.collect() }
 }
 
-/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same keys: these are
-/// said once.
+/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same keys:
+/// these are said once.
 fn group_names(cases: &[&str]) -> (Vec<String>, String) {
     let split = |case: &str| -> Option<(Vec<String>, Vec<String>)> {
         let pairs = case.split(", ").map(|part| part.split_once(" = "));
@@ -226,7 +228,8 @@ fn group_names(cases: &[&str]) -> (Vec<String>, String) {
     }
 }
 
-/// The fairness index over time scales: a line for each case, with its confidence interval, and diamonds for published values.
+/// The fairness index over time scales: a line for each case, with its confidence interval, and diamonds for published
+/// values.
 fn scales(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Chart {
     let mut series = Vec::new();
     for case in cases(runs) {

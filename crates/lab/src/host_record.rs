@@ -1,4 +1,4 @@
-//! Recording a host: what it does to threads that sleep, send and read as the mover's engine does.
+//! Records a host: the delays of threads that sleep, send and read as the mover's engine does.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,8 @@ const SLEEPS: [Span; 5] = [
     Span::from_millis(1),
     Span::from_millis(2),
 ];
-/// How long it works after each, beside sending: with the sleeps above about a fifth of a processor, as an engine needs at 1 Gbit/s.
+/// How long it works after each, beside sending: with the sleeps above about a fifth of a processor, as an engine needs
+/// at 1 Gbit/s.
 const WORK: Span = Span::from_micros(200);
 /// A time between two looks at the clock that is longer is a stall. Interrupts are shorter.
 const STALL: Span = Span::from_micros(50);
@@ -99,7 +100,8 @@ fn busy_loop(over: Arc<AtomicBool>) -> impl FnOnce() {
     }
 }
 
-/// Gives the sender the first processor and the reader the others, so that they disturb each other no more than two hosts do.
+/// Gives the sender the first processor and the reader the others, so that they disturb each other no more than two
+/// hosts do.
 fn keep_apart(sends: bool) {
     let Ok(all) = allowed_cpus() else { return };
     if let [first, others @ ..] = &all[..]

@@ -1,5 +1,6 @@
-//! Traces of real hosts: how late their threads woke, what they missed, and how datagrams were handed to them. `inhaul lab record-host`
-//! makes them, and the simulator's hosts replay them. Those in `experiments/hosts/` are built into the program.
+//! Traces of real hosts: how late threads woke, how long they stalled, and how datagrams were delivered to them.
+//! `inhaul lab record-host` makes them, and the simulator's hosts replay them. Those in `experiments/hosts/` are built
+//! into the program.
 
 use std::fs;
 use std::io::Read as _;
@@ -46,7 +47,8 @@ pub struct HostTrace {
     pub wake_late_us: Vec<f64>,
     /// From the arrival of the datagram that woke its reader to its reading.
     pub read_late_us: Vec<f64>,
-    /// Times in which a thread that worked was kept from it: from the end of the one before to its beginning, and its length.
+    /// Times in which a thread that worked was kept from it: from the end of the one before to its beginning, and its
+    /// length.
     pub stalls_us: Vec<(f64, f64)>,
     /// Datagrams in each message that was read.
     pub aggregates: Vec<u16>,

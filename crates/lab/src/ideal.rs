@@ -19,8 +19,8 @@ pub(crate) struct Epoch {
 
 /// The epochs of a run in which flow `k` was active until `stops[k]`.
 ///
-/// Limits of hosts (R_send, C_r) count as links of their own. Constant background datagrams take their part of each link off
-/// beforehand, on-off ones their mean; web-like traffic is left out of account, and so are end systems.
+/// Limits of hosts (R_send, C_r) count as links of their own. Constant background datagrams take their part of each
+/// link off beforehand, on-off ones their mean; web-like traffic is left out of account, and so are end systems.
 pub(crate) fn epochs(plan: &Plan, stops: &[Time]) -> Vec<Epoch> {
     let mut edges: Vec<Time> = plan.flows.iter().map(|flow| flow.start).chain(stops.iter().copied()).collect();
     edges.extend(plan.changes.iter().map(|change| change.at));

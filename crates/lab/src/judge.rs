@@ -1,5 +1,5 @@
-//! What came out of an experiment beside what should have, in one place: table, verdicts and figures come from the same runs
-//! by the same function, [`judge`].
+//! Compares an experiment's results with the expected ones. Table, verdicts and figures come from the same runs, by one
+//! function: [`judge`].
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ const CENTRAL_INTERVAL_RTTS: f64 = 3.0;
 pub struct Judgement {
     /// Ours beside the paper's.
     pub table: Vec<TableRow>,
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub verdicts: Vec<Verdict>,
     /// The figures, in the experiment's order.
     pub drawings: Vec<Drawing>,
@@ -30,7 +30,7 @@ pub struct TableRow {
     pub case: String,
     /// The quantity: see [`RunResult::quantity`].
     pub quantity: String,
-    /// Mean of what came out; `None`: it does not exist.
+    /// Mean of our values; `None`: there are none.
     pub mean: Option<f64>,
     /// Half the width of the 95 % confidence interval, by Student's t; `None` with one repetition.
     pub ci95: Option<f64>,
@@ -42,8 +42,8 @@ pub struct TableRow {
     pub unit: Unit,
 }
 
-/// Puts what came out beside what should have. Published values and what is known only from several runs are entered into the runs
-/// as well.
+/// Compares the results with the expected ones. Published values and what is known only from several runs are entered
+/// into the runs as well.
 pub fn judge(experiment: &Experiment, runs: &mut [RunResult]) -> Judgement {
     experiment.influence.iter().for_each(|influence| enter_influence(influence, runs));
     let table = experiment.rows.iter().flat_map(|row| table_rows(row, runs)).collect();

@@ -1,35 +1,36 @@
-//! What the papers judge protocols by, as pure functions of rates.
+//! The papers' metrics, as pure functions of rates.
 //!
-//! All of them answer `None` where the question makes no sense (no flows, nothing moved), never not-a-number.
+//! They return `None` where the metric is undefined (no flows, no data), never not-a-number.
 
 /// Jain's fairness index, `(sum x)^2 / (n sum x^2)`: 1 when all are equal, 1/n when one has all (gtp-2004 5.1.1,
-/// fhstcp-2005 section 3). `None` when nobody has anything.
+/// fhstcp-2005 section 3). `None` when all are 0.
 pub fn jain_index(rates: &[f64]) -> Option<f64> {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|x| x * x).sum();
     (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1 when each
-/// has the same part of what it should have.
+/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1 when
+/// each has the same part of what it should have.
 pub fn jain_index_against(rates: &[f64], ideal: &[f64]) -> Option<f64> {
     let parts: Vec<f64> =
         rates.iter().zip(ideal).filter(|(_, ideal)| **ideal > 0.0).map(|(x, ideal)| x / ideal).collect();
     jain_index(&parts)
 }
 
-/// The smallest rate over the largest (eval-2004's fairness index): 1 when all are equal, 0 when somebody has nothing.
+/// The smallest rate over the largest (eval-2004's fairness index): 1 when all are equal, 0 when one is 0.
 pub fn min_max_ratio(rates: &[f64]) -> Option<f64> {
     let largest = rates.iter().copied().fold(0.0, f64::max);
     let smallest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     (largest > 0.0).then(|| smallest / largest)
 }
 
-/// The max-min fair allocation of a network, by progressive filling: all flows grow together; who meets a full link or its
-/// own limit stops (Bertsekas and Gallager, *Data Networks*, 6.5.2).
+/// The max-min fair allocation of a network, by progressive filling: all flows grow together, and a flow stops at a
+/// full link or at its own limit (Bertsekas and Gallager, *Data Networks*, 6.5.2).
 ///
-/// `capacities[l]` is what link `l` carries, `routes[f]` the links of flow `f`, `limits[f]` what it can use at most (infinite:
-/// no limit). A flow with neither link nor limit gets infinity. This is an oracle: it shares no code with the protocols.
+/// `capacities[l]` is what link `l` carries, `routes[f]` the links of flow `f`, `limits[f]` what it can use at most
+/// (infinite: no limit). A flow with neither link nor limit gets infinity. This is an oracle: it shares no code with
+/// the protocols.
 pub fn max_min_ideal(capacities: &[f64], routes: &[Vec<usize>], limits: &[f64]) -> Vec<f64> {
     let mut rates = vec![0.0; routes.len()];
     let mut left = capacities.to_vec();
@@ -96,8 +97,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, ci95, samples })
 }
 
-/// The 97.5 % quantile of Student's t with `degrees` (at least 1) degrees of freedom: tables up to 30, beyond that Fisher's
-/// expansion about the normal quantile, which is right to three digits there.
+/// The 97.5 % quantile of Student's t with `degrees` (at least 1) degrees of freedom: tables up to 30, beyond that
+/// Fisher's expansion about the normal quantile, which is right to three digits there.
 fn student_t_975(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -161,9 +162,9 @@ impl Trajectory {
     }
 }
 
-/// How long after `from_s` the rates of all flows are what they should be, and stay so up to `to_s`: the least `d` such that
-/// in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each flow's mean rate is
-/// within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
+/// How long after `from_s` the rates of all flows are what they should be, and stay so up to `to_s`: the least `d` such
+/// that in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each flow's mean
+/// rate is within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
 pub fn convergence_s(
     flows: &[(&Trajectory, f64)],
     from_s: f64,
@@ -305,8 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// Feasible, and nobody could have more without taking from one who has no more: each flow meets its limit, or a
-        /// full link on which it is among the fastest.
+        /// Feasible and max-min fair: each flow is at its limit, or on a full link where it is among the fastest.
         #[test]
         fn max_min_ideal_is_max_min_fair(
             capacities in prop::collection::vec(1.0..1000.0f64, 1..5),

@@ -1,4 +1,4 @@
-//! What a backend has seen of a run: simulated, emulated or real, it is judged by the same metrics.
+//! The observations of a run by any backend: simulated, emulated or real. All are judged by the same metrics.
 
 use inhaul_base::{Span, Time};
 
@@ -59,7 +59,7 @@ pub(crate) struct LinkOutcome {
     pub(crate) dropped_packets: u64,
     /// Most bytes that waited for its transmitter.
     pub(crate) queue_bytes_max: u64,
-    /// Bytes that it had carried, by when; empty if nobody looked.
+    /// Bytes that it had carried, at which times; empty if it was not sampled.
     pub(crate) series: Vec<(Time, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What several runs come to together.
+//! Mean and confidence interval of several runs.
 
 use crate::metrics::{self, Estimate};
 use crate::result::RunResult;

@@ -1,4 +1,4 @@
-//! What came of runs, for people: tables. For programs there is the result itself.
+//! Tables of results, for people. Programs use the result itself.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub struct Summary<'a> {
     pub valid: bool,
     /// Means over repetitions, beside what a paper printed.
     pub table: &'a [TableRow],
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub checks: &'a [Verdict],
 }
 

@@ -1,4 +1,4 @@
-//! What came of a run: the object that `--json` prints. docs/json.md is its reference.
+//! The result of a run: the object that `--json` prints. docs/json.md is its reference.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::Trajectory;
 
-/// One run. Rates are bits per second of data unless said otherwise; numbers that do not exist are `None`, null in JSON.
+/// One run. Rates are bits per second of data unless said otherwise; numbers that do not exist are `None`, null in
+/// JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunResult {
@@ -40,7 +41,7 @@ pub struct RunResult {
     pub metrics: Metrics,
     /// What the paper printed, by the name of the quantity.
     pub published: BTreeMap<String, f64>,
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
     /// Packets that came over links.
     pub packet_hops: u64,
@@ -168,7 +169,8 @@ pub struct Metrics {
     pub aggregate_goodput_bps: f64,
     /// That over the sum of the max-min fair rates.
     pub aggregate_over_ideal: Option<f64>,
-    /// Time from the last event before the end of the measured time until all flows had their max-min fair share within 10 %, and kept it.
+    /// Time from the last event before the end of the measured time until all flows had their max-min fair share within
+    /// 10 %, and kept it.
     pub convergence_s: Option<f64>,
     /// Mean of the epochs' convergence times, of those that converged.
     pub convergence_mean_s: Option<f64>,
@@ -176,10 +178,11 @@ pub struct Metrics {
     pub converged_ratio: Option<f64>,
     /// Data packets lost over received and lost, whole run.
     pub loss_ratio: f64,
-    /// What is left to a flow by the others, over what it has alone (eval-2004's influence ratio); `None` where an experiment does not
-    /// ask for it.
+    /// What is left to a flow by the others, over what it has alone (eval-2004's influence ratio); `None` where an
+    /// experiment does not ask for it.
     pub influence_ratio: Option<f64>,
-    /// Processor time of the senders for a gigabyte (1e9 bytes) of data, in seconds; `None` where none is spent, as in the simulator.
+    /// Processor time of the senders for a gigabyte (1e9 bytes) of data, in seconds; `None` where none is spent, as in
+    /// the simulator.
     pub sender_cpu_s_per_gb: Option<f64>,
     /// The same of the receivers.
     pub receiver_cpu_s_per_gb: Option<f64>,
@@ -196,23 +199,23 @@ pub struct ScaleIndex {
     pub jain_index: Option<f64>,
 }
 
-/// Something that was to come out, and whether it did.
+/// A check, and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was to come out.
+    /// The check.
     pub what: String,
-    /// What it was compared with.
+    /// The expected value.
     pub expected: String,
-    /// What came out.
+    /// The actual value.
     pub found: String,
-    /// Whether that is so.
+    /// Whether the check passed.
     pub passed: bool,
 }
 
 impl RunResult {
-    /// A quantity by its path: `metrics.jain_index`, `metrics.jain_at.50`, `flows.NAME.measured_bps`, `groups.NAME.loss_ratio`,
-    /// `links.NAME.utilisation`; rates of flows and groups over a time of one's own as `flows.NAME.goodput_bps[2.5..3]`.
-    /// `None` when it does not exist.
+    /// A quantity by its path: `metrics.jain_index`, `metrics.jain_at.50`, `flows.NAME.measured_bps`,
+    /// `groups.NAME.loss_ratio`, `links.NAME.utilisation`; rates of flows and groups over a time of one's own as
+    /// `flows.NAME.goodput_bps[2.5..3]`. `None` when it does not exist.
     pub fn quantity(&self, path: &str) -> Option<f64> {
         let (path, window) = match path.strip_suffix(']').and_then(|path| path.split_once('[')) {
             Some((path, window)) => (path, Some(parse_window(window)?)),

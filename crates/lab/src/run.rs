@@ -1,4 +1,4 @@
-//! From a plan to a simulation, and from the simulation to a result.
+//! Runs plans: makes a simulation from a plan, and a result from the simulation.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -24,7 +24,7 @@ const PROGRESS_STEPS: u64 = 200;
 /// What a scenario is run in.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend<'a> {
-    /// The simulator, so many runs at a time. The results are the same whatever their number.
+    /// The simulator, with this number of runs at once. The results do not depend on it.
     Sim {
         /// Runs at a time.
         threads: usize,
@@ -41,7 +41,7 @@ pub enum Backend<'a> {
     },
 }
 
-/// Who looks on while a scenario is run, from any thread.
+/// Is told of the progress of a scenario's runs, from any thread.
 pub trait Watch: Sync {
     /// Which part of the time of all runs is done, from 0 to 1; told now and then.
     fn advanced(&self, part: f64) {
@@ -58,11 +58,11 @@ pub trait Watch: Sync {
     }
 }
 
-/// Nobody.
+/// Ignores the progress.
 impl Watch for () {}
 
-/// Runs every cell and repetition of a scenario. The results stand in the order of cells, then repetitions; they are made in that of
-/// repetitions, then cells, so that what is there when time runs out can be compared.
+/// Runs every cell and repetition of a scenario. The results are in the order of cells, then repetitions. The runs are
+/// made in the order of repetitions, then cells, so the results can be compared even if the time runs out.
 pub fn run_scenario(scenario: &Scenario, experiment: &str, backend: Backend<'_>, watch: &dyn Watch) -> Vec<RunResult> {
     let (cells, repetitions) = (scenario.cells.len(), scenario.repetitions as usize);
     let jobs: Vec<(usize, &Cell, u64)> = (0..repetitions)

@@ -11,8 +11,8 @@ pub(crate) struct WebTransfer {
     pub(crate) size: u64,
 }
 
-/// The transfers of a run: Poisson arrivals, and sizes by a Pareto distribution that is cut at its largest size (what would be
-/// larger is that large).
+/// The transfers of a run: Poisson arrivals, and sizes by a Pareto distribution that is cut at its largest size (what
+/// would be larger is that large).
 pub(crate) fn transfers(plan: &WebPlan, random: &mut RandomStream) -> Vec<WebTransfer> {
     let mut transfers = Vec::new();
     let mut at = plan.start;
@@ -27,8 +27,8 @@ pub(crate) fn transfers(plan: &WebPlan, random: &mut RandomStream) -> Vec<WebTra
     }
 }
 
-/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): the logarithm of the standard
-/// library is not the same to the last bit on every machine.
+/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): the logarithm of the
+/// standard library is not the same to the last bit on every machine.
 fn exponential(random: &mut RandomStream) -> f64 {
     let mut whole = 0.0;
     loop {
@@ -50,8 +50,8 @@ fn exponential(random: &mut RandomStream) -> f64 {
     }
 }
 
-/// e^x for x from 0 to 60 by additions and multiplications alone, for the same reason: Taylor's series of x/1024, squared ten
-/// times.
+/// e^x for x from 0 to 60 by additions and multiplications alone, for the same reason: Taylor's series of x/1024,
+/// squared ten times.
 fn exp(x: f64) -> f64 {
     let small = x / 1024.0;
     let series = (1..=8).rev().fold(1.0, |sum, k| 1.0 + sum * small / f64::from(k));

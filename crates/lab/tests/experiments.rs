@@ -1,5 +1,5 @@
-//! Every experiment, scaled down: the machinery from the scenario to the table and the figures. What must come out is judged in full by
-//! `inhaul lab run`; here only where the experiment is run as it is.
+//! Every experiment, scaled down: the machinery from the scenario to the table and the figures. What must come out is
+//! judged in full by `inhaul lab run`; here only where the experiment is run as it is.
 
 use inhaul_lab::{Backend, experiments, judge, judgement_table, run_scenario};
 

@@ -1,7 +1,7 @@
 //! The kernel's whole numbers (bpf/laws.h) agree with the simulator's laws.
 //!
-//! The very header that is compiled for the kernel is compiled for the host, and what it reckons is compared over all windows from
-//! 1 to 168,070 packets, where the kernel's table ends.
+//! The very header that is compiled for the kernel is compiled for the host, and what it reckons is compared over all
+//! windows from 1 to 168,070 packets, where the kernel's table ends.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,8 +59,8 @@ fn assert_growth(name: &str, w: f64, kernel: f64, simulator: f64) {
     let tolerance = match w {
         // a(w) is 1 in both.
         ..=38.0 => 0.0,
-        // The formula falls to 0.955 first; the kernel has straight lines between the rows of RFC 3649's table, which lie below the
-        // formula's curve, the less the nearer the rows are (in parts of w).
+        // The formula falls to 0.955 first; the kernel has straight lines between the rows of RFC 3649's table, which
+        // lie below the formula's curve, the less the nearer the rows are (in parts of w).
         ..=118.0 => 0.05,
         ..=347.0 => 0.015,
         ..=1_058.0 => 0.006,

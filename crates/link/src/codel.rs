@@ -44,7 +44,8 @@ impl CoDel {
         }
         if ok_to_drop {
             self.dropping = true;
-            // Section 5.5: if the last dropping state is not long ago, go on near the rate that controlled the queue then.
+            // Section 5.5: if the last dropping state is not long ago, go on near the rate that controlled the queue
+            // then.
             let delta = self.count - self.last_count;
             let recent = now.since(self.drop_next) < self.spec.interval * 16;
             self.count = if delta > 1 && recent { delta } else { 1 };
@@ -107,7 +108,8 @@ mod tests {
         let mut codel = CoDel::new(CoDelSpec::RFC_8289);
         let first = drops(&mut codel, 0, 440, 6, STANDING);
         drops(&mut codel, 440, 10, 1, STANDING);
-        // Six drops before: the second state starts at count 5, the gap after its first drop is 100 / sqrt(5) = 44.7 ms.
+        // Six drops before: the second state starts at count 5, the gap after its first drop is 100 / sqrt(5) = 44.7
+        // ms.
         let second = drops(&mut codel, 450, 150, 6, STANDING);
         assert_eq!((first.len(), second), (6, vec![550, 595]));
     }

@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn set_rate_is_exact_in_the_middle_of_a_packet() {
-        // 1000 bytes: half at 8 Mbit/s (500 us), a quarter at 1 Mbit/s (2 ms), held for 1 ms, the rest at 16 Mbit/s (125 us).
+        // 1000 bytes: half at 8 Mbit/s (500 us), a quarter at 1 Mbit/s (2 ms), held for 1 ms, the rest at 16 Mbit/s
+        // (125 us).
         let at = |micros: u64| Time::from_nanos(micros * 1_000);
         let mut line = Line::new(Some(Bitrate::from_mbps(8)));
         line.transmit_at(Time::ZERO, 1000);

@@ -29,12 +29,12 @@ pub enum DropCause {
 
 /// A one-way link that carries packets of type `T`.
 ///
-/// Call [`receive`](Self::receive) at [`next_arrival`](Self::next_arrival) until it has nothing. Time never goes back from one
-/// call to the next, whichever calls they are. Nothing has to be called in between: what the transmitter did meanwhile is
-/// caught up with, at its exact times, by the next call.
+/// Call [`receive`](Self::receive) at [`next_arrival`](Self::next_arrival) until it has nothing. Time never goes back
+/// from one call to the next, whichever calls they are. Nothing has to be called in between: what the transmitter did
+/// meanwhile is caught up with, at its exact times, by the next call.
 ///
-/// Each thing that is random (loss, jitter, reordering, duplication, RED) draws from a stream of its own, so that turning
-/// one on leaves the numbers of the others alone.
+/// Each thing that is random (loss, jitter, reordering, duplication, RED) draws from a stream of its own, so that
+/// turning one on leaves the numbers of the others alone.
 #[derive(Clone, Debug)]
 pub struct Link<T> {
     up: bool,
@@ -43,10 +43,12 @@ pub struct Link<T> {
     loss: Loss,
     duplication: (Probability, RandomStream),
     wire: Wire,
-    /// In the order in which they were sent: first the `on_wire` packets whose transmission has begun, then those that wait.
+    /// In the order in which they were sent: first the `on_wire` packets whose transmission has begun, then those that
+    /// wait.
     ring: VecDeque<Slot<T>>,
     on_wire: usize,
-    /// The way of the packet in transmission, and the arrival before it: a change of the rate reckons its arrival again.
+    /// The way of the packet in transmission, and the arrival before it: a change of the rate reckons its arrival
+    /// again.
     in_transmission: (Transit, Time),
     /// The latest arrival of a packet that keeps its place.
     ordered_until: Time,
@@ -64,7 +66,7 @@ struct Slot<T> {
     packet: T,
 }
 
-/// What becomes of a packet that was let in.
+/// What happens to a packet that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives,
@@ -98,8 +100,8 @@ impl<T: Clone> Link<T> {
     /// Sends a packet of `bytes` bytes on the wire into the link at `now`.
     ///
     /// # Errors
-    /// Why it will not arrive, as far as that is decided now. CoDel, and a link that goes down, drop a packet later: then
-    /// only [`stats`](Self::stats) tells.
+    /// Why the packet will not arrive, if that is decided now. CoDel, and a link that goes down, drop a packet later.
+    /// Such drops are only in [`stats`](Self::stats).
     #[inline]
     pub fn send(&mut self, now: Time, bytes: u32, packet: T) -> Result<(), DropCause> {
         self.settle(now);
@@ -139,8 +141,8 @@ impl<T: Clone> Link<T> {
     /// When to call [`receive`](Self::receive) next; `None` if nothing is on its way. Any call may change it.
     ///
     /// It is the time of the next arrival, with two exceptions where the next arrival is not known yet and it is a
-    /// little early: while the only packet in transmission is one that will be lost, and on a wire that does not keep the
-    /// order. Then `receive` may have nothing and the next answer is later.
+    /// little early: while the only packet in transmission is one that will be lost, and on a wire that does not keep
+    /// the order. Then `receive` may have nothing and the next answer is later.
     #[inline]
     pub fn next_arrival(&self) -> Option<Time> {
         let mut next = match self.ring.front() {
@@ -178,13 +180,14 @@ impl<T: Clone> Link<T> {
         Some((time, packet))
     }
 
-    /// Packets on the wire, the one that is received next first; as far as that is known, and some may be lost.
+    /// Packets on the wire, in the order of arrival as far as it is known. Some of them may be lost.
     #[inline]
     pub fn upcoming(&self) -> impl Iterator<Item = &T> {
         self.ring.iter().take(self.on_wire).map(|slot| &slot.packet)
     }
 
-    /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new rate.
+    /// Changes the rate of the transmitter at `now`. The packet in transmission and all that wait go on at the new
+    /// rate.
     pub fn set_rate(&mut self, now: Time, rate: Option<Bitrate>) {
         self.settle(now);
         let transmitting = self.line.free_at() > now;
@@ -201,8 +204,8 @@ impl<T: Clone> Link<T> {
         self.settle(now);
     }
 
-    /// Takes the link down or up at `now`. Going down drops what waits and cuts the packet in transmission; what is on the
-    /// wire already still arrives. (To hold everything instead, set the rate to [`Bitrate::ZERO`].)
+    /// Takes the link down or up at `now`. Going down drops what waits and cuts the packet in transmission; what is on
+    /// the wire already still arrives. (To hold everything instead, set the rate to [`Bitrate::ZERO`].)
     pub fn set_up(&mut self, now: Time, up: bool) {
         self.settle(now);
         self.up = up;

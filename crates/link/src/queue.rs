@@ -1,4 +1,4 @@
-//! Who may wait for the transmitter, and who is dropped when the turn comes.
+//! The queue before the transmitter: which packets may wait, and which are dropped at their turn.
 
 use inhaul_base::{RandomStream, Span, Time};
 

@@ -49,8 +49,8 @@ impl Red {
         dropped
     }
 
-    /// Section 4: an exponentially weighted average; a time without packets counts as so many typical packets that met
-    /// an empty queue.
+    /// Section 4: an exponentially weighted average. A time without packets counts as the number of typical packets
+    /// that would have fitted into it, each of which met an empty queue.
     fn update_average(&mut self, queue: u64, idle: Option<(Span, Span)>) {
         let weight = self.spec.weight;
         match idle {
@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn drops_at_uniform_gaps_and_so_twice_as_often_as_p_b() {
-        // Section 7: gaps are uniform between 1 and about 1/p_b packets, half of that on average; at 10 packets p_b is 0.01.
+        // Section 7: gaps are uniform between 1 and about 1/p_b packets, half of that on average; at 10 packets p_b is
+        // 0.01.
         assert!((share_at(10) - 0.02).abs() < 0.001, "{}", share_at(10));
         // Gentle: at 22.5 packets p_b is 0.51, between one and two packets a drop.
         let mut red = red(1.0);

@@ -1,4 +1,4 @@
-//! What a link is like, as plain data.
+//! The description of a link, as plain data.
 
 use inhaul_base::{Bitrate, Probability, Span};
 
@@ -71,7 +71,7 @@ impl LinkSpec {
 pub struct QueueSpec {
     /// How much may wait; who comes when that much waits is dropped, under every discipline.
     pub limit: QueueLimit,
-    /// Who is dropped before that.
+    /// Which packets are dropped before that.
     pub discipline: Discipline,
 }
 
@@ -94,11 +94,12 @@ pub enum QueueLimit {
 /// Queue discipline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
-    /// First in, first out; nobody is dropped before the queue is full.
+    /// First in, first out; no packet is dropped before the queue is full.
     DropTail,
     /// Random early detection, decided when a packet comes.
     Red(RedSpec),
-    /// Controlled delay (RFC 8289), decided when a packet's turn comes: `send` answers `Ok`, the drop is in the statistics.
+    /// Controlled delay (RFC 8289), decided when a packet's turn comes: `send` answers `Ok`, the drop is in the
+    /// statistics.
     CoDel(CoDelSpec),
 }
 
@@ -183,12 +184,13 @@ pub struct GilbertElliottSpec {
 pub struct ReorderingSpec {
     /// Probability that a packet is held back.
     pub probability: Probability,
-    /// For how long, beyond delay and jitter. It changes the order only if it is longer than the gap to the next packet.
+    /// For how long, beyond delay and jitter. It changes the order only if it is longer than the gap to the next
+    /// packet.
     pub by: Span,
 }
 
 impl ReorderingSpec {
-    /// Nobody is held back.
+    /// No packet is held back.
     pub const NONE: Self = Self { probability: Probability::ZERO, by: Span::ZERO };
 }
 

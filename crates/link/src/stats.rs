@@ -1,4 +1,4 @@
-//! What a link counts.
+//! The counters of a link.
 
 use inhaul_base::Span;
 

@@ -1,8 +1,8 @@
 //! A directory held open, and access to what lies beneath it and nowhere else.
 //!
-//! Paths are resolved by the kernel (`openat2`, Linux 5.6) relative to the open directory, so nothing that is renamed or
-//! linked meanwhile can lead a path out of it. Operations that the kernel has no such resolution for (make, rename,
-//! remove) are done by last component in a parent directory that was opened that way.
+//! The kernel resolves paths relative to the open directory (`openat2`, Linux 5.6). So no rename and no link can lead a
+//! path out of it, even during the operation. The kernel has no such resolution to make, rename and remove. These
+//! operations use the last component of the path, in a parent directory that was opened with `openat2`.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// What becomes of symbolic links in a path.
+/// What happens to symbolic links in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// They are an error (`ELOOP`).

@@ -1,5 +1,5 @@
-//! Lists of files' checksums: of a data set, as `inhaul manifest` writes them; as sha256sum, sha512sum and b3sum do; and the
-//! manifests of BagIt (RFC 8493).
+//! Lists of files' checksums: those of `inhaul manifest`; those of sha256sum, sha512sum and b3sum; and the manifests of
+//! BagIt (RFC 8493).
 //!
 //! ```text
 //! # inhaul manifest 1 directory
@@ -7,8 +7,8 @@
 //! HASH SIZE PATH
 //! ```
 //!
-//! Paths are relative to the data set. In ours, and in those of the coreutils, a line whose path has a line break or a
-//! backslash begins with a backslash, and `\n`, `\r` and `\\` stand for them. BagIt writes `%0A`, `%0D` and `%25`.
+//! Paths are relative to the data set. Our lists and those of the coreutils escape line breaks and backslashes as `\n`,
+//! `\r` and `\\`; a line with such a path begins with a backslash. BagIt writes `%0A`, `%0D` and `%25`.
 
 mod bagit;
 mod lines;
@@ -92,12 +92,12 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Reads a list of either kind of lines, ours or the coreutils'. Checksums of 64 digits that do not say what they are
-    /// are taken for `of_64_digits`. The bytes may be anything.
+    /// Reads a list of either kind of lines, ours or the coreutils'. Checksums of 64 digits that do not say what they
+    /// are are taken for `of_64_digits`. The bytes may be anything.
     ///
     /// # Errors
-    /// When a line is neither, when a path leads out of the directory or stands there twice, or when the hash of the whole
-    /// does not agree.
+    /// When a line is neither, when a path leads out of the directory or stands there twice, or when the hash of the
+    /// whole does not agree.
     pub fn read(bytes: &[u8], of_64_digits: Algorithm) -> Result<Self, ChecksumsError> {
         lines::read(bytes, of_64_digits)
     }
@@ -107,7 +107,8 @@ impl Checksums {
         lines::write(self)
     }
 
-    /// The hash of the whole, by which two data sets are known to be the same: of the lines as [`Format::Inhaul`] has them.
+    /// The hash of the whole, by which two data sets are known to be the same: of the lines as [`Format::Inhaul`] has
+    /// them.
     pub fn root(&self) -> blake3::Hash {
         blake3::hash(&lines::body(self))
     }

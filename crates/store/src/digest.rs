@@ -1,8 +1,8 @@
 //! BLAKE3 of files by *groups*: aligned parts of 1 MiB whose digests are independent of each other.
 //!
-//! BLAKE3 is a tree over chunks of 1 KiB, so an aligned group of 1024 chunks is a whole subtree: its chaining value can
-//! be computed as soon as the group is there, in any order and on any thread, and the file's hash follows from the
-//! groups' values alone. The hash is that of `blake3::hash` over the whole file.
+//! BLAKE3 is a tree over chunks of 1 KiB. So an aligned group of 1024 chunks is a whole subtree, and its chaining value
+//! can be computed as soon as the group has arrived, in any order and on any thread. The file's hash follows from these
+//! values alone. It is the same as that of `blake3::hash` over the whole file.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub use blake3::Hash;
 /// Length of a group in bytes; the last of a file may be shorter.
 pub const GROUP_BYTES: u64 = 1 << 20;
 
-/// What stands for a group in its file's hash: the chaining value of its subtree. The only group of a file has none,
-/// as its subtree is the whole tree: it is stood for by the hash itself.
+/// The digest of a group: the chaining value of its subtree. If a file has only one group, its subtree is the whole
+/// tree, and its digest is the hash of the file itself.
 pub type GroupDigest = [u8; 32];
 
 /// A group of zeros.
 pub static ZEROS: [u8; GROUP_BYTES as usize] = [0; GROUP_BYTES as usize];
 
-/// How many groups a file of `file_len` bytes has: at least one, which is empty for an empty file.
+/// The number of groups of a file of `file_len` bytes. An empty file has one empty group.
 pub const fn group_count(file_len: u64) -> u64 {
     if file_len == 0 { 1 } else { file_len.div_ceil(GROUP_BYTES) }
 }
@@ -32,8 +32,8 @@ pub fn group_range(file_len: u64, group: u64) -> ByteRange {
     ByteRange::new(start, start.saturating_add(GROUP_BYTES).min(file_len))
 }
 
-/// Digests of groups of one file, in any order, taken together: as each depends on where its group lies, the same groups come
-/// to the same, and others do not.
+/// A sum of digests of groups of one file, in any order. Each digest depends on the group's position, so only the same
+/// groups have the same sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(GroupDigest);
 
@@ -51,8 +51,8 @@ pub fn group_digest(file_len: u64, group: u64, bytes: &[u8]) -> GroupDigest {
     hasher.finish()
 }
 
-/// The digest of group `group` of a file of `file_len` bytes when all its bytes are zeros. It has to be computed like any
-/// other, without reading: BLAKE3 counts chunks, so no two groups of zeros have the same.
+/// The digest of group `group` of a file of `file_len` bytes if all its bytes are zeros. It must be computed like any
+/// other, but without reading: BLAKE3 counts chunks, so two groups of zeros have different digests.
 pub fn zero_group_digest(file_len: u64, group: u64) -> GroupDigest {
     group_digest(file_len, group, &ZEROS)
 }
@@ -67,8 +67,8 @@ pub fn root(file_len: u64, groups: &[GroupDigest]) -> Option<Hash> {
     (0..).zip(groups).find_map(|(group, digest)| tree.insert(group, *digest))
 }
 
-/// A file's hash in the making, from the digests of its groups in any order. Subtrees are merged as soon as they are whole, so
-/// that memory follows the gaps between the groups that are there, and not the size of the file.
+/// A file's hash in the making, from the digests of its groups in any order. Subtrees are merged as soon as they are
+/// whole, so that memory follows the gaps between the groups that are there, and not the size of the file.
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// How many groups the file has.
@@ -80,7 +80,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of a file of `file_len` bytes, of which nothing is known.
+    /// The tree of a file of `file_len` bytes, without any known digest.
     pub fn new(file_len: u64) -> Self {
         let count = group_count(file_len);
         let height = u64::BITS - (count - 1).leading_zeros();

@@ -1,16 +1,16 @@
-//! Digests that have been computed before, remembered across runs.
+//! A cache on disk for digests that were computed in earlier runs.
 //!
-//! One file in the cache's directory for each version of a large file, named by the hash of what identifies the version.
-//! In it lies a record for each group, at the group's place, so that several threads and processes may fill it at once:
+//! The cache's directory has one file for each version of a large file. Its name is the hash of the version's identity.
+//! It has a record for each group, at the group's place, so several threads and processes can fill it at once:
 //!
 //! ```text
 //! record = digest(32) checksum(8)      all zeros: not known
 //! ```
 //!
-//! A *version* is a file's device, inode, size and both of its times. The time of the last change (ctime) is the kernel's
-//! and cannot be set back, so a file that was written to has another version, unless it was written to within the clock's
-//! grain: digests are kept only of versions that are older than that ([`FileVersion::is_settled`]). Were a digest wrong all
-//! the same, receivers would refuse the data, not take it.
+//! A *version* is a file's device, inode, size and both of its times. The kernel sets the time of the last change
+//! (ctime), and programs cannot set it back. So a file that was written to has another version, unless the write came
+//! within the clock's resolution. Therefore digests are kept only for versions that are older than that
+//! ([`FileVersion::is_settled`]). If a digest were wrong in spite of this, receivers would refuse the data.
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -109,7 +109,8 @@ impl DigestCache {
         Some(CachedDigests { version, file })
     }
 
-    /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed stays.
+    /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed
+    /// stays.
     pub fn prune(&self, bytes_max: u64) {
         let Ok(directory) = std::fs::read_dir(&self.directory) else { return };
         let usage = |item: std::io::Result<std::fs::DirEntry>| {

@@ -1,4 +1,4 @@
-//! Which part of a data set is wanted, by patterns of `.gitignore`'s syntax.
+//! Selects files of a data set by patterns in `.gitignore`'s syntax.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,13 +13,13 @@ use crate::{Kind, Manifest, Skipped};
 
 /// Says what of a data set is wanted. The default wants all of it.
 ///
-/// Patterns are those of `.gitignore`, relative to the data set, and the last one that matches a path wins; what lies in
-/// an excluded directory is excluded with it. If there are includes and no excludes, what matches none of them is not
-/// wanted.
+/// Patterns are those of `.gitignore`, relative to the data set, and the last one that matches a path wins; what lies
+/// in an excluded directory is excluded with it. If there are includes and no excludes, what matches none of them is
+/// not wanted.
 #[derive(Clone, Debug)]
 pub struct Filter {
     patterns: Gitignore,
-    /// What becomes of what no pattern matches.
+    /// What happens to paths that no pattern matches.
     otherwise: bool,
     /// What may be wanted at all, with all that lies beneath it; `None`: everything.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
@@ -56,10 +56,10 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// A filter of `rules`, of which later ones win.
+    /// A filter of `rules`. The last rule that matches wins.
     ///
     /// # Errors
-    /// When a pattern makes no sense.
+    /// When a pattern has no valid syntax.
     pub fn new(rules: &[Rule]) -> Result<Self, FilterError> {
         let mut builder = GitignoreBuilder::new("");
         let mut single = Vec::new();
@@ -107,7 +107,8 @@ impl Filter {
         Self { only: Some(Arc::new(paths.into_iter().collect())), ..self }
     }
 
-    /// The path among those that were asked for by name that `path` lies beneath; of all that is asked for, the empty one.
+    /// The path among those that were asked for by name that `path` lies beneath; of all that is asked for, the empty
+    /// one.
     pub(crate) fn asked_above<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let Some(only) = &self.only else { return Some(b"") };
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
@@ -134,7 +135,7 @@ impl Filter {
             hard_links: manifest.hard_links().iter().map(|link| verdict(&link.path)).collect(),
             unreadable: manifest.unreadable().clone(),
         };
-        // Of those that are not named nobody can say whether they are wanted.
+        // Further unreadable paths are only counted, so the filter cannot be applied to them.
         wanted.unreadable.paths.retain(|path| verdict(path));
         wanted.unreadable.count -= (manifest.unreadable().paths.len() - wanted.unreadable.paths.len()) as u64;
         if manifest.kind() == Kind::Directory {

@@ -1,4 +1,4 @@
-//! A directory into which others may bring data sets, and nowhere else.
+//! A directory that accepts data sets from clients, and confines them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::Kind;
 use crate::beneath::{Beneath, Links};
 use crate::landing::{Destination, LandingError, Site};
 
-/// A directory held open, beneath which those who are not its user name destinations. Whatever path they name, and whatever
-/// is renamed or linked there meanwhile, nothing lands outside: symbolic links are followed as long as they stay inside.
+/// A directory held open. Clients choose destinations beneath it. Nothing lands outside, whatever path a client sends,
+/// and whatever is renamed or linked in the directory meanwhile. Symbolic links are followed if they stay inside.
 ///
-/// Paths are relative to it, with or without a leading slash, and so they are shown to those who named them.
+/// Paths are relative to the directory, with or without a leading slash. Messages to clients show them in this form.
 #[derive(Debug)]
 pub struct Inbox {
     open: Beneath,

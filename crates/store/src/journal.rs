@@ -1,7 +1,6 @@
-//! The journal of a data set that lands: what has been verified so far, so that an interrupted transfer goes on from
-//! there.
+//! The journal of a landing: it records what has been verified, so that an interrupted transfer can continue.
 //!
-//! It stands beside the target as `NAME.inhaul` and is only ever appended to:
+//! It is the file `NAME.inhaul` beside the target. Records are only appended:
 //!
 //! ```text
 //! journal  = "IHJ" version(1) record*
@@ -12,11 +11,12 @@
 //! Made     = directory(8)
 //! ```
 //!
-//! The checksum is of the record and of where it stands, so a record that was torn, or that belongs elsewhere, ends what
-//! is read: what comes after it is cut off, and fetched again. Nothing here is believed further than that. A group that
-//! is recorded as verified is read back and compared with the record, and once more with what the source says *now*:
-//! after a power failure the bytes may have been lost that the journal speaks of. So the journal needs no order of writes
-//! to be safe; syncing it, after the data, only bounds how much is fetched again.
+//! The checksum covers the record and its position. Reading ends at a record that is torn or from another position. The
+//! rest is cut off, and its groups are fetched again.
+//!
+//! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is read
+//! back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal is safe
+//! without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
 
 mod changes;
 mod file;
@@ -42,12 +42,12 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of kind and body.
 const RECORD_BYTES_MAX: usize = PIECE_BYTES_MAX + 2;
 
-/// Something that has come about.
+/// An event that is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The transfer is of this data set from now on; what was recorded of files of the same path stays.
+    /// The transfer is of this data set from now on. Records about files of the same path stay valid.
     Manifest(Arc<Manifest>),
-    /// A group is what its source says it is.
+    /// A group agrees with its source.
     Verified {
         /// The file, by its index in the manifest.
         file: usize,
@@ -69,7 +69,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Whether there is something to go on from once it is there.
+    /// Whether there is something to continue from once it is there.
     fn is_of_use(&self) -> bool {
         matches!(self, Self::Verified { .. } | Self::Named { .. })
     }
@@ -130,12 +130,12 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// The bytes are no journal: they are somebody else's.
+/// The bytes are not a journal: the file belongs to another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no journal")]
 pub struct NotAJournal;
 
-/// What of a journal could not be read.
+/// The part of a journal that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Its length in bytes.
@@ -151,10 +151,10 @@ impl Damage {
     }
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// The data set; `None` if the journal has not come that far, and then it says nothing else.
+    /// The data set; `None` if the journal ends before its record. Then it has no other records either.
     pub manifest: Option<Manifest>,
     /// Groups that were verified, by file and number.
     pub verified: BTreeMap<(usize, u64), GroupDigest>,
@@ -164,7 +164,7 @@ pub struct Replay {
     pub made: BTreeSet<usize>,
     /// Whether it has made the data set's own directory.
     pub made_target: bool,
-    /// How many bytes of the journal are sound; what comes after them is to be cut off.
+    /// The number of sound bytes of the journal. The rest must be cut off.
     pub sound_bytes: u64,
 }
 
@@ -215,7 +215,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Takes a record other than a manifest; `None` if it makes no sense.
+    /// Reads a record other than a manifest; `None` if it is not valid.
     fn take(&mut self, body: &[u8]) -> Option<()> {
         let manifest = self.manifest.as_ref()?;
         let entry_size = |file: usize| Some(manifest.entries().get(file)?.size);
@@ -247,8 +247,8 @@ impl Replay {
         Some(())
     }
 
-    /// What is left of it when the data set is `manifest` now, and what has changed. A file of the same path keeps the
-    /// groups that both sizes have whole. Whether their bytes are still the same, their digests will tell.
+    /// The part that is still usable if the data set is `manifest` now, and the changes. A file of the same path keeps
+    /// the groups that are whole in both sizes. Their digests will show whether their bytes are still the same.
     #[must_use]
     pub fn adopt(self, manifest: Manifest) -> (Self, Vec<Change>) {
         let Some(old) = self.manifest.as_ref().filter(|old| old.kind() == manifest.kind()) else {

@@ -37,36 +37,36 @@ pub use destination::{Site, make_parents};
 pub use error::LandingError;
 pub use resume::{HeldGroup, Resumed};
 
-/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is fewer files
-/// behind finds them open.
+/// Files that are held open while they are written and verified, if the process may have that many. A verifier that is
+/// fewer files behind finds them open.
 const OPEN_FILES_MAX: usize = 512;
 
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// What becomes of files that exist already and differ. Where they are replaced, so are files that have the name of a
-    /// partial one.
+    /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name of
+    /// a partial one.
     pub existing: Existing,
-    /// Set whose files are, as the manifest says. Needs privileges.
+    /// Set owner and group of files from the manifest. Needs privileges.
     pub owner: bool,
     /// Set the extended attributes of the manifest.
     pub attributes: bool,
-    /// Begin anew, and remove what an interrupted transfer has left, rather than going on from it.
+    /// Start from the beginning, and remove what an interrupted transfer has left.
     pub fresh: bool,
-    /// Bytes that others will bring to the same place meanwhile: there must be room for these too.
+    /// Bytes that other landings will write to the same file system meanwhile: there must be space for these too.
     pub other_bytes: u64,
 }
 
 /// A data set on its way to disk.
 ///
-/// The bytes of file `f` go to `f.partial` beside its place, in any order, until whoever drives this has verified them
-/// and calls [`finish_file`](Landing::finish_file). When all files are finished, [`finish`](Landing::finish) makes it
-/// last. A landing that is dropped before that is [suspended](Landing::suspend): another one goes on from what it has
-/// [recorded](Landing::record_verified), which the [`crate::journal`] beside the target tells. The journal is locked, so
-/// that no two processes land at the same place.
+/// The bytes of file `f` go to `f.partial` beside its place, in any order. The caller verifies them and then calls
+/// [`finish_file`](Landing::finish_file). When all files are finished, [`finish`](Landing::finish) makes the data set
+/// durable. A landing that is dropped before that is [suspended](Landing::suspend). A later landing continues from the
+/// groups that it [recorded](Landing::record_verified) in the [`crate::journal`] beside the target. The journal is
+/// locked, so two processes cannot land at the same place.
 ///
 /// Every method takes `&self`: one thread may write while others read groups back, verify and finish files.
-/// Nothing is written or renamed through a symbolic link inside the data set, whoever has put it there.
+/// Nothing is written or renamed through a symbolic link inside the data set, whatever made the link.
 #[derive(Debug)]
 pub struct Landing {
     plan: Plan,
@@ -86,7 +86,7 @@ pub struct Landing {
     resumed: Resumed,
     journal: Mutex<Journal>,
     state: Mutex<State>,
-    /// A file that was being made has been, or could not be.
+    /// Signals that a file has been made, or could not be made.
     made_one: Condvar,
     /// What could not be kept of files beside their bytes.
     notes: Mutex<Notes>,
@@ -100,20 +100,20 @@ struct State {
     unsynced: BTreeSet<usize>,
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
-    /// Partial files of files that were given up are left to go on from.
+    /// Partial files of files that were given up are left to continue from.
     keeps_given_up: bool,
     end: End,
-    /// Who else opens partial files of several groups.
+    /// Notices other programs that open partial files of several groups.
     watch: Watch,
     /// The files that nothing more is written to, and that do not have their name yet.
     sealed: BTreeMap<usize, Seal>,
 }
 
-/// How a file was when the last was written to it.
+/// The state of a file after the last write to it.
 #[derive(Clone, Copy, Debug)]
 struct Seal {
     stamp: Stamp,
-    /// Whether somebody else may have written to it before.
+    /// Whether another program may have written to it before.
     is_disturbed: bool,
 }
 
@@ -142,7 +142,7 @@ enum FileState {
     Finishing,
     /// It has its name.
     Finished,
-    /// It does not land: it is not wanted, or there already.
+    /// It does not land: it is not wanted, or exists already.
     Outside,
     /// It does not land after all: see [`Landing::give_up`].
     GivenUp,
@@ -159,7 +159,7 @@ impl Landing {
         Self::carry_out(Plan::new(&site, manifest, &Filter::default(), options.existing)?, options)
     }
 
-    /// Checks all that [`carry_out`](Landing::carry_out) checks before it writes anything, and writes nothing.
+    /// Makes the checks that [`carry_out`](Landing::carry_out) makes before its first write. Writes nothing.
     ///
     /// # Errors
     /// As [`carry_out`](Landing::carry_out).
@@ -172,12 +172,12 @@ impl Landing {
             .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
     }
 
-    /// Prepares for what `plan` says: makes all directories; files are made when their first byte comes. Files that an earlier
-    /// transfer has named are gone on with, whatever the plan made of them.
+    /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that an
+    /// earlier transfer has named are continued, whatever the plan says about them.
     ///
     /// # Errors
-    /// When the place cannot be written, has too little space, or has something that stands in the plan's way
-    /// ([`Plan::obstacles`]). Nothing is left behind then.
+    /// When the place cannot be written, has too little space, or has files that block the plan ([`Plan::obstacles`]).
+    /// Nothing is left behind then.
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
@@ -267,7 +267,7 @@ impl Landing {
         &self.plan
     }
 
-    /// Whether file `index` lands: what does not is kept as it is, or not wanted.
+    /// Whether file `index` lands. If not, an existing file is kept, or the file is not wanted.
     pub fn lands(&self, index: usize) -> bool {
         self.plan.files().get(index).is_some_and(|fate| fate.lands())
     }
@@ -287,8 +287,8 @@ impl Landing {
         self.plan.destination.target()
     }
 
-    /// Writes `slices`, one after the other, from `offset` of the byte space on, across files; those that fall on one
-    /// file in as few calls as the system allows. What belongs to a file that was [given up](Landing::give_up) is passed over.
+    /// Writes `slices` one after the other, from `offset` of the byte space on, across files. Uses as few system calls
+    /// for each file as possible. Bytes of a file that was [given up](Landing::give_up) are skipped.
     ///
     /// # Errors
     /// When the disk is full or fails, when the bytes reach beyond the end, or when they belong to a finished file.
@@ -312,7 +312,8 @@ impl Landing {
         Ok(())
     }
 
-    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than to write.
+    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than
+    /// to write.
     pub fn is_in_small_file(&self, offset: u64) -> bool {
         let manifest = &self.plan.manifest;
         let file = manifest.locate(ByteRange::at(offset, 1)).next().map(|piece| piece.file);
@@ -323,7 +324,7 @@ impl Landing {
     /// What has not been written reads as zeros.
     ///
     /// # Errors
-    /// When the disk fails, when the partial file has been cut by somebody, or when the file is finished.
+    /// When the disk fails, when another program has cut the partial file, or when the file is finished.
     pub fn read_group(&self, index: usize, group: u64, buf: &mut Vec<u8>) -> Result<(), LandingError> {
         let size = self.plan.manifest.entries().get(index).ok_or(LandingError::NoSuchFile(index))?.size;
         let range = group_range(size, group);
@@ -344,10 +345,10 @@ impl Landing {
         self.opened(self.lock(), index).map(|(_, file)| file)
     }
 
-    /// Removes the partial files, the journal, and the directories that were made here as far as they are empty. Files
-    /// that were finished stay; where they do, in a directory, so does a journal that says whose it is and nothing else,
-    /// and another landing may add to it. Nothing can be written afterwards; calling it again, or after
-    /// [`finish`](Landing::finish), does nothing.
+    /// Removes the partial files, the journal, and the directories that this landing made, if they are empty. Finished
+    /// files stay. If some stay in a directory, a journal without groups stays too: it permits a later landing to add
+    /// to the directory. Nothing can be written afterwards. Calling it again, or after [`finish`](Landing::finish),
+    /// does nothing.
     pub fn abort(&self) {
         let mut state = self.lock();
         if state.end != End::Open {
@@ -356,7 +357,7 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        // What cannot be removed stays: there is nobody left to tell, and nothing better to do.
+        // If something cannot be removed, it stays: no caller is left to report it to.
         let is_partial = |file| match file {
             FileState::Partial | FileState::Sealed => true,
             file => file == FileState::Absent && self.owns_partials,
@@ -432,7 +433,7 @@ impl Landing {
         }
         let path = self.partial_path(index);
         self.check_links(index, &path)?;
-        // Somebody may have put a pipe there, which would be waited for.
+        // There may be a pipe in its place by now. Opening that would block.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let reopened = state.watch.open(index, || self.base.open(&path, flags, Mode::empty(), Links::Refuse));
         let file = Arc::new(File::from(reopened.map_err(|errno| self.file_error("open", index, errno))?));
@@ -440,7 +441,7 @@ impl Landing {
         Ok((state, file))
     }
 
-    /// Holds a partial file open, and has an eye on it.
+    /// Holds a partial file open, and watches it.
     fn hold_open(&self, state: &mut State, index: usize, file: &Arc<File>) {
         if self.guard_bytes(index) > 0 && !state.watch.is_watching(index) {
             state.watch.begin(index, file);
@@ -448,7 +449,7 @@ impl Landing {
         state.open.insert(index, Arc::clone(file));
     }
 
-    /// Checks that what is at `path` is a file with no other name, through which something else would be written to.
+    /// Checks that `path` is a file without other names: through a hard link, another file would be overwritten.
     fn check_links(&self, index: usize, path: &[u8]) -> Result<(), LandingError> {
         let stat = self.base.stat(path, Links::Refuse).map_err(|errno| self.file_error("open", index, errno))?;
         let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
@@ -465,8 +466,8 @@ impl Landing {
         self.plan.manifest.entries()[index].size.saturating_add(self.guard_bytes(index))
     }
 
-    /// Makes the partial file of `index`, of which there is nothing yet. The state is free meanwhile: to make a file takes longer
-    /// than all else that is done with a small one.
+    /// Makes the partial file of `index`, which has none yet. The lock on the state is not held meanwhile: making a
+    /// file takes longer than everything else that is done with a small one.
     fn make<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -480,7 +481,7 @@ impl Landing {
         self.made_one.notify_all();
         if state.end != End::Open {
             if state.end == End::Aborted && made.is_ok() {
-                // Whoever aborted left this one to us. What cannot be removed stays.
+                // The landing was aborted while this file was made, so it is removed here. If that fails, it stays.
                 let _ = self.base.remove_file(&self.partial_path(index));
             }
             return Err(LandingError::Closed);
@@ -490,7 +491,8 @@ impl Landing {
         Ok((state, file))
     }
 
-    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows at once.
+    /// An empty partial file, sparse and of full length: bytes come in any order, and one too large for the disk shows
+    /// at once.
     fn create_partial(&self, index: usize) -> Result<File, LandingError> {
         let path = &self.partial_path(index);
         if self.options.existing == Existing::Replace || self.owns_partials {
@@ -530,7 +532,7 @@ impl Landing {
         self.plan.shown(path)
     }
 
-    /// What `errno` means that the system gave for the partial file of `index`.
+    /// The error for an `errno` about the partial file of `index`.
     fn file_error(&self, action: &'static str, index: usize, errno: Errno) -> LandingError {
         let partial = self.partial_path(index);
         let path = self.shown(&partial);
@@ -549,8 +551,8 @@ impl Landing {
     }
 }
 
-/// Takes what an earlier transfer has left into account, and checks that the plan can be carried out. What is left of the
-/// journal, and what has changed since.
+/// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of the
+/// journal, and the changes since.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,

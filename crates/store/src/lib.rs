@@ -1,12 +1,15 @@
 //! Disk to ranges and back: what a server offers, what a receiver lands, and the digests that say it is the same.
 //!
 //! A *data set* is one file or one directory tree. Its files lie one after another in a single byte space, so that a
-//! transport sees only the offsets 0 to size and a small file costs nothing extra. A [`Manifest`] says which file lies
-//! where; an [`Offered`] finds data sets beneath the directories of a server and reads them; a [`Plan`] says what landing one
-//! would do, as far as a [`Filter`] wants it; a [`Landing`] writes it and gives each file its name once its bytes are
-//! verified, by the [`digest`] of its groups. Its [`journal`] lets an interrupted transfer go on where it was.
+//! transport sees only the offsets 0 to size and a small file costs nothing extra.
 //!
-//! Nothing here knows a network, starts a thread or reads a clock.
+//! - A [`Manifest`] says which file lies where.
+//! - An [`Offered`] finds data sets beneath the directories of a server, and reads them.
+//! - A [`Plan`] says what landing a data set would do, for the files that a [`Filter`] selects.
+//! - A [`Landing`] writes a data set. It gives each file its name when its bytes are verified, by the [`digest`] of its
+//!   groups. Its [`journal`] lets an interrupted transfer continue.
+//!
+//! This crate uses no network, starts no thread and reads no clock.
 #![forbid(unsafe_code)]
 
 mod beneath;

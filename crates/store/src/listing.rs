@@ -24,8 +24,8 @@ pub enum ListedKind {
 /// A file or directory as `ls` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Path relative to what was asked for, components separated by `/`; any bytes but NUL. Empty: it is a file that was
-    /// asked for, and this is it.
+    /// Path relative to what was asked for, components separated by `/`; any bytes but NUL. Empty: it is a file that
+    /// was asked for, and this is it.
     pub path: Vec<u8>,
     /// What it is.
     pub kind: ListedKind,

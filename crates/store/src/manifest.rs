@@ -1,4 +1,4 @@
-//! What a data set is made of, and where in its byte space each file lies.
+//! The files, directories and links of a data set, and the place of each file in its byte space.
 
 mod codec;
 mod error;
@@ -56,9 +56,9 @@ impl Manifest {
     ///
     /// # Errors
     /// When a path is empty, absolute, too long, or has a component that is empty, `.` or `..` or holds NUL; when a
-    /// path is there twice; when the directory that something lies in is not listed; when a hard link is to no file of the
-    /// list; when the sizes add up to more than 2^63 - 1; when a number or an attribute is one that no file can have; when
-    /// a file's data set is anything but that one file under the data set's name.
+    /// path is there twice; when the directory that something lies in is not listed; when a hard link is to no file of
+    /// the list; when the sizes add up to more than 2^63 - 1; when a number or an attribute is one that no file can
+    /// have; when a file's data set is anything but that one file under the data set's name.
     pub fn new(name: Vec<u8>, kind: Kind, mut contents: Contents) -> Result<Self, ManifestError> {
         contents.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         contents.directories.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -212,8 +212,8 @@ impl Manifest {
         codec::encode(self)
     }
 
-    /// Reads what [`Manifest::encode`] wrote. The bytes may come from anybody: memory stays within 24 bytes for each of them and
-    /// 64 MiB beside, and what is returned obeys the rules of [`Manifest::new`].
+    /// Reads what [`Manifest::encode`] wrote. The bytes may come from an attacker: memory stays within 24 bytes for
+    /// each byte plus 64 MiB, and the manifest obeys the rules of [`Manifest::new`].
     ///
     /// # Errors
     /// When the bytes are cut short, too long, of another version, out of order or against the rules.

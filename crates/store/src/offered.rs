@@ -1,4 +1,4 @@
-//! What a server offers: directories and files, and the data sets that requests find in them.
+//! The directories and files that a server offers, and the data sets that requests find in them.
 
 mod data_set;
 mod list;
@@ -18,24 +18,24 @@ use crate::{ManifestError, printable};
 
 pub use data_set::DataSet;
 
-/// What a client wants to know of files beside their bytes, permissions and times.
+/// Optional metadata that a client requests in addition to permissions and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// Whose they are.
+    /// Owner and group.
     pub owner: bool,
     /// Their extended attributes.
     pub attributes: bool,
 }
 
-/// Asked, with how many bytes that is by then, before more memory is held for what somebody wants to see. False: it may not be.
+/// Called with the total number of bytes before more memory is held for a client's request. False refuses the memory.
 pub type MayHold<'c> = dyn FnMut(usize) -> bool + 'c;
 
 /// The directories and files that a server offers, held open. Requests reach what lies beneath them and nothing else,
 /// whatever is renamed or linked there meanwhile.
 ///
-/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a request
-/// begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic links that
-/// a request goes through are followed as long as they stay inside.
+/// With one directory offered, the request `/a/b` names `a/b` in it and `/` the directory itself. With several, a
+/// request begins with the last component of one of them: `/NAME/a/b`. An offered file is `/` or `/NAME`. Symbolic
+/// links that a request goes through are followed as long as they stay inside.
 #[derive(Debug)]
 pub struct Offered {
     roots: Vec<Root>,
@@ -43,10 +43,10 @@ pub struct Offered {
 
 #[derive(Debug)]
 struct Root {
-    /// By this name requests find it among several, and the data set of the whole is called by it.
+    /// Its name in requests if several directories are offered, and the name of the data set of the whole directory.
     name: Vec<u8>,
     dir: Arc<Beneath>,
-    /// Whether not the directory is offered but the file `name` in it.
+    /// Whether only the file `name` in the directory is offered.
     is_file: bool,
 }
 
@@ -74,12 +74,11 @@ impl Offered {
         self.roots.iter().map(|root| root.name.as_slice())
     }
 
-    /// Finds what `request` names and lists all of it. Reads directories, and
-    /// of files only what `options` and holes make necessary; they are opened again when they are read.
+    /// Finds the path that `request` names, and lists everything beneath it. Reads directories. Opens files only for
+    /// the metadata of `options` and for holes; they are opened again when they are read.
     ///
     /// # Errors
-    /// When there is no such thing, when the request leads outside, when something in it may not be read, or when it
-    /// cannot be a data set.
+    /// When the path does not exist, leads outside, may not be read, or cannot be a data set.
     pub fn scan(&self, request: &[u8], options: ScanOptions) -> Result<DataSet, OfferedError> {
         self.scan_within(request, options, &mut |_| true)
     }
@@ -117,7 +116,7 @@ impl Offered {
         }
     }
 
-    /// The root that a request falls on and what of the request is left beneath it.
+    /// The offered root of a request, and the rest of the request beneath it.
     fn root_of<'r>(&self, components: &'r [&'r [u8]]) -> Option<(&Root, &'r [&'r [u8]])> {
         match self.roots.as_slice() {
             [only] if !only.is_file || components.is_empty() => Some((only, components)),
@@ -180,7 +179,7 @@ pub enum OfferedError {
     /// There is nothing to offer.
     #[error("nothing is offered: name at least one directory or file")]
     Nothing,
-    /// Two offered directories would go by the same name.
+    /// Two offered directories would have the same name.
     #[error("two of the directories are called '{}': offer their common parent, or rename one", printable(.0))]
     SameName(Vec<u8>),
     /// There is no such file or directory.
@@ -221,7 +220,7 @@ pub enum OfferedError {
     /// It cannot be a data set.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// A file has another size than when it was listed, or is none any more.
+    /// A file has another size than when it was listed, or is not a file any more.
     #[error(
         "'{}' has changed since the transfer began; start the transfer again when nobody writes to it",
         printable(path)
@@ -230,7 +229,7 @@ pub enum OfferedError {
         /// The file.
         path: Vec<u8>,
     },
-    /// What there is at the path is so much that its list may not be held in memory.
+    /// The list of files at the path is too large for the memory budget.
     #[error("the list of what is in '{}' takes more memory than there is for it now", printable(path))]
     TooMuchMemory {
         /// What was asked for.

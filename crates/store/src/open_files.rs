@@ -13,15 +13,15 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// At most so many files of an offered data set are held open.
+    /// Maximum number of open files of an offered data set.
     pub(crate) const LIMIT: usize = 128;
 
     pub(crate) fn with_limit(limit: usize) -> Self {
         Self { files: Vec::new(), limit }
     }
 
-    /// At most `most`, and at most a quarter of the descriptors that this process may have: there are sockets, directories and journals
-    /// too, and other data sets.
+    /// At most `most`, and at most a quarter of the descriptors that this process may have: there are sockets,
+    /// directories and journals too, and other data sets.
     pub(crate) fn with_share(most: usize) -> Self {
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = usize::try_from(allowed / 4).unwrap_or(usize::MAX);

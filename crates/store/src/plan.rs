@@ -1,4 +1,4 @@
-//! What landing a data set would do: found out before anything is written, and before a byte is asked for.
+//! Predicts what landing a data set would do, before anything is written and before any data is requested.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,8 +15,8 @@ use crate::inbox::Inbox;
 use crate::landing::{Destination, LandingError, Site};
 use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
 
-/// What becomes of a file that is at its place already and differs from the one that would land there. One that is the
-/// same, by size and time or by its bytes, is always kept.
+/// What happens to an existing file that differs from the one that would land there. An existing file that is the same,
+/// by size and time or by its bytes, is always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// The data set does not land.
@@ -30,18 +30,18 @@ pub enum Existing {
     Keep,
 }
 
-/// What becomes of a file or link of a data set.
+/// What happens to a file or link of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It lands where nothing is.
+    /// It lands, and no file exists there.
     Fetch,
-    /// It lands in the place of something else.
+    /// It lands, and replaces an existing file.
     Replace,
-    /// What is there stays.
+    /// The existing file stays.
     Keep,
     /// It is not wanted.
     LeftOut,
-    /// What is there differs, and may not be replaced.
+    /// The existing file differs, and may not be replaced.
     Refused,
     /// A directory, a device, a pipe or a socket is there, and never replaced.
     Blocked,
@@ -60,7 +60,7 @@ pub struct Plan {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) destination: Destination,
     existing: Existing,
-    /// Where paths begin, if that is there already.
+    /// The directory that paths are relative to, if it exists already.
     base: Option<Beneath>,
     files: Vec<Fate>,
     pub(crate) symlinks: Vec<Fate>,
@@ -71,7 +71,7 @@ pub struct Plan {
     unreadable: Skipped,
     /// Files that land under another of their names, because their own is not wanted.
     homes: BTreeMap<usize, Vec<u8>>,
-    /// A directory that was there and would be added to, although nobody has said that it may be.
+    /// A directory that existed and would be added to, without permission from the user.
     crowded: Option<Crowded>,
 }
 
@@ -83,7 +83,7 @@ struct Crowded {
 }
 
 impl Plan {
-    /// Plans how `manifest`, as far as `filter` wants it, would land at `site`. Changes nothing.
+    /// Plans how the files of `manifest` that `filter` selects would land at `site`. Changes nothing.
     ///
     /// # Errors
     /// When there is no such place, when it cannot be looked at, or when something else is where a directory is needed.
@@ -196,8 +196,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The first directory of those asked for that has something in it and would get something new, by a source's choice of
-    /// names: its user has not said that it may be added to. `missing` are the directories that would be made.
+    /// The first requested directory that is not empty and would get a new name, chosen by a source. The user has not
+    /// permitted to add to it. `missing` are the directories that would be made.
     fn crowded(&self, base: &Beneath, missing: &[&[u8]], filter: &Filter) -> Result<Option<Crowded>, LandingError> {
         let manifest = &self.manifest;
         let files =
@@ -219,12 +219,12 @@ impl Plan {
         Ok(None)
     }
 
-    /// What is there was begun by an earlier transfer, which may be gone on with.
+    /// Existing files were begun by an earlier transfer, which may be continued.
     pub(crate) fn go_on(&mut self) {
         self.crowded = None;
     }
 
-    /// What becomes of something that would take the place of what `stat` tells of.
+    /// What happens to a file or link that would replace the existing one of `stat`.
     fn fate(&self, stat: &Stat, new: Timestamp, same: bool) -> Fate {
         match self.existing {
             _ if is(stat, FileType::Directory) || is_special(stat) => Fate::Blocked,
@@ -236,7 +236,7 @@ impl Plan {
         }
     }
 
-    /// What becomes of a further name of `file` where `stat` tells what is there.
+    /// What happens to a further name of `file` at the place of the existing file of `stat`.
     fn fate_of_name(&self, base: &Beneath, stat: &Stat, file: usize) -> Result<Fate, LandingError> {
         let entry = &self.manifest.entries()[file];
         let home = self.stat(base, self.path(file))?;
@@ -274,18 +274,18 @@ impl Plan {
         self.destination.target()
     }
 
-    /// Where file `index` would stand, as a path for people.
+    /// Where file `index` would be, as a path for people.
     pub fn place(&self, index: usize) -> PathBuf {
         self.shown(self.path(index))
     }
 
-    /// What becomes of each file, by its index in the manifest.
+    /// What happens to each file, by its index in the manifest.
     pub fn files(&self) -> &[Fate] {
         &self.files
     }
 
-    /// The wanted files that are there already with the right size: whether they are the same may be found out by their
-    /// bytes, with [`open_existing`](Plan::open_existing) and [`settle`](Plan::settle).
+    /// The wanted files that exist already with the right size. [`open_existing`](Plan::open_existing) and
+    /// [`settle`](Plan::settle) compare their bytes.
     pub fn same_size(&self) -> Vec<usize> {
         let Some(base) = &self.base else { return Vec::new() };
         let is_there = |&index: &usize| {
@@ -295,7 +295,7 @@ impl Plan {
         (0..self.files.len()).filter(|&index| self.files[index] != Fate::LeftOut).filter(is_there).collect()
     }
 
-    /// Opens the file that is there already in the place of file `index`.
+    /// Opens the existing file in the place of file `index`.
     ///
     /// # Errors
     /// When there is none, or when it cannot be read.
@@ -305,7 +305,7 @@ impl Plan {
         base.open_for_reading(self.path(index), Links::Refuse).map_err(failed)
     }
 
-    /// Decides by whether the bytes of the file that is there are `same` as those of file `index`.
+    /// Decides about file `index`: `same` says whether the existing file has the same bytes.
     pub fn settle(&mut self, index: usize, same: bool) {
         let Some(base) = &self.base else { return };
         if let Ok(stat) = base.stat(self.path(index), Links::Refuse) {
@@ -313,8 +313,8 @@ impl Plan {
         }
     }
 
-    /// File `index` has its name by an earlier transfer of this data set, when it had `size` bytes: if it is still there it
-    /// lands, by being gone on with.
+    /// An earlier transfer of this data set gave file `index` its name, when it had `size` bytes. If the file still
+    /// exists, this transfer continues it.
     pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
         let Some(base) = &self.base else { return };
         let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
@@ -324,7 +324,7 @@ impl Plan {
         }
     }
 
-    /// The bytes of files that do not land: they need not come.
+    /// The bytes of files that do not land: they need not be fetched.
     pub fn unwanted(&self) -> RangeSet {
         let mut unwanted = RangeSet::new();
         for (index, _) in self.files.iter().enumerate().filter(|(_, fate)| !fate.lands()) {
@@ -333,7 +333,7 @@ impl Plan {
         unwanted
     }
 
-    /// How many bytes have to come.
+    /// The number of bytes to fetch.
     pub fn bytes(&self) -> u64 {
         let mut held = self.unwanted();
         for hole in self.manifest.holes().iter() {
@@ -345,7 +345,7 @@ impl Plan {
     /// Checks that the destination's file system allows files as large as those that land.
     ///
     /// # Errors
-    /// When it does not: with the largest.
+    /// When it does not; the error names the largest file.
     pub fn check_file_sizes(&self) -> Result<(), LandingError> {
         let landing = self.files.iter().enumerate().filter(|(_, fate)| fate.lands()).map(|(index, _)| index);
         match landing.max_by_key(|&index| self.manifest.entries()[index].size) {
@@ -356,7 +356,7 @@ impl Plan {
         }
     }
 
-    /// What stands in the way: the error of the first thing, and how many there are.
+    /// Existing files that block the plan: the error of the first one, and their number.
     pub fn obstacles(&self) -> Option<(LandingError, usize)> {
         let files = self.files.iter().enumerate().map(|(index, fate)| (self.path(index), fate));
         let symlinks = self.manifest.symlinks().iter().map(|link| link.path.as_slice()).zip(&self.symlinks);
@@ -404,7 +404,7 @@ impl Plan {
     }
 }
 
-/// Whether something is in the directory at `path`; nothing is in one that is not there.
+/// Whether the directory at `path` exists and is not empty.
 fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
     let directory = match base.open_directory(path, Links::Refuse) {
         Ok(directory) => directory,
@@ -419,7 +419,7 @@ fn has_entries(base: &Beneath, path: &[u8]) -> rustix::io::Result<bool> {
     Ok(false)
 }
 
-/// Whether it is none of what may be replaced, nor a directory: a device, a pipe or a socket.
+/// Whether it is a device, a pipe or a socket, which are never replaced.
 pub(crate) fn is_special(stat: &Stat) -> bool {
     ![FileType::RegularFile, FileType::Symlink, FileType::Directory].iter().any(|&kind| is(stat, kind))
 }
@@ -436,7 +436,7 @@ fn modified(stat: &Stat) -> Timestamp {
     Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
 }
 
-/// Whether two files were last changed at the same time, as far as a file system that keeps only seconds can tell.
+/// Whether two files were last changed at the same time, compared in seconds if our file system keeps only seconds.
 fn is_same_time(ours: Timestamp, theirs: Timestamp) -> bool {
     ours.seconds == theirs.seconds && (ours.nanos == theirs.nanos || ours.nanos == 0)
 }

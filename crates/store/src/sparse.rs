@@ -1,4 +1,4 @@
-//! Which parts of a file are stored. What is not reads as zeros, and costs nothing to look at.
+//! Finds the parts of a file that are stored. The other parts are holes: they read as zeros, and are skipped for free.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::digest::{GROUP_BYTES, ZEROS};
 
-/// The first stored part of `file` within `range`, as far as its file system tells: one that cannot tell says that all is stored.
-/// Moves the file's position.
+/// The first stored part of `file` within `range`, as its file system reports it. A file system without such reports
+/// says that everything is stored. Moves the file's position.
 ///
 /// # Errors
 /// What the system says.

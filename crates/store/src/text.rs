@@ -1,7 +1,7 @@
-//! Text of other machines, for people.
+//! Makes text from other machines safe to print.
 
-/// A name, a path or a message as text that is safe on a terminal: bytes that are no UTF-8 become U+FFFD, characters that a
-/// terminal obeys are escaped. Texts come from other machines, and a terminal does what it is sent.
+/// A name, a path or a message as text that is safe on a terminal: bytes that are no UTF-8 become U+FFFD, characters
+/// that a terminal obeys are escaped. Texts come from other machines, and a terminal does what it is sent.
 ///
 /// What it gives stays as it is when it is made printable again.
 pub fn printable(text: &[u8]) -> String {

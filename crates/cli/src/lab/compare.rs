@@ -11,13 +11,14 @@ use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
 
 pub(super) const EXAMPLES: &str = "\
-Results of the same experiment, backend and control are compared. If A and B each have
-one result of an experiment, these are compared whatever their backend and control: so
+inhaul compares results of the same experiment, backend and control. If A and B each have
+one result of an experiment, it compares these two even if backend or control differ. So
 simulations can be compared with emulations.
 
-A difference is marked as more than chance if it is larger than its 95 % confidence
-interval, or if both are single runs of the simulator with the same seed. The exit code
-is 12 when a check that passed in A fails in B, or when A is valid and B is not.
+A difference is marked BEYOND if it is larger than its 95 % confidence interval, or if
+both are single runs of the simulator with the same seed. The exit code is 12 if a check
+passed in A and fails in B, or if a result is valid in A and not in B. docs/report.md
+explains the output.
 
 Examples:
   The effect of a change:
@@ -27,13 +28,13 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// A directory of kept results, or one of its files: what was
+    /// Directory of kept results, or one of its files: before the change
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// A directory of kept results, or one of its files: what is
+    /// Directory of kept results, or one of its files: after the change
     #[arg(value_name = "B")]
     after: PathBuf,
-    /// Show values and checks that are the same as well
+    /// Also show values and checks that are the same
     #[arg(long, help_heading = OUTPUT)]
     all: bool,
     /// Print JSON (docs/json.md)

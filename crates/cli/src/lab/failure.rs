@@ -1,4 +1,4 @@
-//! Why a command of the laboratory did not end well.
+//! Failures of the laboratory's commands.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use inhaul_lab::{ExperimentError, ScenarioError};
 
 use crate::exit;
 
-/// Why `inhaul lab` did not end well.
+/// Why `inhaul lab` failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line or a scenario makes no sense.
+    /// The command line or a scenario is wrong.
     Usage(String),
     /// A file cannot be read.
     Unreadable(PathBuf, io::Error),
@@ -18,18 +18,18 @@ pub(crate) enum Failure {
     Unwritable(PathBuf, io::Error),
     /// A bug.
     Internal(String),
-    /// This host or this user cannot have what was asked for.
+    /// This host or this user does not permit it.
     Forbidden(String),
-    /// Something did not come out as it must; it has been printed.
+    /// This number of checks failed. They were printed.
     Failed(usize),
-    /// So many runs prove nothing; why has been printed.
+    /// This number of runs is not valid. The reasons were printed.
     NotValid(usize),
-    /// Something came out once and does not any more; it has been printed.
+    /// This number of checks became worse. They were printed.
     Worse(usize),
 }
 
 impl Failure {
-    /// What is said of it on standard error.
+    /// The message for standard error.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Usage(message) | Self::Internal(message) | Self::Forbidden(message) => message.clone(),

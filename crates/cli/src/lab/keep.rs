@@ -1,4 +1,4 @@
-//! `inhaul lab run --keep`: keeps what came out, to be read later.
+//! `inhaul lab run --keep`: keeps results in files.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -12,25 +12,26 @@ use crate::output::{announce, to_json};
 /// What can be done with congestion controls of the kernel.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelCc {
-    /// Load all of them, in place of those that are loaded
+    /// Load all of them; those that are loaded already are replaced
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Load),
-    /// Unload all that are loaded, also those that a failed run left
+    /// Unload all of them, including those that a failed run has left
     #[command(after_help = UNLOAD_EXAMPLES)]
     Unload,
-    /// List them, and which are loaded
+    /// List all of them, and say which are loaded
     #[command(after_help = LIST_EXAMPLES)]
     List(List),
 }
 
 const LOAD_EXAMPLES: &str = "\
-It needs root, a kernel with struct_ops for TCP and its types (Debian's have both), and
+This command needs root, and a kernel with struct_ops for TCP and with type information
+(BTF); Debian's kernels have both. It also needs these packages:
     apt-get install clang-16 bpftool libbpf-dev
-They stay until they are unloaded or the machine restarts. The exit code is 15 when this
-host or this user cannot load them.
+The congestion controls stay until they are unloaded or the machine restarts. The exit
+code is 15 if this host or this user cannot load them.
 
 Examples:
-  Load them, and use one from another program:
+  Load them, and use one in another program:
     sudo inhaul lab kernel-cc load
     iperf3 -c HOST -C inhaul_fhstcp";
 
@@ -44,7 +45,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// FHSTCP's c, per second: its window grows by c times the round-trip time of HighSpeed TCP's
+    /// Parameter c of FHSTCP, per second: its window grows by c times the round-trip time, times HighSpeed TCP's growth
     #[arg(long, value_name = "N", default_value_t = FAIR_FACTOR, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAIR_FACTOR_MAX)))]
     #[arg(help_heading = "Control options")]
     c: u32,

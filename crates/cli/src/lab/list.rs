@@ -10,7 +10,7 @@ use crate::output::{announce, to_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  Find an experiment, and run it:
+  List the experiments, and run one:
     inhaul lab list
     inhaul lab run gtp-2004/fig7";
 

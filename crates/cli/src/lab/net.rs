@@ -17,21 +17,22 @@ const SECRET_VARIABLE: &str = "INHAUL_LAB_SECRET";
 const AGENT: &str = "Agent options";
 
 pub(super) const EXAMPLES: &str = "\
-Both ends must know the same secret: it is in a file, or in INHAUL_LAB_SECRET.
+The laboratory and all agents share one secret text, in a file or in the variable
+INHAUL_LAB_SECRET. docs/net.md explains the ports and the file of hosts.
 
 Examples:
-  In every host of the scenario:
+  On every host of the scenario:
     inhaul lab agent --listen 0.0.0.0:4320 --secret-file secret.txt
-  And then anywhere (docs/net.md shows the file of hosts):
+  Then on any host that can reach them:
     inhaul lab run gtp-2004/table4 --backend net --hosts hosts.toml \\
       --secret-file secret.txt";
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Wait for the laboratory at this address and port; without it, one job is read from standard input
+    /// Wait for the laboratory at this address and port; without this option, read one job from standard input
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::options::listen_address, help_heading = AGENT)]
     listen: Option<SocketAddr>,
-    /// Address of this host that flows use
+    /// Local address that flows use; 0.0.0.0 is any
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED), help_heading = AGENT)]
     data: IpAddr,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub(crate) struct Agent {
 /// What both ends know.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Secret {
-    /// With agents: file with the secret that they and the laboratory share [default: the variable INHAUL_LAB_SECRET]
+    /// With agents: file with the secret that all agents and the laboratory share [default: $INHAUL_LAB_SECRET]
     #[arg(long, value_name = "FILE", help_heading = "Secret options")]
     secret_file: Option<PathBuf>,
 }

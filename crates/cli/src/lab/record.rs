@@ -11,13 +11,14 @@ use crate::options::OUTPUT;
 use crate::output::announce;
 
 pub(super) const EXAMPLES: &str = "\
-Leave the host alone meanwhile. docs/scenario.md says what is in the file.
+Do not use the host for anything else while it is recorded. docs/scenario.md explains the
+file.
 
 Examples:
-  Record this host, and run an experiment on hosts like it:
+  Record this host, and run an experiment on simulated hosts like it:
     inhaul lab record-host --out here.json
     inhaul lab run gtp-2004/fig7 --noise here.json
-  The same with all of its processors busy:
+  The same, with a busy loop on each processor:
     inhaul lab record-host --busy --out here-busy.json";
 
 /// See [`super::Lab::RecordHost`].
@@ -26,7 +27,7 @@ pub(crate) struct RecordHost {
     /// How long to record, in seconds
     #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = seconds, help_heading = "Run options")]
     seconds: f64,
-    /// Run a busy loop on each processor meanwhile
+    /// Run a busy loop on each processor while recording
     #[arg(long, help_heading = "Run options")]
     busy: bool,
     /// Write the trace to this file, whose name ends in .json

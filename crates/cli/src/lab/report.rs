@@ -12,19 +12,19 @@ use crate::options::OUTPUT;
 use crate::output::announce;
 
 pub(super) const EXAMPLES: &str = "\
-The page needs no other file and fetches nothing. docs/report.md says what is on it.
+The page is one file. It needs no other file and no network. docs/report.md explains it.
 
 Examples:
-  Keep results and make the page of them:
+  Keep results, and make a page of them:
     inhaul lab run gtp-2004/fig7 --keep results
     inhaul lab report results --output report.html";
 
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// Where results were kept with 'inhaul lab run --keep'
+    /// Directory with the results that 'inhaul lab run --keep' wrote
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
-    /// The page; an earlier one is replaced
+    /// HTML file to write; an existing one is replaced
     #[arg(long, value_name = "FILE", default_value = "report.html", help_heading = OUTPUT)]
     output: PathBuf,
 }

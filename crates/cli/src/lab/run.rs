@@ -20,20 +20,21 @@ use crate::progress::clock;
 use crate::terminal;
 
 pub(super) const SIM_EXAMPLES: &str = "\
-docs/scenario.md is the reference of the file.
+docs/scenario.md explains the format of FILE. The exit code is 12 if a run is not valid:
+it broke a rule of the simulator, or this machine was too slow to emulate it.
 
 Examples:
   Run a scenario, and draw the flows' rates:
     inhaul lab sim star.toml --plot star.svg
-  The same with another protocol and for longer:
+  The same with another protocol, for 60 s:
     inhaul lab sim star.toml --set 'flows.*.protocol=cubic' --set 'duration=60 s'";
 
 pub(super) const RUN_EXAMPLES: &str = "\
-The exit code is 12 when a check fails, or a run is not valid: it broke a rule of the
+The exit code is 12 if a check fails or a run is not valid: it broke a rule of the
 simulator, or this machine was too slow to emulate it.
 
 Examples:
-  GTP's shares after each join, with measured capacities and then with given ones:
+  GTP's shares after each join; first with measured capacities, then with given ones:
     inhaul lab run gtp-2004/fig7
     inhaul lab run gtp-2004/fig7 --control paper --plot fig7.png
   Keep the results, for 'inhaul lab report' and 'inhaul lab compare':

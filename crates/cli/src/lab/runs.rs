@@ -1,4 +1,4 @@
-//! What can be said of runs: which scenario or experiment, where, how often.
+//! Arguments about runs: which scenario or experiment, where, how often.
 
 use std::path::{Path, PathBuf};
 
@@ -14,49 +14,50 @@ const BACKEND: &str = "Backend options";
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Runs {
-    /// Seed of the first repetition; each further one has the next [default: the scenario's]
+    /// Seed of the first repetition; later repetitions use the seeds after it [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// How often each case is run [default: the scenario's]
+    /// Number of runs of each case [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) repetitions: Option<u32>,
     /// Change a value of the scenario, like 'duration=5 s' or 'flows.*.protocol=cubic'; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(super) set: Vec<(String, String)>,
-    /// Let all hosts of the simulator run as late and unevenly as one that was recorded: 'vm-idle', 'vm-busy' or a file of
-    /// 'inhaul lab record-host'
+    /// Give all simulated hosts the scheduling delays of a recorded host: 'vm-idle', 'vm-busy', or a file of 'inhaul
+    /// lab record-host'
     #[arg(long, value_name = "NAME")]
     pub(super) noise: Option<String>,
-    /// Simulations at a time; results do not depend on it [default: one for each processor]
+    /// Number of simulations at once; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Where to run: in the simulator, with real processes over emulated links, or between real hosts (docs/net.md)
     #[arg(long, value_enum, default_value_t, help_heading = BACKEND)]
     pub(super) backend: BackendArg,
-    /// With '--backend emu': how the emulator waits for packets; spinning takes a processor and is more exact
+    /// With '--backend emu': how the emulator waits for packets; 'spin' is more exact and uses one processor fully
     #[arg(long, value_enum, default_value_t, help_heading = BACKEND)]
     pub(super) wait: WaitArg,
-    /// With '--backend emu': keep all processors awake, for virtual machines whose host is slow to give an idle one back. The
-    /// threads that do so yield to all others. If there are several processors, the emulator gets one for itself
+    /// With '--backend emu': keep all processors busy with threads of the lowest priority. This helps on virtual
+    /// machines whose host is slow to wake an idle processor. The emulator gets one processor for itself if there are
+    /// several
     #[arg(long, help_heading = BACKEND)]
     pub(super) awake: bool,
-    /// With '--backend emu': most attempts at a run while this machine is too busy to emulate it exactly. The results do
-    /// not influence it, and the number of attempts is kept
+    /// With '--backend emu': maximum number of attempts at a run, if this machine is too busy to emulate it exactly.
+    /// The results of a run do not influence this. The number of attempts is kept
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     #[arg(help_heading = BACKEND)]
     pub(super) attempts: u32,
-    /// With '--backend net': a TOML file that says where the agents of the scenario's hosts are
+    /// With '--backend net': TOML file with the addresses of the agents (docs/net.md)
     #[arg(long, value_name = "FILE", help_heading = BACKEND)]
     pub(super) hosts: Option<PathBuf>,
     #[command(flatten)]
     pub(super) secret: Secret,
-    /// Print JSON, one object for each run (docs/json.md)
+    /// Print one JSON object for each run (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     pub(super) json: bool,
-    /// Write the figure to this file, .svg or .png; further ones get a number
+    /// Write the figure to this file, .svg or .png; further figures get a number in the name
     #[arg(long, value_name = "FILE", value_parser = picture_path, value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub(super) plot: Option<PathBuf>,
-    /// Write the flows' rates over time to this file
+    /// Write the flows' rates over time to this file, as CSV
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(super) csv: Option<PathBuf>,
 }
@@ -76,7 +77,7 @@ pub(super) enum BackendArg {
 /// The command line of `inhaul lab sim`.
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
-    /// The scenario, a TOML file
+    /// TOML file of the scenario (docs/scenario.md)
     #[arg(value_name = "FILE")]
     pub(super) scenario: PathBuf,
     #[command(flatten)]
@@ -86,14 +87,14 @@ pub(crate) struct Sim {
 /// The command line of `inhaul lab run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The experiment, as 'inhaul lab list' names it
+    /// Name of the experiment; 'inhaul lab list' prints all names
     #[arg(value_name = "PAPER/ITEM")]
     pub(super) experiment: String,
-    /// How GTP sets its rates: 'paper' is gtp-2004 to the letter, with given capacities
+    /// How GTP sets its rates: 'default' measures capacities; 'paper' is gtp-2004 as published, with given capacities
     #[arg(long, value_enum, default_value_t, help_heading = "Run options")]
     pub(super) control: Control,
-    /// Keep the results as DIR/PAPER/ITEM/BACKEND.json, with all that is needed to repeat them (docs/json.md). Each run is
-    /// kept when it finishes: after an early end, the same command continues
+    /// Keep the results as DIR/PAPER/ITEM/BACKEND.json, with everything that is needed to repeat them (docs/json.md).
+    /// Each run is kept when it finishes. After an early end, the same command continues
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = OUTPUT)]
     pub(super) keep: Option<PathBuf>,
     #[command(flatten)]

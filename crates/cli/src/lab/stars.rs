@@ -1,4 +1,4 @@
-//! `inhaul lab stars`: GTP over networks that nobody chose.
+//! `inhaul lab stars`: GTP over random star topologies.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +18,16 @@ use crate::output::to_json;
 use crate::terminal;
 
 pub(super) const EXAMPLES: &str = "\
-Each seed draws a star of 3 to 12 senders: rates, round-trip times, queues, packets, own
-limits, joins and leaves, and what disturbs them. Each join and leave is judged against
-max-min fairness: experiments/beyond/random-stars/README.md.
+Each seed draws a star of 3 to 12 senders at random: rates, round-trip times, queues,
+packet sizes, limits of senders, joins and leaves, and disturbances. inhaul compares the
+rates after each join and leave with max-min fairness. For more, see
+experiments/beyond/random-stars/README.md.
 
 Examples:
-  Two hundred stars, and the same with the true capacities told:
+  Two hundred stars, and the same with given (true) capacities:
     inhaul lab stars --seeds 1-200
     inhaul lab stars --seeds 1-200 --control paper
-  One of them, event by event; and as a scenario to look into:
+  One of them, event by event; then its scenario as a file:
     inhaul lab stars --seeds 17 --events
     inhaul lab stars --seeds 17 --print > star-17.toml
     inhaul lab sim star-17.toml --plot star-17.svg";
@@ -34,34 +35,35 @@ Examples:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct Stars {
-    /// The seeds of the stars: a number, or FROM-TO
+    /// Seeds of the stars: a number, or FROM-TO
     #[arg(long, value_name = "SEEDS", value_parser = seeds, default_value = "1-200")]
     seeds: RangeInclusive<u64>,
-    /// How GTP sets its rates: 'paper' is gtp-2004 to the letter, with the true capacities
+    /// How GTP sets its rates: 'default' measures capacities; 'paper' is gtp-2004 as published, with the true
+    /// capacities
     #[arg(long, value_enum, default_value_t)]
     control: Control,
-    /// Only stars that this disturbs: clean, loss, jitter or cross; can be repeated
+    /// Only stars with this disturbance: clean (none), loss, jitter or cross (cross traffic); can be repeated
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
     /// Only stars whose access link has this rate, like '1 Gbit/s'; can be repeated
     #[arg(long, value_name = "RATE")]
     access: Vec<Bitrate>,
-    /// Let all hosts run as late and unevenly as one that was recorded, see 'inhaul lab run --help'
+    /// Give all hosts the scheduling delays of a recorded host; see 'inhaul lab run --help'
     #[arg(long, value_name = "NAME")]
     noise: Option<String>,
-    /// Change a value of each star's scenario; can be repeated
+    /// Change a value of each star's scenario, like 'duration=5 s'; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
-    /// Simulations at a time; results do not depend on it [default: one for each processor]
+    /// Number of simulations at once; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Print each join and leave
+    /// Also print the result of each join and leave
     #[arg(long, help_heading = OUTPUT)]
     events: bool,
     /// Print the scenarios (docs/scenario.md) instead of running them
     #[arg(long, help_heading = OUTPUT)]
     print: bool,
-    /// Print JSON, one object for each star and one for all (docs/json.md)
+    /// Print JSON: one object for each star, and one for all together (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }

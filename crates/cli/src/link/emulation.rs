@@ -1,4 +1,4 @@
-//! What is emulated, and for whom signals are.
+//! Arguments about the emulation, and the handling of signals.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,23 +18,24 @@ use crate::options::{WaitArg, key_and_value};
 const EMULATION: &str = "Emulation options";
 pub(super) const COMMANDS: &str = "Command options";
 
-/// What every command takes that emulates a network.
+/// Arguments of every command that emulates a network.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Emulation {
-    /// The scenario, a TOML file; it needs a network, but no flows
+    /// TOML file of the scenario (docs/scenario.md); it needs a network, but no flows
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
-    /// How the emulator waits: spinning is exact and takes a processor, sleeping is up to 50 us late
+    /// How the emulator waits: 'spin' is exact and uses one processor fully; 'sleep' is up to 50 us late
     #[arg(long, value_enum, default_value_t, help_heading = EMULATION)]
     wait: WaitArg,
-    /// Keep all processors awake, for virtual machines whose host is slow to give an idle one back. The threads that do so
-    /// yield to all others. If there are several processors, the emulator gets one for itself
+    /// Keep all processors busy with threads of the lowest priority. This helps on virtual machines whose host is slow
+    /// to wake an idle processor. The emulator gets one processor for itself if there are several
     #[arg(long, help_heading = EMULATION)]
     awake: bool,
-    /// Whether TCP segments cross the devices many at a time [auto: at hosts with a path of 1 Gbit/s or more]
+    /// Whether many TCP segments cross a device at once, which saves processor time [auto: at hosts with a path of 1
+    /// Gbit/s or more]
     #[arg(long, value_enum, default_value_t, help_heading = EMULATION)]
     superpackets: SuperpacketsArg,
-    /// Seed of everything random [default: the scenario's]
+    /// Seed of all random numbers [default: the scenario's]
     #[arg(long, value_name = "N", help_heading = EMULATION)]
     seed: Option<u64>,
     /// Change a value of the scenario, like 'topology.star.access.loss=1 %'; can be repeated
@@ -52,7 +53,7 @@ enum SuperpacketsArg {
 }
 
 impl Emulation {
-    /// Reads the scenario and starts its network. What is done without is said on standard error.
+    /// Reads the scenario and starts its network. Features that cannot be emulated are named on standard error.
     pub(super) fn start(&self) -> Result<(String, Emulator), Failure> {
         let (title, Emulated { grid, left_out }) = self.read()?;
         let wait = self.wait.into();

@@ -1,4 +1,4 @@
-//! Why a command over emulated links did not end well.
+//! Failures of commands over emulated links.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use inhaul_lab::ScenarioError;
 
 use crate::exit;
 
-/// Why `inhaul link` did not end well.
+/// Why `inhaul link` failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line or a scenario makes no sense.
+    /// The command line or a scenario is wrong.
     Usage(String),
     /// The scenario cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The grid could not be made, or something in it not be done.
+    /// The emulated network could not be made, or an operation in it failed.
     Emulation(EmuError),
-    /// So many commands failed, which has been said.
+    /// This number of commands failed. That was printed.
     Commands(usize),
     /// The command of a shell ended with this code.
     Command(u8),
-    /// The host was too slow, which has been said.
+    /// The host was too slow. That was printed.
     Invalid,
     /// Ctrl-C or SIGTERM.
     Interrupted,
 }
 
 impl Failure {
-    /// What is said of it on standard error; `None`: enough has been said.
+    /// The message for standard error; `None` if it was printed already.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             Self::Usage(message) => Some(message.clone()),

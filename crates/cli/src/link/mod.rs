@@ -17,20 +17,20 @@ use shell::Shell;
 /// What `inhaul link` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Link {
-    /// Open a shell, or run a command, in a host of a scenario's network
+    /// Open a shell or run a command in a host of an emulated network
     #[command(after_help = shell::EXAMPLES)]
     Shell(Shell),
-    /// Run commands in hosts of a scenario's network, and report what its links did
+    /// Run commands in hosts of an emulated network, and report on its links
     #[command(after_help = run::EXAMPLES)]
     Run(Run),
-    /// Keep the namespaces of a grid; for the program itself
+    /// Keep the namespaces of an emulated network; inhaul starts this by itself
     #[command(hide = true)]
     Keeper(Keeper),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Keeper {
-    /// Which of its two processes this is
+    /// Which of the two keeper processes this is
     #[arg(value_parser = stage)]
     stage: Stage,
 }

@@ -1,9 +1,9 @@
-//! What came of a run.
+//! The report of a run.
 
 use inhaul_emu::Report;
 use serde::Serialize;
 
-/// What came of a run.
+/// The report of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LinkRun {
     pub(crate) commands: Vec<CommandReport>,
@@ -11,7 +11,7 @@ pub(crate) struct LinkRun {
     pub(crate) report: Report,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct CommandReport {
     pub(crate) host: String,

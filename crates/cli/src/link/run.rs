@@ -18,8 +18,8 @@ use crate::options::{OUTPUT, seconds};
 use crate::output::{announce, to_json};
 
 pub(super) const EXAMPLES: &str = "\
-docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
-13 when this machine was too slow for the results to be valid, 14 when a command failed.
+docs/link.md explains the emulator, and docs/scenario.md the format of SCENARIO. The exit
+code is 13 if this machine was too slow for valid results, and 14 if a command failed.
 
 Examples:
   A server in one host, a client in another:
@@ -30,9 +30,9 @@ Examples:
 
 /// How long a command in the background may take until it listens.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a command may take to end that was asked to.
+/// How long a command may take to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// How often is looked.
+/// How often commands are checked.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The command line of `inhaul link run`.
@@ -40,17 +40,17 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct Run {
     #[command(flatten)]
     emulation: Emulation,
-    /// Run a shell command in a host. Can be repeated: all start at once, and the run ends when all have ended
+    /// Run a shell command in a host. Can be repeated: all commands start at once, and the run ends when all have ended
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true, help_heading = COMMANDS)]
     on: Vec<String>,
-    /// Start a shell command in a host before the others, and end it after them; can be repeated. The others start when it
-    /// listens on a port, or after 2 s
+    /// Start a shell command in a host before the commands of --on, and end it after them; can be repeated. The
+    /// commands of --on start when this one listens on a port, or after 2 s
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], help_heading = COMMANDS)]
     background: Vec<String>,
-    /// End the run after this time
+    /// End the run after this time, in seconds [default: when all commands of --on have ended]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = COMMANDS)]
     duration: Option<f64>,
-    /// Print one JSON object at the end (docs/json.md); output of the commands goes to standard error
+    /// Print one JSON object at the end (docs/json.md); the commands' output then goes to standard error
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }

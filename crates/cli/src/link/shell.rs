@@ -11,8 +11,8 @@ use super::emulation::{COMMANDS, Emulation, flag_on, is_set};
 use super::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
-docs/link.md explains it, docs/scenario.md is the reference of the file. The exit code is
-the command's.
+docs/link.md explains the emulator, and docs/scenario.md the format of SCENARIO. The exit
+code is that of the command, or 13 if it is 0 and this machine was too slow.
 
 Examples:
   A shell in the scenario's first host; the other hosts have names that resolve:
@@ -28,10 +28,10 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) struct Shell {
     #[command(flatten)]
     emulation: Emulation,
-    /// The host to be in [default: the first of the scenario]
+    /// Host to run in [default: the first host of the scenario]
     #[arg(long, value_name = "HOST", help_heading = COMMANDS)]
     node: Option<String>,
-    /// The command and its arguments [default: $SHELL]
+    /// Command and its arguments [default: $SHELL]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

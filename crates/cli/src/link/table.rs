@@ -1,11 +1,11 @@
-//! What came of a run, for people.
+//! The report of a run as a table for people.
 
 use inhaul_base::{Bitrate, format_bytes};
 use inhaul_emu::{LinkReport, Report};
 
 use super::report::{CommandReport, LinkRun};
 
-/// A table of the links that carried anything, what the commands came to, and whether it can be believed.
+/// A table of the links that carried packets, the results of the commands, and whether the run is valid.
 pub(super) fn report_table(run: &LinkRun) -> String {
     let report = &run.report;
     let mut rows = vec![

@@ -1,4 +1,4 @@
-//! What is fetched from where to where: the same for `get`, which does it, and `plan`, which predicts it.
+//! Arguments about sources, destination and files. `get` and `plan` share them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,16 @@ use super::values::source;
 pub(crate) struct Fetch {
     #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"], value_hint = ValueHint::AnyPath)]
     #[arg(
-        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, where to: DIR/ to land in, or a new name"
+        help = "What to fetch, as inhaul://HOST[:PORT][,HOST[:PORT]...]/PATH; last, the destination: DIR/ or a new name"
     )]
     pub(crate) places: Vec<String>,
-    /// Fetch the files that a Metalink 4 names (RFC 5854), instead of SOURCEs; '-' reads standard input
+    /// Fetch the files that a Metalink 4 file names (RFC 5854), without any SOURCE; '-' reads standard input
     #[arg(long, value_name = "FILE", help_heading = "Source options")]
     pub(crate) metalink: Option<PathBuf>,
-    /// Fetch what a list names, in the format of aria2's input files; '-' reads standard input
+    /// Fetch what a list names, without any SOURCE; the format is that of aria2's input files; '-' reads standard input
     #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
-    /// Limit of what this host takes in, headers included [default: measured]
+    /// Limit of what this host takes in from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) receive_rate: Option<Bitrate>,
     /// Limit of each sender, headers included [default: no limit]
@@ -39,25 +39,25 @@ pub(crate) struct Fetch {
     pub(crate) wire: Wire,
 }
 
-/// What of a data set is fetched, and what becomes of files that are there already.
+/// Which files of a data set are fetched, and what happens to existing files.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "File options")]
 pub(crate) struct Selection {
     #[command(flatten)]
     pub(crate) patterns: Patterns,
-    /// What to do with a file that exists and differs; a file of the same size and time is always kept
+    /// What to do if a file exists and differs; a file of the same size and time is always kept
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub(crate) existing: ExistingArg,
     /// The same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Compare existing files by their BLAKE3 hash, not by size and time
+    /// Compare existing files by size and BLAKE3 hash instead of size and time; reads them at both ends
     #[arg(long, short = 'c')]
     pub(crate) checksum: bool,
-    /// Give files the owner and group that they have at the source, by number; needs root
+    /// Keep owner and group, by number; needs root
     #[arg(long, short = 'o')]
     pub(crate) owner: bool,
-    /// Carry extended attributes too (user.*)
+    /// Also transfer extended attributes (user.*)
     #[arg(long, short = 'X')]
     pub(crate) xattrs: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Selection {
 /// See [`Existing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExistingArg {
-    /// Fetch nothing, and name it
+    /// Fetch nothing at all; the error names the file
     #[default]
     Refuse,
     /// Replace it
@@ -88,14 +88,14 @@ impl From<ExistingArg> for Existing {
 }
 
 impl Selection {
-    /// What becomes of files that exist and differ.
+    /// What happens to files that exist and differ.
     pub(crate) fn existing(&self) -> Existing {
         if self.overwrite { Existing::Replace } else { self.existing.into() }
     }
 }
 
 impl Fetch {
-    /// The list that is to be read, if there is one, and how it is written.
+    /// The list to read, if there is one, and its format.
     pub(crate) fn list(&self) -> Option<(FetchListFormat, &Path)> {
         let metalink = self.metalink.as_deref().map(|path| (FetchListFormat::Metalink, path));
         metalink.or(self.input_file.as_deref().map(|path| (FetchListFormat::InputFile, path)))
@@ -119,7 +119,7 @@ impl Fetch {
     }
 }
 
-/// What is missing where a source stands in the destination's place.
+/// The error if the last argument is a source: says what is missing.
 fn no_destination(sources: &[String], last: &str) -> String {
     match sources {
         [] => format!("the destination is missing: 'inhaul get {last} .' fetches into this directory"),

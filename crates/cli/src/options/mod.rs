@@ -1,4 +1,4 @@
-//! Options that several commands take. They know of no command.
+//! Options that several commands share. This module uses no command.
 
 mod fetch;
 mod headings;

@@ -1,4 +1,4 @@
-//! How a command that moves data uses the network.
+//! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
 use inhaul_mover::NetOptions;
@@ -6,40 +6,40 @@ use inhaul_mover::NetOptions;
 use super::headings::TRANSPORT;
 use super::values::parameter;
 
-/// What every command that moves data takes.
+/// Options of every command that moves data.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
 pub(crate) struct Wire {
-    /// Largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
+    /// Size of the largest IP packet to send (MTU), in bytes [default: the interface's, at most 9000]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
     /// Do not use the kernel's segmentation and receive offload
     #[arg(long)]
     pub(crate) no_offload: bool,
-    /// Pin the data thread to this processor, counted from 0
+    /// Pin the thread that moves data to this processor, counted from 0 [default: not pinned]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
 }
 
-/// What every command takes that has data carried: those that connect. Servers do as they are asked.
+/// Options of every client command. Servers use the protocol that the client chooses.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Carrier {
-    /// Transport protocol, for both ends; 'inhaul protocols' lists them
+    /// Transport protocol of both ends; 'inhaul protocols' lists them
     #[arg(long, value_name = "NAME", default_value = "gtp")]
     pub(crate) transport: String,
-    /// Set a parameter of the transport protocol, for both ends; can be repeated
+    /// Set a parameter of the transport protocol, at both ends; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     pub(crate) set: Vec<(String, String)>,
 }
 
-/// The same, for those that receive the data themselves.
+/// The same, for commands that receive the data themselves.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Transport {
     #[command(flatten)]
     pub(crate) carrier: Carrier,
-    /// How gtp sets its rates: 'paper' is for experiments and needs --receive-rate
+    /// How gtp sets its rates: 'default' measures capacities; 'paper' is for experiments and needs --receive-rate
     #[arg(long, value_enum, default_value_t)]
     pub(crate) control: Control,
 }
@@ -66,7 +66,7 @@ pub(crate) enum Control {
     Paper,
 }
 
-/// What the options come to.
+/// The mover's options from these.
 pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
     let mut parameters = transport.carrier.set.clone();
     if transport.control == Control::Paper {

@@ -1,11 +1,11 @@
-//! `--include`, `--exclude` and `--exclude-from`: patterns in the order in which they were given.
+//! `--include`, `--exclude` and `--exclude-from`: patterns in the order of the command line.
 
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use inhaul_mover::{Filter, MoveError, Rule};
 
-/// The patterns of the command line, in its order: of two that match the later one wins, whichever flags they came by.
+/// The patterns of the command line, in its order. If two match, the later one wins, whatever their flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Patterns(Vec<Pattern>);
 
@@ -50,7 +50,7 @@ impl Args for Patterns {
             .arg(pattern(
                 "exclude",
                 "PATTERN",
-                "Leave out what matches this pattern: .gitignore's syntax, relative to the data set; the last match wins",
+                "Leave out matching paths (.gitignore's syntax, relative to the data set); the last match wins",
             ))
             .arg(pattern(
                 "include",
@@ -58,8 +58,12 @@ impl Args for Patterns {
                 "Fetch matching files even if excluded. Without --exclude, fetch only these",
             ))
             .arg(
-                pattern("exclude-from", "FILE", "Read patterns from a file: one to exclude on each line, or one to include after '!'")
-                    .value_parser(value_parser!(PathBuf)),
+                pattern(
+                    "exclude-from",
+                    "FILE",
+                    "Read patterns from a file: each line excludes, or includes if it begins with '!'",
+                )
+                .value_parser(value_parser!(PathBuf)),
             )
     }
 

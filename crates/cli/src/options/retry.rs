@@ -1,12 +1,12 @@
-//! `--retry-for`: how long a transfer goes on trying.
+//! `--retry-for`: how long a transfer retries.
 
 use clap::Args;
 use inhaul_base::Span;
 
-/// How long a transfer goes on trying when who it needs cannot be reached.
+/// How long a transfer retries while a server cannot be reached.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Retry {
-    /// How long to keep trying, without a byte, to reach a server: 90s, 10m, 2h, 1d; 0: do not retry
+    /// How long to retry while no data arrives: 90s, 10m, 2h or 1d; 0 means no retry
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = duration, help_heading = "Network options")]
     pub(crate) retry_for: Span,
 }

@@ -1,4 +1,4 @@
-//! How values on the command line are read, where the error should say more than "invalid".
+//! Parsers for values on the command line, with errors that say what to write instead.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn any_address_at(port: u16) -> SocketAddr {
     SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)
 }
 
-/// An address and a port to listen on. Of a port alone, or an address alone, the error says what was left out.
+/// An address and a port to listen on. For a port alone, or an address alone, the error says what is missing.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -33,7 +33,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     Err(format!("'{text}' is not an address with a port: write '{}', or one like 10.0.0.1:4321", any_address()))
 }
 
-/// A data set on servers. Of what is none, the error says what it may have been meant for.
+/// A data set on servers. The error suggests what the user may have meant.
 pub(crate) fn source(text: &str) -> Result<Source, String> {
     let looks = "a source is inhaul://HOST[:PORT]/PATH";
     let error = match text.parse() {

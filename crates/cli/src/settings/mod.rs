@@ -1,8 +1,8 @@
-//! Values that flags have from elsewhere: environment variables and a file. One mechanism for every flag of every command,
-//! worked out from the command line's own definition, so a new flag has its variable and its key without a further line.
+//! Values of flags from environment variables and the configuration file. The command line's definition supplies the
+//! names, so a new flag has its variable and its key without further code.
 //!
-//! The order is: command line, environment, file, built-in default. A value from elsewhere gives way to a flag on the command
-//! line that it conflicts with.
+//! The order is: command line, environment, file, built-in default. If a value from the environment or the file
+//! conflicts with a flag on the command line, it is ignored.
 
 mod file;
 mod setting;
@@ -23,7 +23,8 @@ pub(crate) use setting::SettingsError;
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
 
-/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to know.
+/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to
+/// know.
 const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET"];
 
 /// What the program was asked to do.
@@ -50,8 +51,7 @@ pub(crate) fn parse(
     Ok(Asked { cli: Cli::from_arg_matches(&matches)?, json })
 }
 
-/// Whether a command line that makes no sense asks for JSON, as far as that can be told: by its words, else by the environment or
-/// the file.
+/// Whether a wrong command line requests JSON. Its words decide; else the environment or the file.
 pub(crate) fn wants_json(arguments: &[OsString], environment: &dyn Fn(&str) -> Option<OsString>) -> bool {
     let words = || arguments.iter().skip(1).take_while(|word| *word != "--").filter_map(|word| word.to_str());
     let names = || words().filter(|word| !word.starts_with('-'));
@@ -241,7 +241,7 @@ fn values_at_once(arg: &Arg) -> usize {
     arg.get_num_args().map_or(1, |range| range.min_values()).max(1)
 }
 
-/// Whether the flag has no value: it is there, or not, or there so many times.
+/// Whether the flag has no value: it is a switch or a count.
 fn is_counted(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count)
 }
@@ -287,8 +287,8 @@ fn without_conflicts(
     Ok(kept)
 }
 
-/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given, so
-/// that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
+/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given,
+/// so that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
 fn apply(
     mut top: Command,
     names: &[String],

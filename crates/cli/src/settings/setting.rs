@@ -1,4 +1,4 @@
-//! A value for a flag from elsewhere, and what can be wrong with it.
+//! A flag's value from the environment or the file, and its errors.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,9 @@ use clap::{Arg, Command};
 /// Why there is no command line to carry out.
 #[derive(Debug)]
 pub(crate) enum SettingsError {
-    /// The command line makes no sense, or asks for help.
+    /// The command line is wrong, or asks for help.
     CommandLine(clap::Error),
-    /// A variable or the file makes no sense.
+    /// A variable or the file is wrong.
     Setting(String),
 }
 

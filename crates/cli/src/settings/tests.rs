@@ -103,7 +103,8 @@ fn file_must_exist_when_it_is_named_only() {
     assert_eq!(get(&cli).fetch.wire.mtu, Some(1234));
 }
 
-/// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces, disturbances.
+/// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces,
+/// disturbances.
 const SAMPLES: [&str; 13] = [
     "word",
     "2",

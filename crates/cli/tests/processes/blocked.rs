@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use crate::common::{Server, noise, run, tree, within};
 
-/// Takes connections at an address of its own and passes their bytes on to `server`, both ways. Its threads end with the
-/// connections, or with the test.
+/// Takes connections at an address of its own and passes their bytes on to `server`, both ways. Its threads end with
+/// the connections, or with the test.
 fn relay_tcp(server: &str) -> SocketAddr {
     // Another address than the server's, so that datagrams sent here do not reach it.
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();

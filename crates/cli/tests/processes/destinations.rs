@@ -12,8 +12,8 @@ fn names(directory: &Path) -> Vec<String> {
     tree(directory).into_iter().map(|(name, _)| name).collect()
 }
 
-/// A server that offers `run7`, a directory with a small file and one that takes a second at 100 Mbit/s, and `f`; it takes
-/// in what is put.
+/// A server that offers `run7`, a directory with a small file and one that takes a second at 100 Mbit/s, and `f`; it
+/// takes in what is put.
 struct Trial {
     from: tempfile::TempDir,
     to: tempfile::TempDir,

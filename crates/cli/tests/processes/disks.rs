@@ -1,5 +1,5 @@
-//! Destinations that are full, fill up or are read-only, on small file systems in memory. They need root; without it they
-//! say that they are skipped.
+//! Destinations that are full, fill up or are read-only, on small file systems in memory. They need root; without it
+//! they say that they are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,7 +6,8 @@ const SIZE: usize = 20_000_000;
 /// A wrong copy has a wrong byte in each so many: whatever it brings is wrong.
 const WRONG_EVERY: usize = 1000;
 
-/// What comes of a haul from mirrors that have `variants` of a file: 0 is good, every other number is wrong in its own way.
+/// What comes of a haul from mirrors that have `variants` of a file: 0 is good, every other number is wrong in its own
+/// way.
 struct Trial {
     outcome: Outcome,
     mirrors: Vec<String>,

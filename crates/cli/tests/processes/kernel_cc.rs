@@ -22,7 +22,8 @@ impl Drop for Unload {
     }
 }
 
-/// A transfer over loopback whose sender uses the congestion control `name`; gives the one that the kernel says it used.
+/// A transfer over loopback whose sender uses the congestion control `name`; gives the one that the kernel says it
+/// used.
 fn transfer(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,7 +1,8 @@
 //! Transfers that are interrupted, in every way, and go on.
 //!
-//! The long test is must-show 2 of the mover: `cargo test -p inhaul-cli --test processes -- --ignored kills --nocapture`.
-//! INHAUL_KILL_SEED replays a run, INHAUL_KILLS says how many kills of the receiver; of senders as many, of both half.
+//! The long test is must-show 2 of the mover: `cargo test -p inhaul-cli --test processes -- --ignored kills
+//! --nocapture`. INHAUL_KILL_SEED replays a run, INHAUL_KILLS says how many kills of the receiver; of senders as many,
+//! of both half.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ impl Trial {
         stat.map_or(0, |stat| (stat.blocks() * 512).min(self.bytes.len() as u64))
     }
 
-    /// Waits until some of it is there for the next transfer to go on from.
+    /// Waits until some of it is there for the next transfer to continue from.
     fn wait_for(&self, bytes: u64) {
         wait_until("data", || self.received() >= bytes);
     }

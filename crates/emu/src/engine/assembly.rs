@@ -1,4 +1,4 @@
-//! Segments that have arrived are put together again, so that their host gets them as a superpacket.
+//! Joins arrived segments again, so that their host gets them as a superpacket.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use inhaul_base::{Span, Time};
 
 use super::segment::{Delivery, Segment};
 
-/// How long the first segment of a run waits for the next ones at most: 8,000 deliveries a second are what common interfaces are
-/// limited to (interrupt moderation). A superpacket of 64 KiB arrives in this time at 4.2 Gbit/s; where links are slower, it is handed
-/// over in parts, each when its last segment arrives, so that who times them finds the link's rate. Only when the rest is lost does a
-/// part wait to the end.
+/// Longest time that the first segment of a run waits for the next ones. Common interfaces deliver at most 8,000 times
+/// a second (interrupt moderation). In this time, a superpacket of 64 KiB arrives at 4.2 Gbit/s. On slower links it is
+/// delivered in parts, each when its last segment arrives, so a receiver that times them finds the link's rate. A part
+/// waits to the end only if the rest is lost.
 const HOLD_MAX: Span = Span::from_micros(125);
 
 /// Segments of one packet that have arrived, one after the other, and wait for the next.
@@ -22,18 +22,19 @@ struct Run {
     serial: u64,
 }
 
-/// What waits, by path. At most one run for each: the network mostly keeps the order of a path, so that when something else
-/// arrives on it the rest of the run will not come soon.
+/// What waits, by path. At most one run for each: the network mostly keeps the order of a path, so that when something
+/// else arrives on it the rest of the run will not come soon.
 #[derive(Debug)]
 pub(super) struct Assembly {
     runs: Vec<Option<Run>>,
-    /// When which run is let go at the latest; in the order of time, because all wait equally long. Some are gone already.
+    /// When which run is let go at the latest; in the order of time, because all wait equally long. Some are gone
+    /// already.
     deadlines: VecDeque<(Time, u32, u64)>,
     serial: u64,
 }
 
 impl Assembly {
-    /// Nothing waits on so many paths.
+    /// For `paths` paths; no segment waits on any of them.
     pub(super) fn new(paths: usize) -> Self {
         Self { runs: std::iter::repeat_with(|| None).take(paths).collect(), deadlines: VecDeque::new(), serial: 0 }
     }
@@ -54,8 +55,8 @@ impl Assembly {
         None
     }
 
-    /// A segment has arrived at `host`. Whatever is complete by that is given to `deliver`; if the host does not take superpackets
-    /// (`whole`), each segment is.
+    /// A segment has arrived at `host`. Whatever is complete by that is given to `deliver`; if the host does not take
+    /// superpackets (`whole`), each segment is.
     pub(super) fn arrive(
         &mut self,
         at: Time,

@@ -1,4 +1,4 @@
-//! The emulator at work.
+//! The emulator's engine: devices, links in virtual time, and delivery.
 
 mod agenda;
 mod assembly;

@@ -154,7 +154,7 @@ impl Network {
         self.assembly.arrive(at, segment, to, whole, |delivery| deliveries.push_back(delivery));
     }
 
-    /// Sends a segment into its link. What becomes of it is in the statistics of the link.
+    /// Sends a segment into its link. What happens to it is in the statistics of the link.
     fn send(&mut self, now: Time, segment: Segment) {
         let link = self.paths[segment.path() as usize].links[usize::from(segment.hop)] as usize;
         let bytes = segment.carried.packet.segment_bytes(segment.index);

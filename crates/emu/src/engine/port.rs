@@ -20,7 +20,7 @@ const SMALL_MAX: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Port {
     device: OwnedFd,
-    /// The device does not answer any more: somebody has removed it.
+    /// The device does not answer any more: it was removed.
     pub(super) is_gone: bool,
     pub(super) counts: PortCounts,
 }
@@ -34,7 +34,7 @@ pub(crate) struct PortCounts {
     pub(crate) written: u64,
     /// Packets that its kernel did not take.
     pub(crate) rejected: u64,
-    /// Packets from it to nobody in the grid: multicast, mistaken addresses.
+    /// Packets from it to addresses outside the grid: multicast, wrong addresses.
     pub(crate) unroutable: u64,
     /// Packets from it that were not understood.
     pub(crate) malformed: u64,

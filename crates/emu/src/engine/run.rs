@@ -21,8 +21,8 @@ use crate::grid::{Change, Grid, LinkChange, ipv4_of, ipv6_of};
 use crate::options::Wait;
 use crate::packet::Packet;
 
-/// Most packets that are read from one device before the others have their turn, and the longest that reading goes on: what a host's
-/// kernel does with a superpacket of 64 KiB takes tens of microseconds.
+/// Maximum number of packets that are read from one device before it is the turn of the others, and the longest time
+/// for that: a host's kernel takes tens of microseconds for a superpacket of 64 KiB.
 const READS_MAX: usize = 32;
 const READING_MAX: Span = Span::from_micros(250);
 /// The token of the waker; devices have the numbers of their hosts.
@@ -30,11 +30,11 @@ const WAKER: u64 = u64::MAX;
 /// Not having looked at the devices for this long counts as having been starved.
 const STARVED_AFTER: Span = Span::from_millis(1);
 
-/// The shortest sleep. The kernel wakes the thread some tens of microseconds late anyway, and what is due meanwhile, most of it only
-/// the next link of some packet, costs no wake-up of its own.
+/// The shortest sleep. The kernel wakes the thread some tens of microseconds late anyway, and what is due meanwhile,
+/// most of it only the next link of some packet, costs no wake-up of its own.
 const NAP: Span = Span::from_micros(20);
 
-/// What the emulator is told while it runs.
+/// Commands to the running emulator.
 pub(crate) enum Command {
     /// Changes count from now, and so does the report.
     Begin,
@@ -52,7 +52,7 @@ pub(crate) struct EngineReport {
     pub(crate) links: Vec<LinkStats>,
     pub(crate) ports: Vec<PortCounts>,
     pub(crate) lateness: Lateness,
-    /// Time in which it did not look at the devices although it wanted to, in stretches of more than a millisecond.
+    /// Time in which it could not look at the devices, in stretches of more than a millisecond.
     pub(crate) starved: Span,
     /// The longest such stretch.
     pub(crate) stall_max: Span,
@@ -60,7 +60,8 @@ pub(crate) struct EngineReport {
     pub(crate) cpu: Span,
     /// How long its thread was ready to run and waited for a processor, if the kernel tells.
     pub(crate) waited: Option<Span>,
-    /// Processor time that the host of this virtual machine took from all of its processors together, if the kernel tells.
+    /// Processor time that the host of this virtual machine took from all of its processors together, if the kernel
+    /// tells.
     pub(crate) stolen: Option<Span>,
     /// Hosts whose devices have vanished.
     pub(crate) gone: Vec<usize>,
@@ -157,7 +158,7 @@ impl Engine {
         self.waker.clone()
     }
 
-    /// Runs until it is told to stop, or nobody is left to tell it.
+    /// Runs until it is told to stop, or its controlling end is gone.
     pub(crate) fn run(mut self) -> io::Result<EngineReport> {
         let mut events: Vec<Event> = Vec::new();
         loop {
@@ -306,7 +307,8 @@ fn waited_for_processor() -> Option<Span> {
     text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
 }
 
-/// The processor time that the host of this virtual machine has taken from it since it started: the eighth number of /proc/stat, in ticks.
+/// The processor time that the host of this virtual machine has taken from it since it started: the eighth number of
+/// /proc/stat, in ticks.
 fn stolen_from_machine() -> Option<Span> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks: u64 = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().nth(7)?.parse().ok()?;

@@ -189,8 +189,8 @@ fn what_waits_for_a_link_that_went_down_is_let_go() {
 }
 
 proptest! {
-    /// Whatever is sent over whatever link: each segment arrives as often as the link says, in order where the link keeps it,
-    /// and nothing stays behind.
+    /// Whatever is sent over whatever link: each segment arrives as often as the link says, in order where the link
+    /// keeps it, and nothing stays behind.
     #[test]
     fn segments_are_neither_made_nor_forgotten(
         packets in proptest::collection::vec((0..300u64, 0..2usize, 1..12usize), 1..30),

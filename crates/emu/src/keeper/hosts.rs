@@ -1,4 +1,4 @@
-//! Making the hosts: a network namespace each, with its device, addresses and settings.
+//! Makes the hosts: each gets a network namespace with its device, addresses and settings.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,16 +20,16 @@ pub(super) const DEVICE: &str = "grid0";
 const IPV4_PREFIX: u8 = 8;
 const IPV6_PREFIX: u8 = 64;
 
-/// How many packets may wait until the emulator reads them. The kernel's default of 500 is 6 ms at 1 Gbit/s; a process that is not
-/// scheduled for longer would lose packets outside of every emulated queue.
+/// How many packets may wait until the emulator reads them. The kernel's default of 500 is 6 ms at 1 Gbit/s; a process
+/// that is not scheduled for longer would lose packets outside of every emulated queue.
 const QUEUE_PACKETS: u16 = 10_000;
 
 /// Settings of each network namespace, beneath /proc/sys/net.
 ///
-/// - Buffers of TCP up to 1 GiB, which is as far as a window scales (RFC 7323): by default they end at 4 and 6 MiB, 0.5 Gbit/s at
+/// - TCP's buffers may grow to 1 GiB, the largest window (RFC 7323). The defaults of 4 and 6 MiB allow 0.5 Gbit/s at
 ///   100 ms.
-/// - What a connection has learnt of a path is not remembered for the next: runs are independent.
-/// - No router solicitations and the like: nobody is there to answer.
+/// - A connection's path metrics are not kept for the next connection: runs are independent.
+/// - No router solicitations and similar messages: there is no router to answer.
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/tcp_rmem", "4096 131072 1073741824"),
     ("ipv4/tcp_wmem", "4096 65536 1073741824"),
@@ -129,10 +129,11 @@ fn open_device(host: &HostSetUp) -> Result<std::os::fd::OwnedFd, Failure> {
     Ok(device)
 }
 
-/// Has host names resolve, for everything that looks into /etc/hosts: it gets another one on top, in this mount namespace.
+/// Has host names resolve, for everything that looks into /etc/hosts: it gets another one on top, in this mount
+/// namespace.
 fn name_hosts(hosts: &[HostSetUp]) -> io::Result<()> {
     const HOSTS: &str = "/etc/hosts";
-    // A place where something can be mounted on for a moment; nobody but this process sees it.
+    // A mount point for a moment. Only this process sees it.
     const ASIDE: &str = "/tmp";
     let mut text: String = hosts.iter().map(|host| format!("{} {}\n", host.ipv4, host.name)).collect();
     text += &fs::read_to_string(HOSTS)?;

@@ -1,5 +1,5 @@
-//! The parent of one command. It adopts what the command leaves behind (`PR_SET_CHILD_SUBREAPER`), so that the processor time of all
-//! of it is counted, whoever its parents were.
+//! The parent of one command. It adopts processes that the command leaves behind (`PR_SET_CHILD_SUBREAPER`). So the
+//! processor time of all of them is counted, whatever their parents were.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,14 +19,15 @@ use super::refusal::failed;
 use crate::channel::Channel;
 use crate::message::{Answer, Cause, Ended, Failure, Spawn};
 
-/// The command, and the socket to whoever has started it until that is closed.
+/// The command, and the socket to the process that started it, until the socket is closed.
 struct Running {
     pid: Pid,
     own_group: bool,
     channel: Option<Channel>,
 }
 
-/// Starts the command that the keeper names, hands on signals, and tells of its end. It stays until all that it started has ended.
+/// Starts the command that the keeper names, hands on signals, and tells of its end. It stays until all that it started
+/// has ended.
 pub(super) fn mind(keeper: &Channel) -> Result<(), Failure> {
     set_child_subreaper(Some(getpid())).map_err(|error| failed("adopting processes")(error.into()))?;
     let (ends, notify) = UnixStream::pair().map_err(failed("waiting for children"))?;
@@ -105,7 +106,7 @@ fn reap(ends: &UnixStream, running: &mut Running, cpu: &mut Span) -> Result<(), 
     if let Some(status) = ended
         && let Some(channel) = running.channel.take()
     {
-        // Whoever is not there any more need not be told.
+        // If the other end has gone, the message is not needed.
         let _ = channel.send(&Ended { status: status.into_raw(), cpu_nanos: cpu.as_nanos() }, &[]);
     }
     Ok(())

@@ -1,11 +1,12 @@
-//! The keeper of the namespaces: a process whose children are everything that runs in a grid.
+//! The keeper of the namespaces: every process in a grid is its child.
 //!
-//! One process for the whole grid, not one a host: a thread can be moved from one network namespace to the next, so that a
-//! single keeper makes them all, holds them by their descriptors and starts each command in the right one.
+//! One process keeps the whole grid. A thread can move from one network namespace to the next, so a single keeper makes
+//! them all, holds them by their descriptors, and starts each command in the right one.
 //!
-//! The keeper is the init of a process namespace. When it ends, the kernel kills every process in there, and with the last of
-//! them and the descriptors go the namespaces and their devices. It ends when the emulator's end of the socket closes,
-//! or by the signal that the kernel sends it when its parent dies: one of both happens however the emulator ends.
+//! The keeper is the init of a process namespace. When it ends, the kernel kills every process in that namespace. With
+//! the last process and the descriptors, the network namespaces and their devices vanish. The keeper ends when the
+//! emulator's end of the socket closes, or when the kernel signals the death of its parent. One of the two happens
+//! however the emulator ends.
 
 mod hosts;
 mod minder;
@@ -32,8 +33,8 @@ use refusal::failed;
 pub use stage::{KEEPER_ARGUMENTS, Stage};
 pub(crate) use stage::{is_keeper, keeper_command};
 
-/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator. It must be
-/// called before the process starts a second thread.
+/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator. It
+/// must be called before the process starts a second thread.
 pub fn run_keeper(stage: Stage) -> ExitCode {
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     let channel = Channel::from_descriptor(socket);
@@ -45,7 +46,7 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody is left to be told if this fails.
+            // If this fails, the emulator has gone.
             let _ = channel.send(&Answer::Failed(failure), &[]);
             ExitCode::FAILURE
         }
@@ -53,8 +54,8 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
 }
 
 fn outer() -> Result<(), Failure> {
-    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends the grid in
-    // order. This process ends with the keeper, whose end is the emulator's.
+    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends
+    // the grid in order. This process ends with the keeper, whose end is the emulator's.
     leave_signals_to_commands()?;
     leave()?;
     // After that: the change of privileges cancels what was asked for before.

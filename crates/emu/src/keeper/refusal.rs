@@ -1,4 +1,4 @@
-//! What the system refused.
+//! Operations that the system refused.
 
 use std::io;
 

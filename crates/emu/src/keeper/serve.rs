@@ -1,4 +1,4 @@
-//! The keeper at work: it has commands started at hosts, and counts what they use.
+//! The keeper's main loop: it starts commands in hosts, and counts the processor time that they use.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

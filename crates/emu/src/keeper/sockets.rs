@@ -1,4 +1,4 @@
-//! What the kernel tells of the network namespace that the thread is in: the device's counters, and who listens.
+//! Information from the kernel about the thread's network namespace: the device's counters, and listening sockets.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,8 @@ pub(super) fn device_counters() -> io::Result<DeviceCounters> {
 
 /// Whether a socket listens for connections, or is bound for datagrams; on any port if none is named.
 pub(super) fn listens(port: Option<u16>) -> bool {
-    // States as the kernel writes them: TCP_LISTEN; and TCP_CLOSE, which is what a UDP socket that is not connected has.
+    // States as the kernel writes them: TCP_LISTEN; and TCP_CLOSE, which is what a UDP socket that is not connected
+    // has.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     tables.into_iter().any(|(table, state)| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
@@ -22,7 +23,8 @@ pub(super) fn listens(port: Option<u16>) -> bool {
     })
 }
 
-/// The line of /proc/net/dev about a device: eight counters inward, eight outward; of each the third is errors and the fourth drops.
+/// The line of /proc/net/dev about a device: eight counters inward, eight outward; of each the third is errors and the
+/// fourth drops.
 fn counters_of(text: &str, device: &str) -> Option<DeviceCounters> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
     let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();

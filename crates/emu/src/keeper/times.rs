@@ -45,7 +45,8 @@ fn sums(processes: &BTreeMap<i32, Process>, roots: &[i32]) -> Vec<u64> {
 fn parse(stat: &str) -> Option<Process> {
     let (_, behind) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = behind.split_whitespace().collect();
-    // proc(5) counts from the process id: 4 is the parent, 14 to 17 are user and system time, its own and its children's.
+    // proc(5) counts from the process id: 4 is the parent, 14 to 17 are user and system time, its own and its
+    // children's.
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let parent = fields.get(1)?.parse().ok()?;
     Some(Process { parent, ticks: number(14)? + number(15)? + number(16)? + number(17)? })

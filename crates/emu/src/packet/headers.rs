@@ -1,4 +1,4 @@
-//! Where things stand in a packet: the `virtio_net_hdr` in front of it, IP, TCP and UDP.
+//! Positions of the header fields in a packet: the `virtio_net_hdr` in front of it, IP, TCP and UDP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -118,7 +118,8 @@ pub(super) fn destination(ip: &[u8]) -> Result<IpAddr, Refused> {
     }
 }
 
-/// The layout of a packet, if it is a superpacket. Whatever wrote it may lie: each length is checked against the others.
+/// The layout of a packet, if it is a superpacket. Whatever wrote it may lie: each length is checked against the
+/// others.
 pub(super) fn layout(vnet: VnetHeader, ip: &[u8]) -> Result<Option<Layout>, Refused> {
     let (transport, is_v6) = match (vnet.gso_type & !GSO_ECN, ip[0] >> 4) {
         (GSO_NONE, _) => return Ok(None),

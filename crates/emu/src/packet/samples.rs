@@ -1,4 +1,4 @@
-//! Superpackets for tests, and what every packet that is cut out of one must be like.
+//! Superpackets for tests, and checks of every packet that is cut out of one.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;

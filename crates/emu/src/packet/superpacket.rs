@@ -1,4 +1,4 @@
-//! A packet, and how a superpacket is cut.
+//! A packet, and how a superpacket is cut into segments.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -14,8 +14,8 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// A packet as a device handed it over: its `virtio_net_hdr` and the IP packet. A superpacket is many segments under one
-/// header; any other packet is one segment.
+/// A packet as a device handed it over: its `virtio_net_hdr` and the IP packet. A superpacket is many segments under
+/// one header; any other packet is one segment.
 #[derive(Debug)]
 pub(crate) struct Packet {
     bytes: Vec<u8>,
@@ -65,9 +65,9 @@ impl Packet {
 
     /// What is handed to a device to deliver some of the segments: one packet, or a smaller superpacket.
     ///
-    /// It is what the sender's kernel would have made of them: lengths, sequence number and IP identification go on, FIN and PSH are on
-    /// the last segment only, CWR is on the first only (RFC 3168 section 6.1.2). Its checksum is left to be completed, as in what
-    /// was handed over; that of the IPv4 header is complete.
+    /// It is what the sender's kernel would have made of them: lengths, sequence number and IP identification go on,
+    /// FIN and PSH are on the last segment only, CWR is on the first only (RFC 3168 section 6.1.2). Its checksum is
+    /// left to be completed, as in what was handed over; that of the IPv4 header is complete.
     pub(crate) fn cut(&self, segments: Range<u16>) -> Vec<u8> {
         let Some(layout) = self.layout else { return self.bytes.clone() };
         let (ip, first) = (&self.bytes[VNET_LEN..], usize::from(segments.start));

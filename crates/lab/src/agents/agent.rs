@@ -1,7 +1,8 @@
-//! What runs in the hosts of a network: this program again, told by one line of JSON on its standard input what to do.
+//! The agent that runs in each host of a network: this same program. One line of JSON on its standard input is its job.
 //!
-//! An agent says `ready` when it listens, and waits for a second line: from then on its time counts. A sender's agent serves until a
-//! third line comes or its input ends, a receiver's to the end of its flows. Both end with their report, one line of JSON.
+//! An agent prints `ready` when it listens, and waits for a second line. Its time starts with that line. A sender's
+//! agent serves until a third line comes or its input ends. A receiver's agent runs to the end of its flows. Both end
+//! with their report, one line of JSON.
 
 use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, TcpListener};
@@ -53,7 +54,7 @@ pub(super) struct ReceiveJob {
     /// Our own transports, each with its flows.
     pub(super) transports: Vec<TransportJob>,
     pub(super) tcp: Vec<TcpJob>,
-    /// Whether somebody sends datagrams that answer to nothing.
+    /// Whether a host sends background UDP.
     pub(super) takes_datagrams: bool,
 }
 
@@ -165,7 +166,7 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let (listens, listening) = channel();
     let server = thread::spawn(move || {
         bench_server(&options, &of_server, |_| {
-            // Whoever waits for it is there, or has given up.
+            // The thread that waits for it is there, or has given up.
             let _ = listens.send(());
         })
     });

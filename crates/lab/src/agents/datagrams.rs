@@ -1,4 +1,4 @@
-//! Datagrams that answer to nothing: a sender that takes no notice of anybody.
+//! Background UDP: a sender that does not react to the network.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const DATAGRAM_PORT: u16 = 4323;
 /// IPv4 and UDP headers, in bytes.
 const HEADERS: usize = 28;
-/// What was not sent in so long is not sent any more: nobody waits for it.
+/// Datagrams that are later than this are not sent any more: their time has passed.
 const LATENESS_KEPT: Duration = Duration::from_millis(10);
 
 /// What one sender sends.
@@ -50,7 +50,7 @@ pub(super) fn send(job: &DatagramJob, began: Instant, stop: &Stop) -> io::Result
     Ok(())
 }
 
-/// A place for them to go to, where nobody reads: without one the receiver's kernel would answer each.
+/// A socket that receives the datagrams and is never read. Without it the receiver's kernel would answer each of them.
 pub(super) fn sink(at: IpAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind((at, DATAGRAM_PORT))
 }

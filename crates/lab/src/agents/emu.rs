@@ -30,9 +30,9 @@ pub struct Emulation {
     pub attempts: u32,
 }
 
-/// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result invalid and
-/// says why. While the host is at fault the plan is run again, as often as is allowed: chosen is by validity alone, never by what
-/// came out.
+/// Runs a plan in real time. What the host could not emulate honestly, or the emulator cannot do, makes the result
+/// invalid and says why. While the host is at fault the plan is run again, as often as is allowed: chosen is by
+/// validity alone, never by the results.
 pub fn run_emulated(plan: &Plan, seed: u64, how: Emulation, advanced: &dyn Fn(Span)) -> RunResult {
     let options = Options { wait: how.wait, awake: how.awake, ..Options::default() };
     let mut attempts = 0;

@@ -1,4 +1,4 @@
-//! From a plan to what each agent is to do.
+//! Makes each agent's job from a plan.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -106,7 +106,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Short transfers over the kernel's TCP. Their numbers follow those of the flows, so that nobody takes them for one.
+    /// Short transfers over the kernel's TCP. Their numbers follow those of the flows, so the two cannot be confused.
     fn add_web(
         &mut self,
         plan: &Plan,

@@ -1,7 +1,7 @@
-//! The kernel's TCP as a rival: a flow is a connection over which one end sends zeros and the other counts them.
+//! The kernel's TCP, for comparison: a flow is a connection. One end sends zeros and the other counts them.
 //!
-//! The receiver connects and writes one line, `NUMBER CONGESTION BYTES`; the sender chooses that congestion control and sends so many
-//! bytes (0: without end), then closes.
+//! The receiver connects and writes one line, `NUMBER CONGESTION BYTES`. The sender chooses that congestion control,
+//! sends that number of bytes (0: without end), and closes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const LINE_MAX: u64 = 128;
 /// What is read and written at a time.
 const CHUNK: usize = 256 << 10;
-/// A sender that hears nothing for so long in a line is given up.
+/// A sender without any answer for this long is given up.
 const LINE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A flow to receive.

@@ -1,4 +1,5 @@
-//! Agents in the hosts of a real network: started there by hand, found by a file of hosts, trusted by a shared secret (docs/net.md).
+//! Agents in the hosts of a real network. Users start them there. A file of hosts names them, and a shared secret
+//! authenticates the laboratory (docs/net.md).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -96,7 +97,8 @@ impl Host {
     }
 }
 
-/// Runs a plan once between real hosts, in real time. The network is what it is: the scenario's topology says only what is ideal.
+/// Runs a plan once between real hosts, in real time. The network is what it is: the scenario's topology says only what
+/// is ideal.
 pub fn run_net(plan: &Plan, seed: u64, hosts: &Hosts, advanced: &dyn Fn(Span)) -> RunResult {
     judged(plan, seed, "net", between(plan, seed, hosts, advanced))
 }
@@ -140,7 +142,8 @@ impl Ground for Hosts {
     }
 }
 
-// --- The introduction -------------------------------------------------------------------------------------------------
+// --- The introduction
+// -------------------------------------------------------------------------------------------------
 
 /// What proves that the secret is known without telling it: the agent's host has chosen `nonce`.
 fn proof(secret: &str, nonce: &str) -> String {
@@ -160,7 +163,7 @@ fn introduce(stream: &TcpStream, secret: &str) -> io::Result<()> {
     }
 }
 
-/// The agent's side: whether whoever called knows the secret.
+/// The agent's side: whether the caller knows the secret.
 fn is_believed(stream: &TcpStream, secret: &str) -> io::Result<bool> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -177,15 +180,15 @@ fn is_believed(stream: &TcpStream, secret: &str) -> io::Result<bool> {
     Ok(believed)
 }
 
-/// A line, byte by byte: what comes after it is for somebody else.
+/// Reads a line byte by byte, because another reader needs the bytes after it.
 fn read_line(stream: &TcpStream) -> io::Result<String> {
     let mut line = String::new();
     BufReader::with_capacity(1, stream.take(LINE_MAX)).read_line(&mut line)?;
     line.strip_suffix('\n').map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Listens for laboratories that know `secret` and runs an agent, a process of its own, for each job; its flows use the address `data`.
-/// Calls `ready` with the address once it listens. It ends only with the program.
+/// Listens for laboratories that know `secret` and runs an agent, a process of its own, for each job; its flows use the
+/// address `data`. Calls `ready` with the address once it listens. It ends only with the program.
 ///
 /// # Errors
 /// When the address cannot be listened on.
@@ -202,7 +205,7 @@ pub fn serve_agents(listen: SocketAddr, data: IpAddr, secret: &str, ready: impl 
         }
         let of_thread = Arc::clone(&jobs);
         let work = move || {
-            // Whoever called learns of a failure by the end of the stream.
+            // The caller sees a failure as the end of the stream.
             let _ = serve_job(&stream, data, &secret);
             of_thread.fetch_sub(1, Ordering::AcqRel);
         };

@@ -1,4 +1,4 @@
-//! What the agents have reported, as any backend's outcome.
+//! Makes an outcome, as that of every backend, from the agents' reports.
 
 use std::collections::BTreeMap;
 

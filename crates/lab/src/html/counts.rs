@@ -1,9 +1,10 @@
-//! How many items came out.
+//! Counts of items that passed, failed, are invalid, or were not run.
 
 use super::item::Item;
 use super::words::Outcome;
 
-/// How many items came out. An item with several results counts as the worst of those whose settings are the experiment's.
+/// The number of items by verdict. An item with several results counts as the worst of those whose settings are the
+/// experiment's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Every check passed.

@@ -1,4 +1,4 @@
-//! One table or figure of a paper: what was published beside what came out, the figures, the checks, and how it was run.
+//! One table or figure of a paper: published values beside ours, the figures, the checks, and how it was run.
 
 use super::markup::Markup;
 use super::pictures::Pictures;

@@ -1,5 +1,5 @@
-//! Writes HTML that is well-formed XML as well, and in which no text can become markup: names of elements and attributes
-//! are the program's own, and everything else is escaped.
+//! Writes HTML that is well-formed XML as well, and in which no text can become markup: names of elements and
+//! attributes are the program's own, and everything else is escaped.
 
 use crate::plot::escape;
 

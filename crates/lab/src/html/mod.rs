@@ -1,5 +1,5 @@
-//! The report: every table and figure of the papers beside ours as one HTML page that needs nothing else: no scripts, no
-//! fonts, nothing fetched. It is well-formed XML too, so that any XML tool can look into it.
+//! The report: one HTML page with every table and figure of the papers beside ours. It needs no other file: it has no
+//! scripts and no fonts, and fetches nothing. It is also well-formed XML, so any XML tool can read it.
 
 mod counts;
 mod item;
@@ -74,8 +74,8 @@ fn head(head: &mut Markup) {
     head.element("style", &[], |style| style.own(STYLE));
 }
 
-/// The program's experiments with their results, and results of experiments that it does not know; papers by their year, what is
-/// of no paper last, and Figure 7 before Figure 10.
+/// The program's experiments with their results, and results of experiments that it does not know; papers by their
+/// year, what is of no paper last, and Figure 7 before Figure 10.
 fn items<'a>(experiments: &'a [Experiment], kepts: &'a Kepts) -> Vec<Item<'a>> {
     let of = |name: &str| -> Vec<&'a Kept> {
         kepts.results.iter().map(|found| &found.kept).filter(|kept| kept.experiment == name).collect()

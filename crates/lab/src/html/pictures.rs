@@ -1,11 +1,12 @@
-//! Puts several pictures into one page: what they name must be named apart, and the letters they share stand there once.
+//! Puts several pictures into one page: makes their ids unique, and stores glyphs that they share once.
 
 use std::collections::BTreeSet;
 
 /// The pictures of a page.
 #[derive(Debug, Default)]
 pub(super) struct Pictures {
-    /// The outlines of letters that the pictures use, a line of SVG each. All are of the one embedded font, so equal names mean equal outlines.
+    /// The outlines of letters that the pictures use, a line of SVG each. All are of the one embedded font, so equal
+    /// names mean equal outlines.
     letters: BTreeSet<String>,
     count: usize,
 }
@@ -13,7 +14,8 @@ pub(super) struct Pictures {
 impl Pictures {
     /// An SVG document of [`crate::plot`] as a part of the page.
     ///
-    /// `plot` writes every definition on a line of its own, and no quotes or brackets in texts, so its lines can be told apart.
+    /// `plot` writes every definition on a line of its own, and no quotes or brackets in texts, so its lines can be
+    /// told apart.
     pub(super) fn part(&mut self, document: &str) -> String {
         self.count += 1;
         let window = format!("window{}", self.count);

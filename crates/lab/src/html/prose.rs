@@ -1,4 +1,5 @@
-//! Parts of the READMEs of experiments as HTML: paragraphs, lists and `code`, which is the Markdown that these parts use.
+//! Parts of the READMEs of experiments as HTML: paragraphs, lists and `code`, which is the Markdown that these parts
+//! use.
 
 use super::markup::Markup;
 

@@ -1,4 +1,4 @@
-//! The page's beginning: what came out and what did not, by item.
+//! The start of the page: which items passed and which failed.
 
 use std::path::Path;
 

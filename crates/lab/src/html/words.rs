@@ -1,4 +1,4 @@
-//! What a reader is told instead of the program's own names.
+//! Words for readers instead of the program's own names.
 
 use crate::judge::number;
 use crate::kept::Kept;
@@ -14,7 +14,7 @@ pub(super) fn backend_words(backend: &str, control: &str) -> String {
     if control == "default" { backend.to_owned() } else { format!("{backend}, control {control}") }
 }
 
-/// Whether it came out, from good to bad.
+/// The verdicts, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Passed,

@@ -72,7 +72,8 @@ pub struct RowComparison {
     pub difference: Option<f64>,
     /// That over A.
     pub relative: Option<f64>,
-    /// Half the width of the 95 % confidence interval of the difference, for means that are independent: the root of the sum of squares of both.
+    /// Half the width of the 95 % confidence interval of the difference, for means that are independent: the root of
+    /// the sum of squares of both.
     pub ci95: Option<f64>,
     /// What is to be thought of it.
     pub change: Change,
@@ -86,7 +87,8 @@ pub enum Change {
     Same,
     /// The confidence intervals explain it.
     Within,
-    /// Chance does not explain it: it is larger than its confidence interval; or both are one run of the simulator with the same seed, which gives the same each time.
+    /// Chance does not explain it: it is larger than its confidence interval; or both are one run of the simulator with
+    /// the same seed, which gives the same each time.
     Beyond,
     /// Nothing is known of the spread, or the two were not run alike.
     #[default]
@@ -98,13 +100,13 @@ pub enum Change {
 /// A check in A and in B.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckComparison {
-    /// What was to come out.
+    /// The expected value.
     pub what: String,
     /// What it was compared with, in B if that has it.
     pub expected: String,
-    /// What came out in A; `None`: A has no such check.
+    /// The actual value in A; `None`: A has no such check.
     pub found_a: Option<String>,
-    /// What came out in B.
+    /// The actual value in B.
     pub found_b: Option<String>,
     /// Whether it passed in A.
     pub passed_a: Option<bool>,
@@ -124,8 +126,8 @@ impl CheckComparison {
     }
 }
 
-/// Compares results of the same experiment, backend and control. Where A and B have one result each of an experiment it is enough
-/// that the experiment is the same: so simulations are compared with emulations.
+/// Compares results of the same experiment, backend and control. Where A and B have one result each of an experiment it
+/// is enough that the experiment is the same: so simulations are compared with emulations.
 pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
     let results = |kepts: &'_ Kepts| -> Vec<Kept> { kepts.results.iter().map(|found| found.kept.clone()).collect() };
     let (of_a, of_b) = (results(a), results(b));

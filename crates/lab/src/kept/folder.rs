@@ -1,4 +1,4 @@
-//! Reads all kept results of a directory, and says of every other file there why it is none.
+//! Reads all kept results of a directory. For every other file there, says why it is not a kept result.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -51,7 +51,8 @@ impl Problem {
 /// Reads every `.json` file below a directory, or a single file. Links are not followed.
 ///
 /// # Errors
-/// When `path` itself cannot be read. What is wrong with a file below it is told in [`Kepts::problems`], and the rest is read.
+/// When `path` itself cannot be read. What is wrong with a file below it is told in [`Kepts::problems`], and the rest
+/// is read.
 pub fn read_kept(path: &Path) -> std::io::Result<Kepts> {
     let mut kepts = Kepts::default();
     if fs::metadata(path)?.is_dir() {

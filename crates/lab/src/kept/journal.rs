@@ -1,5 +1,5 @@
-//! Runs that are finished before their experiment is: each is a line of a file, so that hours of work outlast whatever ends
-//! the program, and the same command goes on where it was.
+//! Keeps each run when it is finished, as a line of a file. So hours of work survive an early end of the program, and
+//! the same command continues.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -29,8 +29,8 @@ pub struct Identity {
     pub set: Vec<String>,
     /// See [`Origin::version`](super::Origin::version).
     pub version: String,
-    /// See [`Origin::commit`](super::Origin::commit). Where the source was changed since, or is not known, nobody knows what made the
-    /// runs, and none is taken over.
+    /// See [`Origin::commit`](super::Origin::commit). If the source was changed since that commit, or the commit is not
+    /// known, the program that made the runs is unknown. Then no run is taken over.
     pub commit: Option<String>,
 }
 
@@ -46,8 +46,8 @@ pub struct Journal {
 impl Journal {
     /// Opens `directory/PAPER/ITEM/NAME.unfinished.jsonl`, or begins it.
     ///
-    /// What was written by another program or of other settings is replaced, and a last line that breaks off is left out: its run
-    /// is made again.
+    /// What was written by another program or of other settings is replaced, and a last line that breaks off is left
+    /// out: its run is made again.
     ///
     /// # Errors
     /// When the system will not read or write there.
@@ -86,14 +86,14 @@ impl Journal {
     }
 }
 
-/// The journal alone; [`Watch::advanced`] is for somebody else.
+/// Writes the journal. [`Watch::advanced`] is for other watchers.
 impl Watch for Journal {
     fn known(&self, case: &str, seed: u64) -> Option<RunResult> {
         self.known.iter().find(|run| run.case == case && run.seed == seed).cloned()
     }
 
-    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close), for the run itself
-    /// is not to blame.
+    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close), for
+    /// the run itself is not to blame.
     fn finished(&self, run: &RunResult) {
         let Ok(mut writing) = self.writing.lock() else { return };
         let (file, error) = &mut *writing;

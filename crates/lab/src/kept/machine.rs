@@ -1,4 +1,4 @@
-//! What a result was made on, and when.
+//! The machine that made a result, and the time.
 
 use std::{env, fs, thread};
 

@@ -1,8 +1,8 @@
-//! Kept results: what came of an experiment as a file, to be read later by `inhaul lab report` and `inhaul lab compare`.
-//! docs/json.md is the reference of the file.
+//! Kept results: an experiment's results as a file, for `inhaul lab report` and `inhaul lab compare`. docs/json.md is
+//! the reference of the file.
 //!
-//! What is read is checked: a file that was damaged, written by somebody else or made up is refused by name, and never
-//! drawn from.
+//! Files are checked when they are read. A file that is damaged or not a kept result is refused by name, and never
+//! used.
 
 mod compare;
 mod folder;
@@ -39,7 +39,7 @@ const RUNS_MAX: usize = 10_000;
 const TIME_MAX: f64 = 1e9;
 const RATE_MAX: f64 = 1e15;
 
-/// What came of an experiment, with all that is needed to understand it later and to repeat it.
+/// The results of an experiment, with everything that is needed to understand and repeat them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// Version of this form; every file that is a kept result has it.
@@ -66,7 +66,7 @@ pub struct Kept {
     pub valid: bool,
     /// Ours beside the paper's.
     pub table: Vec<TableRow>,
-    /// What was to come out, and whether it did.
+    /// The checks, with expected and actual values.
     pub checks: Vec<Verdict>,
     /// What was left out of `runs` to keep the file small.
     pub thinned: Thinned,
@@ -103,7 +103,7 @@ pub enum KeptError {
     /// It breaks off, is no JSON, lacks a part, or says what cannot be.
     #[error("is damaged: {0}; run the experiment again with --keep")]
     Damaged(String),
-    /// It is JSON, but of somebody else.
+    /// It is JSON, but not a kept result.
     #[error("is no kept result of 'inhaul lab run --keep'")]
     Foreign,
     /// It was written by a later program.
@@ -153,7 +153,7 @@ impl Kept {
         Path::new(&self.experiment).join(format!("{}{control}.json", self.backend))
     }
 
-    /// Whether nothing was said of the control.
+    /// Whether the control is the default one.
     pub fn is_default_control(&self) -> bool {
         self.control == "default"
     }
@@ -163,7 +163,8 @@ impl Kept {
         self.checks.iter().filter(|check| !check.passed)
     }
 
-    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is replaced, all at once.
+    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is
+    /// replaced, all at once.
     ///
     /// # Errors
     /// When the system will not write there, or the result is so large that it would not be read.
@@ -186,7 +187,7 @@ impl Kept {
         Ok(path)
     }
 
-    /// The file's text, with the runs thinned as far as it must be.
+    /// The file's text. The runs are thinned until it fits.
     pub fn to_json(&self) -> String {
         let rest = Self { runs: Vec::new(), ..self.clone() };
         thin::small_text(&self.runs, |thinned, runs| {

@@ -1,4 +1,4 @@
-//! Keeps the file of a result small: what is drawn stays, what only makes the file large goes first.
+//! Keeps the file of a result small: drops data that is not drawn first.
 
 use serde::{Deserialize, Serialize};
 

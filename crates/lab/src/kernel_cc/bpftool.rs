@@ -1,4 +1,4 @@
-//! bpftool: what it is asked, and what its answers mean.
+//! Runs bpftool, and reads its answers.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! From the sources in the program to objects that the running kernel takes.
+//! Compiles the sources in the program to objects for the running kernel.
 
 use std::fs;
 use std::path::PathBuf;

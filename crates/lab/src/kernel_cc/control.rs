@@ -1,4 +1,4 @@
-//! Which congestion controls there are.
+//! The list of congestion controls.
 
 /// FHSTCP's c, per second, that fhstcp-2005 found to be best (Table 1).
 pub const FAIR_FACTOR: u32 = 10;

@@ -1,8 +1,9 @@
 //! HighSpeed TCP, Scalable TCP and FHSTCP as congestion controls of the kernel, by eBPF: loaded, listed and unloaded.
 //!
-//! The sources (`bpf/` of the repository) are built into the program. To load them, `clang` compiles them against the types of the
-//! very kernel that runs, and `bpftool` registers the objects. Once loaded they stay until they are unloaded or the machine starts anew,
-//! whatever becomes of this program; a socket chooses one by name (`TCP_CONGESTION`). bpf/README.md says more.
+//! The sources (`bpf/` of the repository) are built into the program. To load them, `clang` compiles them against the
+//! types of the running kernel, and `bpftool` registers the objects. They then stay until they are unloaded or the
+//! machine restarts, even after this program has ended. A socket chooses one by name (`TCP_CONGESTION`). See
+//! bpf/README.md.
 
 mod bpftool;
 mod build;
@@ -37,8 +38,8 @@ pub fn check() -> Result<(), KernelCcError> {
     Compiler::find().map(drop)
 }
 
-/// Loads all, FHSTCP with `fair_factor` for c, per second, from 1 to [`FAIR_FACTOR_MAX`]. What was loaded before is replaced; sockets that use
-/// it keep it. On an error none is loaded, or those from before still are.
+/// Loads all, FHSTCP with `fair_factor` for c, per second, from 1 to [`FAIR_FACTOR_MAX`]. What was loaded before is
+/// replaced; sockets that use it keep it. On an error none is loaded, or those from before still are.
 pub fn load(fair_factor: u32) -> Result<(), KernelCcError> {
     if !(1..=FAIR_FACTOR_MAX).contains(&fair_factor) {
         return Err(KernelCcError::FairFactor(fair_factor));
@@ -92,7 +93,8 @@ fn named_in(names: &str) -> Vec<Control> {
 fn remove(bpftool: &Bpftool) -> Result<(), KernelCcError> {
     let mut failed = Ok(());
     for map in bpftool.registrations()? {
-        // One that was unregistered before stays in the list for as long as a socket uses it, and cannot be unregistered again.
+        // One that was unregistered before stays in the list for as long as a socket uses it, and cannot be
+        // unregistered again.
         failed = failed.and(bpftool.unregister(map));
     }
     if loaded()?.is_empty() { Ok(()) } else { failed.and(Err(KernelCcError::StillThere)) }

@@ -135,8 +135,8 @@ impl Frame {
         self.picture.text_upwards(&axis.title(), (MARGIN + TEXT_SIZE * 0.8, middle), TEXT_SIZE);
     }
 
-    /// Draws the axis along the bottom: ticks (with a grid line each, if `grid`) at places from 0 to 1, and its title. The picture
-    /// is then as high as it has to be.
+    /// Draws the axis along the bottom: ticks (with a grid line each, if `grid`) at places from 0 to 1, and its title.
+    /// The picture is then as high as it has to be.
     pub(super) fn bottom_axis(&mut self, labels: &[(f64, String)], title: &str, grid: bool) {
         let plot = self.plot;
         let room = plot.width() / labels.len().max(1) as f64 - 6.0;

@@ -44,8 +44,8 @@ pub struct Series {
     pub band: Vec<BandPoint>,
     /// How points are joined.
     pub join: Join,
-    /// Whether every point has a marker. If not, a chart of several lines has a few on each, so that they are told apart
-    /// without colour.
+    /// Whether every point has a marker. If not, a chart of several lines has a few on each, so that they are told
+    /// apart without colour.
     pub markers: bool,
 }
 
@@ -254,7 +254,8 @@ impl Plot {
         }
     }
 
-    /// Markers on points of a run that are at least `gap` pixels apart, the first `first` pixels from the left end of the axis.
+    /// Markers on points of a run that are at least `gap` pixels apart, the first `first` pixels from the left end of
+    /// the axis.
     fn markers(&mut self, run: &[Point], number: usize, ink: Colour, first: f64, gap: f64) {
         let plot = self.frame.plot;
         let mut next = plot.left + first;
@@ -312,8 +313,8 @@ fn steps(points: &[Point]) -> Vec<Point> {
     corners
 }
 
-/// Leaves out points that nobody can see: of those in one half of a pixel's column only the first, the lowest, the highest
-/// and the last are kept.
+/// Leaves out points that cannot be seen: of all points in one half of a pixel's column, only the first, the lowest,
+/// the highest and the last are kept.
 fn thinned(points: &[Point]) -> Vec<Point> {
     let mut kept = Vec::new();
     for column in points.chunk_by(|a, b| (a.0 * 2.0).floor() == (b.0 * 2.0).floor()) {

@@ -120,7 +120,7 @@ fn builder(points: &[Point]) -> PathBuilder {
     let mut path = PathBuilder::new();
     let mut before = None;
     for point in points {
-        // Slivers thinner than anybody sees make the rasteriser stumble.
+        // The rasteriser fails on slivers that are too thin to be seen.
         let (x, y) = (on_grid(point.0), on_grid(point.1));
         if before.replace((x, y)) == Some((x, y)) {
             continue;

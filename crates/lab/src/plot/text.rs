@@ -51,8 +51,8 @@ impl Font {
         self.shape(text).1 * size / self.units()
     }
 
-    /// Breaks text at spaces so that lines are at most `width` pixels long, where words allow it: as few lines as can be,
-    /// and those about equally long.
+    /// Breaks text at spaces so that lines are at most `width` pixels long, where words allow it: as few lines as can
+    /// be, and those about equally long.
     pub(super) fn wrap(&self, text: &str, size: f64, width: f64) -> Vec<String> {
         let mut lines = self.wrap_greedily(text, size, width);
         for share in (50..100).rev() {

@@ -1,4 +1,4 @@
-//! Which values an axis covers and which of them are written beside it.
+//! Chooses the range of an axis, and its labels.
 
 use super::{Axis, Scale};
 

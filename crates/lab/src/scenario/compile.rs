@@ -1,4 +1,4 @@
-//! From a file to a plan: every name is looked up, every number is checked against the others.
+//! Makes a plan from a file: looks up every name, and checks every number against the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const DURATION_MAX: Span = Span::from_secs(86_400);
 const SAMPLES_MAX: u64 = 20_000_000;
 /// Most short transfers that a run may be expected to have.
 const WEB_MAX: f64 = 500_000.0;
-/// What a flow of which nothing else is said sends at most in a packet.
+/// The default size of a flow's largest packet.
 const MTU_DEFAULT: u16 = 1500;
 const MTU_MIN: u16 = 576;
 const RECORD_DEFAULT: Span = Span::from_millis(100);
@@ -33,7 +33,7 @@ const RECORD_DEFAULT: Span = Span::from_millis(100);
 pub(crate) enum Purpose {
     /// Its flows are to be run.
     Transfers,
-    /// Its network is wanted, and what goes over it is somebody else's.
+    /// Only its network is needed; other programs make the traffic.
     Network,
 }
 

@@ -1,6 +1,6 @@
-//! A scenario as it stands in its file. docs/scenario.md explains every field to those who write one.
+//! A scenario as it is in its file. docs/scenario.md explains every field.
 //!
-//! Fields that are checked against others carry their place in the text.
+//! Fields that are checked against others carry their position in the text.
 
 use std::collections::BTreeMap;
 
@@ -255,7 +255,7 @@ pub(crate) struct FlowFile {
     pub(crate) mtu: Option<Spanned<u16>>,
 }
 
-/// Traffic that nobody measures.
+/// Traffic that is not measured.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackgroundFile {
@@ -323,7 +323,8 @@ pub(crate) struct PcapFile {
     pub(crate) file: String,
 }
 
-/// One dimension of a sweep. Values are read from the document, where they keep their form; here only the shape is checked.
+/// One dimension of a sweep. Values are read from the document, where they keep their form; here only the shape is
+/// checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepFile {

@@ -55,7 +55,7 @@ impl Scenario {
         Self::parse_for(Purpose::Transfers, file, text, set)
     }
 
-    /// The same for who wants the network of a scenario only: it need not have flows.
+    /// As [`parse`](Self::parse), but only the network is needed: the scenario may have no flows.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).

@@ -1,4 +1,4 @@
-//! From the topology of a file to the simulator's.
+//! Makes the simulator's topology from that of a file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::host_trace;
 
 /// Most hosts of a scenario.
 const HOSTS_MAX: usize = 20_000;
-/// What waits at a link with a rate of which nothing else is said, as time at that rate. gtp-2004 prints no queue sizes; this is the
-/// one that all its experiments here are run with.
+/// The default limit of the queue at a link with a rate, as time at that rate. gtp-2004 prints no queue sizes. All its
+/// experiments here use this one.
 const QUEUE_DEFAULT: Span = Span::from_millis(5);
 
 /// A network and the names in it.
@@ -63,7 +63,7 @@ pub(crate) fn unknown_host(hosts: &BTreeMap<String, NodeId>, name: &Spanned<Stri
 struct Builder {
     network: Network,
     specs: BTreeMap<String, HostSpec>,
-    /// Hosts of which nothing is said.
+    /// Hosts without properties of their own.
     other: HostSpec,
 }
 
@@ -185,7 +185,7 @@ impl Builder {
     }
 }
 
-/// The way back of a link of which only the way there is described: as fast, as long, and it loses nothing on the wire.
+/// The default other direction of a link: the same rate and delay, and no loss on the wire.
 fn way_back(there: &LinkSpec) -> LinkSpec {
     LinkSpec { rate: there.rate, delay: there.delay, queue: there.queue, ..LinkSpec::ideal() }
 }
@@ -212,7 +212,8 @@ pub(crate) fn numbered(name: &Spanned<String>, count: Option<&Spanned<u32>>) -> 
     Ok((1..=number).map(|k| text.replace('*', &k.to_string())).collect())
 }
 
-/// The delay of the links at the side, so that each path has its round-trip time: `sides` such links and the shared one, both ways.
+/// The delay of the links at the side, so that each path has its round-trip time: `sides` such links and the shared
+/// one, both ways.
 fn side_delays(
     rtt: &Spanned<Duration>,
     rtt_max: Option<&Spanned<Duration>>,

@@ -1,4 +1,4 @@
-//! A scenario that has been understood and found possible: what the runner builds a simulation from.
+//! A scenario that was read and checked: the input for building a simulation.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_sim::{LinkId, NodeId, Pattern, Topology, UdpTraffic};

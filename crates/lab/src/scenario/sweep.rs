@@ -36,7 +36,8 @@ pub(crate) fn value_of(text: &str) -> Value {
     text.trim().parse().unwrap_or_else(|_| Value::from(text))
 }
 
-/// Every combination of the values of all dimensions, the last dimension varying fastest. One empty case if there are none.
+/// Every combination of the values of all dimensions, the last dimension varying fastest. One empty case if there are
+/// none.
 pub(crate) fn cases(
     sweeps: &[serde_spanned::Spanned<SweepFile>],
     document: &DocumentMut,

@@ -1,4 +1,4 @@
-//! From a number to a star.
+//! Draws a star from a seed.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use super::kind::{Kind, Knowledge};
 
 /// Least and most senders.
 const SENDERS: (u64, u64) = (3, 12);
-/// An epoch lasts so many central intervals at least, ...
+/// An epoch lasts at least this many central intervals, ...
 const EPOCH_INTERVALS: f64 = 14.0;
 /// ... and so long that this many windows fit behind the eight intervals that a flow has at most.
 const EPOCH_WINDOWS: f64 = 4.0;
 const EPOCH_S_MIN: f64 = 1.0;
-/// Queues hold so many of the largest packets at least.
+/// Queues hold at least this many of the largest packets.
 const QUEUE_PACKETS_MIN: f64 = 5.0;
 /// At random stars of these rates; half of them are slow enough to be cheap.
 const ACCESS: [(f64, u64); 3] = [(0.5, 100_000_000), (0.88, 1_000_000_000), (1.0, 10_000_000_000)];
@@ -78,7 +78,7 @@ struct Cross {
     stop_s: f64,
 }
 
-/// A number of which the logarithm is uniform.
+/// A number whose logarithm is uniformly distributed.
 fn log_uniform(random: &mut RandomStream, from: f64, to: f64) -> f64 {
     from * (to / from).powf(random.unit())
 }
@@ -164,7 +164,7 @@ fn events(random: &mut RandomStream, flows: &mut [Flow], epoch_s: f64) -> f64 {
                 active.push(flow);
             } else if active.len() > 1 {
                 let flow = active.swap_remove(random.below(active.len() as u64) as usize);
-                // Who has just come stays.
+                // The flow that has just joined stays.
                 if flows[flow].start_s < now_s {
                     flows[flow].stop_s = Some(now_s);
                 } else {

@@ -1,4 +1,4 @@
-//! What kinds of stars there are, and what GTP knows of them.
+//! The kinds of stars, and what GTP is told about their capacities.
 
 use std::str::FromStr;
 
@@ -47,6 +47,6 @@ impl FromStr for Kind {
 pub enum Knowledge {
     /// Capacities are found: the default.
     Found,
-    /// gtp-2004 to the letter: the true capacities are told.
+    /// gtp-2004 as published: the true capacities are given.
     Told,
 }

@@ -1,4 +1,4 @@
-//! What became of each join and leave.
+//! The verdict on each join and leave.
 
 use serde::Serialize;
 
@@ -25,7 +25,8 @@ pub struct Event {
     pub flows: usize,
     /// A central interval, in seconds.
     pub interval_s: f64,
-    /// When all flows had their share within a tenth, and kept it up to the next event, in central intervals; `None`: never.
+    /// When all flows had their share within a tenth, and kept it up to the next event, in central intervals; `None`:
+    /// never.
     pub intervals: Option<f64>,
     /// The least part of its share that a flow had over the second half of the epoch.
     pub worst: f64,

@@ -1,10 +1,10 @@
-//! What can go wrong with a transfer, in words that say what to do.
+//! The errors of transfers. Their messages say what to do.
 
 use std::io;
 
 use crate::api::source::{Server, Source};
 
-/// Why a transfer, a bench or a server ended badly.
+/// Why a transfer, a bench or a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// A host's name does not resolve.
@@ -52,7 +52,7 @@ pub enum MoveError {
         /// What is missing.
         detail: String,
     },
-    /// The server will not.
+    /// The server refused the request.
     #[error("{server} refused: {detail}")]
     Refused {
         /// The server.
@@ -60,7 +60,7 @@ pub enum MoveError {
         /// What it said.
         detail: String,
     },
-    /// The server will not just now: it has as much to do as it may.
+    /// The server is busy: a limit of its sessions or its memory is reached.
     #[error("{server} is busy: {detail}")]
     Busy {
         /// The server.
@@ -68,7 +68,7 @@ pub enum MoveError {
         /// What it said.
         detail: String,
     },
-    /// What a server was to fetch has failed there.
+    /// A delegated transfer has failed at the server.
     #[error("{server}: {detail}")]
     Delegated {
         /// The server.
@@ -78,7 +78,7 @@ pub enum MoveError {
         /// What it said.
         detail: String,
     },
-    /// A server that was to fetch something is lost.
+    /// The server of a delegated transfer is lost.
     #[error("{server} is lost ({detail}); once it is back, the same command goes on from what it had verified")]
     ServerLost {
         /// The server.
@@ -86,7 +86,7 @@ pub enum MoveError {
         /// How it was lost.
         detail: String,
     },
-    /// What answers is no inhaul server, or it broke the session's rules.
+    /// The answer is not that of an inhaul server, or the server broke the protocol.
     #[error("{server}: {detail}; is that an inhaul server, of the same release?")]
     Protocol {
         /// The server.
@@ -94,7 +94,7 @@ pub enum MoveError {
         /// What was wrong.
         detail: String,
     },
-    /// Mirrors have different data sets, and no majority says which is meant.
+    /// Mirrors have different data sets, and there is no majority.
     #[error(
         "{data_set}: the mirrors have different files or sizes, and no majority agrees; fetch from one of them, or make them the same"
     )]
@@ -102,13 +102,13 @@ pub enum MoveError {
         /// The data set.
         data_set: Box<Source>,
     },
-    /// A server's data set became another one between two looks at it.
+    /// A server's data set changed between two requests.
     #[error("{server}: its files changed meanwhile; fetch again when they no longer change")]
     SourceChanged {
         /// The server.
         server: Server,
     },
-    /// Every server of a data set was lost before all of it had come.
+    /// Every server of a data set was lost before all data had come.
     #[error("{data_set}: no server is left to fetch from; the last was lost because {detail}")]
     AllLost {
         /// The data set.
@@ -126,7 +126,7 @@ pub enum MoveError {
         /// Why it was lost.
         detail: String,
     },
-    /// Datagrams do not come through.
+    /// UDP does not pass.
     #[error("{server}: {detail}; let UDP port {} through, or fetch from a host behind the firewall", .server.port)]
     UdpBlocked {
         /// The server.
@@ -140,13 +140,13 @@ pub enum MoveError {
         /// What was needed and what there is, and what to do.
         detail: String,
     },
-    /// The destination cannot be written, or something is in the way.
+    /// The destination cannot be written, or existing files block it.
     #[error("{detail}")]
     Destination {
         /// What was wrong and what to do.
         detail: String,
     },
-    /// Data came in wrong again and again.
+    /// Data arrived wrong three times.
     #[error(
         "{path}: bytes {start} to {end} came in wrong {times} times; the file may be changing at its source: try again"
     )]
@@ -160,13 +160,13 @@ pub enum MoveError {
         /// How often it was tried.
         times: u32,
     },
-    /// Another program has written to what was landing.
+    /// Another program has written to a file while it was landing.
     #[error("{detail}")]
     Disturbed {
         /// Where, and what to do.
         detail: String,
     },
-    /// A source cannot bring one of its files.
+    /// A source cannot send one of its files.
     #[error("{path}: {}", match .problem {
         FileProblem::Changed => "its source has another version of it by now, or none: fetch it again when nobody changes it",
         FileProblem::Unreadable => "its source cannot read it",
@@ -186,34 +186,34 @@ pub enum MoveError {
         start: u64,
         /// One past its last byte.
         end: u64,
-        /// What is known of who is right, and what to do.
+        /// What is known about the right copy, and what to do.
         detail: String,
     },
-    /// Files are not what a list of checksums says.
+    /// Files differ from their list of checksums.
     #[error("{count} files differ from the list; fetch them again from a good source")]
     NotAsListed {
         /// How many.
         count: usize,
     },
-    /// A file is not the one that a list with sizes or checksums names.
+    /// A file differs from the size or checksum in a list.
     #[error("{detail}: it is another version of the file, or damaged; ask the author of the list")]
     OtherVersion {
         /// How it differs.
         detail: String,
     },
-    /// What is to be verified, or its list, is not there or cannot be read.
+    /// The files to verify, or their list, do not exist or cannot be read.
     #[error("{detail}")]
     Unverifiable {
         /// What is missing or unreadable.
         detail: String,
     },
-    /// Two sources bring a file of the same name.
+    /// Two sources have a file of the same name.
     #[error("'{path}' comes from more than one source: fetch them into different directories")]
     NameClash {
         /// The name.
         path: String,
     },
-    /// Some of what was asked for has landed, and some has not.
+    /// Some of the requested data has landed, and some has not.
     #[error("what could be fetched has landed; {}", .failures.join("; "))]
     Partial {
         /// What has not, and why.
@@ -233,7 +233,7 @@ pub enum MoveError {
         /// What the system said.
         source: io::Error,
     },
-    /// The operating system failed us.
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
     System {
         /// What was tried.
@@ -256,7 +256,7 @@ fn listen_failure(error: &io::Error) -> String {
     }
 }
 
-/// What is wrong with a file that cannot be had from a server.
+/// Why a server cannot send a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileProblem {
     /// It is gone, or has another size than the manifest says.
@@ -270,7 +270,7 @@ pub enum FileProblem {
 pub enum ErrorKind {
     /// A bug, or the operating system failed.
     Internal,
-    /// The command makes no sense.
+    /// The command is wrong.
     Usage,
     /// There is nothing at the path.
     PathNotFound,
@@ -280,17 +280,17 @@ pub enum ErrorKind {
     Unreachable,
     /// No answer in time.
     TimedOut,
-    /// The server will not, or does not speak our language.
+    /// The server refused, or does not speak this protocol.
     Refused,
     /// The destination is full.
     NoSpace,
     /// The destination cannot be written or exists.
     Destination,
-    /// Data came in wrong again and again, or mirrors have different data and nobody knows which is right.
+    /// Data arrived wrong three times, or mirrors have different data and no majority says which is right.
     Integrity,
-    /// Datagrams do not come through.
+    /// UDP does not pass.
     UdpBlocked,
-    /// Some has landed, and some has not.
+    /// Some data has landed, and some has not.
     Partial,
     /// The user stopped it.
     Interrupted,
@@ -342,7 +342,7 @@ impl ErrorKind {
 }
 
 impl MoveError {
-    /// Which of the causes that scripts tell apart it is.
+    /// Its cause, as scripts tell causes apart.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownHost { .. } => ErrorKind::HostUnknown,
@@ -375,13 +375,13 @@ impl MoveError {
         }
     }
 
-    /// Whether the same try may come to something later, with nothing changed by anybody: the network, a host or a server is not
-    /// there just now. What is refused, unknown or wrong stays so.
+    /// Whether the same attempt may succeed later without any change by the user: the network, a host or a server is
+    /// missing at the moment. Other errors are final.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Busy { .. } | Self::ServerLost { .. })
     }
 
-    /// The server that cannot be reached, if it is about one.
+    /// The server that cannot be reached, if the error is about one.
     pub(crate) fn server(&self) -> Option<&Server> {
         match self {
             Self::Unreachable { server, .. }

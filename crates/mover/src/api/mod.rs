@@ -1,6 +1,6 @@
-//! What a caller says and hears: options and requests, updates, reports and errors.
+//! The public interface: options and requests, updates, reports and errors.
 //!
-//! Every room speaks of these, so this one uses none of them. Nothing here touches the network or starts a thread.
+//! Every room uses this one, so this one uses no other. Nothing here touches the network or starts a thread.
 
 pub(crate) mod error;
 pub(crate) mod options;

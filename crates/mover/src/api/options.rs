@@ -1,4 +1,4 @@
-//! What a caller can ask for, and what it hears meanwhile.
+//! The options of all calls, and the updates that a caller receives meanwhile.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::api::stream_output::StreamOutput;
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetOptions {
-    /// Largest IP packet to use, in bytes; `None`: what the interface carries, at most 9000.
+    /// Size of the largest IP packet to send, in bytes; `None`: the interface's MTU, at most 9000.
     pub mtu: Option<u16>,
     /// Whether segmentation and receive offload may be used.
     pub offload: bool,
@@ -34,63 +34,63 @@ pub struct NetOptions {
 pub struct ServeOptions {
     /// The directories to offer.
     pub directories: Vec<PathBuf>,
-    /// Address and port, TCP and UDP alike; port 0 takes a free one.
+    /// Address and port for TCP and UDP; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Most that leaves for all receivers together (R_send).
+    /// Limit of what this host sends to all receivers together (R_send).
     pub send_rate: Option<Bitrate>,
-    /// The directory in which digests of large files are remembered; `None`: they are computed each time.
+    /// The directory of the digest cache for large files; `None`: digests are computed each time.
     pub cache: Option<PathBuf>,
-    /// What clients may have the server fetch; `None`: nothing.
+    /// What clients may order the server to fetch; `None`: nothing.
     pub accept: Option<AcceptOptions>,
-    /// Sessions that may be open, or in set-up, at once.
+    /// Maximum number of sessions at once, in any state.
     pub sessions_max: usize,
-    /// How many of them may be of one IPv4 address, or of one /64 of IPv6; `None`: a quarter of all.
+    /// Maximum number of sessions from one IPv4 address, or one IPv6 /64; `None`: a quarter of all.
     pub sessions_per_address_max: Option<usize>,
-    /// Memory that the lists of files of all sessions may take together, in bytes.
+    /// Maximum memory for the lists of files of all sessions together, in bytes.
     pub manifest_memory: u64,
-    /// How long those that are under way may go on once the server is told to stop.
+    /// How long running sessions may continue after the server is told to stop.
     pub grace: Span,
-    /// Asks the server to open what it offers anew.
+    /// Asks the server to open its directories again.
     pub reload: Ask,
-    /// Asks the server to log the sessions that are under way.
+    /// Asks the server to log the running sessions.
     pub status: Ask,
     /// How the network is used.
     pub net: NetOptions,
 }
 
-/// What clients may have a server fetch.
+/// What clients may order a server to fetch.
 #[derive(Clone, Debug)]
 pub struct AcceptOptions {
-    /// The directory into which they may bring data, and nowhere else.
+    /// The directory that their data lands in, and nowhere else.
     pub directory: PathBuf,
-    /// The servers that it fetches from for them, beside themselves.
+    /// The servers that it may fetch from in their order, besides the clients themselves.
     pub copies_from: Vec<Server>,
-    /// How many such transfers there may be at once.
+    /// Maximum number of such transfers at once.
     pub transfers_max: usize,
 }
 
-/// A put: what this host has, for a server to fetch.
+/// A put: a server fetches files from this host.
 #[derive(Clone, Debug)]
 pub struct PutOptions {
     /// The files and directories.
     pub paths: Vec<PathBuf>,
-    /// The server, and the path there.
+    /// The server, and the destination's path there.
     pub destination: Destination,
-    /// What of the data sets is wanted.
+    /// Selects files of the data sets.
     pub rules: Vec<Rule>,
-    /// What becomes of files that exist there and differ.
+    /// What happens to files that exist there and differ.
     pub existing: Existing,
-    /// Whether extended attributes are carried (`user.*`).
+    /// Whether to transfer extended attributes (`user.*`).
     pub attributes: bool,
-    /// Only say what would be done.
+    /// Whether to report only what would be done.
     pub dry_run: bool,
-    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    /// Whether to start from the beginning, and not from the verified data of an interrupted transfer.
     pub fresh: bool,
-    /// Most that this host sends (R_send).
+    /// Limit of what this host sends (R_send).
     pub rate: Option<Bitrate>,
-    /// How long to go on trying without a byte when the server cannot be reached or is lost; zero: not at all.
+    /// How long to retry without a byte if the server cannot be reached or is lost; zero: no retry.
     pub retry_for: Span,
-    /// The directory in which digests of large files are remembered; `None`: they are computed each time.
+    /// The directory of the digest cache for large files; `None`: digests are computed each time.
     pub cache: Option<PathBuf>,
     /// How the network is used.
     pub net: NetOptions,
@@ -101,62 +101,62 @@ pub struct PutOptions {
 pub struct GetOptions {
     /// The data sets, each with its mirrors.
     pub requests: Vec<Request>,
-    /// What the one data set becomes; or, if it ends in `/`, the directory that all land in.
+    /// The new name of the one data set; or, if it ends in `/`, the directory for all data sets.
     pub destination: PathBuf,
-    /// The directory beneath which `destination` is, when somebody else has named it.
+    /// The directory that confines `destination`, if a client has named it.
     pub inbox: Option<Arc<Inbox>>,
-    /// Most that this host takes in (C_r).
+    /// Limit of what this host takes in from all senders (C_r).
     pub receive_rate: Option<Bitrate>,
-    /// Most that each sender may send (R_app).
+    /// Limit of each sender (R_app).
     pub rate: Option<Bitrate>,
-    /// What of the data sets is wanted.
+    /// Selects files of the data sets.
     pub filter: Filter,
-    /// What becomes of files that exist and differ.
+    /// What happens to files that exist and differ.
     pub existing: Existing,
-    /// Whether files that exist are compared by their bytes, rather than by size and time.
+    /// Whether to compare existing files by size and hash, and not by size and time.
     pub checksum: bool,
-    /// Whether files are to be whose they are at the source, by number.
+    /// Whether to keep owner and group, by number.
     pub owner: bool,
-    /// Whether extended attributes are carried (`user.*`).
+    /// Whether to transfer extended attributes (`user.*`).
     pub attributes: bool,
-    /// Only say what would be done.
+    /// Whether to report only what would be done.
     pub dry_run: bool,
-    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    /// Whether to start from the beginning, and not from the verified data of an interrupted transfer.
     pub fresh: bool,
-    /// Where to write a list of the checksums of all that has come.
+    /// Where to write a list of checksums of all fetched files.
     pub manifest: Option<PathBuf>,
-    /// Where to write the one file in order as well, while it comes.
+    /// Where to write the one file in order as well, while it arrives.
     pub stream: Option<StreamOutput>,
-    /// How long to go on trying without a byte when servers cannot be reached or are lost; zero: not at all.
+    /// How long to retry without a byte if servers cannot be reached or are lost; zero: no retry.
     pub retry_for: Span,
     /// How the network is used.
     pub net: NetOptions,
 }
 
-/// A copy: what other servers have, for a server to fetch.
+/// A copy: a server fetches from other servers.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// The data sets, each with its mirrors, as the server that fetches them knows them.
+    /// The data sets, each with its mirrors. The fetching server resolves their hosts.
     pub sources: Vec<Source>,
-    /// The server that fetches, and the path there.
+    /// The fetching server, and the destination's path there.
     pub destination: Destination,
-    /// What of the data sets is wanted.
+    /// Selects files of the data sets.
     pub rules: Vec<Rule>,
-    /// What becomes of files that exist there and differ.
+    /// What happens to files that exist there and differ.
     pub existing: Existing,
-    /// Whether files that exist are compared by their bytes, rather than by size and time.
+    /// Whether to compare existing files by size and hash, and not by size and time.
     pub checksum: bool,
-    /// Whether extended attributes are carried (`user.*`).
+    /// Whether to transfer extended attributes (`user.*`).
     pub attributes: bool,
-    /// Only say what would be done.
+    /// Whether to report only what would be done.
     pub dry_run: bool,
-    /// Whether to begin anew, rather than to go on from what an interrupted transfer has left.
+    /// Whether to start from the beginning, and not from the verified data of an interrupted transfer.
     pub fresh: bool,
-    /// Most that each sender may send (R_app).
+    /// Limit of each sender (R_app).
     pub rate: Option<Bitrate>,
-    /// How long to go on trying without a byte when a server cannot be reached or is lost; zero: not at all.
+    /// How long to retry without a byte if a server cannot be reached or is lost; zero: no retry.
     pub retry_for: Span,
-    /// How the network is used; of the data, the transport alone.
+    /// How the network is used. For the data, only the transport applies.
     pub net: NetOptions,
 }
 
@@ -166,20 +166,20 @@ pub enum Memory {
     /// One small buffer, sent again and again; received bodies are dropped. Shows the protocol and the network stack.
     #[default]
     Hot,
-    /// 1 GiB, walked from end to end at both sides. Shows what real data costs.
+    /// 1 GiB, walked from end to end at both ends. Shows the cost of real data.
     Cold,
 }
 
 /// When a bench ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BenchLimit {
-    /// After so many seconds.
+    /// After this number of seconds.
     Seconds(f64),
-    /// After so many bytes, all flows together.
+    /// After this number of bytes, all flows together.
     Bytes(u64),
 }
 
-/// A bench, at the side that calls.
+/// A bench, at the client.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The servers.
@@ -188,13 +188,13 @@ pub struct BenchOptions {
     pub limit: BenchLimit,
     /// Flows to each server.
     pub flows: u16,
-    /// Most for each flow.
+    /// Limit of each flow.
     pub rate: Option<Bitrate>,
-    /// Most that the receiver takes in (C_r).
+    /// Limit of what the receiver takes in (C_r).
     pub receive_rate: Option<Bitrate>,
     /// Send to the servers, rather than receive from them.
     pub reverse: bool,
-    /// The memory that is moved from and into.
+    /// The memory that data is moved from and into.
     pub memory: Memory,
     /// How the network is used.
     pub net: NetOptions,
@@ -203,24 +203,24 @@ pub struct BenchOptions {
 /// A bench's server.
 #[derive(Clone, Debug)]
 pub struct BenchServerOptions {
-    /// Address and port, TCP and UDP alike; port 0 takes a free one.
+    /// Address and port for TCP and UDP; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Most that this host takes in (C_r) from clients that push.
+    /// Limit of what this host takes in from clients that send (C_r).
     pub receive_rate: Option<Bitrate>,
-    /// Most that leaves for all clients that fetch together (R_send).
+    /// Limit of what this host sends to all clients together (R_send).
     pub send_rate: Option<Bitrate>,
-    /// Where that is changed while the server runs, if it is.
+    /// A dial that changes this limit while the server runs, if there is one.
     pub send_dial: Option<RateDial>,
     /// How the network is used.
     pub net: NetOptions,
 }
 
-/// A rate that somebody changes while it holds. Clones share it; who obeys it looks every [`RateDial::LOOK`].
+/// A rate limit that can be changed while it is in force. Clones share it. Its users read it every [`RateDial::LOOK`].
 #[derive(Clone, Debug, Default)]
 pub struct RateDial(Arc<AtomicU64>);
 
 impl RateDial {
-    /// How late a change may be noticed.
+    /// The longest time until a change takes effect.
     pub const LOOK: Span = Span::from_millis(10);
 
     /// Changes the rate.
@@ -228,13 +228,13 @@ impl RateDial {
         self.0.store(rate.bps(), Ordering::Relaxed);
     }
 
-    /// The rate that was set last, if there was any.
+    /// The rate that was set last, if there is one.
     pub fn get(&self) -> Option<Bitrate> {
         Some(self.0.load(Ordering::Relaxed)).filter(|bps| *bps > 0).map(Bitrate::from_bps)
     }
 }
 
-/// A flag by which a user stops what is under way. Clones share it.
+/// A flag by which a user stops a running call. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -260,7 +260,7 @@ impl Stop {
     }
 }
 
-/// A flag by which a user asks for something to be done once, while all goes on. Clones share it.
+/// A flag by which a user requests a single action of a running server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Ask(Arc<AtomicBool>);
 
@@ -270,71 +270,71 @@ impl Ask {
         Arc::clone(&self.0)
     }
 
-    /// Whether it has been asked for since the last look.
+    /// Whether it was set since the last call.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Something that a user may want to see while a transfer is under way.
+/// News of a running transfer for the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Update {
-    /// How far it is; several times a second.
+    /// Its progress; several times a second.
     Progress(Progress),
     /// Something went wrong that did not end the transfer.
     Warning(String),
 }
 
-/// How far a transfer is. Serialised, it is the line that `docs/json.md` documents.
+/// The progress of a transfer. Serialised, it is the line that `docs/json.md` documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Since the first request, in seconds.
     pub seconds: f64,
     /// Bytes that are verified.
     pub bytes: u64,
-    /// Bytes that have been received, verified or not, by this transfer or by one that it goes on from.
+    /// Bytes that were received, verified or not, by this transfer or by the interrupted one that it continues.
     pub received_bytes: u64,
-    /// Bytes of these that an interrupted transfer has left.
+    /// The part of these bytes that an interrupted transfer has left.
     pub resumed_bytes: u64,
     /// Bytes of the whole transfer.
     pub total_bytes: u64,
     /// Files of the whole transfer that are verified and have their names.
     pub files: usize,
-    /// Files that the whole transfer brings.
+    /// Files of the whole transfer.
     pub total_files: usize,
-    /// Rate at which data came in lately, in bits per second.
+    /// Recent rate of arriving data, in bits per second.
     pub goodput_bps: f64,
-    /// Rate at which data came in since the first request, in bits per second.
+    /// Rate of arriving data since the first request, in bits per second.
     pub average_bps: f64,
     /// Every server that takes part.
     pub sources: Vec<SourceProgress>,
-    /// What is waited for, when a data set has no server that could be reached.
+    /// The servers that are waited for, if a data set has no reachable server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
 }
 
-/// Servers that a transfer waits for: nothing can come before one of them is there again.
+/// Servers that a transfer waits for: no data can come before one of them is back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The servers, as host and port.
     pub servers: Vec<String>,
-    /// For how long now, in seconds.
+    /// How long the wait has lasted, in seconds.
     pub seconds: f64,
-    /// Why the last try came to nothing.
+    /// Why the last attempt failed.
     pub reason: String,
 }
 
-/// How a server is doing.
+/// The state of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceProgress {
     /// The server, as host and port.
     pub address: String,
     /// Bytes that it was the first to deliver.
     pub bytes: u64,
-    /// Rate at which its data came in lately, headers included, in bits per second.
+    /// Recent rate of its packets, headers included, in bits per second.
     pub received_bps: f64,
-    /// Rate that it may have, headers included, in bits per second.
+    /// Rate that the receiver allows it, headers included, in bits per second.
     pub target_bps: f64,
     /// Its data packets lost over its data packets sent, since the start.
     pub loss_ratio: f64,

@@ -1,19 +1,19 @@
-//! What a transfer came to: the numbers behind the summary and behind `--json`.
+//! The report of a transfer: the numbers of the summary and of `--json`.
 
 use inhaul_base::{Probability, Span};
 use inhaul_store::Fate;
 use serde::{Deserialize, Serialize};
 
-/// What a transfer came to. Serialised, it is the object that `docs/json.md` documents.
+/// The report of a transfer. Serialised, it is the object that `docs/json.md` documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How it ended.
     pub status: Status,
-    /// Bytes of data that were verified and stand in their files.
+    /// Bytes of data that are verified and in their files.
     pub bytes: u64,
-    /// Bytes of these that an interrupted transfer has left, and that are still what the source has.
+    /// The part of these bytes that an interrupted transfer has left, and that still agrees with the source.
     pub resumed_bytes: u64,
-    /// Bytes that the same call can go on from, when this one ended badly.
+    /// If this call failed: verified bytes that are kept, from which the same call continues.
     pub kept_bytes: u64,
     /// From the start of the set-up to the end, in seconds.
     pub seconds: f64,
@@ -27,9 +27,9 @@ pub struct Report {
     pub files: Vec<FileReport>,
     /// Every server that took part.
     pub sources: Vec<SourceReport>,
-    /// What went wrong without ending the transfer.
+    /// Problems that did not end the transfer.
     pub warnings: Vec<String>,
-    /// Why it ended badly.
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
 }
@@ -45,16 +45,16 @@ pub enum Status {
     Planned,
     /// Some of the data has come and is verified, and some has not come.
     Partial,
-    /// It ended badly.
+    /// It failed.
     Failed,
 }
 
 /// A file of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileReport {
-    /// Where it stands now.
+    /// Where the file is.
     pub path: String,
-    /// What became of it, or would.
+    /// What happened to it, or would happen.
     pub action: Action,
     /// Its size, in bytes.
     pub bytes: u64,
@@ -64,20 +64,20 @@ pub struct FileReport {
     pub verified: bool,
 }
 
-/// What becomes of a file.
+/// What happens to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// It is fetched.
     #[default]
     Fetch,
-    /// It is fetched, in the place of another.
+    /// It is fetched, and replaces an existing file.
     Replace,
-    /// What is there is kept.
+    /// The existing file is kept.
     Keep,
-    /// It is not wanted.
+    /// It is left out by a pattern.
     LeaveOut,
-    /// What is there differs and may not be replaced, or is a directory.
+    /// The existing file differs and may not be replaced, or is a directory.
     Refuse,
 }
 
@@ -106,22 +106,22 @@ pub struct SourceReport {
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
     pub rtt_ms: Option<f64>,
-    /// Bytes that were asked for a second time or more.
+    /// Bytes that were requested more than once.
     pub retransmitted_bytes: u64,
-    /// Bytes of its that came when they had come already, from whichever source.
+    /// Bytes from this server that had already come, from this or another server.
     pub duplicate_bytes: u64,
     /// How its part ended.
     pub status: SourceStatus,
 }
 
-/// How a server's part in a transfer stands.
+/// The state of a server in a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceStatus {
-    /// It is under way.
+    /// It is running.
     #[default]
     Running,
-    /// It cannot be reached just now, and is tried again. Never in a report.
+    /// It cannot be reached at the moment, and is tried again. Never in a report.
     Waiting,
     /// It sent until nothing more was needed.
     Complete,
@@ -131,7 +131,7 @@ pub enum SourceStatus {
     Different,
 }
 
-/// Why a transfer ended badly.
+/// Why a transfer failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorReport {
     /// The cause, by name: see docs/exit-codes.md.
@@ -153,7 +153,7 @@ impl From<&crate::MoveError> for ErrorReport {
     }
 }
 
-/// What a bench came to. Serialised, it is the object that `docs/json.md` documents.
+/// The report of a bench. Serialised, it is the object that `docs/json.md` documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BenchReport {
     /// How it ended.
@@ -176,7 +176,7 @@ pub struct BenchReport {
     pub intervals: Vec<BenchInterval>,
     /// What went wrong without ending the bench.
     pub warnings: Vec<String>,
-    /// Why it ended badly.
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
 }
@@ -194,7 +194,7 @@ pub struct BenchSource {
     pub loss_ratio: f64,
     /// Smoothed round-trip time, in milliseconds; `None` when it was never measured.
     pub rtt_ms: Option<f64>,
-    /// Bytes that were asked for a second time or more.
+    /// Bytes that were requested more than once.
     pub retransmitted_bytes: u64,
     /// Processor time of the server's process during the session, in seconds: shared by the flows of one server.
     pub cpu_seconds: f64,

@@ -1,4 +1,4 @@
-//! What is fetched: a data set, where it is, how it is to land, and what is known of it beforehand.
+//! A request for a data set: its mirrors, its name at the destination, and sizes and checksums that are known before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,19 +30,19 @@ impl fmt::Display for Location {
 pub struct Request {
     /// Where it is: at least one place, each server once. The first one's digests count.
     pub mirrors: Vec<Location>,
-    /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it becomes
-    /// the destination, or, if that ends in `/`, lands in it under the last component of its path.
+    /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it
+    /// becomes the destination, or, if that ends in `/`, lands in it under the last component of its path.
     pub place: Option<Vec<u8>>,
-    /// What of it is wanted.
+    /// Selects files of it.
     pub part: Part,
 }
 
-/// What of a data set is wanted.
+/// The wanted part of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it; what is known is known of the one file that it is.
+    /// All of it. What is known applies if the data set is one file.
     Whole(Known),
-    /// Of a directory these files, by their paths in it, and what is known of each.
+    /// These files of a directory, by their paths in it, and what is known of each.
     Listed(BTreeMap<Vec<u8>, Known>),
 }
 
@@ -70,7 +70,7 @@ impl From<Source> for Request {
 pub(crate) type KnownSums = BTreeMap<usize, Vec<(Algorithm, Vec<u8>)>>;
 
 impl Request {
-    /// What it is called in messages: by the path at its first mirror.
+    /// Its name in messages: the path at its first mirror.
     pub(crate) fn source(&self) -> Source {
         let path = self.mirrors.first().map(|first| first.path.clone()).unwrap_or_default();
         Source { mirrors: self.mirrors.iter().map(|mirror| mirror.server.clone()).collect(), path }

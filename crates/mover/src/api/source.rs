@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The port that is meant when none is given, for TCP and UDP alike.
+/// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
 
-/// A host that serves, by name or address.
+/// A server, by name or address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Server {
     /// A name, an IPv4 address, or an IPv6 address without its brackets.
@@ -20,7 +20,7 @@ pub struct Server {
 pub struct Source {
     /// The servers, in the order given; at least one, each once.
     pub mirrors: Vec<Server>,
-    /// Path below the offered directories, without slashes at its ends; empty means all that is offered.
+    /// Path below the offered directories, without slashes at its ends; empty means everything that is offered.
     pub path: String,
 }
 
@@ -29,8 +29,8 @@ pub struct Source {
 pub struct Destination {
     /// The server.
     pub server: Server,
-    /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land in;
-    /// otherwise what the one data set becomes.
+    /// The path, without slashes before it. Empty, or with a slash at its end, it is a directory for data sets to land
+    /// in; otherwise what the one data set becomes.
     pub path: String,
 }
 
@@ -87,7 +87,7 @@ impl FromStr for Destination {
     }
 }
 
-/// The hosts and the path of a URL of ours.
+/// The hosts and the path of an `inhaul://` URL.
 fn split(text: &str) -> Result<(&str, &str), SourceError> {
     let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
     Ok(rest.split_once('/').unwrap_or((rest, "")))

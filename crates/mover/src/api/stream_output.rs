@@ -1,4 +1,4 @@
-//! Where a file is written in order, as its bytes are verified.
+//! The output for a file that is written in order, as its bytes are verified.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The side of a bench that calls: it receives from the servers and drives, or sends to them and is driven.
+//! The client of a bench. It receives from the servers and sets the rates, or it sends and the servers set the rates.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -36,8 +36,8 @@ pub enum BenchUpdate {
     Warning(String),
 }
 
-/// Runs a bench, until `stop` is set. `hear` is told meanwhile, on the calling thread. The report is of use even when the
-/// bench failed.
+/// Runs a bench, until `stop` is set. Calls `hear` with updates, on the calling thread. The report is of use even when
+/// the bench failed.
 ///
 /// # Errors
 /// What ended the bench.

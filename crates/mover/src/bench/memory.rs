@@ -56,8 +56,8 @@ impl BenchMemory {
     }
 }
 
-/// Copies bodies to where `offset` lies in a buffer that is walked round and round. What falls into `hole` stays out: it is
-/// lent to the kernel.
+/// Copies bodies to where `offset` lies in a buffer that is walked round and round. What falls into `hole` stays out:
+/// it is lent to the kernel.
 fn copy_round(parts: [(&mut [u8], usize); 2], offset: u64, bodies: &[IoSlice<'_>]) {
     let mut at = (offset % COLD_BYTES as u64) as usize;
     let [(before, before_at), (after, after_at)] = parts;

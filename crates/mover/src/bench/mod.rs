@@ -1,4 +1,4 @@
-//! `bench`: memory to memory, nothing touching disk, in the manner of iperf3.
+//! `bench`: measures from memory to memory without disks, like iperf3.
 //!
 //! It uses `session` and `engine` at both ends, and `serve` to greet clients; `api` and `system`.
 

@@ -1,4 +1,4 @@
-//! The server of benches: sends to those who fetch, receives from those who push.
+//! The server of benches: it sends to clients that receive, and receives from clients that send.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ use crate::session::slots::Slots;
 use crate::system::process;
 use crate::system::threads;
 
-/// How often a client that pushes is told how it goes.
+/// How often a client that sends gets an update.
 const STATS_INTERVAL: Span = Span::from_millis(200);
 
 /// Serves benches until `stop` is set; calls `ready` with the address once it listens.
@@ -42,7 +42,7 @@ pub fn bench_server(
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
-        // Whoever measures has as many flows as they like, mostly from one host.
+        // A measuring client may have any number of flows, mostly from one host.
         reception: Reception::new(
             Service::Bench,
             &options.net,
@@ -98,7 +98,7 @@ impl BenchServer {
         if role == SessionRole::BenchPush {
             let endpoint = self.endpoints.of(engine, Role::Receiver, &transport)?;
             engine.add_flow(flow, endpoint, self.port, stream)?;
-            // Each flow brings an object of its own.
+            // Each flow has its own object.
             let object = ObjectId(flow.0);
             engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();

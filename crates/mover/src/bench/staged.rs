@@ -1,5 +1,5 @@
-//! A receiver whose flows start and stop by a plan, and whose samples are kept: what the laboratory runs in a host of an emulated
-//! network. Memory to memory, against the servers of a bench.
+//! A receiver whose flows start and stop by a plan, and whose samples are kept. The laboratory runs it in hosts of
+//! emulated networks. It moves data from memory to memory, against the servers of a bench.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -176,7 +176,7 @@ impl StagedReceiver {
                     session.open_bench(size, Memory::Hot)?;
                     Ok(session)
                 });
-                // If the run is over, nobody needs it.
+                // If the run is over, it is not needed.
                 let _ = connected.send((number, session));
                 waker.wake();
             })?;

@@ -1,4 +1,4 @@
-//! Hashes many files at once, and large ones in parts where their algorithm allows it.
+//! Hashes many files at once. Large files are hashed in parts if the algorithm allows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -32,7 +32,7 @@ type Unit = (Wanted, Range<u64>);
 struct Units<'a> {
     data_set: &'a DataSet,
     files: std::collections::btree_set::IntoIter<Wanted>,
-    /// The groups of a file of which some have been taken.
+    /// The groups of a file; some are taken already.
     begun: Option<Unit>,
 }
 

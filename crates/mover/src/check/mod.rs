@@ -1,4 +1,4 @@
-//! `verify` and `manifest`: directories against lists of checksums, and the lists themselves.
+//! `verify` and `manifest`: compares directories with lists of checksums, and writes such lists.
 //!
 //! It uses `api` alone: nothing here touches the network. A transfer verifies by itself, in `haul`.
 

@@ -1,5 +1,5 @@
-//! `copy`: has a server fetch what other servers have. The bytes go from them to it; this host only hears how it goes. See
-//! [`crate::delegate::delegated`].
+//! `copy`: orders a server to fetch from other servers. The data goes directly between them; this host only receives
+//! the progress. See [`crate::delegate::delegated`].
 
 use inhaul_base::Bitrate;
 
@@ -16,11 +16,11 @@ use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
 use crate::system::process;
 
-/// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. `hear` is told
-/// meanwhile, on the calling thread: of what that server sees. The report is its own.
+/// Has the server of `options.destination` fetch `options.sources`, until `stop` is set or this process ends. Calls
+/// `hear` with that server's updates, on the calling thread. The report is that server's.
 ///
 /// # Errors
-/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+/// What ended the transfer. The server keeps what was verified: the same call continues from there.
 pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     let transfer = match process::random_u64() {
         Ok(transfer) => transfer,

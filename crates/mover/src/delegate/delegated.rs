@@ -1,10 +1,10 @@
-//! Transfers that a server carries out for a client: puts, where the client has the data itself, and copies, where another
-//! server has it. Both are a [`crate::get()`] by the server into its inbox, of which the client is told how it goes.
+//! Transfers that a server carries out for a client: puts, where the client has the data, and copies, where another
+//! server has it. Both are a [`crate::get()`] by the server into its inbox. The client receives the progress.
 //!
-//! A client that has the data itself opens a further session for each data set (`Attach`) and changes sides on it: what the
-//! server then says and does is what every receiver does. So that firewalls have to let one port through only and a NAT
-//! before the client does not matter, datagrams go both ways between the server's own port and the socket from which the
-//! client has sent probes ([`crate::engine::probe`]).
+//! For a put, the client opens a session for each data set (`Attach`). On this session the two ends change roles: the
+//! server acts like every receiver. Datagrams go in both directions between the server's own port and the socket from
+//! which the client has sent probes ([`crate::engine::probe`]). So firewalls need only one open port, and the client
+//! may be behind a NAT.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,13 +32,13 @@ use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::session::refusal::{GreetingError, refused};
 use crate::system::threads;
 
-/// How long a client may take for each of its sessions, and to read what it is told.
+/// How long a client may take to open each of its sessions, and to read an update.
 const STEP: Duration = Duration::from_secs(30);
 /// How often it is looked whether the client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long servers that a copy is made from are waited for at most, whatever the client says.
 const RETRY_MAX_SECONDS: u64 = 30 * 86_400;
-/// A client that follows hears something at least so often.
+/// A client that follows gets an update at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the same transfer, ordered once more, waits for what is left of the order before.
 const MAKE_WAY: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ struct Running {
     stop: Stop,
 }
 
-/// A session that brings the data set of this number.
+/// A session for the data set of this number.
 type Attached = (u16, ControlStream);
 
 /// A transfer's right to run, until it is dropped.
@@ -181,8 +181,8 @@ impl Delegations {
         result
     }
 
-    /// The right to run one more transfer. A client that has lost this server orders the same transfer again, while what it
-    /// had ordered before may not have noticed yet that it is gone: that one is ended first.
+    /// The right to run one more transfer. A client that has lost this server orders the same transfer again, while
+    /// what it had ordered before may not have noticed yet that it is gone: that one is ended first.
     fn place(&self, transfer: u64) -> Result<Place<'_>, GreetingError> {
         let deadline = Instant::now() + MAKE_WAY;
         while let Some(earlier) = self.earlier(transfer) {
@@ -260,7 +260,7 @@ impl Orders for Delegations {
     }
 
     fn attach(&self, token: u64, source: u16, stream: ControlStream) {
-        // A session that nobody waits for, or no more, is closed.
+        // A session that no transfer waits for is closed.
         if let Some(awaited) = self.lock().awaited.get(&token) {
             drop(awaited.send((source, stream)));
         }
@@ -340,7 +340,7 @@ fn relay(stream: &mut ControlStream, incoming: &Receiver<Update>, stop: &Stop) -
     }
 }
 
-/// Whether the client wants nothing more, as far as it has said by now.
+/// Whether the client has said by now that it wants nothing more.
 fn has_finished(stream: &mut ControlStream) -> Result<bool, StreamError> {
     match stream.receive(Instant::now() + GLANCE) {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! A client that has delegated a transfer: it hears how it goes, and what came of it.
+//! The client of a delegated transfer: it receives the progress and the report.
 
 use std::time::{Duration, Instant};
 

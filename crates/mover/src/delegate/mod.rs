@@ -1,6 +1,6 @@
 //! Transfers that one host orders and another carries out: puts and copies, at both ends.
 //!
-//! It stands above `haul` and `serve`, and uses both, `session`, `engine`, `api` and `system`.
+//! It uses `haul`, `serve`, `session`, `engine`, `api` and `system`.
 
 mod copy;
 mod delegated;

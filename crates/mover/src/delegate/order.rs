@@ -1,4 +1,4 @@
-//! What a client has a server fetch for it, as it travels: in JSON, inside of frames.
+//! A client's order to a server to fetch data, as it is sent: JSON inside of frames.
 
 use inhaul_store::{Existing, Filter, FilterError, Rule};
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,17 @@ pub const SOURCES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// A number that a client draws for a transfer, and gives again when it orders the same once more: what is left of the
-    /// order before makes way.
+    /// A number that a client draws for a transfer, and gives again when it orders the same once more: what is left of
+    /// the order before makes way.
     pub transfer: u64,
     /// Where the data is.
     pub origin: Origin,
-    /// A path beneath the directory that the server takes data sets into: what the one data set becomes, or, if it is empty or
-    /// ends in `/`, the directory that all land in.
+    /// A path beneath the directory that the server takes data sets into: what the one data set becomes, or, if it is
+    /// empty or ends in `/`, the directory that all land in.
     pub destination: String,
     /// What of the data sets is wanted.
     pub rules: Vec<OrderRule>,
-    /// What becomes of files that exist and differ.
+    /// What happens to files that exist and differ.
     #[serde(with = "ExistingName")]
     pub existing: Existing,
     /// Whether files that exist are compared by their bytes, rather than by size and time.
@@ -44,7 +44,7 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Origin {
-    /// At the client itself, which attaches a session for each of so many data sets.
+    /// At the client itself. It attaches a session for each data set; this is their number.
     Client {
         /// How many there are, at most [`SOURCES_MAX`].
         sources: u16,
@@ -90,7 +90,7 @@ pub enum OrderError {
     /// A source cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A rule makes no sense.
+    /// A rule is not valid.
     #[error(transparent)]
     Rule(#[from] FilterError),
 }

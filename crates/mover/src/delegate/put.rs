@@ -1,4 +1,5 @@
-//! `put`: has a server fetch what this host has. The server stays the receiver, and in charge: see [`crate::delegate::delegated`].
+//! `put`: orders a server to fetch from this host. The server is the receiver, and sets the rates. See
+//! [`crate::delegate::delegated`].
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,11 +34,11 @@ use crate::system::threads;
 /// How long the server may take to echo a probe.
 const ECHO_MAX: Span = Span::from_secs(10);
 
-/// Has the server of `options.destination` fetch `options.paths`, until `stop` is set. `hear` is told meanwhile, on the
-/// calling thread: of what the server, which receives, sees. The report is the server's.
+/// Has the server of `options.destination` fetch `options.paths`, until `stop` is set. Calls `hear` with the server's
+/// updates, on the calling thread. The report is the server's.
 ///
 /// # Errors
-/// What ended the transfer. The server keeps what was verified: the same call goes on from there.
+/// What ended the transfer. The server keeps what was verified: the same call continues from there.
 pub fn put(options: &PutOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     let transfer = match process::random_u64() {
         Ok(transfer) => transfer,
@@ -86,7 +87,7 @@ impl Put {
     }
 }
 
-/// Orders the transfer, and brings it to where data can flow.
+/// Orders the transfer, and sets it up until data can flow.
 fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveError> {
     net::check(&options.net, None)?;
     destination::check(options.destination.path.as_ref(), options.paths.len())?;

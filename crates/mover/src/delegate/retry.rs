@@ -1,5 +1,5 @@
-//! Repeats what is asked of another host while that cannot be reached: of puts and copies, which go on there from what is
-//! verified.
+//! Repeats an order while the other host cannot be reached. Puts and copies then continue from the data that the other
+//! host has verified.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use crate::session::backoff::Backoff;
 
 /// How often the stop flag is looked at while nothing else happens.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often is told what is waited for.
+/// How often the user is told what the transfer waits for.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// What an attempt comes to.
+/// The result of an attempt.
 pub(crate) type Attempted = (Report, Result<(), MoveError>);
 
-/// Makes attempts until one ends well, or in a way that would be the same again, or `retry_for` has passed without a byte. An
-/// attempt is told whether data has come by those before, from which it is to go on.
+/// Repeats attempts until one succeeds or fails with a final error, or `retry_for` has passed without a byte. An
+/// attempt gets whether earlier attempts have received data, from which it must continue.
 pub(crate) fn repeat(
     retry_for: Span,
     stop: &Stop,

@@ -1,4 +1,4 @@
-//! `serve`: a server that offers directories, and fetches what clients order into its inbox.
+//! `serve`: a server that offers directories, and fetches data into its inbox by clients' orders.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

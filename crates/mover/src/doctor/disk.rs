@@ -1,4 +1,4 @@
-//! How fast a directory's disk takes data.
+//! Measures how fast the disk of a directory can be written.
 
 use std::path::Path;
 

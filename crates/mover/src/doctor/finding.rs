@@ -1,4 +1,4 @@
-//! What a look finds: how a thing stands, what that costs, and what mends it.
+//! A finding: the verdict of a check, its cost, and its fix.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What the host has: processors, how they are clocked and lent, hashing, timers.
+//! Checks of the host: processors, their clock, stolen time, hashing, timers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ fn measure_naps() -> Vec<Duration> {
         std::thread::sleep(NAP);
         began.elapsed().saturating_sub(NAP)
     };
-    // On a thread of its own: the timer slack of this one is nobody's to change.
+    // On its own thread, so that the timer slack of the caller's thread does not change.
     let sleeper = std::thread::spawn(move || {
         // Without it timers are later, and that is what is then measured.
         let _ = thread::sleep_exactly();

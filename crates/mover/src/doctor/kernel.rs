@@ -1,4 +1,4 @@
-//! What the kernel gives: socket buffers, and segmentation and receive offload of UDP.
+//! Checks of the kernel: socket buffers, and segmentation and receive offload of UDP.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};

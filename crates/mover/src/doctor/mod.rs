@@ -1,5 +1,4 @@
-//! `doctor`: what on this host, and on the path from a server, would hold a transfer back. Everything is tried or read,
-//! nothing is changed.
+//! `doctor`: finds what would slow a transfer down, on this host and on the path from a server. It changes nothing.
 //!
 //! It uses `session` and `engine` to try the path, `api` and `system`.
 
@@ -54,8 +53,8 @@ impl DoctorReport {
     }
 }
 
-/// Looks at this host and, if there is one, at the path from the server; `hear` is told each finding as it is made, with the
-/// rate that its cost is worked out for.
+/// Checks this host and, if a server is given, the path from it. Calls `hear` with each finding as it is made,
+/// with the rate that its cost is worked out for.
 ///
 /// # Errors
 /// When the server cannot be reached; all else has been looked at then too.

@@ -1,4 +1,4 @@
-//! The path from a server: whether UDP passes, how long it takes, and how large packets may be.
+//! Checks of the path from a server: whether UDP passes, its round-trip time, and its MTU.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -133,7 +133,8 @@ impl Prober {
         Probe { token: self.token, number: self.next_number, echo_len }
     }
 
-    /// Waits until an echo of the probe `(number, sent)` has come, or patience is at its end; gives its round-trip time.
+    /// Waits until an echo of the probe `(number, sent)` has come, or patience is at its end; gives its round-trip
+    /// time.
     fn collect(&mut self, &(number, sent): &(u32, Time), patience: Duration) -> io::Result<Option<(u32, Span)>> {
         let deadline = self.clock.now() + Span::from_nanos(patience.as_nanos() as u64);
         let mut memory = vec![0; usize::from(u16::MAX)];

@@ -1,5 +1,5 @@
-//! Reads what `aria2c --input-file` takes: on each line the URIs of one file, tabs between them, and below it, indented, its
-//! options, one a line. Lines that begin with `#` are comments.
+//! Reads the format of `aria2c --input-file`. Each line has the URIs of one file, with tabs between them. Indented
+//! lines below it have its options, one on each line. Lines that begin with `#` are comments.
 
 use super::item::{FetchListError, Item, add_mirrors, checksum, joined, locations};
 use crate::api::request::Known;

@@ -1,4 +1,4 @@
-//! What lists are made of, however they are written, and what can be wrong with them.
+//! The items of lists in any format, and the errors of lists.
 
 use inhaul_store::checksums::Algorithm;
 
@@ -108,7 +108,7 @@ pub enum FetchListError {
         /// The option.
         option: String,
     },
-    /// A file has more mirrors than anybody needs.
+    /// A file has too many mirrors.
     #[error("line {line}: a file has more than {MIRRORS_MAX} mirrors")]
     TooManyMirrors {
         /// Where.

@@ -1,4 +1,4 @@
-//! Reads Metalink 4 (RFC 5854). What it says beside names, sizes, checksums and URLs is passed over, as 4.2 allows.
+//! Reads Metalink 4 (RFC 5854): names, sizes, checksums and URLs. Everything else is ignored, as section 4.2 allows.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

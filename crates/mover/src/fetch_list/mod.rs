@@ -1,9 +1,10 @@
-//! Lists that say what to fetch from where: Metalink 4 (RFC 5854), and the input files of aria2.
+//! Lists of files to fetch: Metalink 4 (RFC 5854), and the input files of aria2.
 //!
-//! Such a list names files one by one. Each by itself would cost a session with each of its mirrors, so files that lie
-//! together at their mirrors as they will lie here are fetched as one data set, of which nothing else is wanted.
+//! Such a list names files one by one. Fetched separately, each file would need a session with each of its mirrors. So
+//! files that lie in one directory at their mirrors, in the same way as they will here, are fetched as one data set;
+//! the other files of that directory are left out.
 //!
-//! It uses `api` alone: text goes in, requests come out.
+//! It uses `api` alone. Its input is text, and its output is requests.
 
 mod input_file;
 mod item;
@@ -19,8 +20,8 @@ use crate::api::request::{Location, Part, Request};
 
 /// Longest list that is read, in bytes.
 pub const FETCH_LIST_BYTES_MAX: u64 = 256 << 20;
-/// From so many files on, those that lie together are fetched together. Fewer are not worth having the server look
-/// through the directory that they lie in, which may be a large one.
+/// From this number of files on, files in one directory are fetched together. For fewer files it is not worth it that
+/// the server scans the directory, which may be large.
 const TOGETHER_MIN: usize = 8;
 /// Longest name of a file or directory, in bytes.
 const NAME_BYTES_MAX: usize = 255;

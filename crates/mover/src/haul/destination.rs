@@ -1,8 +1,8 @@
-//! Where data sets land. It depends on the command line alone: not on what is there already, so that the same command means
-//! the same when it is given again, and not on what a server calls its data.
+//! Where data sets land. The command line alone decides. Existing files do not change it, so a repeated command means
+//! the same. The server's names for its data do not change it either.
 //!
-//! A destination that ends in `/`, or is `.` or `..`, is a directory: each data set lands in it under the last component of
-//! the path that was asked for. Any other destination is what the one data set becomes.
+//! A destination that ends in `/`, or is `.` or `..`, is a directory: each data set lands in it under the last
+//! component of the requested path. Any other destination is the new name of the one data set.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn is_directory(destination: &Path) -> bool {
     matches!(last, None | Some(b"" | b"." | b".."))
 }
 
-/// Checks that so many data sets have a place at `destination`.
+/// Checks that this number of data sets can land at `destination`.
 pub(crate) fn check(destination: &Path, count: usize) -> Result<(), MoveError> {
     if count > 1 && !is_directory(destination) { Err(needs_slash(destination, "several sources need")) } else { Ok(()) }
 }

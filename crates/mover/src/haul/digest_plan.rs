@@ -1,6 +1,6 @@
-//! In what order the digests of a data set are asked for: those of groups that have to come first, so that what comes is
-//! verified, and kept, soon; then those of groups that an earlier transfer has brought. Those of files that do not land, and
-//! of groups that lie in holes as a whole, are not asked for.
+//! The order in which the digests of a data set are requested. First come those of groups that are still to be fetched,
+//! so that arriving data is verified and kept soon. Then come those of groups that an earlier transfer has fetched.
+//! Digests of files that do not land, and of groups that are holes, are not requested.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(crate) struct DigestPlan {
 }
 
 impl DigestPlan {
-    /// A plan for the groups of those files of which `lands` is true; `held` are those that have been brought earlier.
+    /// A plan for the groups of the files for which `lands` is true. `held` are the groups that were fetched earlier.
     pub(crate) fn new(groups: &Groups, lands: impl Fn(usize) -> bool, held: &BTreeSet<u64>) -> Self {
         let mut missing = RangeSet::new();
         for file in (0..groups.manifest().entries().len()).filter(|&file| lands(file)) {

@@ -1,6 +1,6 @@
-//! `get`: hauls data sets from their mirrors into one place.
+//! `get`: fetches data sets from their mirrors to one destination.
 //!
-//! It finds each data set at its mirrors, plans how it lands, and lets [`Haul`] do it.
+//! It finds each data set at its mirrors, and plans the landing. [`Haul`] then carries the transfer out.
 
 mod compare;
 mod directories;
@@ -39,12 +39,12 @@ use crate::system::threads;
 /// Most changes of a data set that are named one by one.
 const CHANGES_NAMED_MAX: usize = 3;
 
-/// Hauls `options.requests` into `options.destination`, verified, until `stop` is set. `hear` is told meanwhile, on the
-/// calling thread. The report is of use even when the transfer failed.
+/// Fetches `options.requests` to `options.destination`, verified, until `stop` is set. Calls `hear` with updates, on
+/// the calling thread. The report is of use even when the transfer failed.
 ///
 /// # Errors
-/// What ended the transfer. What it leaves behind then is files that are complete and verified and, if anything more was
-/// verified, partial files and a journal, from which the same call goes on.
+/// What ended the transfer. It then leaves files that are complete and verified. If more was verified, it
+/// also leaves partial files and a journal, from which the same call continues.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
         net::check(&options.net, options.receive_rate)?;
@@ -224,7 +224,8 @@ fn land_all(
     Ok((objects, joinings))
 }
 
-/// The data thread: the transfer from the first request to the close of the last session. Tells what has failed of several data sets.
+/// The data thread: the transfer from the first request to the close of the last session. Tells what has failed of
+/// several data sets.
 fn run_haul(
     options: &GetOptions,
     objects: Vec<Object>,
@@ -263,7 +264,7 @@ fn run_haul(
     for object in &haul.objects {
         match object.failure.as_ref().or(result.as_ref().err()) {
             None => object.landing.conclude(),
-            // What was verified by digests that nobody should rely on is nothing to go on from.
+            // Data that was verified by untrusted digests is not kept.
             Some(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
             Some(_) => report.kept_bytes += object.landing.suspend(),
         }
@@ -348,7 +349,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 rtt_ms: known_ms(mirror.stats.rtt),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
                 duplicate_bytes: mirror.stats.duplicate_bytes,
-                // Nobody waits for it any more.
+                // Its receiver has gone, so it is not needed any more.
                 status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },
             }
         })

@@ -1,4 +1,4 @@
-//! `ls`: what there is at a server.
+//! `ls`: lists what a server offers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use crate::session::patience::Patience;
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;
 
-/// Shows `each` what there is at `source`: a file itself; of a directory what lies in it or, `recursive`, all beneath it,
-/// in the order of names and while it is read. Ends early when `each` says no. The first mirror that answers is asked.
+/// Shows `each` what there is at `source`: a file itself; of a directory what lies in it or, `recursive`, all beneath
+/// it, in the order of names and while it is read. Ends early when `each` says no. The first mirror that answers is
+/// asked.
 ///
 /// # Errors
 /// When no mirror answers, or the one that does has no such thing; then of the last that was tried.

@@ -1,4 +1,4 @@
-//! A transfer at the receiver: from what is asked for to files that are verified and have their names.
+//! A transfer at the receiver: from a request to files that are verified and have their names.
 //!
 //! It uses `session`, `engine`, `fetch_list`, `api` and `system`, and knows no server and no delegation.
 

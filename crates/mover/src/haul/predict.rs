@@ -1,8 +1,8 @@
-//! `plan`: how long a transfer would take, and what would limit it; tried and worked out, with nothing landing.
+//! `plan`: predicts how long a transfer would take, and what would limit it. No file lands.
 //!
-//! The data sets are looked up as `get` does it. A short trial then hauls their own bytes into nowhere, and so shows what the
-//! servers, the path and this processor do together; beside it the disk writes a file of its own, names are made and
-//! removed, and memory is hashed. A transfer does all of these at once, so the slowest one says how long it takes.
+//! The data sets are looked up as by `get`. A short trial fetches their own bytes and throws them away. It shows what
+//! the servers, the path and this processor achieve together. Further tests write a file to the disk, make and remove
+//! names, and hash memory. A transfer does all of these at once, so the slowest one determines its time.
 
 mod disk;
 mod trial;
@@ -31,8 +31,8 @@ const SPREAD_MIN: f64 = 0.03;
 /// A limit under which the transfer would take so much less time is far from being one.
 const FAR: f64 = 100.0;
 
-/// What a transfer would come to. Serialised, it is the object that `docs/json.md` documents. What is not known, because an error
-/// came first, is `None`.
+/// What a transfer would come to. Serialised, it is the object that `docs/json.md` documents. What is not known,
+/// because an error came first, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Prediction {
     /// How long it would take, from the start of the program to its end, in seconds.
@@ -71,8 +71,8 @@ pub struct Limit {
     pub allows_bps: Option<f64>,
 }
 
-/// Predicts what `options` would come to. Nothing lands; at the destination a file without a name and a directory of small ones
-/// are written for a moment.
+/// Predicts what `options` would come to. Nothing lands; at the destination a file without a name and a directory of
+/// small ones are written for a moment.
 ///
 /// # Errors
 /// What a transfer would fail with at its start.

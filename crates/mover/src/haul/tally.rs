@@ -1,6 +1,6 @@
-//! Which groups of a data set have come, and who brought them.
+//! Which groups of a data set have arrived, and from which mirrors.
 //!
-//! Sizes are what a peer claims. What this takes in memory follows the bytes that have come.
+//! A peer may claim any size. The memory here follows the bytes that have arrived.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Begun {
     deliverer: Deliverer,
 }
 
-/// Who brought the bytes of a group.
+/// The mirrors that delivered the bytes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deliverer {
     Nobody,
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// A group is verified: who brought it does not matter any more.
+    /// A group is verified, so the mirrors that delivered it do not matter any more.
     pub(crate) fn settle(&mut self, number: u64) {
         self.begun.remove(&number);
     }
@@ -83,7 +83,7 @@ impl Tally {
         self.begun.append(&mut dropped.split_off(&numbers.end));
     }
 
-    /// Who brought a group; `None` when it was several, or nobody.
+    /// The mirror that delivered a group; `None` if it was several, or none.
     pub(crate) fn deliverer(&self, number: u64) -> Option<FlowId> {
         match self.begun.get(&number)?.deliverer {
             Deliverer::One(flow) => Some(flow),

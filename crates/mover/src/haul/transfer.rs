@@ -1,4 +1,4 @@
-//! A transfer under way: objects and their mirrors, digests and the verifier, what is lost and what is left.
+//! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
 mod away;
 mod disputes;
@@ -38,11 +38,11 @@ use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::frame::{Frame, RefusalCode};
 
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Span = Span::from_millis(100);
 /// How often the stop flag is looked at.
 const STOP_LOOK: Span = Span::from_millis(25);
-/// Rates are told over so long.
+/// Reported rates are averages over this number of ticks.
 const RATE_TICKS: usize = 10;
 /// How long the servers may take to say goodbye.
 const CLOSING: Span = Span::from_millis(500);
@@ -55,7 +55,7 @@ const DIGESTS_SLOW: Span = Span::from_secs(3);
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
 
-/// A sum over data sets, each of which may claim nearly all the bytes that a number can count.
+/// A saturating sum over data sets. Each may claim nearly as many bytes as a number can count.
 fn total(objects: &[Object], bytes: impl Fn(&Object) -> u64) -> u64 {
     objects.iter().map(bytes).fold(0, u64::saturating_add)
 }

@@ -1,6 +1,6 @@
 //! The verifier: reads groups back, compares their digests with the source's, and has whole files named.
 //!
-//! It has a thread of its own, so that hashing does not hold the data up.
+//! It has its own thread, so that hashing does not delay the data.
 
 mod known;
 mod naming;
@@ -31,20 +31,20 @@ use crate::session::frame::GroupDigest;
 use crate::session::groups::Groups;
 use crate::system::threads;
 
-/// How often a group may come in wrong.
+/// How often a group may arrive wrong.
 const TRIES_MAX: u32 = 3;
-/// The data thread is woken for so many findings together, or when nothing is left to do: of small files there are tens of
-/// thousands a second.
+/// The data thread is woken once for this many findings, or when no work is left: there may be tens of thousands of
+/// small files a second.
 const FINDINGS_TOGETHER: u32 = 256;
 
 /// An object that is to be verified.
 pub(crate) struct ToVerify {
     pub(crate) groups: Groups,
     pub(crate) landing: Arc<Landing>,
-    /// What somebody else says of its files, beside their source.
+    /// Expected checksums of its files from a list, beside the source's digests.
     pub(crate) sums: KnownSums,
-    /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which verifying them
-    /// does not take.
+    /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which verifying
+    /// them does not take.
     pub(crate) hash_holes: bool,
 }
 
@@ -152,7 +152,7 @@ struct Object {
     /// Of these groups, the ones that an earlier transfer has left.
     resumed: BTreeSet<u64>,
     tries: BTreeMap<u64, u32>,
-    /// Files of which some groups are verified.
+    /// Files that have some verified groups.
     files: BTreeMap<usize, FileDigests>,
     /// How far each file is.
     states: Vec<FileState>,
@@ -208,7 +208,7 @@ impl Object {
         Ok(digest::group_digest(self.groups.manifest().entries()[place.file].size, place.group, buffer))
     }
 
-    /// What there is of a file of which nothing is verified.
+    /// The state of a file without verified groups.
     fn begin_file(&self, file: usize) -> FileDigests {
         let wants_hash = |(algorithm, _): &(Algorithm, Vec<u8>)| *algorithm == Algorithm::Blake3;
         let is_hashed = self.hash_holes
@@ -228,7 +228,8 @@ impl Object {
         (digests, hash)
     }
 
-    /// Hashes the groups of a file that lie in holes, unless `ending`: its hash, if they were all that was left to hash.
+    /// Hashes the groups of a file that lie in holes, unless `ending`: its hash, if they were all that was left to
+    /// hash.
     fn hash_holes_of(&self, file: usize, tree: &mut digest::Tree, ending: &AtomicBool) -> Option<digest::Hash> {
         let size = self.groups.manifest().entries()[file].size;
         let mut groups = self.groups.holes_of_file(file).flatten().take_while(|_| !ending.load(Ordering::Relaxed));
@@ -435,7 +436,7 @@ impl Worker {
         take_range(&mut object.tries, &groups);
         object.resumed.retain(|group| !groups.contains(group));
         object.landing.give_up(file, keep);
-        // Whoever names files may have failed, which has been said.
+        // The naming thread may have failed; it has reported that.
         let _ = self.ready.send(Told::GivenUp { object: index });
         self.report(Finding::FileFailed { object: index, file, groups_left, error });
     }
@@ -454,13 +455,13 @@ impl Worker {
         if size <= digest::GROUP_BYTES {
             object.landing.seal(file).map_err(MoveError::from)?;
         }
-        // Whoever names files may have failed, which has been said.
+        // The naming thread may have failed; it has reported that.
         let _ = self.ready.send(Told::Ready(Ready { object: index, file, size, hash, sum }));
         Ok(())
     }
 
     fn report(&mut self, finding: Finding) {
-        // The data thread may have ended: then nobody needs to know.
+        // The data thread may have ended; then the message is not needed.
         let _ = self.findings.send(finding);
         self.unheard += 1;
         if self.unheard >= FINDINGS_TOGETHER {

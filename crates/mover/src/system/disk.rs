@@ -1,4 +1,4 @@
-//! How fast a directory's disk takes data: tried with a file of its own.
+//! Measures how fast the disk of a directory can be written, with a temporary file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ pub(crate) fn measure(dir: &Path) -> io::Result<Measured> {
     write(dir, PATIENCE, BYTES_MAX)
 }
 
-/// Writes so many bytes for so long, rounded up to a megabyte.
+/// Writes at most this many bytes, rounded up to a megabyte, for at most this time.
 pub(crate) fn write_for(dir: &Path, patience: Duration, bytes_max: u64) -> io::Result<Measured> {
     write(dir, patience, bytes_max.clamp(CHUNK as u64, BYTES_MAX))
 }

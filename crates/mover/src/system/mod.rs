@@ -1,4 +1,5 @@
-//! What is asked of the system beside sockets: threads, open files, random numbers, processor time, a disk's speed.
+//! Services of the operating system other than sockets: threads, open files, random numbers, processor time, disk
+//! speed.
 //!
 //! It uses `api` alone.
 

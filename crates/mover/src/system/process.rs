@@ -1,4 +1,4 @@
-//! What a process has and uses: open files, random numbers, processor time.
+//! Resources of a process: open files, random numbers, processor time.
 
 use crate::api::error::MoveError;
 
@@ -12,7 +12,7 @@ pub(crate) fn allow_many_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// A number that nobody can guess.
+/// A random number that cannot be guessed.
 pub(crate) fn random_u64() -> Result<u64, MoveError> {
     let mut bytes = [0; 8];
     let mut filled = 0;
@@ -23,7 +23,7 @@ pub(crate) fn random_u64() -> Result<u64, MoveError> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// A number that nobody can guess.
+/// A random number that cannot be guessed.
 pub(crate) fn random_u32() -> Result<u32, MoveError> {
     random_u64().map(|n| (n >> 32) as u32)
 }

@@ -53,10 +53,11 @@ pub struct BagManifests {
     pub tags: Vec<Checksums>,
 }
 
-/// The manifests of a bag that can be checked here: `read` gives the bytes of a file of the bag by its name, if it is there.
+/// The manifests of a bag whose algorithms are supported. `read` returns the bytes of a file of the bag by its name, if
+/// the file exists.
 ///
 /// # Errors
-/// When there is none of the payload, or when a line of one is wrong.
+/// When no manifest of the payload is supported, or a line of a manifest is wrong.
 pub fn bag_manifests(read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<BagManifests, BagItError> {
     let mut found = BagManifests::default();
     for algorithm in [Algorithm::Sha512, Algorithm::Sha256, Algorithm::Blake3] {
@@ -71,8 +72,8 @@ pub fn bag_manifests(read: impl Fn(&str) -> Option<Vec<u8>>) -> Result<BagManife
     if found.payload.is_empty() { Err(BagItError::NoManifest) } else { Ok(found) }
 }
 
-/// Reads a manifest of the payload or of tags; the paths that it gives are relative to the bag. An error is the number of
-/// the line that is wrong.
+/// Reads a manifest of the payload or of tags; the paths that it gives are relative to the bag. An error is the number
+/// of the line that is wrong.
 pub(super) fn read_manifest(bytes: &[u8], algorithm: Algorithm, is_payload: bool) -> Result<Checksums, usize> {
     let mut files = Vec::new();
     let mut paths = BTreeSet::new();
@@ -116,7 +117,8 @@ pub(super) fn write(files: &[FileSum]) -> Vec<u8> {
     out
 }
 
-/// A path with `%0A`, `%0D` and `%25` (RFC 8493 2.1.3); other uses of `%` stand for themselves, as older bags have them.
+/// A path with `%0A`, `%0D` and `%25` (RFC 8493 2.1.3); other uses of `%` stand for themselves, as older bags have
+/// them.
 fn decode(path: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! How a data set differs from what it was when its transfer began.
+//! The differences between a data set now and when its transfer began.
 
 use std::fmt;
 

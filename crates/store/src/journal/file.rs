@@ -44,20 +44,21 @@ pub(crate) struct Opened {
     pub(crate) damage: Option<Damage>,
 }
 
-/// A journal that nobody else writes to. When it is dropped and has nothing worth going on from, it is removed.
+/// A locked journal: no other process writes to it. When it is dropped, it is removed if it has nothing to continue
+/// from.
 #[derive(Debug)]
 pub(crate) struct Journal {
     directory: Beneath,
     name: Vec<u8>,
     file: File,
     len: u64,
-    /// Whether there is something to go on from.
+    /// Whether there is something to continue from.
     is_of_use: bool,
 }
 
 impl Journal {
-    /// Opens the journal called `name` in `directory`, or makes it, locks it, and reads what it says. What is torn is cut
-    /// off.
+    /// Opens the journal called `name` in `directory`, or makes it, locks it, and reads what it says. What is torn is
+    /// cut off.
     ///
     /// The lock is the kernel's, so it ends with its process. File systems that have none go without.
     pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Opened, Replay), OpenError> {
@@ -89,7 +90,8 @@ impl Journal {
         Ok((Opened { was_there: true, damage: Damage::of(size, &replay) }, replay))
     }
 
-    /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from now on.
+    /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from
+    /// now on.
     pub(crate) fn begin(&mut self, replay: &Replay) {
         self.is_of_use = !replay.verified.is_empty() || !replay.named.is_empty();
     }
@@ -107,8 +109,8 @@ impl Journal {
         self.put(&encode(&[]))
     }
 
-    /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they say
-    /// will then be found out again, or fetched again.
+    /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they
+    /// say will then be found out again, or fetched again.
     pub(crate) fn append(&mut self, records: &[Record]) -> rustix::io::Result<bool> {
         let mut bytes = Vec::new();
         for record in records {
@@ -140,7 +142,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there is something to go on from.
+    /// Whether there is something to continue from.
     pub(crate) fn is_of_use(&self) -> bool {
         // Without a name, because its directory was removed, there is nothing that a later transfer could find.
         self.is_of_use && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
@@ -151,7 +153,7 @@ impl Journal {
         self.file.try_clone()
     }
 
-    /// There is nothing to go on from any more.
+    /// There is nothing to continue from any more.
     pub(crate) fn retire(&mut self) {
         self.is_of_use = false;
         // What cannot be removed is found of no use by the next transfer.
@@ -189,7 +191,7 @@ fn locked(directory: &Beneath, name: &[u8]) -> Result<(File, bool), OpenError> {
             Err(Errno::NOENT) => {
                 match directory.open(name, flags | OFlags::CREATE | OFlags::EXCL, mode, Links::Refuse) {
                     Ok(file) => (File::from(file), false),
-                    // Somebody was faster.
+                    // Another process was faster.
                     Err(Errno::EXIST) => continue,
                     Err(errno) => return Err(not_opened(errno)),
                 }
@@ -198,7 +200,7 @@ fn locked(directory: &Beneath, name: &[u8]) -> Result<(File, bool), OpenError> {
         };
         check(&file)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // Whoever had the lock before may have removed the file when it was done.
+        // The previous holder of the lock may have removed the file when it was done.
         let ours = rustix::fs::fstat(&file)?;
         match rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) => return Ok((file, was_there)),
@@ -215,8 +217,8 @@ fn not_opened(errno: Errno) -> OpenError {
     }
 }
 
-/// A journal is a regular file that has no other name, and its reader's own. The superuser is somebody else on some network
-/// file systems.
+/// A journal is a regular file without other names, and belongs to the user who reads it. On some network file systems
+/// the superuser's files belong to another user.
 fn check(file: &File) -> Result<(), OpenError> {
     let stat = rustix::fs::fstat(file)?;
     let user = rustix::process::geteuid();

@@ -1,4 +1,4 @@
-//! Finds the place that a user's destination means.
+//! Resolves a user's destination to a place in the file system.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -141,8 +141,8 @@ impl Destination {
         }
     }
 
-    /// Checks that the file system, and the user's limits, allow files of `size` bytes: with one that has no name. Where there
-    /// is no such thing it shows when the file is made.
+    /// Checks that the file system, and the user's limits, allow files of `size` bytes: with one that has no name.
+    /// Where there is no such thing it shows when the file is made.
     pub(crate) fn check_file_size(&self, path: PathBuf, size: u64) -> Result<(), LandingError> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let Ok(trial) = rustix::fs::openat(self.open.fd(), ".", flags, Mode::from_raw_mode(0o600)) else {
@@ -235,7 +235,7 @@ pub fn make_parents(root: &Path, path: &[u8]) -> Result<Vec<PathBuf>, LandingErr
     Ok(made)
 }
 
-/// Somebody else has chosen `path`: it must stay beneath `root`.
+/// A client has chosen `path`, so it must stay beneath `root`.
 fn check_path(root: &Path, path: &[u8]) -> Result<(), LandingError> {
     let is_sound = path.is_empty() || path.split(|&b| b == b'/').all(|name| check_component(name, path).is_ok());
     if is_sound { Ok(()) } else { Err(LandingError::NoDirectory { path: root.join(OsStr::from_bytes(path)) }) }

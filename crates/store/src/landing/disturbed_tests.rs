@@ -1,4 +1,4 @@
-//! Partial files that somebody else changes while they land.
+//! Partial files that another program changes while they land.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::IoSlice;
@@ -39,7 +39,7 @@ fn partial(dir: &Path) -> PathBuf {
     dir.join("f.partial")
 }
 
-/// What somebody may do to a partial file of which the first group is verified.
+/// A change by another program to a partial file whose first group is verified.
 type Deed = fn(&Path);
 
 const DEEDS: [(&str, Deed); 5] = [
@@ -82,7 +82,7 @@ fn what_is_as_it_was_after_all_gets_its_name() {
     let dir = tempfile::tempdir().unwrap();
     let landing = create(dir.path(), SIZE);
     bring(&landing, SIZE, 0..4);
-    // Whoever only reads is noticed too.
+    // A program that only reads is noticed too.
     assert_eq!(fs::read(partial(dir.path())).unwrap().len() as u64, SIZE + 1);
     assert_eq!(landing.finish_files(&[0]).unwrap(), [0]);
     let sealed = landing.seal_again(0).unwrap();
@@ -114,7 +114,7 @@ fn nothing_is_written_through_another_name() {
     let error = landing.write(GROUP_BYTES, &[IoSlice::new(b"more")]).unwrap_err();
     assert!(matches!(error, LandingError::Linked { .. }), "{error}");
     drop(landing);
-    // When it is gone on with: the other name keeps what it is a name of.
+    // When it is continued: the other name keeps what it is a name of.
     let before = File::open(&other).unwrap().metadata().unwrap().ino();
     let landing = create(dir.path(), SIZE);
     assert_eq!(landing.resumed().groups.len(), 0);

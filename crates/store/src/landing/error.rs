@@ -96,7 +96,7 @@ pub enum LandingError {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else has written to a partial file.
+    /// Another program has written to a partial file.
     #[error(
         "another program has changed '{}' while it was landing: the same command finds out what is wrong, and fetches that again",
         show(path)

@@ -1,4 +1,4 @@
-//! How files get their names, and how a landing is made to last.
+//! Gives files their names, and makes a landing durable.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -14,12 +14,13 @@ use crate::journal::Record;
 use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
-/// From so many files on, one sync of the whole file system costs less than one for each file: a journal commits once.
+/// From this number of files on, one sync of the whole file system costs less than one for each file: the file system's
+/// journal commits once.
 const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
-    /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it beside
-    /// them, while it is still open; from then on it waits for its name and nothing is written to it.
+    /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it
+    /// beside them, while it is still open; from then on it waits for its name and nothing is written to it.
     ///
     /// # Errors
     /// When the file is finished already, or cannot be opened.
@@ -30,24 +31,24 @@ impl Landing {
         self.close_file(index, FileState::Sealed).map(drop)
     }
 
-    /// Gives file `index` its name, after syncing it to disk. [Seals](Landing::seal) it first, unless that is done. Takes
-    /// as long as the disk does; other files can be written meanwhile.
+    /// Gives file `index` its name, after syncing it to disk. [Seals](Landing::seal) it first, unless that is done.
+    /// Takes as long as the disk does; other files can be written meanwhile.
     ///
     /// # Errors
     /// When the disk is full or fails, or when a file of that name has come up meanwhile. The partial file is still
-    /// there then. So it is when somebody else may have written to it.
+    /// there then. The same holds if another program may have written to it.
     pub fn finish_file(&self, index: usize) -> Result<(), LandingError> {
         let disturbed = self.finish_files(&[index])?;
         if disturbed.is_empty() { Ok(()) } else { Err(self.disturbed(index)) }
     }
 
-    /// That somebody else has written to file `index`.
+    /// The error for file `index` if another program has written to it.
     pub fn disturbed(&self, index: usize) -> LandingError {
         LandingError::Disturbed { path: self.shown(self.path(index)) }
     }
 
-    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as it should
-    /// be, it can be [named](Landing::finish_files).
+    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as it
+    /// should be, it can be [named](Landing::finish_files).
     ///
     /// # Errors
     /// As [`seal`](Landing::seal), and when it has got another name.
@@ -55,9 +56,9 @@ impl Landing {
         self.close_file(index, FileState::Sealed)
     }
 
-    /// As [`finish_file`](Landing::finish_file), for many files at once: much faster when they are small, as one sync
-    /// serves them all (and, by the way, whatever else is unwritten on that file system). Those that somebody else may have
-    /// written to since they were verified do not get their name: they are returned, and still partial.
+    /// As [`finish_file`](Landing::finish_file), for many files at once. This is much faster for small files, because
+    /// one sync serves them all (and also syncs other unwritten data of that file system). If another program may have
+    /// written to a file since it was verified, it does not get its name. It is returned, and stays partial.
     ///
     /// # Errors
     /// As [`finish_file`](Landing::finish_file). The files that did not get their name are still partial then.
@@ -91,7 +92,8 @@ impl Landing {
         indices.iter().copied().filter(|&index| !has_name(&mut state, index)).collect()
     }
 
-    /// Sets what is kept of a file and takes it out of the open ones, as one that is `next` and that nobody changes any more.
+    /// Sets a file's metadata, and moves it from the open files to the state `next`, in which it does not change any
+    /// more.
     fn close_file(&self, index: usize, next: FileState) -> Result<Arc<File>, LandingError> {
         let entry = &self.plan.manifest.entries()[index];
         let (file, was_sealed) = {
@@ -115,7 +117,7 @@ impl Landing {
         Ok(file)
     }
 
-    /// Whether a partial file in `directory` is as it was left, as far as can be known.
+    /// Whether a partial file in `directory` is unchanged, as its times and size show.
     fn is_as_left(&self, index: usize, directory: &Beneath) -> bool {
         let seal = self.lock().sealed.get(&index).copied();
         let partial = self.partial_path(index);
@@ -123,7 +125,7 @@ impl Landing {
         seal.zip(stat.ok()).is_some_and(|(seal, stat)| !seal.is_disturbed && seal.stamp == Stamp::of(&stat))
     }
 
-    /// Syncs the files. From then on nobody else handles them; they are added to `claimed`.
+    /// Syncs the files and adds them to `claimed`. From then on no other thread handles them.
     fn sync_files(&self, indices: &[usize], claimed: &mut Vec<usize>) -> Result<(), LandingError> {
         let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
         for &index in indices {
@@ -171,8 +173,8 @@ impl Landing {
         }
     }
 
-    /// Renames the files one after the other, and takes those out of `unnamed` that have their name. Those that somebody else may
-    /// have written to go to `disturbed`.
+    /// Renames the files one after the other, and removes each from `unnamed` when it has its name. Files that another
+    /// program may have written to go to `disturbed`.
     fn name(&self, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
         // All of them before the first: one that is recorded and not renamed is still found by its partial name.
         let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
@@ -219,11 +221,12 @@ impl Landing {
         }
     }
 
-    /// Makes what has landed last: makes the links, gives the directories what is kept of them, and syncs every directory
-    /// that something was named in. The journal stays until [`conclude`](Landing::conclude).
+    /// Makes what has landed last: makes the links, gives the directories what is kept of them, and syncs every
+    /// directory that something was named in. The journal stays until [`conclude`](Landing::conclude).
     ///
     /// # Errors
-    /// When a file is not finished, when something has come up meanwhile where a link should be, or when the disk fails.
+    /// When a file is not finished, when something has come up meanwhile where a link should be, or when the disk
+    /// fails.
     pub fn finish(&self) -> Result<(), LandingError> {
         {
             let state = self.lock();
@@ -251,8 +254,9 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the journal of a landing that is [finished](Landing::finish), unless it was suspended after that, or files that
-    /// were given up can be gone on with. When it is dropped this is done, too.
+    /// Removes the journal of a landing that is [finished](Landing::finish). The journal stays if the landing was
+    /// suspended after that, or if a later transfer can continue files that were given up. Dropping the landing does
+    /// the same.
     pub fn conclude(&self) {
         let state = self.lock();
         if state.end == End::Finished && !state.keeps_given_up {
@@ -261,8 +265,8 @@ impl Landing {
         }
     }
 
-    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left, or it is
-    /// kept for a later transfer to go on from.
+    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left, or
+    /// it is kept for a later transfer to continue from.
     pub fn give_up(&self, index: usize, keep: bool) {
         let mut state = self.lock();
         while state.files.get(index) == Some(&FileState::Making) {
@@ -287,7 +291,8 @@ impl Landing {
         self.lock().files.get(index) == Some(&FileState::GivenUp)
     }
 
-    /// Gives all directories of the data set that are wanted, and the data set's own, what is kept of them, and syncs them.
+    /// Gives all directories of the data set that are wanted, and the data set's own, what is kept of them, and syncs
+    /// them.
     fn settle_all(&self) -> Result<(), LandingError> {
         let failed = |path: &[u8], errno| LandingError::from_errno("sync", self.shown(path), errno);
         let home = self.home();
@@ -306,8 +311,8 @@ impl Landing {
         self.settle(b"", self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
     }
 
-    /// Gives the directory at `path` what is kept of it, its time only unless it was `made` here, and syncs it unless it
-    /// lies on the device that is synced as a whole.
+    /// Gives the directory at `path` what is kept of it, its time only unless it was `made` here, and syncs it unless
+    /// it lies on the device that is synced as a whole.
     fn settle(&self, path: &[u8], metadata: &Metadata, made: bool, together: Option<u64>) -> rustix::io::Result<()> {
         let directory = self.base.open_directory(path, Links::Refuse)?;
         if made {

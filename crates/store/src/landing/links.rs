@@ -39,8 +39,8 @@ impl Landing {
         })
     }
 
-    /// Lets a link appear at `path`, whole, in the place of what is there if it is to be replaced. `make` makes it under a
-    /// partial name.
+    /// Makes a link appear at `path` in one step. It replaces an existing file only if that is permitted. `make` makes
+    /// the link under a partial name.
     fn appear(
         &self,
         path: &[u8],

@@ -1,5 +1,5 @@
-//! What is kept of files beside their bytes. A file system or a user that cannot keep it is no reason to give up data that
-//! has landed: it is noted.
+//! Sets permissions, times, owners and attributes of files. If a file system or a user cannot set them, the landing
+//! records that for a warning, and the data still lands.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ pub(super) enum Aspect {
     Attribute,
 }
 
-/// What could not be kept, of which file first and of how many.
+/// A property that could not be kept, the first file that lacks it, and the number of such files.
 #[derive(Debug, Default)]
 pub(super) struct Notes(BTreeMap<Aspect, Note>);
 

@@ -15,8 +15,8 @@ pub(super) fn partial_name(name: &[u8], is_taken: impl Fn(&[u8]) -> bool) -> Vec
     with_suffix(name, SUFFIX, is_taken)
 }
 
-/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long. One
-/// that lands straight in its directory (`.`) has `.inhaul` there.
+/// The name of the journal of a data set called `name`: `NAME.inhaul`, or one with a hash in it when that is too long.
+/// One that lands straight in its directory (`.`) has `.inhaul` there.
 pub(super) fn journal_name(name: &[u8]) -> Vec<u8> {
     with_suffix(if name == b"." { b"" } else { name }, JOURNAL_SUFFIX, |_| false)
 }

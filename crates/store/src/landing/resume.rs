@@ -1,5 +1,5 @@
-//! How a landing goes on from what an earlier one has left: its journal, its partial files and those that have their
-//! name already.
+//! Continues from what an earlier landing has left: its journal, its partial files, and the files that have their name
+//! already.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,10 +21,10 @@ use crate::plan::Plan;
 use crate::sparse::{make_hole, stored_within};
 use crate::{Kind, Manifest};
 
-/// What an earlier transfer has left to go on from.
+/// What an earlier transfer has left to continue from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resumed {
-    /// Groups whose bytes are there, as far as the journal can know: to be read back and compared before they count.
+    /// Groups whose bytes are there according to the journal. They are read back and compared before they count.
     pub groups: Vec<HeldGroup>,
     /// What has changed in the data set since.
     pub changes: Vec<Change>,
@@ -91,7 +91,7 @@ impl Landing {
         let files: BTreeSet<usize> = verified.keys().map(|&(file, _)| file).chain(named.keys().copied()).collect();
         for &file in &files {
             if self.lock().files[file] == FileState::Outside {
-                // It is not gone on with: what cannot be removed is in nobody's way.
+                // The transfer does not continue this file. If it cannot be removed, it does no harm.
                 let _ = self.base.remove_file(&self.partial_path(file));
                 continue;
             }
@@ -110,12 +110,12 @@ impl Landing {
         Ok(())
     }
 
-    /// Removes the partial files that an earlier transfer has left of the data set `before`, and that this one does not
-    /// go on with.
+    /// Removes partial files of the data set `before` that an earlier transfer has left, and that this one does not
+    /// continue.
     fn remove_stale(&self, before: &Manifest) {
         let name = self.plan.destination.name();
         let remove = |base: &Beneath, path: &[u8]| {
-            // What cannot be removed is in nobody's way.
+            // If it cannot be removed, it does no harm.
             let _ = base.remove_file(path);
         };
         match (before.kind(), self.plan.manifest.kind()) {
@@ -175,7 +175,7 @@ impl Landing {
         holes.all(|hole| stored_within(&file, hole).is_ok_and(|stored| stored.is_none()))
     }
 
-    /// Makes the partial file of `index` fit to be written to; false if there is none, or none that can be gone on with.
+    /// Makes the partial file of `index` writable. False if there is none, or none that can be continued.
     fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
@@ -237,17 +237,17 @@ impl Landing {
         Ok(())
     }
 
-    /// What an earlier transfer has left to go on from.
+    /// What an earlier transfer has left to continue from.
     pub fn resumed(&self) -> &Resumed {
         &self.resumed
     }
 
-    /// Bytes that the next transfer could go on from, if this one ended now.
+    /// Bytes that the next transfer could continue from, if this one ended now.
     pub fn kept_bytes(&self) -> u64 {
         self.lock().kept_bytes
     }
 
-    /// Notes that a group is what its source says it is: that is where another landing goes on. Nothing is synced.
+    /// Records that a group agrees with its source, so that a later landing can continue from it. Does not sync.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -257,8 +257,8 @@ impl Landing {
         }
         let mut state = self.lock();
         state.kept_bytes += self.group_len(file, group);
-        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in which thousands
-        // of files are being made, time and again.
+        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in
+        // which thousands of files are being made, time and again.
         if self.plan.manifest.entries().get(file).is_some_and(|entry| entry.size > GROUP_BYTES) {
             state.unsynced.insert(file);
         }
@@ -271,8 +271,8 @@ impl Landing {
         state.kept_bytes = state.kept_bytes.saturating_sub(self.group_len(file, group));
     }
 
-    /// Brings what is recorded as verified of files of several groups to the disk, and then the journal, so that it outlives a
-    /// power failure.
+    /// Brings what is recorded as verified of files of several groups to the disk, and then the journal, so that it
+    /// outlives a power failure.
     ///
     /// # Errors
     /// When the disk is full or fails.
@@ -303,9 +303,10 @@ impl Landing {
         rustix::fs::fdatasync(&journal).map_err(failed)
     }
 
-    /// Ends the landing and leaves its journal and its partial files, for another to go on from. Says how many bytes that
-    /// are; if there are none, everything is removed as by [`abort`](Landing::abort). One that is
-    /// [finished](Landing::finish) keeps its journal, so that a transfer of several can be gone on with as a whole.
+    /// Ends the landing and leaves its journal and its partial files, so that a later landing can continue. Returns the
+    /// number of verified bytes that are left. If there are none, everything is removed as by
+    /// [`abort`](Landing::abort). A [finished](Landing::finish) landing keeps its journal, so that a transfer of
+    /// several data sets can be continued as a whole.
     pub fn suspend(&self) -> u64 {
         let is_of_use = self.journal().is_of_use();
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! What a landing finds of an earlier one, after every kind of end.
+//! What a landing finds of an earlier one that was ended in different ways.
 
 use std::fs;
 use std::io::IoSlice;

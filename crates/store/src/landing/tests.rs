@@ -344,7 +344,7 @@ fn a_sealed_file_takes_nothing_more_and_waits_for_its_name() {
     landing.finish_files(&[0, 2]).unwrap();
     assert_eq!(listing(&dir.path().join("set")), ["a", "b.partial", "c"]);
     drop(landing);
-    // Something has landed, so it can be gone on with.
+    // Something has landed, so it can be continued.
     assert_eq!(listing(dir.path()), ["set.inhaul", "set/", "set/a", "set/b.partial", "set/c"]);
     let landing = Landing::create(dir.path(), tree(&[(b"a", 1), (b"b", 1), (b"c", 1)], &[]), REFUSE).unwrap();
     write(&landing, 0, b"abc").unwrap();

@@ -1,11 +1,11 @@
-//! Notices when somebody else opens a file that is being written here, or has changed one that waits for its name.
+//! Notices when another program opens a partial file, or changes a file that waits for its name.
 //!
-//! What was read back and verified may be written over by another program afterwards. Times do not show that while we write
-//! ourselves, so the kernel is asked (inotify) who opens the file; and its length shows when it was cut (see
-//! [`GUARD_BYTES`]). Once nothing more is written here, its times do show it ([`Stamp`]).
+//! Another program may overwrite bytes after they were read back and verified. While the landing itself writes, the
+//! file's times do not show this. So the landing watches for opens (inotify), and the length shows if the file was cut
+//! (see [`GUARD_BYTES`]). Once the landing has stopped writing, the file's times show every change ([`Stamp`]).
 //!
-//! Not noticed: writes through a descriptor from before the file was taken up, and those of other hosts to a network file
-//! system, until the file is sealed.
+//! Until the file is sealed, these are not noticed: writes through a descriptor that was opened before the watch began,
+//! and writes by other hosts to a network file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::fs::Stat;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
-/// A partial file of several groups is so much longer than it will be. Nothing is ever written there, so a file that was cut
-/// and written on stays too short.
+/// A partial file of several groups is so much longer than it will be. Nothing is ever written there, so a file that
+/// was cut and written on stays too short.
 pub(super) const GUARD_BYTES: u64 = 1;
 
 /// The files that are watched.
@@ -27,12 +27,12 @@ pub(super) struct Watch {
     /// Files by the numbers of their watches, and the other way round.
     files: BTreeMap<i32, usize>,
     numbers: BTreeMap<usize, i32>,
-    /// Files that somebody else has opened.
+    /// Files that another program has opened.
     opened: BTreeSet<usize>,
 }
 
 impl Watch {
-    /// From now on, whoever opens the file `index` is noticed. It has been opened as `file`.
+    /// Watches file `index` from now on: opens by other programs are noticed. `file` is our own descriptor of it.
     pub(super) fn begin(&mut self, index: usize, file: &File) {
         if self.inotify.is_none() {
             self.inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
@@ -59,7 +59,7 @@ impl Watch {
         opened
     }
 
-    /// Ends the watch; whether somebody else has opened the file.
+    /// Ends the watch. Returns whether another program has opened the file.
     pub(super) fn end(&mut self, index: usize) -> bool {
         self.listen(None);
         if let Some(number) = self.numbers.remove(&index) {
@@ -77,7 +77,7 @@ impl Watch {
         let mut events = Reader::new(inotify, &mut buffer);
         while let Ok(event) = events.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Nobody knows what was missed.
+                // Events were lost, so every file may have been opened.
                 self.opened.extend(self.numbers.keys());
             } else if let Some(&index) = self.files.get(&event.wd())
                 && event.events().contains(ReadFlags::OPEN)
@@ -89,7 +89,7 @@ impl Watch {
     }
 }
 
-/// By what a file that nobody changes is the same.
+/// The properties that stay the same while a file is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     identity: (u64, u64),

@@ -43,7 +43,8 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Writes all of `bufs` (none of them empty) from `offset` on by calls of `write`, which may write less than it is given.
+/// Writes all of `bufs` (none of them empty) from `offset` on by calls of `write`, which may write less than it is
+/// given.
 pub(super) fn write_fully(
     mut bufs: &mut [IoSlice<'_>],
     mut offset: u64,

@@ -15,8 +15,8 @@
 //! attribute = bytes(name) bytes(value)
 //! bytes(b)  = length b
 //! ```
-//! Numbers without a width are LEB128: seven bits a byte, low bits first, the high bit says that more follow. What the flags
-//! leave out is as in the metadata before.
+//! Numbers without a width are LEB128: seven bits a byte, low bits first; the high bit says that more bytes follow. A
+//! field that the flags leave out has the value of the previous metadata.
 
 use inhaul_base::ByteRange;
 
@@ -32,9 +32,9 @@ const FILE_BYTES_MIN: usize = 6;
 const DIRECTORY_BYTES_MIN: usize = 5;
 const SYMLINK_BYTES_MIN: usize = 7;
 const HARD_LINK_BYTES_MIN: usize = 3;
-/// What is read takes at most so much memory whatever the length of the input, and so much more for each byte of it. Front
-/// coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and with a path of 200
-/// bytes is worth 400 in memory.
+/// What is read takes at most so much memory whatever the length of the input, and so much more for each byte of it.
+/// Front coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and with
+/// a path of 200 bytes is worth 400 in memory.
 const MEMORY_BYTES_FREE: u64 = 64 << 20;
 const MEMORY_BYTES_PER_BYTE: u64 = 24;
 
@@ -302,7 +302,7 @@ impl<'a> Input<'a> {
         self.take(len)
     }
 
-    /// Takes so many bytes of memory off what is left of it.
+    /// Takes this many bytes off the remaining memory budget.
     fn spend(&mut self, bytes: usize) -> Result<(), ManifestError> {
         self.memory_left = self.memory_left.checked_sub(bytes as u64).ok_or(ManifestError::TooMuchMemory)?;
         Ok(())
@@ -322,7 +322,7 @@ impl<'a> Input<'a> {
         Ok(self.path.clone())
     }
 
-    /// A metadata, and its flags, of which `more` may be set beside those of every metadata.
+    /// A metadata and its flags. The flags `more` may be set in addition to those of every metadata.
     fn metadata(&mut self, more: u64) -> Result<(Metadata, u64), ManifestError> {
         let flags = self.number()?;
         if flags & !(flag::ALL & !flag::HOLES | more) != 0 {
@@ -396,7 +396,7 @@ impl<'a> Input<'a> {
         Ok(count)
     }
 
-    /// A count and that many items, the first of which refers to no path before it.
+    /// A count and that many items. The first item shares no bytes with an earlier path.
     fn list<T>(
         &mut self,
         item_bytes_min: usize,

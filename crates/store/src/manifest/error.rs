@@ -1,4 +1,4 @@
-//! Why something is no manifest.
+//! Why bytes or items do not form a manifest.
 
 use super::ENTRIES_MAX;
 use crate::printable;

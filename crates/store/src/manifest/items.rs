@@ -65,8 +65,8 @@ pub struct Entry {
     pub size: u64,
     /// What is kept of it beside its bytes.
     pub metadata: Metadata,
-    /// Parts of the file that its source does not store, because they are zeros: in order, apart from each other, none of
-    /// them empty.
+    /// Parts of the file that its source does not store, because they are zeros: in order, apart from each other, none
+    /// of them empty.
     pub holes: Vec<ByteRange>,
 }
 
@@ -97,7 +97,7 @@ pub struct Directory {
     pub metadata: Metadata,
 }
 
-/// A symbolic link of a data set. Nobody follows it: neither who serves it nor who lands it.
+/// A symbolic link of a data set. Neither the server nor the receiver follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symlink {
     /// Path relative to the data set, as in [`Entry::path`].

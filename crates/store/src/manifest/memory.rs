@@ -1,7 +1,7 @@
-//! What lists of files take in memory, about: reckoned before it is taken, for whoever makes one or reads one.
+//! Estimates the memory of lists of files before it is allocated, both when a list is made and when it is read.
 //!
-//! An allocation counts for 16 bytes more than it holds, and a path for 32 more yet: its places in the sorted lists by which a
-//! manifest is checked.
+//! An allocation counts 16 bytes more than its content. A path counts 32 bytes more, for its places in the sorted lists
+//! that check a manifest.
 
 use inhaul_base::ByteRange;
 
@@ -10,7 +10,7 @@ use super::{Attribute, Directory, Entry, HardLink, Symlink};
 /// What an allocation takes beside what it holds.
 const ALLOCATION_BYTES: usize = 16;
 
-/// A path of so many bytes, beside the item that it stands in.
+/// The memory of a path of this many bytes, without the item that contains it.
 pub(crate) const fn of_path(len: usize) -> usize {
     len + ALLOCATION_BYTES + 2 * size_of::<&[u8]>()
 }

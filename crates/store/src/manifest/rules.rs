@@ -1,4 +1,4 @@
-//! The rules that everything in a manifest obeys, wherever it came from.
+//! The rules that every manifest obeys, whether it is made here or received.
 
 use super::{
     ATTRIBUTES_BYTES_MAX, COMPONENT_BYTES_MAX, Contents, Entry, MODE_BITS, ManifestError, Metadata, PATH_BYTES_MAX,

@@ -165,7 +165,8 @@ fn decode_names_another_version() {
 
 #[test]
 fn decode_refuses_counts_beyond_the_input() {
-    // Kind directory, name "s", metadata of nothing, nothing skipped or unreadable; then a count of 2^20 directories and nothing behind it.
+    // Kind directory, name "s", metadata of nothing, nothing skipped or unreadable; then a count of 2^20 directories
+    // and nothing behind it.
     let counted = |count: &[u8]| [b"IHM\x03\x01\x01s\0\0\0\0\0\0\0", count].concat();
     assert_eq!(Manifest::decode(&counted(b"\x80\x80\x40\x00")), Err(ManifestError::Truncated));
     let bytes = counted(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");

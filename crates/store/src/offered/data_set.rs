@@ -1,4 +1,4 @@
-//! A data set that is offered: its manifest, and its bytes.
+//! An offered data set: its manifest, and its bytes.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -82,7 +82,7 @@ impl DataSet {
         &self.manifest
     }
 
-    /// Whether `other` is this data set, and no file of it has changed as far as sizes and times tell.
+    /// Whether `other` is this data set, with the same sizes and times of all files.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         self.file == other.file
@@ -127,8 +127,8 @@ impl DataSet {
         Ok(())
     }
 
-    /// Fills `bufs`, one behind the other, with the bytes from `offset` of the byte space on, across files; one system call for
-    /// what lies in one file. Keeps the files open that were used last.
+    /// Fills `bufs`, one behind the other, with the bytes from `offset` of the byte space on, across files; one system
+    /// call for what lies in one file. Keeps the files open that were used last.
     ///
     /// # Errors
     /// As [`DataSet::read`].

@@ -1,4 +1,4 @@
-//! What `ls` shows: one directory, or all that lies beneath it, as it is read.
+//! The items that `ls` shows: one directory, or everything beneath it. Items are passed on as they are read.
 
 use std::vec::IntoIter;
 
@@ -12,15 +12,17 @@ use crate::manifest::memory;
 use crate::{Listed, ListedKind, Timestamp};
 
 impl Offered {
-    /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or, `recursive`,
-    /// beneath it, by name and each directory before what it holds. Ends early when `each` says no. `may_hold` is asked before
-    /// the names of a directory are held in memory, to be sorted: of those that are being listed, one within the other.
+    /// Shows `each` what `request` names: a file itself, with an empty path; of a directory what lies in it or,
+    /// `recursive`, beneath it, by name and each directory before what it holds. Ends early when `each` says no.
+    /// `may_hold` is asked before the names of a directory are held in memory, to be sorted: of those that are being
+    /// listed, one within the other.
     ///
-    /// With several directories offered, or a file, the empty request names the list of them. Links are not followed; what
-    /// vanishes meanwhile is left out.
+    /// With several directories offered, or a file, the empty request names the list of them. Links are not followed;
+    /// what vanishes meanwhile is left out.
     ///
     /// # Errors
-    /// When there is no such thing, when the request leads outside, when a directory may not be read, or when `may_hold` says no.
+    /// When there is no such thing, when the request leads outside, when a directory may not be read, or when
+    /// `may_hold` says no.
     pub fn list(
         &self,
         request: &[u8],

@@ -15,7 +15,7 @@ use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Sy
 /// Most holes of one file that are told; what lies behind them counts as data.
 const HOLES_MAX: usize = 1 << 16;
 
-/// Memory is asked for in steps of so many bytes.
+/// Memory is requested in steps of this many bytes.
 const STEP_BYTES: usize = 64 * 1024;
 /// What the second name of a file takes while its first is looked for, beside the name.
 const NAME_BYTES: usize = 128;
@@ -167,7 +167,7 @@ fn may_have_holes(stat: &Stat) -> bool {
     stat.st_blocks < stat.st_size.div_euclid(512)
 }
 
-/// Where a file of `size` bytes stores nothing, as far as its file system tells.
+/// The holes of a file of `size` bytes, as its file system reports them.
 fn holes(file: &std::fs::File, size: u64) -> Vec<ByteRange> {
     let mut holes = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Whether files that are there already have the bytes of those at the source (`get --checksum`).
+//! Compares existing files with those at the source by their hashes (`get --checksum`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,8 +19,8 @@ use crate::session::patience::Patience;
 /// Groups whose digests are asked for at once.
 const GROUPS_AHEAD: u64 = 4096;
 
-/// Decides for each file that is at its place with the right size whether it is the same, by the digests of the data set's
-/// first mirror: over a session of its own, which ends with it.
+/// Decides for each file that is at its place with the right size whether it is the same, by the digests of the data
+/// set's first mirror: over a session of its own, which ends with it.
 pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, stop: &Stop) -> Result<(), MoveError> {
     let candidates: BTreeSet<usize> = plan.same_size().into_iter().collect();
     let Some(server) = found.sessions.first().map(|session| session.server.clone()) else { return Ok(()) };

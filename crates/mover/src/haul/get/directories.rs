@@ -9,8 +9,8 @@ use super::Found;
 use crate::api::error::MoveError;
 use crate::api::options::GetOptions;
 
-/// The directories that were made for a transfer; removed again, as far as they are empty, when it has ended: it may have brought
-/// nothing.
+/// The directories that were made for a transfer. When it has ended, those that are still empty are removed: nothing
+/// may have landed.
 pub(crate) struct CreatedDirectories<'a> {
     options: &'a GetOptions,
     /// Parents first.
@@ -37,7 +37,7 @@ impl<'a> CreatedDirectories<'a> {
         if is_new {
             made.directories.push(path.clone());
         }
-        // Those who bring things into an inbox name no places that lie deeper.
+        // Clients of an inbox cannot name places that lie deeper.
         for place in places().filter(|_| options.inbox.is_none()) {
             made.directories.extend(make_parents(path, place)?);
         }

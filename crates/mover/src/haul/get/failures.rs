@@ -1,14 +1,14 @@
-//! What does not come of a transfer, while the rest does.
+//! The data sets and files of a transfer that failed, while others land.
 
 use inhaul_store::{Plan, printable};
 
 use crate::api::error::MoveError;
 use crate::api::source::Source;
 
-/// A data set, and what has come of one of the steps toward it.
+/// A data set, and the result of one step of its transfer.
 pub(crate) type Outcome<T> = (Source, Result<T, MoveError>);
 
-/// What does not come of several data sets, while others do.
+/// The failures of a transfer, while other data lands.
 #[derive(Default)]
 pub(crate) struct Failures {
     pub(super) texts: Vec<String>,

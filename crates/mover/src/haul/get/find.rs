@@ -1,7 +1,7 @@
-//! First contact: who has the data sets, and who of them agree.
+//! First contact: which mirrors have the data sets, and which of them agree.
 //!
-//! A transfer begins with the first mirror that answers. The others have a short grace to answer too, so that those that are up
-//! vote on what the data set is and the same command means the same each time; who comes later may still join
+//! A transfer begins with the first mirror that answers. The others have a short grace. So all mirrors that are up vote
+//! on what the data set is, and the same command means the same each time. Mirrors that answer later may still join
 //! ([`crate::haul::transfer`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const TIE_MAX: Duration = Duration::from_secs(10);
 const OTHERS_WAIT: Duration = Duration::from_secs(30);
 /// How often the stop flag and the clock are looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often is told what is waited for.
+/// How often the user is told what the transfer waits for.
 const TOLD: Duration = Duration::from_secs(1);
 
 /// A data set that was found on some of its mirrors.
@@ -50,7 +50,8 @@ pub(crate) struct Found {
     warnings: Vec<String>,
 }
 
-/// Connects to every mirror of every data set at once, and asks each for its data set; waits for those that are not there.
+/// Connects to every mirror of every data set at once, and asks each for its data set; waits for those that are not
+/// there.
 ///
 /// # Errors
 /// When the user stops it. What does not come of a data set stands in its outcome.
@@ -159,7 +160,8 @@ impl<'a> Asked<'a> {
         self.first.map(|first| first.at + (first.took * 2).clamp(GRACE_MIN, GRACE_MAX))
     }
 
-    /// Whether nobody has to be waited for any more; `is_late`: mirrors that were tried once are not.
+    /// Whether no mirror has to be waited for any more. With `is_late`, mirrors that were tried once are not waited
+    /// for.
     fn is_decided(&self, now: Instant, is_late: bool) -> bool {
         if self.waiting.is_empty() {
             return true;
@@ -226,7 +228,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Asks each sender that has come by itself for the data set that it brings.
+/// Asks each sender that has connected by itself (a put) for its data set.
 pub(super) fn find_attached(
     options: &GetOptions,
     sessions: Vec<Session>,
@@ -241,7 +243,7 @@ pub(super) fn find_attached(
             let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
             let found = session.open("", false, attributes).map(|manifest| {
                 source.path = printable(manifest.name());
-                // Those who bring something say what it is called.
+                // A put names its data set itself.
                 let place = is_directory.then(|| manifest.name().to_vec());
                 Found::of_one(Request { place, ..source.clone().into() }, index, session, manifest)
             });

@@ -1,4 +1,4 @@
-//! The list of checksums that a transfer leaves on request.
+//! The list of checksums that a transfer writes on request (`get --manifest`).
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -21,8 +21,9 @@ pub(crate) fn check(path: &Path, overwrite: bool) -> Result<(), MoveError> {
     Ok(())
 }
 
-/// Writes the list of all that has come. Paths are relative to the directory of the one data set; of several, and of a
-/// file, to where they landed. What was there already is not in it, as nobody has verified it, which is said.
+/// Writes the list of all fetched files. Paths are relative to the directory of the one data set. For several data
+/// sets, and for a file, they are relative to the destination. Files that existed before are not in the list, because
+/// they were not verified; a warning says so.
 pub(crate) fn write(path: &Path, haul: &mut Haul) -> Result<(), MoveError> {
     let objects = &haul.objects;
     let mut files: Vec<FileSum> = objects.iter().flat_map(|object| sums_of(object, objects.len() > 1)).collect();
@@ -31,7 +32,7 @@ pub(crate) fn write(path: &Path, haul: &mut Haul) -> Result<(), MoveError> {
     let left_out = names - files.len();
     let kind = match objects.as_slice() {
         [only] if left_out == 0 => only.landing.manifest().kind(),
-        // What else is in the directory that they landed in is nobody's business here.
+        // Other files in the destination's directory do not belong in the list.
         _ => Kind::File,
     };
     let list = Checksums { format: Format::Inhaul(kind), algorithm: Algorithm::Blake3, files };

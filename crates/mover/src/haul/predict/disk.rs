@@ -1,4 +1,4 @@
-//! What the destination's file system does in a second: bytes of one file, and small files.
+//! The speed of the destination's file system: bytes of one file a second, and small files a second.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub(super) fn measure(target: &Path, wanted: &Wanted) -> io::Result<Measured> {
     Ok(measured)
 }
 
-/// What `work` brings, and the seconds that this process spends on it.
+/// The result of `work`, and the seconds of processor time that this process spends on it.
 fn timed<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, f64)> {
     let before = process::cpu_time();
     let result = work()?;
@@ -69,7 +69,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all took.
+/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all
+/// took.
 fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<(usize, f64)> {
     let scratch = Scratch(directory.join(format!(".inhaul-plan-{}", std::process::id())));
     fs::create_dir(&scratch.0)?;

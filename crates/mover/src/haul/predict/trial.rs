@@ -1,4 +1,4 @@
-//! A short haul of the very bytes that are wanted, into nowhere.
+//! A short trial: fetches bytes of the requested data sets, and throws them away.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::system::process;
 const TRIAL: Span = Span::from_secs(2);
 /// How long the first byte may take.
 const PATIENCE: Span = Span::from_secs(10);
-/// How often is noted what has come.
+/// How often the received bytes are sampled.
 const LOOK: Span = Span::from_millis(50);
 /// How often is looked for the first byte.
 const FIRST_LOOK: Span = Span::from_millis(2);

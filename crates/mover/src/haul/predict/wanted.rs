@@ -1,4 +1,4 @@
-//! What a transfer would bring.
+//! The data that a transfer would fetch.
 
 use inhaul_store::{Fate, Plan};
 

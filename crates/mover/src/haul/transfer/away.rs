@@ -1,4 +1,4 @@
-//! The mirrors that are not there, or not any more, and are being tried.
+//! The mirrors that have not answered yet or are lost, and are being tried.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Away {
 impl Reopening {
     /// With the means of first contact; without any, nothing is opened again.
     pub(crate) fn new(opener: Option<Opener>, options: &GetOptions) -> Self {
-        // Who is tried once is not tried again.
+        // With no retry time, each mirror is tried once.
         let opener = opener.filter(|opener| opener.retry_for() > Span::ZERO || !opener.is_idle());
         Self { opener, net: options.net.clone(), rate: options.rate, away: BTreeMap::new() }
     }

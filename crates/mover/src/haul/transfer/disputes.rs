@@ -1,9 +1,9 @@
-//! What to make of a group that came in wrong: on the way, or because a mirror's copy is another one.
+//! Finds out why a group arrived wrong: it was damaged on the way, or a mirror's copy differs.
 //!
-//! The digests of one mirror, the authority, are what data is checked against. When a group differs from them, every
-//! other mirror is asked for its digest of that group. If all say the same, the data went wrong on the way and is fetched
-//! again. A mirror that most others contradict is left out. When it is the authority itself, or when nobody has a
-//! majority, nothing that was verified against it can be relied on, and the transfer ends.
+//! Data is checked against the digests of one mirror, the authority. If a group differs from its digest, every other
+//! mirror is asked for its digest of that group. If all agree, the data was damaged on the way and is fetched again. A
+//! mirror that most others contradict is left out. If that is the authority itself, or if there is no majority, the
+//! data that was verified against the authority cannot be trusted, and the transfer ends.
 
 use inhaul_base::{Span, Time};
 use inhaul_store::digest;
@@ -16,11 +16,12 @@ use crate::api::report::SourceStatus;
 use crate::engine::Engine;
 use crate::session::frame::{Frame, GroupDigest, GroupRun};
 
-/// How long a mirror may take to say what it has of a group; and one that has just read it to bring it.
+/// How long a mirror may take to send its digest of a group, and how long if it has just read and sent that group.
 const VOTE_MAX: Span = Span::from_secs(3);
 const BRINGER_VOTE_MAX: Span = Span::from_secs(1);
-/// A mirror that has brought so many wrong groups is left out, if they are more than one in so many of those that are right:
-/// datagrams that were damaged on the way are known as such, so that what is wrong was sent.
+/// A mirror that has delivered this many wrong groups is left out, if it has also delivered more than one of them for
+/// each `WRONG_PART` right groups. Datagrams have checksums, so wrong groups were not damaged on the way: the mirror
+/// sent them.
 const WRONG_MAX: u64 = 3;
 const WRONG_PART: u64 = 8;
 
@@ -81,8 +82,8 @@ impl Haul {
         Ok(())
     }
 
-    /// Does not wait for mirrors that owe an answer for long. One that has brought the very group that is wrong, and does not say
-    /// what it has of it, is of no use at all.
+    /// Does not wait for mirrors that owe an answer for long. One that has brought the very group that is wrong, and
+    /// does not say what it has of it, is of no use at all.
     pub(super) fn check_votes(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
         for (flow, Question { object, group, since }) in self.disputes.asked() {
             let has_brought = self.objects[object].tally.deliverer(group) == Some(flow);
@@ -100,11 +101,11 @@ impl Haul {
         Ok(())
     }
 
-    /// All mirrors say that they have the same, and what one has brought is something else: once that may be the way's fault.
+    /// All mirrors have the same digest, and one has delivered other bytes. Once, that may be damage on the way.
     fn blame(&mut self, engine: &mut Engine, index: usize, group: u64) -> Result<(), MoveError> {
         let object = &self.objects[index];
-        // What an earlier transfer has left is nobody's fault; and the only mirror that there is must do.
-        // One that has said that it does not have the file sends nothing of worth of it.
+        // No mirror is to blame for data of an earlier transfer. And a single mirror has no replacement.
+        // A mirror that has said that it lacks the file may send anything for it.
         let Some(flow) = object.tally.deliverer(group).filter(|&flow| !object.lacks(flow, group)) else {
             return Ok(());
         };

@@ -1,8 +1,9 @@
-//! Files that do not come, while the rest of their data set does: their mirrors cannot read them, or they come in wrong time and
-//! again.
+//! Files that do not land while the rest of their data set does: their mirrors cannot read them, or they arrive wrong
+//! too often.
 //!
-//! A mirror that cannot bring a file says so, and is not asked for it while another can. When none can, or when the verifier has had
-//! enough of it, the verifier gives the file up and says how far it was; then nothing more is asked of it.
+//! A mirror that cannot read a file says so. It is not asked for the file while another mirror can send it. If no
+//! mirror can, or if the file arrived wrong too often, the verifier gives it up and says how much of it was verified.
+//! Then no more of it is requested.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ impl Object {
         self.failing.groups.contains(ByteRange::at(group, 1))
     }
 
-    /// Whether the mirror has said that it cannot bring the file of a group.
+    /// Whether the mirror has said that it cannot send the file of a group.
     pub(super) fn lacks(&self, flow: FlowId, group: u64) -> bool {
         let file = self.groups.place(group).map(|place| place.file);
         file.and_then(|file| self.failing.lacking.get(&file)).is_some_and(|(flows, _)| flows.contains(&flow))
@@ -53,7 +54,7 @@ impl Object {
 }
 
 impl Haul {
-    /// A mirror cannot bring a file: others have to, or it is given up.
+    /// A mirror cannot send a file: other mirrors have to, or the file is given up.
     pub(super) fn on_file_failed(
         &mut self,
         engine: &mut Engine,
@@ -96,14 +97,14 @@ impl Haul {
         self.settle_disputes(engine)
     }
 
-    /// A mirror that takes part and has not said that it cannot bring the file.
+    /// A mirror that takes part and has not said that it cannot send the file.
     fn who_has(&self, index: usize, file: usize) -> Option<FlowId> {
         let object = &self.objects[index];
         let lacks = |flow: &FlowId| object.failing.lacking.get(&file).is_some_and(|(flows, _)| flows.contains(flow));
         object.mirrors.iter().copied().find(|&flow| self.is_running(flow) && !lacks(&flow))
     }
 
-    /// A mirror has gone: what only it could bring does not come.
+    /// A mirror was lost: gives up files that only it could send.
     pub(super) fn give_up_what_nobody_has(&mut self, index: usize) {
         let lacking: Vec<usize> = self.objects[index].failing.lacking.keys().copied().collect();
         for file in lacking {
@@ -113,7 +114,7 @@ impl Haul {
         }
     }
 
-    /// No mirror can bring a file: has the verifier give it up, if it is not verified yet.
+    /// No mirror can send a file: has the verifier give it up, if it is not verified yet.
     fn give_up_lacking(&mut self, index: usize, file: usize) {
         let object = &mut self.objects[index];
         let Some(&(_, problem)) = object.failing.lacking.get(&file) else { return };
@@ -170,7 +171,7 @@ impl Haul {
     }
 }
 
-/// What a mirror has said of a file.
+/// A mirror's statement about a file, in words.
 fn said(problem: FileProblem) -> &'static str {
     match problem {
         FileProblem::Changed => "has another version of a file by now, or none",

@@ -1,4 +1,4 @@
-//! The files of a data set that do not come, and why.
+//! The files of a data set that failed, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::session::frame::FileProblem;
 /// The files of a data set that do not come, or not from everybody.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    /// The mirrors that cannot bring a file, and what the first of them said.
+    /// The mirrors that cannot send a file, and the problem that the first of them reported.
     pub(super) lacking: BTreeMap<usize, (BTreeSet<FlowId>, FileProblem)>,
     /// The groups of files that were given up.
     pub(super) groups: RangeSet,

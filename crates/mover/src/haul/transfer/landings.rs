@@ -1,4 +1,4 @@
-//! Where the bodies of datagrams go: into the files that land.
+//! Writes the bodies of datagrams into the landing files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

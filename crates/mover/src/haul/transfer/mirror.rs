@@ -1,4 +1,4 @@
-//! One mirror of one object, and how it is doing, whichever flows it is and was.
+//! One mirror of one object, and its statistics over all of its flows.
 
 use inhaul_base::Time;
 use inhaul_transport::FlowStats;
@@ -25,7 +25,7 @@ pub(crate) struct Mirror {
     pub(super) has_opened: bool,
     /// How often in a row it was lost before it had stood for a while.
     pub(super) falls: u32,
-    /// Groups that it brought alone, and that were wrong though it says that it has what the others have.
+    /// Groups that it delivered alone and that were wrong, although its digests agree with the others'.
     pub(super) wrong_groups: u64,
     /// It was slow to send digests once: another one's count while there is another.
     pub(super) slow_digests: bool,

@@ -1,4 +1,4 @@
-//! One data set of a transfer: what of it has landed, and which of its digests are known.
+//! One data set of a transfer: which parts have landed, and which digests are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::session::groups::Groups;
 const DIGESTS_AHEAD: u64 = 32_768;
 const DIGESTED_BYTES_AHEAD: u64 = 1 << 30;
 
-/// Most bytes of holes that are hashed for a data set unasked, in about a quarter of a second. BLAKE3 counts its chunks: a hole
-/// costs as much as data, and a hole may be as large as a peer likes.
+/// Most bytes of holes that are hashed for a data set unasked, in about a quarter of a second. BLAKE3 counts its
+/// chunks: a hole costs as much as data, and a hole may be as large as a peer likes.
 const HASHED_HOLES_MAX: u64 = 1 << 30;
 
 /// How a data set was found.
@@ -42,7 +42,7 @@ pub(crate) struct Object {
     pub(super) sought: Sought,
     pub(crate) landing: Arc<Landing>,
     pub(super) groups: Groups,
-    /// Checksums that somebody else has said what is to come has.
+    /// Expected checksums from a list, such as a Metalink.
     pub(super) sums: KnownSums,
     pub(super) tally: Tally,
     /// The files that land.
@@ -90,8 +90,8 @@ impl Object {
     /// `hash_all`: the hash of every file is wanted.
     pub(crate) fn new(source: Source, sought: Sought, landing: Landing, sums: KnownSums, hash_all: bool) -> Self {
         let groups = Groups::new(Arc::clone(landing.manifest()));
-        // Bytes that need not come: of files that do not land, of holes, which are zeros by themselves, and of what an earlier
-        // transfer has brought.
+        // Bytes that need not come: of files that do not land, of holes, which are zeros by themselves, and of what an
+        // earlier transfer has brought.
         let unwanted = landing.plan().unwanted();
         let mut free = groups.manifest().holes();
         for range in unwanted.iter() {

@@ -1,8 +1,7 @@
-//! Mirrors that come late or are lost on the way, and join again: the transfer goes on from what has come.
+//! Mirrors that answer late, or are lost and return. The transfer continues from the data that has arrived.
 //!
-//! A mirror that is lost is opened again by a thread beside the transfer ([`Opener`]). If its data set is still the same it
-//! joins as a new flow, while others carry on or while nothing else happens. A data set without any mirror waits, as long as
-//! the user wants it to (`--retry-for`).
+//! A thread beside the transfer opens a lost mirror again ([`Opener`]). If its data set is still the same, the mirror
+//! joins as a new flow, whether or not other mirrors are active. A data set without any mirror waits for `--retry-for`.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::FlowId;
@@ -55,7 +54,7 @@ impl Haul {
     pub(super) fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
         while let Some(tried) = self.reopening.opener.as_ref().and_then(Opener::try_next) {
             let index = self.objects.iter().position(|object| object.sought.request == tried.mirror.request);
-            // Nobody waits for it any more: an answer is closed by being dropped.
+            // It is not waited for any more. Dropping an answer closes its session.
             if let Some(index) = index.filter(|&index| !self.objects[index].done && self.disconnecting.is_none()) {
                 self.on_tried(engine, index, tried)?;
             }
@@ -173,7 +172,7 @@ impl Haul {
         self.reopening.of_request(self.objects[index].sought.request).next().is_some()
     }
 
-    /// Gives data sets up that have waited without a byte for as long as the user wants.
+    /// Gives up data sets that have waited without a byte for `--retry-for`.
     pub(super) fn give_up_waiting(&mut self, now: Time) -> Result<(), MoveError> {
         for index in 0..self.objects.len() {
             let object = &mut self.objects[index];

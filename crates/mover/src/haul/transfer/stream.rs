@@ -1,7 +1,7 @@
-//! Writes a file to a stream while it comes: its groups in order, each once it is verified.
+//! Writes a file to a stream while it arrives: its groups in order, each when it is verified.
 //!
-//! The file lands as any other, wherever the caller keeps it for the time being, so groups may come in any order and however
-//! fast: what waits for its turn, or for a slow reader, lies on the disk and not in memory.
+//! The file lands like any other, in a temporary directory of the caller. So groups may arrive in any order and at any
+//! rate. Groups that wait for their turn, or for a slow reader, are on the disk and not in memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;

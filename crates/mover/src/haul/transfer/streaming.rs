@@ -1,4 +1,4 @@
-//! A transfer whose one file is written to a stream as well.
+//! A transfer whose single file is also written to a stream.
 
 use super::Haul;
 use crate::api::error::MoveError;

@@ -1,4 +1,4 @@
-//! What the mirrors of a data set say of groups that came in wrong, and what that comes to.
+//! The mirrors' digests of groups that arrived wrong, and the verdict from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::session::frame::GroupDigest;
 #[derive(Debug)]
 pub(super) struct Dispute {
     votes: BTreeMap<FlowId, GroupDigest>,
-    /// Who has not been heard yet.
+    /// Mirrors that have not answered yet.
     waiting: BTreeSet<FlowId>,
 }
 
@@ -88,7 +88,7 @@ impl Disputes {
         true
     }
 
-    /// A mirror is gone: nobody waits for it any more. What it has said still counts.
+    /// A mirror is lost and is not waited for any more. Its answers still count.
     pub(super) fn forget(&mut self, flow: FlowId) {
         self.asked.remove(&flow);
         for dispute in self.open.values_mut() {

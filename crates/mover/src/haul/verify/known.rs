@@ -1,4 +1,4 @@
-//! Verifies a file that is there against checksums that somebody else than its source has given.
+//! Verifies a complete file against checksums from a list, such as a Metalink.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::error::MoveError;
 
-/// Verifies file `file`, all of which has come and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
+/// Verifies file `file`, which is complete and has the BLAKE3 hash `hash`, until `ending`. `buffer` is for its groups.
 pub(crate) fn verify(
     landing: &Landing,
     file: usize,

@@ -1,5 +1,5 @@
-//! Gives files that are verified their names, on a thread of its own: before that they are brought to the disk, and while the disk
-//! takes its time others are verified.
+//! Gives verified files their names, on its own thread. It syncs them to the disk first. Meanwhile other files are
+//! verified.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::task::{Finding, report};
 use crate::api::error::MoveError;
 use crate::system::threads;
 
-/// Files get their names together, for syncing them costs the same for one and for thousands: so many files, or so many bytes, or
-/// once those that wait have waited so long.
+/// Files get their names together, because one sync costs the same for one file and for thousands. A batch is complete
+/// at this number of files, at this number of bytes, or when its files have waited this long.
 const FILES_TOGETHER: usize = 16_384;
 const BYTES_TOGETHER: u64 = 256 << 20;
 const NAMES_WAIT: Duration = Duration::from_secs(1);
@@ -42,8 +42,8 @@ pub(crate) enum Told {
     GivenUp { object: usize },
 }
 
-/// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender that is
-/// returned is dropped.
+/// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender
+/// that is returned is dropped.
 pub(crate) fn start(
     landings: Vec<Arc<Landing>>,
     findings: Sender<Finding>,
@@ -162,7 +162,7 @@ impl Namer {
             object.ready -= files.len();
             object.has_named = true;
             for &Ready { object, file, hash, .. } in files {
-                // The data thread may have ended: then nobody needs to know.
+                // The data thread may have ended; then the message is not needed.
                 let _ = self.findings.send(Finding::FileDone { object, file, hash });
             }
             self.waker.wake();
@@ -180,7 +180,7 @@ impl Namer {
     }
 }
 
-/// Names a file that somebody else may have written to, if its groups still come to `sum`.
+/// Names a file that another program may have written to, if its groups still have the hash `sum`.
 fn name_disturbed(landing: &Landing, file: usize, sum: digest::Sum) -> Result<(), MoveError> {
     let sealed = landing.seal_again(file)?;
     let entry = &landing.manifest().entries()[file];

@@ -1,5 +1,5 @@
-//! Reads back what an earlier transfer has left, beside the one that is under way: what the journal says of a disk is
-//! not believed, it is checked.
+//! Reads back the data that an earlier transfer has left, during the running transfer. The journal's records are
+//! checked and not trusted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

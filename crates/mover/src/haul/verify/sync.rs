@@ -1,4 +1,4 @@
-//! Brings what is verified to the disk while the transfer goes on, so that a power failure costs little.
+//! Syncs verified data to the disk during the transfer, so that little is lost in a power failure.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,4 +1,4 @@
-//! What the verifier and the threads beside it tell each other, and the data thread.
+//! Messages between the verifier, the threads beside it, and the data thread.
 
 use std::sync::mpsc::Sender;
 
@@ -24,7 +24,7 @@ pub(crate) enum Task {
 /// What the verifier has found.
 #[derive(Debug)]
 pub(crate) enum Finding {
-    /// A group is as it is at its source; so many bytes. It may have been left by an earlier transfer.
+    /// A group of this many bytes agrees with its source. An earlier transfer may have left it.
     Verified { object: usize, group: u64, bytes: u64, resumed: bool },
     /// A group that an earlier transfer has left is not there any more.
     Gone { object: usize, group: u64 },
@@ -33,7 +33,7 @@ pub(crate) enum Finding {
     Wrong { object: usize, group: u64, expected: GroupDigest },
     /// A file is verified and has its name. Its hash may have taken too long: see [`super::ToVerify::hash_holes`].
     FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
-    /// A file does not land, for this reason; of so many of its groups it was not found out whether they are good.
+    /// A file does not land, for this reason. This number of its groups was not verified.
     FileFailed { object: usize, file: usize, groups_left: u64, error: MoveError },
     /// All files of the object that land have their names, and will keep them.
     ObjectDone { object: usize },
@@ -43,7 +43,7 @@ pub(crate) enum Finding {
 
 /// Tells the data thread, and wakes it.
 pub(super) fn report(findings: &Sender<Finding>, waker: &Waker, finding: Finding) {
-    // The data thread may have ended: then nobody needs to know.
+    // The data thread may have ended; then the message is not needed.
     let _ = findings.send(finding);
     waker.wake();
 }

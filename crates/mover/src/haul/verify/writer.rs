@@ -1,6 +1,6 @@
-//! Writes what belongs to small files, on a thread of its own: making thousands of files a second takes a file system's journal,
-//! which stops for its commits. The data thread must not stop with it, for it would read from late datagrams that the path
-//! is slow. Large files need no such help and no copy: their bytes are written where they are received.
+//! Writes small files, on its own thread. Making thousands of files a second uses the file system's journal, which
+//! stalls for its commits. The data thread must not stall with it: it would read datagrams late, and take the path for
+//! slow. Large files need neither this thread nor a copy: the data thread writes their bytes directly.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,7 +17,8 @@ use crate::system::threads;
 /// Bytes that may wait to be written before the data thread waits, too.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Tasks are passed on so many together while there is more to write: to wake another thread costs as much as to verify a small file.
+/// While there is more to write, this many tasks are passed on together: waking another thread costs as much as
+/// verifying a small file.
 const TASKS_TOGETHER: usize = 64;
 
 /// A queue to the thread that writes. What is told through it arrives after everything that was written before.
@@ -56,7 +57,8 @@ impl Job {
 }
 
 impl Writer {
-    /// Starts the thread, which passes on what it is told to `tasks`, and calls `failed` when something cannot be written.
+    /// Starts the thread, which passes on what it is told to `tasks`, and calls `failed` when something cannot be
+    /// written.
     pub(crate) fn start(
         tasks: Sender<Task>,
         failed: impl Fn(MoveError) + Send + 'static,
@@ -104,7 +106,7 @@ impl Writer {
 }
 
 impl Queue {
-    /// Nobody leaves the state half changed.
+    /// No thread leaves the state half changed, so a poisoned lock can be used.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +135,7 @@ impl Queue {
                 self.room.notify_one();
                 return Some(job);
             }
-            // Under the lock, but it waits for nobody; or what comes meanwhile would be slept through.
+            // Under the lock, but without waiting. Otherwise a task that arrives meanwhile would not wake this thread.
             idle();
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -217,7 +219,7 @@ mod tests {
             writer.write(&landing, 0, &[IoSlice::new(&bytes)]);
             written.send(()).unwrap();
         });
-        // Nobody writes: it waits for room until the end.
+        // No thread writes, so it waits for room until the end.
         assert_eq!(has_written.recv_timeout(Duration::from_millis(20)), Err(RecvTimeoutError::Timeout));
         queue.end();
         has_written.recv_timeout(PATIENCE).unwrap();
