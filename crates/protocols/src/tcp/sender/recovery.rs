@@ -83,7 +83,7 @@ impl ProportionalReduction {
     /// Losses were found of `flight` segments; the law gives `target` from now on. `pipe` are on their way still.
     pub(super) fn new(target: u64, flight: u64, pipe: u64) -> Self {
         // The first lost segment is sent again at once ("force a fast retransmit upon entering recovery").
-        Self { target, flight: flight.max(1), delivered: 0, out: 0, may_send: 1, window: pipe + 1 }
+        Self { target, flight: flight.max(1), delivered: 0, out: 0, may_send: 0, window: pipe + 1 }
     }
 
     /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 9937 section 6.2). `safe`: it is
@@ -153,6 +153,30 @@ mod tests {
         // The pipe is below the target: two for each delivery while the repair makes progress, else one (SafeACK).
         assert_eq!(play(20, 10, true, |n| n < 15).iter().max(), Some(&2));
         assert_eq!(play(20, 10, false, |n| n < 15).iter().max(), Some(&1));
+    }
+
+    #[test]
+    fn a_repair_is_as_fast_where_acknowledgements_come_in_lumps() {
+        // All but one of 1,000 segments are lost. Those that are sent come a round trip later, and all at once: each delivered
+        // twice makes another leave, as if the host had read the acknowledgements one by one.
+        for lump in [1, 2, 64] {
+            let (mut pipe, mut rounds, mut out) = (0, 0, 0);
+            let mut reduction = ProportionalReduction::new(500, 1_000, pipe);
+            while out < 500 {
+                let sent = reduction.window() - pipe;
+                (0..sent).for_each(|_| reduction.on_send());
+                (pipe, out) = (pipe + sent, out + sent);
+                let mut delivered = pipe;
+                while delivered > 0 {
+                    let of_ack = delivered.min(lump);
+                    (pipe, delivered) = (pipe - of_ack, delivered - of_ack);
+                    reduction.on_ack(of_ack, pipe, true);
+                }
+                rounds += 1;
+            }
+            // Growth by half at least: 1, 2, 3, 5, 8, 12 ...
+            assert!(rounds <= 14, "{rounds} round trips with {lump} segments an acknowledgement");
+        }
     }
 
     #[test]
