@@ -257,7 +257,7 @@ mod tests {
                 left += send(&mut pacing, now, 1_000 - left);
             }
             let took = now.since(at(1)).as_secs_f64() * 1e3;
-            assert!((took / ms as f64 - 1.0).abs() < 0.05, "{took} ms for {ms} ms");
+            assert!((took / f64::from(ms) - 1.0).abs() < 0.05, "{took} ms for {ms} ms");
         }
     }
 
