@@ -26,6 +26,8 @@ pub struct AckSample {
     /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn out to
     /// be losses (RFC 5681 section 3.2 step 1, RFC 3042).
     pub held: bool,
+    /// Whether what it acknowledges was spread over time: acknowledgements then come spread as well, however empty the path is.
+    pub paced: bool,
     /// What the packet that it acknowledges says of the rate of delivery.
     pub rate: Option<RateSample>,
 }
@@ -59,7 +61,7 @@ pub struct LossSample {
 /// How packets are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Not at all: acknowledgements clock them.
+    /// Not at all: acknowledgements clock them. A sender that gets these in lumps may break up what they let leave.
     Unpaced,
     /// Evenly, at this rate, headers from IP up included.
     Rate(Bitrate),
@@ -102,6 +104,11 @@ pub trait Law {
     /// Whether the law says itself how much may be on its way while losses are repaired. Otherwise the sender brings the window
     /// down to the law's in proportion to what is delivered (RFC 9937).
     fn rules_recovery(&self) -> bool {
+        false
+    }
+
+    /// Whether the window may double in a round trip, so that its sender has to keep up with that.
+    fn in_slow_start(&self) -> bool {
         false
     }
 

@@ -2,10 +2,12 @@
 //! Each test prints what it measured; `cargo test -p inhaul-contract-tests --test tcp -- --nocapture` shows it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
-use inhaul_base::{Bitrate, Probability, Span, Time};
+use std::sync::Arc;
+
+use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, QueueSpec, ReorderingSpec};
 use inhaul_protocols::registry;
-use inhaul_sim::{EndpointId, HostSpec, LinkId, Simulation, Topology, Transfer, TransferId};
+use inhaul_sim::{EndpointId, HostNoise, HostSpec, LinkId, Simulation, Topology, Transfer, TransferId};
 use inhaul_transport::{Endpoint, EndpointConfig, FlowLimits, ObjectId, Role};
 
 const MIB: u64 = 1 << 20;
@@ -36,7 +38,13 @@ fn endpoint(name: &str, role: Role, seed: u64, parameters: &[(&str, &str)]) -> B
 }
 
 /// A pair that moves `size` bytes by `protocol` over the links `there` and `back`, from time zero on.
-fn pair(
+fn pair(protocol: &str, parameters: &[(&str, &str)], links: (LinkSpec, LinkSpec), size: u64, seed: u64) -> Pair {
+    pair_of(&HostSpec::default(), protocol, parameters, links, size, seed)
+}
+
+/// The same between two hosts like `host`.
+fn pair_of(
+    host: &HostSpec,
     protocol: &str,
     parameters: &[(&str, &str)],
     (there, back): (LinkSpec, LinkSpec),
@@ -44,7 +52,7 @@ fn pair(
     seed: u64,
 ) -> Pair {
     let mut t = Topology::new();
-    let hosts = [t.host("sender", HostSpec::default()), t.host("receiver", HostSpec::default())];
+    let hosts = [t.host("sender", host.clone()), t.host("receiver", host.clone())];
     let links = t.duplex("path", hosts[0], hosts[1], there, back);
     let mut sim = Simulation::new(t, seed).unwrap();
     let sender = sim.endpoint(hosts[0], endpoint(protocol, Role::Sender, seed, parameters)).unwrap();
@@ -96,6 +104,42 @@ fn every_law_fills_a_perfect_link() {
         // 46,346 packets of 1500 bytes take 0.556 s; set-up, slow start and the last round trip come on top.
         assert!(done < at(900), "{law}: {done}");
         assert_eq!(stats.retransmitted_bytes, 0, "{law}");
+    }
+}
+
+/// Moves 10 MB over 1 Gbit/s and 200 ms with a queue of 5 ms, between hosts that run late: every tenth time by up to 30 ms. Returns
+/// the round trips that it took, and the share of packets that was lost.
+fn between_busy_hosts(law: &str, seed: u64) -> (f64, f64) {
+    let mut random = RandomStream::new(seed, 0);
+    let mut late = || {
+        let mut draw = |_| {
+            let most = if random.below(10) == 0 { 30_000 } else { 100 };
+            random.span_below(Span::from_micros(most))
+        };
+        (0..499).map(&mut draw).collect()
+    };
+    let noise = HostNoise { wake_late: late(), read_late: late(), aggregates: vec![1, 14, 44], ..HostNoise::default() };
+    let queue = QueueLimit::Bytes(625_000);
+    let link = LinkSpec::drop_tail(Bitrate::from_mbps(1_000), Span::from_millis(100), queue);
+    let host = HostSpec { noise: Some(Arc::new(noise)), ..HostSpec::default() };
+    let mut pair = pair_of(&host, law, &[], (link.clone(), link), 10_000_000, seed);
+    let done = finish(&mut pair, 60);
+    let stats = pair.sim.sender_stats(pair.transfer);
+    let lost = stats.lost_packets as f64 / (10_000_000 / SEGMENT) as f64;
+    (done.since(Time::ZERO).as_secs_f64() / 0.2, lost)
+}
+
+#[test]
+fn hosts_that_run_late_do_not_turn_windows_into_bursts() {
+    // BBR paces everything, in smaller bursts: hosts that run late slow it down instead.
+    for law in LAWS.into_iter().filter(|law| !law.starts_with("bbr")) {
+        let runs: Vec<_> = (1..=10).map(|seed| between_busy_hosts(law, seed)).collect();
+        let (slowest, most_lost) =
+            runs.iter().fold((0.0f64, 0.0f64), |most, run| (most.0.max(run.0), most.1.max(run.1)));
+        println!("{law}: at most {slowest:.1} round trips, at most {:.1} % lost", 100.0 * most_lost);
+        // Two for the set-up, and ten of slow start. As bursts, windows from 320 packets on overflow the queue of 416.
+        assert!(slowest < 15.0, "{law}: {runs:?}");
+        assert!(most_lost < 0.01, "{law}: {runs:?}");
     }
 }
 

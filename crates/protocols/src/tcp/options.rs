@@ -58,6 +58,8 @@ const HYSTART: Parameter = Parameter {
 
 /// How long an acknowledgement may wait for a second segment (RFC 1122 4.2.3.2 allows 500 ms; 40 ms is Linux's).
 pub(super) const ACK_DELAY: Span = Span::from_millis(40);
+/// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
+pub(super) const ACK_EVERY: u64 = 2;
 
 /// Parameters of every law.
 pub(super) const PARAMETERS: &[Parameter] = &[SEGMENT, INITIAL_WINDOW, WINDOW_MAX, RTO_MIN, DELAYED_ACKS];

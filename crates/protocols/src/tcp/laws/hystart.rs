@@ -32,6 +32,8 @@ struct Round {
     began: Time,
     /// The last acknowledgement of the train that began with the round.
     train: Time,
+    /// Something that was sent for this round trip was spread over time.
+    paced: bool,
     least: Option<Span>,
     samples: u32,
 }
@@ -50,11 +52,12 @@ impl HyStart {
     /// An acknowledgement came in slow start, at a window of `window` packets. Returns whether slow start is to end.
     pub(super) fn is_full(&mut self, window: f64, ack: &AckSample) -> bool {
         let (Some(rtt), Some(least)) = (ack.rtt, self.least) else { return false };
-        let fresh = Round { began: ack.now, train: ack.now, least: None, samples: 0 };
+        let fresh = Round { began: ack.now, train: ack.now, paced: false, least: None, samples: 0 };
         let round = self.round.get_or_insert(fresh);
         if ack.round_began {
             *round = fresh;
         }
+        round.paced |= ack.paced;
         if window < WINDOW_MIN {
             return false;
         }
@@ -64,7 +67,9 @@ impl HyStart {
         if ack.now.since(round.train) <= TRAIN_GAP {
             round.train = ack.now;
             // Acknowledgements come in an unbroken train for half a round trip: the path is half full, the next round fills it.
-            if ack.now.since(round.began) > (least + offload) / 2 {
+            // Pacing alone spreads them over up to half a round trip, so a train of paced packets has to be twice as long (as Linux).
+            let parts = if round.paced { 1 } else { 2 };
+            if ack.now.since(round.began) > (least + offload) / parts {
                 return true;
             }
         }
@@ -104,6 +109,19 @@ mod tests {
         let later = Time::ZERO + Span::from_secs(1);
         assert_eq!(round(&mut hystart, later, 100.0, Span::from_micros(2_001), |_| RTT), None);
         assert_eq!(round(&mut hystart, later + Span::from_secs(1), 15.9, gap, |_| RTT), None);
+    }
+
+    #[test]
+    fn a_train_of_packets_that_were_paced_has_to_fill_the_round_trip() {
+        let mut hystart = HyStart::default();
+        let gap = Span::from_micros(800);
+        let mut paced = |k: u64| {
+            hystart.on_rtt(RTT);
+            let ack = AckSample { round_began: k == 0, paced: k == 1, ..ack(Time::ZERO + gap * k, 1, RTT) };
+            hystart.is_full(100.0, &ack)
+        };
+        // 100 ms and a millisecond for offload; that one packet of the round was paced is enough.
+        assert_eq!((0..200).find(|&k| paced(k)), Some(127));
     }
 
     #[test]

@@ -124,8 +124,12 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
         self.window = self.window.min(self.initial);
     }
 
+    fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
     fn limits(&self) -> Limits {
-        let pace = if self.window < self.threshold { Pace::Unpaced } else { self.avoidance.pace() };
+        let pace = if self.in_slow_start() { Pace::Unpaced } else { self.avoidance.pace() };
         Limits { window_packets: (self.window as u64).max(1), pace }
     }
 }

@@ -8,11 +8,9 @@ use inhaul_transport::kit::{Asked, Object};
 use inhaul_transport::{Expected, FlowStats};
 
 use super::reassembly::{Arrival, Reassembly};
-use crate::tcp::options::{ACK_DELAY, Options};
+use crate::tcp::options::{ACK_DELAY, ACK_EVERY, Options};
 use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
 
-/// Segments of which the first may wait [`ACK_DELAY`] for an acknowledgement (RFC 5681 4.2: every second at least).
-const ACK_EVERY: u64 = 2;
 /// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives though the
 /// window doubles, and as much again ...
 const LEAD_WINDOWS: u64 = 4;

@@ -13,18 +13,25 @@ const BURST_SPAN: Span = Span::from_micros(250);
 pub(super) struct RatePacer {
     pacer: Pacer,
     packet: u64,
+    /// What is earned in this time may leave at once.
+    span: Span,
 }
 
 impl RatePacer {
     /// Keeps `rate` with packets of `packet` bytes, and makes up for wake-ups that are late by up to `kept`.
     pub(super) fn new(now: Time, rate: Bitrate, packet: u64, kept: Span) -> Self {
-        Self { pacer: Pacer::new(now, rate, burst(rate, packet), kept), packet }
+        Self::in_bursts(now, rate, packet, kept, BURST_SPAN)
+    }
+
+    /// The same, where what is earned in `span` may leave at once.
+    pub(super) fn in_bursts(now: Time, rate: Bitrate, packet: u64, kept: Span, span: Span) -> Self {
+        Self { pacer: Pacer::new(now, rate, burst(rate, packet, span), kept), packet, span }
     }
 
     /// Changes the rate, or the size of packets.
     pub(super) fn set(&mut self, now: Time, rate: Bitrate, packet: u64) {
         if self.pacer.rate() != rate || self.packet != packet {
-            self.pacer.set(now, rate, burst(rate, packet));
+            self.pacer.set(now, rate, burst(rate, packet, self.span));
             self.packet = packet;
         }
     }
@@ -45,8 +52,8 @@ impl RatePacer {
     }
 }
 
-fn burst(rate: Bitrate, packet: u64) -> u64 {
-    BURST_PACKETS * packet + rate.bytes_in(BURST_SPAN)
+fn burst(rate: Bitrate, packet: u64, span: Span) -> u64 {
+    BURST_PACKETS * packet + rate.bytes_in(span)
 }
 
 /// What late wake-ups left over of a user's limit is kept for so long: a hundredth of a second's worth.

@@ -1,7 +1,8 @@
 //! How a sender comes through losses: by selective acknowledgements, with the window brought down in proportion
 //! to what is delivered (PRR, RFC 9937), or after a timeout (RFC 6298) in slow start.
 
-use super::super::wire::Timestamp;
+use crate::tcp::options::ACK_EVERY;
+use crate::tcp::wire::Timestamp;
 
 /// Whether losses are being repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +73,8 @@ pub(super) struct ProportionalReduction {
     delivered: u64,
     /// Sent since (prr_out).
     out: u64,
+    /// What acknowledgements let leave (SndCnt) and has not left.
+    may_send: u64,
     /// What may be on its way now.
     window: u64,
 }
@@ -80,7 +83,7 @@ impl ProportionalReduction {
     /// Losses were found of `flight` segments; the law gives `target` from now on. `pipe` are on their way still.
     pub(super) fn new(target: u64, flight: u64, pipe: u64) -> Self {
         // The first lost segment is sent again at once ("force a fast retransmit upon entering recovery").
-        Self { target, flight: flight.max(1), delivered: 0, out: 0, window: pipe + 1 }
+        Self { target, flight: flight.max(1), delivered: 0, out: 0, may_send: 0, window: pipe + 1 }
     }
 
     /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 9937 section 6.2). `safe`: it is
@@ -93,17 +96,20 @@ impl ProportionalReduction {
         let may_send = if pipe > self.target {
             (self.delivered * self.target).div_ceil(self.flight).saturating_sub(self.out)
         } else {
-            // Back up to the target: as much as is delivered, and one segment faster where the repair makes progress.
-            let limit = self.delivered.saturating_sub(self.out).max(delivered) + u64::from(safe);
+            // Back up to the target: as much as is delivered, and faster where the repair makes progress, by one segment for each
+            // acknowledgement that RFC 5681 4.2 asks for. A busy host sends one for many segments, or reads many before it sends.
+            let faster = if safe { delivered.div_ceil(ACK_EVERY) } else { 0 };
+            let limit = self.delivered.saturating_sub(self.out).max(self.may_send + delivered) + faster;
             limit.min(self.target - pipe)
         };
-        let may_send = if self.out == 0 { may_send.max(1) } else { may_send };
-        self.window = pipe + may_send;
+        self.may_send = if self.out == 0 { may_send.max(1) } else { may_send };
+        self.window = pipe + self.may_send;
     }
 
     /// A segment was sent.
     pub(super) fn on_send(&mut self) {
         self.out += 1;
+        self.may_send = self.may_send.saturating_sub(1);
     }
 
     /// The window in force.
@@ -147,6 +153,30 @@ mod tests {
         // The pipe is below the target: two for each delivery while the repair makes progress, else one (SafeACK).
         assert_eq!(play(20, 10, true, |n| n < 15).iter().max(), Some(&2));
         assert_eq!(play(20, 10, false, |n| n < 15).iter().max(), Some(&1));
+    }
+
+    #[test]
+    fn a_repair_is_as_fast_where_acknowledgements_come_in_lumps() {
+        // All but one of 1,000 segments are lost. Those that are sent come a round trip later, and all at once: each delivered
+        // twice makes another leave, as if the host had read the acknowledgements one by one.
+        for lump in [1, 2, 64] {
+            let (mut pipe, mut rounds, mut out) = (0, 0, 0);
+            let mut reduction = ProportionalReduction::new(500, 1_000, pipe);
+            while out < 500 {
+                let sent = reduction.window() - pipe;
+                (0..sent).for_each(|_| reduction.on_send());
+                (pipe, out) = (pipe + sent, out + sent);
+                let mut delivered = pipe;
+                while delivered > 0 {
+                    let of_ack = delivered.min(lump);
+                    (pipe, delivered) = (pipe - of_ack, delivered - of_ack);
+                    reduction.on_ack(of_ack, pipe, true);
+                }
+                rounds += 1;
+            }
+            // Growth by half at least: 1, 2, 3, 5, 8, 12 ...
+            assert!(rounds <= 14, "{rounds} round trips with {lump} segments an acknowledgement");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use inhaul_base::{ByteRange, Sequence, Span, Time};
 use inhaul_transport::kit::RttEstimator;
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
-use super::pacing::Pacing;
+use super::pacing::{Pacing, Window};
 use super::rack::Rack;
 use super::rate::{RateEstimator, Snapshot};
 use super::rate_limit::RateLimit;
@@ -69,6 +69,10 @@ pub(super) struct Stream {
     /// Segments before this one were sent before the tolerance of reordering last grew.
     tolerance_end: u64,
     pace_due: Option<Time>,
+    /// Pacing held the sender back while this segment was the next.
+    paced_until: u64,
+    /// Packets that may be sent at once.
+    burst: u64,
     /// The receiver takes segments before this one.
     receiver_takes: u64,
     window_max: u64,
@@ -108,6 +112,8 @@ impl Stream {
             round_end: 0,
             tolerance_end: 0,
             pace_due: None,
+            paced_until: 0,
+            burst: options.initial_window,
             // Nothing was said yet: the receiver takes at least the first flight.
             receiver_takes: options.initial_window,
             window_max: options.window_max,
@@ -130,6 +136,9 @@ impl Stream {
             Phase::Recovery { reduction, .. } if !self.law.rules_recovery() => reduction.window(),
             _ => self.limits.window_packets,
         };
+        if self.board.is_empty() {
+            self.pacing.tick();
+        }
         if new && self.board.is_empty() && now.since(self.last_sent) > self.rto() {
             self.law.on_idle(now);
             self.refresh(now);
@@ -154,6 +163,7 @@ impl Stream {
         }
         if !self.probing && !self.pacing.allows(now, self.packet_bytes) {
             self.held_back_until = self.board.next();
+            self.paced_until = self.board.next();
             self.pace_due = Some(self.pacing.due(self.packet_bytes));
             return None;
         }
@@ -234,6 +244,7 @@ impl Stream {
     pub(super) fn on_ack(&mut self, now: Time, ack: &AckHeader) {
         let Some(acknowledged) = self.number_of(ack.acknowledged) else { return };
         let held_back = self.board.first() < self.held_back_until;
+        let paced = self.board.first() < self.paced_until;
         let mut progress = self.board.progress(now, self.rack.least());
         let sacked_before = self.board.sacked();
         self.board.acknowledge(acknowledged, &mut progress);
@@ -272,6 +283,7 @@ impl Stream {
                 // Without something new in order a window does not grow, after a timeout neither: what comes behind a gap that is
                 // not closed says nothing of whether what was sent last was too much.
                 held: repairing || matches!(self.phase, Phase::Recovery { .. }) || progress.acknowledged == 0,
+                paced,
                 rate,
             });
         }
@@ -282,6 +294,7 @@ impl Stream {
         if progress.acknowledged > 0 || self.board.sacked() > 0 {
             self.arm_probe(now);
         }
+        self.pacing.tick();
         self.refresh(now);
     }
 
@@ -454,8 +467,14 @@ impl Stream {
     /// Asks the law again what may be sent.
     fn refresh(&mut self, now: Time) {
         self.limits = self.law.limits();
-        let rtt = self.rtt.smoothed().unwrap_or(Span::ZERO);
-        self.pacing.set(now, self.limits.pace, self.limits.window_packets, rtt, self.packet_bytes);
+        let window = Window {
+            packets: self.limits.window_packets,
+            packet: self.packet_bytes,
+            rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            slow_start: self.law.in_slow_start(),
+            burst: self.burst,
+        };
+        self.pacing.set(now, self.limits.pace, window);
     }
 
     // --- Timeouts ---------------------------------------------------------------------------------------------------

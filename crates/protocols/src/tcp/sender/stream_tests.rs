@@ -47,6 +47,17 @@ impl Hand {
         sent
     }
 
+    /// Sends the whole window, however long that is spread. Returns how many left at once, and how many in all.
+    fn send_spread(&mut self) -> (usize, usize) {
+        let at_once = self.send().len();
+        let mut all = at_once;
+        while let Some(due) = self.stream.pace_due() {
+            self.now = due;
+            all += self.send().len();
+        }
+        (at_once, all)
+    }
+
     /// An acknowledgement of what was sent an RTT ago comes.
     fn ack(&mut self, acknowledged: u32, blocks: &[(u32, u32)]) -> Vec<Next> {
         self.ack_echoing(acknowledged, blocks, self.now - RTT)
@@ -96,6 +107,26 @@ fn limited_transmit_sends_new_segments_for_the_first_two_blocks() {
     assert_eq!(hand.ack(0, &[(1, 3)]), [Next::New]);
     assert_eq!(hand.stream.window(), 10);
     assert_eq!(hand.ack(0, &[(1, 4)]), [Next::Again(0)]);
+}
+
+#[test]
+fn a_lump_of_acknowledgements_lets_an_initial_window_leave_at_once_and_the_rest_spread() {
+    let mut hand = Hand::new(LawName::Cubic, 10);
+    hand.send();
+    // Ten packets are clocked by five acknowledgements, then all by one.
+    for (acknowledged, left) in [(2, 4), (4, 4), (6, 4), (8, 4), (10, 4)] {
+        hand.wait(RTT / 5);
+        assert_eq!(hand.ack(acknowledged, &[]), [Next::New].repeat(left));
+    }
+    hand.wait(RTT);
+    let began = hand.now;
+    let at_once = hand.ack(30, &[]).len();
+    let (_, later) = hand.send_spread();
+    assert!((10..=14).contains(&at_once), "{at_once}");
+    assert_eq!(at_once + later, 40);
+    // Twice the window a round trip.
+    let took = hand.now.since(began);
+    assert!(took > RTT / 4 && took < RTT * 3 / 4, "{took}");
 }
 
 #[test]
@@ -377,7 +408,7 @@ fn nothing_is_sent_beyond_what_the_receiver_takes() {
 fn a_window_that_idled_starts_anew() {
     let mut hand = Hand::new(LawName::Reno, 10);
     for round in 1..=4 {
-        let sent = hand.send().len() as u32;
+        let (_, sent) = hand.send_spread();
         hand.wait(RTT);
         let upto = hand.stream.board.next() as u32;
         assert!(sent > 0 || round == 1);
