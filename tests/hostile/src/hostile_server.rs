@@ -186,11 +186,14 @@ impl Endpoint {
     }
 }
 
-/// Sends a manifest in pieces.
+/// Sends a manifest in pieces, and says that the content does not come with it, if the client wants to know.
 fn send_manifest(session: &mut Session, manifest: &[u8]) {
     let pieces = manifest.chunks(1 << 19).count().max(1);
     for (index, piece) in manifest.chunks(1 << 19).chain(manifest.is_empty().then_some(manifest)).enumerate() {
         let _ = session.send(&Frame::DataSet { last: index + 1 == pieces, bytes: piece.to_vec() });
+    }
+    if session.wants_content() {
+        let _ = session.send(&Frame::Content { bytes: Vec::new() });
     }
 }
 

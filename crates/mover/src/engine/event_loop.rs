@@ -126,6 +126,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
+    /// The flows whose streams have taken frames in that nobody has looked at.
+    unheard: Vec<FlowId>,
     /// When it is to be looked whether a flow's peer reads what waits for it.
     unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
@@ -155,6 +157,7 @@ impl<O: Outside> Engine<O> {
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
             unsettled: BTreeSet::new(),
+            unheard: Vec::new(),
             unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
@@ -218,7 +221,12 @@ impl<O: Outside> Engine<O> {
     fn turn(&mut self, app: &mut dyn Application<O>, ready: &mut Vec<inhaul_udp::Event>) -> Result<bool, MoveError> {
         let turn = app.on_turn(self)?;
         self.settle(app)?;
-        let PollResult::Wait(latest) = turn else { return Ok(false) };
+        let PollResult::Wait(mut latest) = turn else { return Ok(false) };
+        if !self.unheard.is_empty() {
+            self.serve_unheard(app)?;
+            // What it comes to is the application's business first.
+            latest = self.now();
+        }
         self.write_streams()?;
         self.resume_listening()?;
         self.endpoints.iter_mut().for_each(|driven| driven.budget = TURN_BYTES);
@@ -332,12 +340,20 @@ impl<O: Outside> Engine<O> {
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
+        let begins = match &command {
+            Command::Join(join) => Some(join.flow),
+            Command::Offer(offer) => Some(offer.flow),
+            _ => None,
+        };
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
             // The endpoint may have forgotten the flow by itself.
             return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
         }
         self.drain(index, now, app);
+        if let Some(flow) = begins {
+            self.begin_flow(flow, app);
+        }
         Ok(())
     }
 
