@@ -12,7 +12,7 @@ use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::dial::dial;
-use crate::session::early::Early;
+use crate::session::early::{Early, GROUPS_MAX};
 use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::patience::Patience;
 use crate::system::threads;
@@ -149,9 +149,9 @@ impl Session {
         early: u32,
         patience: &mut Patience,
     ) -> Result<Option<(Vec<GroupDigest>, Vec<u8>)>, MoveError> {
-        let is_small = manifest.size() <= u64::from(early);
-        let count: u64 =
-            if is_small { manifest.entries().iter().map(|entry| group_count(entry.size)).sum() } else { 0 };
+        let count = manifest.entries().iter().fold(0, |sum: u64, entry| sum.saturating_add(group_count(entry.size)));
+        let is_small = manifest.size() <= u64::from(early) && count <= GROUPS_MAX;
+        let count = if is_small { count } else { 0 };
         let mut digests: Vec<GroupDigest> = Vec::new();
         loop {
             match self.receive_patiently(patience)? {
