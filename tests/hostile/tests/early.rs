@@ -110,6 +110,7 @@ fn content_that_is_wrong_whatever_way_it_comes_does_not_land() {
     assert_eq!(outcome.code, Some(10), "{}", outcome.summary());
     assert!(!to.path().join("f").exists());
     // Of an empty file only the digest can be wrong.
+    let to = Scratch::new();
     let server = describing(Offer::file("f", Vec::new()), vec![[7; 32]], Vec::new());
     let outcome = get(&server.source("/f"), &to);
     assert_eq!(outcome.code, Some(10), "{}", outcome.summary());

@@ -10,10 +10,10 @@ use inhaul_transport::{Protocol, Role};
 
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
-use crate::serve::catalogue::{Catalogue, OpenSet};
+use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::orders::Orders;
-use crate::serve::serving::Fetcher;
+use crate::serve::serving::{Described, Fetcher};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::refusal::{GreetingError, refused};
@@ -62,14 +62,6 @@ pub(crate) struct Bencher {
     pub(crate) role: SessionRole,
     pub(crate) size: u64,
     pub(crate) memory: Memory,
-}
-
-/// A data set that a client has been told of.
-#[derive(Debug)]
-pub(crate) struct Described {
-    pub(crate) data_set: Arc<OpenSet>,
-    /// Bytes of its content that the client has been sent with the description.
-    pub(crate) early_bytes: usize,
 }
 
 /// What a client wants, once it is known that it can have it.

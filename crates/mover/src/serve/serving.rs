@@ -19,7 +19,6 @@ use crate::engine::{EndCause, Engine, PortId};
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
-use crate::serve::greeting::Described;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, RefusalCode};
 use crate::system::process;
@@ -32,6 +31,14 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 const IDLE_MAX: Span = Span::from_secs(30);
 /// How often it is looked for such sessions.
 const IDLE_LOOK: Span = Span::from_secs(1);
+
+/// A data set that a client has been told of.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) data_set: Arc<OpenSet>,
+    /// Bytes of its content that the client has been sent with the description.
+    pub(crate) early_bytes: usize,
+}
 
 /// A session that is set up: somebody has come for this.
 #[derive(Debug)]

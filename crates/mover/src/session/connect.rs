@@ -115,8 +115,7 @@ impl Session {
         self.send(&Frame::Open { path: format!("/{path}"), owner, attributes, early })?;
         let manifest = self.manifest(&mut patience)?;
         if early > 0 {
-            let content = self.content(&manifest, early, &mut patience)?;
-            self.early = content.map(|(digests, bytes)| Early { digests, bytes, took: asked.elapsed() });
+            self.early = self.content(&manifest, early, asked, &mut patience)?;
         }
         Ok(manifest)
     }
@@ -142,13 +141,14 @@ impl Session {
         }
     }
 
-    /// The digests of all groups and all bytes of a data set that has no more than `early`; `None` if the server does not send them.
+    /// All content of a data set that has no more than `early` bytes of it; `None` if the server does not send it.
     fn content(
         &mut self,
         manifest: &Manifest,
         early: u32,
+        asked: Instant,
         patience: &mut Patience,
-    ) -> Result<Option<(Vec<GroupDigest>, Vec<u8>)>, MoveError> {
+    ) -> Result<Option<Early>, MoveError> {
         let count = manifest.entries().iter().fold(0, |sum: u64, entry| sum.saturating_add(group_count(entry.size)));
         let is_small = manifest.size() <= u64::from(early) && count <= GROUPS_MAX;
         let count = if is_small { count } else { 0 };
@@ -164,7 +164,7 @@ impl Session {
                 Frame::Content { bytes }
                     if is_small && (digests.len() as u64, bytes.len() as u64) == (count, manifest.size()) =>
                 {
-                    return Ok(Some((digests, bytes)));
+                    return Ok(Some(Early { digests, bytes, took: asked.elapsed() }));
                 }
                 Frame::Content { bytes } if digests.is_empty() && bytes.is_empty() => return Ok(None),
                 frame => return Err(self.unexpected(&frame)),
@@ -241,16 +241,14 @@ impl Session {
         left: u64,
         patience: &mut Patience,
     ) -> Result<Vec<GroupDigest>, MoveError> {
-        loop {
-            match self.receive_patiently(patience)? {
-                Frame::Digests { first_group, values }
-                    if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
-                {
-                    patience.take(values.len() as u64);
-                    return Ok(values);
-                }
-                frame => return Err(self.unexpected(&frame)),
+        match self.receive_patiently(patience)? {
+            Frame::Digests { first_group, values }
+                if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
+            {
+                patience.take(values.len() as u64);
+                Ok(values)
             }
+            frame => Err(self.unexpected(&frame)),
         }
     }
 
