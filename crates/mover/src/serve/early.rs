@@ -6,8 +6,8 @@ use crate::serve::catalogue::OpenSet;
 use crate::session::early::GROUPS_MAX;
 use crate::session::frame::Frame;
 
-/// What follows the description of a data set for a client that takes `bytes_max` bytes of content with it: all of it and its
-/// digests, or an empty [`Frame::Content`]. Each file is read once, and what is hashed is what is sent.
+/// What follows the description of a data set for a client that takes `bytes_max` bytes of content with it: all of it
+/// and its digests, or an empty [`Frame::Content`]. Each file is read once, and what is hashed is what is sent.
 pub(crate) fn content_frames(set: &OpenSet, bytes_max: u32) -> Vec<Frame> {
     let manifest = set.data_set().manifest();
     let nothing = || vec![Frame::Content { bytes: Vec::new() }];

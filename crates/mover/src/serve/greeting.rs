@@ -261,7 +261,8 @@ pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Re
     }
 }
 
-/// Sends a manifest as fast as the client takes it, and what follows in one go with the last piece: TCP's first flights count packets.
+/// Sends a manifest as fast as the client takes it, and `content` in one go with the last piece: TCP's first flights
+/// count packets.
 fn send_manifest(stream: &mut ControlStream, encoding: &[u8], content: &[Frame]) -> Result<(), StreamError> {
     let deadline = Instant::now() + PIECE + Duration::from_secs(encoding.len() as u64 / MANIFEST_BYTES_PER_SEC_MIN);
     let mut pieces = encoding.chunks(MANIFEST_PIECE).peekable();

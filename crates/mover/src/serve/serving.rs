@@ -182,7 +182,7 @@ impl Serving {
 
     /// A session has ended by itself.
     pub(crate) fn on_end(&mut self, engine: &Engine, flow: FlowId, cause: &EndCause) {
-        // A client does not wait for an answer to its last words. If they cross with ours, they may be lost with the connection.
+        // A client does not wait for an answer to its last words, and they may be lost with the connection.
         let has_all = self.sessions.get(&flow).is_some_and(|session| session.has_all);
         let is_end = has_all && matches!(cause, EndCause::Stream(StreamError::Closed));
         let outcome = if is_end { "done".to_owned() } else { format!("ended early: {cause}") };

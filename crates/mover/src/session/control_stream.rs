@@ -25,8 +25,8 @@ const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
 const SPARE_BYTES: usize = 4 * 1024;
 
-/// Control messages of a transport that may wait for the flow to begin here, and their bytes. A sender has to say two or three
-/// things before it hears anything.
+/// Control messages of a transport that may wait for the flow to begin here, and their bytes. A sender has to say two
+/// or three things before it hears anything.
 const KEPT_MAX: usize = 8;
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 

@@ -21,7 +21,7 @@
 //!                                  <-   ProbeGrant {token}  (if the client has the data itself), or  Refused
 //!                                  <-   Update ..., then Report pieces, the last marked
 //!     or  Attach {token, source}   ->   from here on the sides are changed: the server opens, and the client has the data
-//! Protocol {message}               <->  the endpoint's control messages; the server's may come before what it says of the data set
+//! Protocol {message}               <->  the endpoint's control messages; the server's may come before DataSet
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
 //!                                  <-   FileFailed {file, problem}, at any time, and in the place of its digests
@@ -161,8 +161,8 @@ pub enum Frame {
         owner: bool,
         /// It wants to know files' extended attributes.
         attributes: bool,
-        /// If the data set's whole content has at most so many bytes, the client wants it together with the description. 0: the
-        /// client does not want to be told of the content at all, and no [`Frame::Content`] comes.
+        /// If the data set's whole content has at most so many bytes, the client wants it with the description. 0: no
+        /// [`Frame::Content`] comes at all.
         early: u32,
     },
     /// The client wants to see what there is at this path.
@@ -225,8 +225,8 @@ pub enum Frame {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// The end of a data set's description, for a client that has asked for the content with it: all of the content, behind the
-    /// digests of all groups; or nothing, and no digests, if it is too large or could not be read.
+    /// The end of a data set's description, for a client that has asked for the content with it: all of the content,
+    /// behind the digests of all groups; or nothing, and no digests, if it is too large or could not be read.
     Content {
         /// The bytes of all files, in the order of the manifest.
         bytes: Vec<u8>,

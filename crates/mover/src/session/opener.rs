@@ -71,7 +71,7 @@ struct Shared {
 }
 
 impl Opener {
-    /// For the data sets of `options`; with the description of one that is small, its content comes, up to `early` bytes.
+    /// For the data sets of `options`. The content of a small one comes with its description, up to `early` bytes.
     pub(crate) fn new(options: &GetOptions, early: u32) -> Self {
         let (sender, tried) = channel();
         let shared = Shared {

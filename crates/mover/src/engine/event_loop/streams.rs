@@ -205,8 +205,8 @@ impl<O: Outside> Engine<O> {
         self.flows.get(&flow).is_none_or(|of| of.stream.backlog() == 0)
     }
 
-    /// Ends all control streams, with nothing more to say or to hear. A connection that is closed with bytes in it that nobody has
-    /// read is reset, and what was said last might be lost: they are read.
+    /// Ends all control streams, with nothing more to say or to hear. A connection that is closed with unread bytes in
+    /// it is reset, and what was said last might be lost: they are read.
     pub(crate) fn hang_up(&mut self) {
         for of in self.flows.values_mut() {
             // A peer that is gone need not be told.

@@ -1,4 +1,4 @@
-//! Content that came with the description of its data set: it is placed at once, as if a flow had brought it, and no flow
+//! Content that came with the description of its data set: it is placed at once, as if a flow had brought it. No flow
 //! begins unless something has to be fetched after all.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Haul {
         Ok(())
     }
 
-    /// Takes note of bytes that a flow has brought and that have been written, or will be before what is told behind them.
+    /// Takes note of bytes that a flow has brought. They have been written, or will be before what is told behind them.
     pub(super) fn note_placed(&mut self, flow: FlowId, range: ByteRange) {
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return };
         let index = mirror.object;
