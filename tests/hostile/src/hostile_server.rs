@@ -180,6 +180,20 @@ impl Endpoint {
         send_manifest(session, manifest);
     }
 
+    /// Sends the manifest, and behind it these digests and this content, whether the client waits for them or not.
+    pub fn data_set_with(&self, session: &mut Session, offer: &Offer, digests: Vec<GroupDigest>, content: &[u8]) {
+        send_pieces(session, &offer.manifest);
+        if !digests.is_empty() {
+            let _ = session.send(&Frame::Digests { first_group: 0, values: digests });
+        }
+        let _ = session.send(&Frame::Content { bytes: content.to_vec() });
+    }
+
+    /// Serves what is asked for until the client finishes or leaves.
+    pub fn attend(&self, session: &mut Session, offer: &Offer) {
+        serve(session, &self.udp, offer, &self.sent, || self.stopped());
+    }
+
     /// Sends the manifest and serves what is asked for until the client finishes or leaves.
     pub fn serve(&self, session: &mut Session, offer: &Offer) {
         send_manifest(session, &offer.manifest);
@@ -187,8 +201,16 @@ impl Endpoint {
     }
 }
 
-/// Sends a manifest in pieces.
+/// Sends a manifest, and says that the content does not come with it, if the client wants to know.
 fn send_manifest(session: &mut Session, manifest: &[u8]) {
+    send_pieces(session, manifest);
+    if session.wants_content() {
+        let _ = session.send(&Frame::Content { bytes: Vec::new() });
+    }
+}
+
+/// Sends a manifest in pieces.
+fn send_pieces(session: &mut Session, manifest: &[u8]) {
     let pieces = manifest.chunks(1 << 19).count().max(1);
     for (index, piece) in manifest.chunks(1 << 19).chain(manifest.is_empty().then_some(manifest)).enumerate() {
         let _ = session.send(&Frame::DataSet { last: index + 1 == pieces, bytes: piece.to_vec() });

@@ -42,6 +42,8 @@ impl Heard {
 pub struct Session {
     tcp: TcpStream,
     bytes: Vec<u8>,
+    /// How much content the other side wants to be told with a description, by what it has asked for last.
+    early: u32,
 }
 
 impl Session {
@@ -60,7 +62,7 @@ impl Session {
     pub fn over(tcp: TcpStream) -> std::io::Result<Self> {
         tcp.set_nodelay(true)?;
         tcp.set_write_timeout(Some(STEP))?;
-        Ok(Self { tcp, bytes: Vec::new() })
+        Ok(Self { tcp, bytes: Vec::new(), early: 0 })
     }
 
     /// The connection itself.
@@ -76,6 +78,11 @@ impl Session {
     /// The other end's address.
     pub fn peer(&self) -> SocketAddr {
         self.tcp.peer_addr().unwrap()
+    }
+
+    /// Whether the other side waits for a data set's content behind its description.
+    pub fn wants_content(&self) -> bool {
+        self.early > 0
     }
 
     /// Sends a frame.
@@ -111,6 +118,9 @@ impl Session {
             match Frame::parse(&self.bytes) {
                 Ok(Some((frame, len))) => {
                     self.bytes.drain(..len);
+                    if let Frame::Open { early, .. } = frame {
+                        self.early = early;
+                    }
                     return Heard::Frame(frame);
                 }
                 Ok(None) => {}
@@ -159,7 +169,7 @@ impl Session {
     /// # Errors
     /// What came instead of a manifest.
     pub fn open(&mut self, path: &str) -> Result<Vec<u8>, Heard> {
-        let open = Frame::Open { path: path.to_owned(), owner: false, attributes: false };
+        let open = Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 };
         self.send(&open).map_err(|_| Heard::End)?;
         let mut manifest = Vec::new();
         loop {

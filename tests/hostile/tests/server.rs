@@ -29,7 +29,7 @@ fn allow_many_files() {
 fn open_and_read_nothing(server: SocketAddr, path: &str) -> Session {
     let mut session = Session::connect(server).unwrap();
     session.hello(SessionRole::Fetch, "gtp");
-    session.send(&Frame::Open { path: path.to_owned(), owner: false, attributes: false }).unwrap();
+    session.send(&Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 }).unwrap();
     session
 }
 

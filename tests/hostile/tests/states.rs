@@ -89,7 +89,7 @@ fn datagram(random: &mut RandomStream, connection: ConnectionId, token: u64) -> 
 fn frame(random: &mut RandomStream) -> Frame {
     let last = random.below(2) == 0;
     let runs = || vec![GroupRun { first: 0, count: 2 }];
-    match random.below(16) {
+    match random.below(17) {
         0 => Frame::Hello {
             version: session_version(),
             role: pick(random, &ROLES),
@@ -101,7 +101,12 @@ fn frame(random: &mut RandomStream) -> Frame {
         },
         1 => Frame::Welcome { version: session_version(), udp_port: 9 },
         2 => Frame::Refused { code: RefusalCode::Busy, text: "no".into() },
-        3 => Frame::Open { path: pick(random, &["/f", "/", "/nothing", ""]).into(), owner: last, attributes: last },
+        3 => Frame::Open {
+            path: pick(random, &["/f", "/", "/nothing", ""]).into(),
+            owner: last,
+            attributes: last,
+            early: pick(random, &[0, 1, 40_000, u32::MAX]),
+        },
         4 => Frame::List { recursive: last, path: "/".into() },
         5 => Frame::DataSet { last, bytes: bytes(random, 80) },
         6 => Frame::Probe,
@@ -113,6 +118,7 @@ fn frame(random: &mut RandomStream) -> Frame {
         12 => Frame::Digests { first_group: random.below(3), values: vec![[7; 32]] },
         13 => Frame::Finish,
         14 => Frame::Bye,
+        15 => Frame::Content { bytes: bytes(random, 80) },
         _ => Frame::Protocol { message: control(random) },
     }
 }

@@ -7,6 +7,7 @@ mod common;
 mod copy;
 mod destinations;
 mod disks;
+mod early;
 mod emulated;
 mod errors;
 mod integrity;

@@ -97,7 +97,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
         .iter()
         .map(|path| {
             let offered = Offered::new(std::slice::from_ref(path)).map_err(offered_error)?;
-            Ok(Arc::new(Catalogue::unbounded(offered)))
+            Ok(Arc::new(Catalogue::unbounded(offered).at_rate(options.rate)))
         })
         .collect::<Result<_, MoveError>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
@@ -160,9 +160,9 @@ fn attach_all(
             session.send(&Frame::Attach { token, source })?;
             session.await_greeting()?;
             let opened = be_opened(&mut session.stream, &offered);
-            let data_set = opened.map_err(|error| not_opened(server, error))?;
-            let path = printable(data_set.data_set().manifest().name());
-            Ok(Fetcher { stream: session.stream, transport, data_set, path })
+            let described = opened.map_err(|error| not_opened(server, error))?;
+            let path = printable(described.data_set.data_set().manifest().name());
+            Ok(Fetcher { stream: session.stream, transport, described, path })
         }) as Job
     };
     at_once((0..).zip(offered).map(attach).collect(), stop)?.into_iter().collect()

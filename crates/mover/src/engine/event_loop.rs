@@ -135,6 +135,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     connections: Connections,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
+    /// The flows whose streams have taken frames in that nobody has looked at.
+    unheard: Vec<FlowId>,
     /// When it is to be looked whether a flow's peer reads what waits for it.
     unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
@@ -166,6 +168,7 @@ impl<O: Outside> Engine<O> {
             flows: BTreeMap::new(),
             connections: Connections::default(),
             unsettled: BTreeSet::new(),
+            unheard: Vec::new(),
             unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
@@ -248,7 +251,12 @@ impl<O: Outside> Engine<O> {
     fn turn(&mut self, app: &mut dyn Application<O>, ready: &mut Vec<inhaul_udp::Event>) -> Result<bool, MoveError> {
         let turn = app.on_turn(self)?;
         self.settle(app)?;
-        let PollResult::Wait(latest) = turn else { return Ok(false) };
+        let PollResult::Wait(mut latest) = turn else { return Ok(false) };
+        if !self.unheard.is_empty() {
+            self.serve_unheard(app)?;
+            // What it comes to is the application's business first.
+            latest = self.now();
+        }
         self.write_streams()?;
         self.resume_listening()?;
         self.endpoints.iter_mut().for_each(|driven| driven.budget = TURN_BYTES);
@@ -380,10 +388,13 @@ impl<O: Outside> Engine<O> {
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
-        match &command {
-            Command::Join(join) => self.connections.insert(join.connection, join.flow),
-            Command::Offer(offer) => self.connections.insert(offer.connection, offer.flow),
-            _ => {}
+        let begins = match &command {
+            Command::Join(join) => Some((join.connection, join.flow)),
+            Command::Offer(offer) => Some((offer.connection, offer.flow)),
+            _ => None,
+        };
+        if let Some((connection, flow)) = begins {
+            self.connections.insert(connection, flow);
         }
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
@@ -391,6 +402,9 @@ impl<O: Outside> Engine<O> {
             return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
         }
         self.drain(index, now, app);
+        if let Some((_, flow)) = begins {
+            self.begin_flow(flow, app);
+        }
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine, PortId};
 use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
 use crate::session::connect::Session;
+use crate::session::early;
 use crate::session::opener::Opener;
 use crate::system::process;
 use crate::system::threads;
@@ -52,7 +53,7 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }
-        let opener = Opener::new(options);
+        let opener = Opener::new(options, early::wanted(options));
         let found = find_all(options, &opener, stop, hear)?;
         haul(options, found, Paths::Dialled(opener), stop, hear, report)
     })
@@ -258,6 +259,7 @@ fn run_haul(
         .and_then(|()| engine.run(&mut haul))
         .and_then(|()| haul.finish_stream())
         .and_then(|()| options.manifest.as_ref().map_or(Ok(()), |path| manifest_file::write(path, &mut haul)));
+    engine.hang_up();
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);
     let result = result.map(|()| haul.failures());
@@ -326,6 +328,7 @@ fn join_all(
     joinings: Vec<(Joining, PortId)>,
 ) -> Result<(), MoveError> {
     threads::become_data_thread(&options.net)?;
+    haul.expect_early(joinings.iter().map(|(joining, _)| joining));
     haul.fetch_all(engine);
     for (joining, port) in joinings {
         haul.join(engine, joining, port, &options.net, options.rate)?;
@@ -354,7 +357,8 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
             }
         })
         .collect();
-    let seconds = now.since(haul.started).as_secs_f64();
+    // What came before it began counts as part of it.
+    let seconds = (now.since(haul.started) + haul.early).as_secs_f64();
     let total = |of: fn(&inhaul_transport::FlowStats) -> u64| haul.mirrors.values().map(|m| of(&m.stats)).sum();
     Report {
         bytes: haul.verified_bytes(),

@@ -45,7 +45,7 @@ pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bo
 /// When no mirror answers, when the one that does has no such thing, or when that cannot be read.
 pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash) -> bool) -> Result<(), MoveError> {
     let path = source.path.clone();
-    let (mut session, manifest) = first_answer(source, move |session| session.open(&path, false, false))?;
+    let (mut session, manifest) = first_answer(source, move |session| session.open(&path, false, false, 0))?;
     let manifest = Arc::new(manifest);
     let mut links: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
     for link in manifest.hard_links() {

@@ -87,7 +87,7 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     net::check(&options.net, options.receive_rate)?;
     let began = Instant::now();
     let mut failures = Failures::default();
-    let opener = Opener::new(options);
+    let opener = Opener::new(options, 0);
     let found = failures.keep(get::find_all(options, &opener, stop, &mut |_| {})?)?;
     // A prediction is made of who is there now.
     drop(opener);

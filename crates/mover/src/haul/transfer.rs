@@ -2,6 +2,7 @@
 
 mod away;
 mod disputes;
+mod early;
 mod failing;
 mod failing_files;
 mod landings;
@@ -33,7 +34,7 @@ use crate::api::source::Server;
 use crate::engine::net;
 use crate::engine::port::NoBodies;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
-use crate::haul::verify::{Finding, Task, ToVerify, Verifier};
+use crate::haul::verify::{Finding, ToVerify, Verifier};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::frame::{Frame, RefusalCode};
@@ -44,7 +45,7 @@ const TICK: Span = Span::from_millis(100);
 const STOP_LOOK: Span = Span::from_millis(25);
 /// Reported rates are averages over this number of ticks.
 const RATE_TICKS: usize = 10;
-/// How long the servers may take to say goodbye.
+/// How long the servers may take to take in that all is done.
 const CLOSING: Span = Span::from_millis(500);
 
 /// How long a server may take for the next digests: it hashes far more in a second.
@@ -79,12 +80,22 @@ pub(crate) struct Haul {
     /// Bytes received at the last ticks, to tell the rate.
     history: Vec<(Time, u64)>,
     /// All is verified: the servers are being told.
-    disconnecting: Option<Time>,
+    disconnecting: Option<Disconnecting>,
+    /// The longest that content took which came before the transfer began.
+    pub(crate) early: Span,
     last_error: Option<FlowError>,
     disputes: Disputes,
     reopening: Reopening,
     /// Where the one file is written in order as well.
     stream: Option<Streamer>,
+}
+
+/// How the servers are told that all is done.
+#[derive(Clone, Copy, Debug)]
+struct Disconnecting {
+    /// They have been told on the session, too, after what the transport said.
+    has_said: bool,
+    until: Time,
 }
 
 /// A session and what it is good for.
@@ -129,6 +140,7 @@ impl Haul {
             next_tick: now,
             history: Vec::new(),
             disconnecting: None,
+            early: Span::ZERO,
             last_error: None,
             disputes: Disputes::default(),
             reopening,
@@ -141,7 +153,7 @@ impl Haul {
     /// Has the endpoint fetch all objects.
     pub(crate) fn fetch_all(&self, engine: &mut Engine) {
         for (index, object) in self.objects.iter().enumerate().filter(|(_, object)| object.size() > 0) {
-            let held = object.tally.free().clone();
+            let held = object.held_ranges();
             engine.command(self.endpoint, Command::Fetch { object: ObjectId(index as u32), size: object.size(), held });
         }
     }
@@ -155,7 +167,8 @@ impl Haul {
         options: &NetOptions,
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
-        let Joining { object, session } = joining;
+        let Joining { object, mut session } = joining;
+        let early = session.early.take();
         let flow = engine.new_flow();
         let join = JoinFlow {
             flow,
@@ -169,7 +182,15 @@ impl Haul {
         self.objects[object].mirrors.push(flow);
         self.mirrors.insert(flow, Mirror::new(session.server, object));
         engine.add_flow(flow, self.endpoint, port, session.stream)?;
-        if self.objects[object].size() > 0 {
+        if self.objects[object].is_early {
+            if let Some(mirror) = self.mirrors.get_mut(&flow) {
+                mirror.deferred = Some(join);
+            }
+            // The first to bring it is the one whose digests count.
+            if let Some(early) = early.filter(|_| self.objects[object].authorities.is_empty()) {
+                self.take_early(object, flow, early)?;
+            }
+        } else if self.objects[object].size() > 0 {
             engine.command(self.endpoint, Command::Join(join));
         }
         Ok(flow)
@@ -457,15 +478,35 @@ impl Haul {
         let _ = self.updates.send(Update::Progress(progress));
     }
 
-    /// Everything is verified: tells the servers.
+    /// Everything is verified: the transport tells the servers.
     fn disconnect_all(&mut self, engine: &mut Engine, now: Time) {
         self.measure(engine);
-        self.disconnecting = Some(now + CLOSING);
+        self.disconnecting = Some(Disconnecting { has_said: false, until: now + CLOSING });
         for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, m)| m.status == SourceStatus::Running) {
             mirror.status = SourceStatus::Complete;
             mirror.ended = mirror.ended.or(Some(now));
             engine.command(self.endpoint, Command::Disconnect { flow });
-            engine.send(flow, &Frame::Finish);
+        }
+    }
+
+    /// The servers are told, and not waited for: what they would answer says nothing. When to go on.
+    fn finish(
+        &mut self,
+        engine: &mut Engine,
+        now: Time,
+        Disconnecting { has_said, until }: Disconnecting,
+    ) -> PollResult {
+        if !has_said {
+            self.disconnecting = Some(Disconnecting { has_said: true, until });
+            for (&flow, _) in self.mirrors.iter().filter(|(_, mirror)| !mirror.disconnected) {
+                engine.send(flow, &Frame::Finish);
+            }
+        }
+        let is_written = |(&flow, mirror): (&FlowId, &Mirror)| mirror.disconnected || engine.is_written(flow);
+        if now >= until || self.mirrors.iter().all(is_written) {
+            PollResult::Done
+        } else {
+            PollResult::Wait(until.min(now + STOP_LOOK))
         }
     }
 }
@@ -481,13 +522,7 @@ impl Application for Haul {
 
     fn on_places(&mut self, places: &[Place]) {
         for place in places {
-            let Some(mirror) = self.mirrors.get_mut(&place.flow) else { continue };
-            let index = mirror.object;
-            mirror.placed_bytes += place.range.len();
-            let Object { tally, groups, placed_bytes, .. } = &mut self.objects[index];
-            *placed_bytes += place.range.len();
-            let writer = self.verifier.writer();
-            tally.place(groups, place.range, place.flow, |group| writer.tell(Task::Whole { object: index, group }));
+            self.note_placed(place.flow, place.range);
         }
     }
 
@@ -583,11 +618,12 @@ impl Application for Haul {
         if self.disconnecting.is_none() && self.objects.iter().all(|object| object.done) {
             self.disconnect_all(engine, now);
             self.tick(engine, now);
+            // Once the transport has said what it has to.
+            return Ok(PollResult::Wait(now));
         }
-        match self.disconnecting {
-            Some(until) if now >= until || self.mirrors.values().all(|m| m.disconnected) => Ok(PollResult::Done),
-            Some(until) => Ok(PollResult::Wait(until.min(now + STOP_LOOK))),
-            None => Ok(PollResult::Wait(self.next_tick.min(now + STOP_LOOK))),
-        }
+        Ok(match self.disconnecting {
+            Some(disconnecting) => self.finish(engine, now, disconnecting),
+            None => PollResult::Wait(self.next_tick.min(now + STOP_LOOK)),
+        })
     }
 }

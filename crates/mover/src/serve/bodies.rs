@@ -47,8 +47,9 @@ struct FlowBodies {
 }
 
 impl FileBodies {
-    pub(crate) fn insert(&mut self, flow: FlowId, data_set: Arc<DataSet>) {
-        let bodies = FlowBodies { data_set, ahead: (usize::MAX, 0), sent_bytes: 0, failed: BTreeMap::new() };
+    /// A flow begins, to which `sent_bytes` have been sent already.
+    pub(crate) fn insert(&mut self, flow: FlowId, data_set: Arc<DataSet>, sent_bytes: u64) {
+        let bodies = FlowBodies { data_set, ahead: (usize::MAX, 0), sent_bytes, failed: BTreeMap::new() };
         self.flows.insert(flow, bodies);
     }
 
@@ -145,7 +146,7 @@ mod tests {
     fn offered(dir: &std::path::Path) -> FileBodies {
         let data_set = Offered::new(&[dir.to_path_buf()]).unwrap().scan(b"", ScanOptions::default()).unwrap();
         let mut bodies = FileBodies::default();
-        bodies.insert(FLOW, Arc::new(data_set));
+        bodies.insert(FLOW, Arc::new(data_set), 0);
         bodies
     }
 

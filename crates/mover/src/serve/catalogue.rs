@@ -11,10 +11,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use inhaul_base::format_bytes;
+use inhaul_base::{Bitrate, format_bytes};
 use inhaul_store::{DataSet, Listed, Offered, OfferedError, ScanOptions, printable};
 
 use crate::serve::budget::{Budget, Share};
+use crate::session::early::{self, OFFERED_BYTES};
 use crate::session::frame::RefusalCode;
 use crate::session::groups::Groups;
 use crate::session::refusal::{GreetingError, refused};
@@ -48,6 +49,7 @@ pub(crate) struct Catalogue {
     offered: Offered,
     budget: Arc<Budget>,
     readers_max: usize,
+    early_max: u32,
     state: Mutex<State>,
     /// A tree has been read.
     news: Condvar,
@@ -91,7 +93,18 @@ impl Catalogue {
     pub(crate) fn new(offered: Offered, budget: Arc<Budget>) -> Self {
         let readers_max =
             std::thread::available_parallelism().map_or(READERS_MIN, |count| count.get().max(READERS_MIN));
-        Self { offered, budget, readers_max, state: Mutex::default(), news: Condvar::new() }
+        let early_max = OFFERED_BYTES;
+        Self { offered, budget, readers_max, early_max, state: Mutex::default(), news: Condvar::new() }
+    }
+
+    /// The same for a host that is to send no more than `rate`: little content leaves outside the transport then.
+    pub(crate) fn at_rate(self, rate: Option<Bitrate>) -> Self {
+        Self { early_max: early::within(OFFERED_BYTES, rate), ..self }
+    }
+
+    /// Most bytes of content that are sent together with a description.
+    pub(crate) fn early_max(&self) -> u32 {
+        self.early_max
     }
 
     /// What is `offered`, for this program's own use.

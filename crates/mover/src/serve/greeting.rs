@@ -10,9 +10,10 @@ use inhaul_transport::{Protocol, Role};
 
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
-use crate::serve::catalogue::{Catalogue, OpenSet};
+use crate::serve::catalogue::Catalogue;
+use crate::serve::early::content_frames;
 use crate::serve::orders::Orders;
-use crate::serve::serving::Fetcher;
+use crate::serve::serving::{Described, Fetcher};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::refusal::{GreetingError, refused};
@@ -66,7 +67,7 @@ pub(crate) struct Bencher {
 /// What a client wants, once it is known that it can have it.
 enum ClientRequest {
     /// A data set.
-    Fetch(Arc<OpenSet>, String),
+    Fetch(Described, String),
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// A bench.
@@ -113,7 +114,7 @@ impl ClientRequest {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
     fn grant(self, stream: ControlStream, transport: Transport) -> Option<Arrival> {
         match self {
-            Self::Fetch(data_set, path) => Some(Arrival::Fetcher(Fetcher { stream, transport, data_set, path })),
+            Self::Fetch(described, path) => Some(Arrival::Fetcher(Fetcher { stream, transport, described, path })),
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -152,10 +153,11 @@ fn converse(
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let first = stream.receive(Instant::now() + STEP)?;
     let request = match (first, role, service) {
-        (Frame::Open { path, owner, attributes }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
+        (Frame::Open { path, owner, attributes, early }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), ScanOptions { owner, attributes })?, shown)
+            let options = ScanOptions { owner, attributes };
+            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let began = Instant::now();
@@ -227,23 +229,27 @@ fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError>
     }
 }
 
-/// Finds a data set and sends its manifest.
+/// Finds a data set and sends its manifest; and its content, if the client wants it `early` and there is little.
 fn open(
     stream: &mut ControlStream,
     catalogue: &Catalogue,
     path: &[u8],
     options: ScanOptions,
-) -> Result<Arc<OpenSet>, GreetingError> {
+    early: u32,
+) -> Result<Described, GreetingError> {
     let data_set = catalogue.open(path, options, stream.peer().ip())?;
-    send_manifest(stream, data_set.encoding())?;
-    Ok(data_set)
+    let content = if early == 0 { Vec::new() } else { content_frames(&data_set, early.min(catalogue.early_max())) };
+    let early_bytes =
+        content.iter().map(|frame| if let Frame::Content { bytes } = frame { bytes.len() } else { 0 }).sum();
+    send_manifest(stream, data_set.encoding(), &content)?;
+    Ok(Described { data_set, early_bytes })
 }
 
 /// The other way round: the session's server asks for what this client has come to bring, and is shown all of `catalogue`.
-pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Arc<OpenSet>, GreetingError> {
+pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
-        Frame::Open { path, owner: false, attributes } if path == "/" => {
-            let opened = open(stream, catalogue, b"/", ScanOptions { owner: false, attributes });
+        Frame::Open { path, owner: false, attributes, early } if path == "/" => {
+            let opened = open(stream, catalogue, b"/", ScanOptions { owner: false, attributes }, early);
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
@@ -255,13 +261,18 @@ pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Re
     }
 }
 
-/// Sends a manifest as fast as the client takes it.
-fn send_manifest(stream: &mut ControlStream, encoding: &[u8]) -> Result<(), StreamError> {
+/// Sends a manifest as fast as the client takes it, and `content` in one go with the last piece: TCP's first flights
+/// count packets.
+fn send_manifest(stream: &mut ControlStream, encoding: &[u8], content: &[Frame]) -> Result<(), StreamError> {
     let deadline = Instant::now() + PIECE + Duration::from_secs(encoding.len() as u64 / MANIFEST_BYTES_PER_SEC_MIN);
     let mut pieces = encoding.chunks(MANIFEST_PIECE).peekable();
     while let Some(piece) = pieces.next() {
-        let frame = Frame::DataSet { last: pieces.peek().is_none(), bytes: piece.to_vec() };
-        stream.send(&frame, deadline)?;
+        let last = pieces.peek().is_none();
+        stream.queue(&Frame::DataSet { last, bytes: piece.to_vec() })?;
+        for frame in content.iter().filter(|_| last) {
+            stream.queue(frame)?;
+        }
+        stream.write_all(deadline)?;
     }
     Ok(())
 }
@@ -328,7 +339,12 @@ mod tests {
         let mut answers = Vec::new();
         if matches!(arrival, Ok(Some(_))) {
             // The stream stays open: the last answer tells.
-            while !matches!(answers.last(), Some(Frame::DataSet { last: true, .. })) {
+            let wants_content = frames.iter().any(|frame| matches!(frame, Frame::Open { early: 1.., .. }));
+            let is_last = |frame: &Frame| match frame {
+                Frame::DataSet { last, .. } => *last && !wants_content,
+                frame => matches!(frame, Frame::Content { .. }),
+            };
+            while !answers.last().is_some_and(is_last) {
                 answers.push(client.receive(soon).unwrap());
             }
         } else {
@@ -347,7 +363,7 @@ mod tests {
     }
 
     fn open(path: &str) -> Frame {
-        Frame::Open { path: path.to_owned(), owner: false, attributes: false }
+        Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 }
     }
 
     fn hello(role: SessionRole) -> Frame {
@@ -381,7 +397,20 @@ mod tests {
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
         let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
-        assert_eq!(manifest, **fetcher.data_set.data_set().manifest());
+        assert_eq!(manifest, **fetcher.described.data_set.data_set().manifest());
+    }
+
+    #[test]
+    fn greet_sends_the_content_of_what_is_small_with_its_description() {
+        for (early, expected) in [(4, &b"data"[..]), (3, b"")] {
+            let (_dir, service) = files();
+            let open = Frame::Open { path: "f".to_owned(), owner: false, attributes: false, early };
+            let (mut answers, arrival) = talk(service, &[hello(SessionRole::Fetch), open]);
+            let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
+            assert_eq!(fetcher.described.early_bytes, expected.len());
+            assert_eq!(answers.pop(), Some(Frame::Content { bytes: expected.to_vec() }));
+            assert_eq!(answers.len(), if expected.is_empty() { 2 } else { 3 }, "{answers:?}");
+        }
     }
 
     #[test]

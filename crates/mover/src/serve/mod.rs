@@ -6,6 +6,7 @@ pub(crate) mod bodies;
 mod budget;
 pub(crate) mod catalogue;
 mod digest_service;
+mod early;
 pub(crate) mod greeting;
 pub(crate) mod orders;
 pub(crate) mod reception;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inhaul_base::{Span, Time};
+use inhaul_base::{Bitrate, Span, Time};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
@@ -65,12 +65,13 @@ pub(crate) fn serve(
     let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
     engine.listen(tcp)?;
     let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
-    let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)));
+    let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(options.send_rate));
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk)),
         reception: Reception::new(service, &options.net, address.port(), desk, slots),
         directories: options.directories.clone(),
+        send_rate: options.send_rate,
         budget,
         catalogue,
         tidied: Time::ZERO,
@@ -163,6 +164,7 @@ struct FileServer {
     reception: Reception,
     serving: Serving,
     directories: Vec<PathBuf>,
+    send_rate: Option<Bitrate>,
     /// Memory for lists of files.
     budget: Arc<Budget>,
     catalogue: Arc<Catalogue>,
@@ -234,7 +236,8 @@ impl FileServer {
             match Offered::new(&self.directories) {
                 Ok(offered) => {
                     // Sessions keep what they have open.
-                    self.catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&self.budget)));
+                    let catalogue = Catalogue::new(offered, Arc::clone(&self.budget)).at_rate(self.send_rate);
+                    self.catalogue = Arc::new(catalogue);
                     self.reception.offer(Service::Files(Arc::clone(&self.catalogue), self.orders.clone()));
                     log::info!("what is offered has been opened anew");
                 }

@@ -19,7 +19,7 @@ use crate::engine::{EndCause, Engine, PortId};
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
-use crate::session::control_stream::ControlStream;
+use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, RefusalCode};
 use crate::system::process;
 use crate::system::threads;
@@ -32,13 +32,21 @@ const IDLE_MAX: Span = Span::from_secs(30);
 /// How often it is looked for such sessions.
 const IDLE_LOOK: Span = Span::from_secs(1);
 
+/// A data set that a client has been told of.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) data_set: Arc<OpenSet>,
+    /// Bytes of its content that the client has been sent with the description.
+    pub(crate) early_bytes: usize,
+}
+
 /// A session that is set up: somebody has come for this.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) stream: ControlStream,
     /// The protocol that is to carry the data.
     pub(crate) transport: Transport,
-    pub(crate) data_set: Arc<OpenSet>,
+    pub(crate) described: Described,
     /// What the client has asked for, for people.
     pub(crate) path: String,
 }
@@ -52,6 +60,8 @@ struct Session {
     /// When its client last said, or took, anything that is not the protocol's.
     heard: Time,
     watch: Watch,
+    /// The client's transport has said that it has all.
+    has_all: bool,
 }
 
 /// Who notices that a session's client has gone silent.
@@ -100,7 +110,7 @@ impl Serving {
 
     /// Begins a session.
     pub(crate) fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) -> Result<(), MoveError> {
-        let Fetcher { stream, transport, data_set, path } = fetcher;
+        let Fetcher { stream, transport, described: Described { data_set, early_bytes }, path } = fetcher;
         let Some(port) = self.port else {
             // Its datagrams would come to the successor. It can try again there: see `give_port_up`.
             log::info!("{}: {path}: no session any more: the server comes to its end", stream.peer());
@@ -111,10 +121,11 @@ impl Serving {
         let client = stream.peer();
         let size = data_set.data_set().manifest().size();
         log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
-        self.bodies.insert(flow, Arc::clone(data_set.data_set()));
+        self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
-        self.sessions.insert(flow, Session { client, path, data_set, began: now, heard: now, watch });
+        let session = Session { client, path, data_set, began: now, heard: now, watch, has_all: false };
+        self.sessions.insert(flow, session);
         let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
         engine.add_flow(flow, endpoint, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
@@ -134,7 +145,10 @@ impl Serving {
         let now = engine.now();
         match event {
             Event::Opened { flow } => self.set_watch(*flow, Watch::Protocol, now),
-            Event::Closed { flow } => self.set_watch(*flow, Watch::Server, now),
+            Event::Closed { flow } => {
+                self.set_watch(*flow, Watch::Server, now);
+                self.sessions.get_mut(flow).into_iter().for_each(|session| session.has_all = true);
+            }
             Event::Failed { flow, error } => match self.sessions.get_mut(flow) {
                 // Its client may have come for digests only.
                 Some(session) if session.watch == Watch::Offered && matches!(error, FlowError::Silent { .. }) => {
@@ -169,7 +183,11 @@ impl Serving {
 
     /// A session has ended by itself.
     pub(crate) fn on_end(&mut self, engine: &Engine, flow: FlowId, cause: &EndCause) {
-        self.forget(engine, flow, &format!("ended early: {cause}"));
+        // A client does not wait for an answer to its last words, and they may be lost with the connection.
+        let has_all = self.sessions.get(&flow).is_some_and(|session| session.has_all);
+        let is_end = has_all && matches!(cause, EndCause::Stream(StreamError::Closed));
+        let outcome = if is_end { "done".to_owned() } else { format!("ended early: {cause}") };
+        self.forget(engine, flow, &outcome);
     }
 
     /// Ends a session, with a word to the client.
@@ -310,7 +328,8 @@ mod tests {
         let stream = ControlStream::new(listener.accept().unwrap().0).unwrap();
         let data_set = catalogue.open(path.as_bytes(), ScanOptions::default(), stream.peer().ip()).unwrap();
         let transport = Transport { name: "gtp", parameters: Vec::new().into() };
-        serving.welcome(engine, Fetcher { stream, transport, data_set, path: path.to_owned() }).unwrap();
+        let described = Described { data_set, early_bytes: 0 };
+        serving.welcome(engine, Fetcher { stream, transport, described, path: path.to_owned() }).unwrap();
         client
     }
 

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use inhaul_store::digest::group_count;
 use inhaul_store::{Listed, Manifest, ManifestError};
 
 use crate::api::error::MoveError;
@@ -11,6 +12,7 @@ use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::dial::dial;
+use crate::session::early::{Early, GROUPS_MAX};
 use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::patience::Patience;
 use crate::system::threads;
@@ -54,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) datagrams: SocketAddr,
     /// Memory that its data set's manifest may take, in bytes.
     pub(crate) manifest_memory_max: u64,
+    /// The content of its data set, if all of it came with the description.
+    pub(crate) early: Option<Early>,
     /// The server has answered the greeting.
     pub(crate) greeted: bool,
 }
@@ -67,7 +71,8 @@ impl Session {
 
     /// A session whose datagrams come from where its stream does.
     pub(crate) fn over(server: Server, stream: ControlStream) -> Self {
-        Self { server, datagrams: stream.peer(), stream, manifest_memory_max: MANIFEST_MEMORY_MAX, greeted: true }
+        let datagrams = stream.peer();
+        Self { server, datagrams, stream, manifest_memory_max: MANIFEST_MEMORY_MAX, early: None, greeted: true }
     }
 
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
@@ -97,16 +102,31 @@ impl Session {
         }
     }
 
-    /// Asks for a data set and takes its manifest in.
-    pub(crate) fn open(&mut self, path: &str, owner: bool, attributes: bool) -> Result<Manifest, MoveError> {
-        self.send(&Frame::Open { path: format!("/{path}"), owner, attributes })?;
+    /// Asks for a data set and takes its manifest in; and its content, if that is no more than `early` bytes.
+    pub(crate) fn open(
+        &mut self,
+        path: &str,
+        owner: bool,
+        attributes: bool,
+        early: u32,
+    ) -> Result<Manifest, MoveError> {
+        let asked = Instant::now();
+        let mut patience = Patience::for_listing();
+        self.send(&Frame::Open { path: format!("/{path}"), owner, attributes, early })?;
+        let manifest = self.manifest(&mut patience)?;
+        if early > 0 {
+            self.early = self.content(&manifest, early, asked, &mut patience)?;
+        }
+        Ok(manifest)
+    }
+
+    fn manifest(&mut self, patience: &mut Patience) -> Result<Manifest, MoveError> {
         let bytes_max = MANIFEST_BYTES_MAX.min(self.manifest_memory_max);
         let mut bytes = Vec::new();
-        let mut patience = Patience::for_listing();
         loop {
-            match self.receive_patiently(&patience)? {
+            match self.receive_patiently(patience)? {
                 Frame::DataSet { last, bytes: piece } => {
-                    self.check_piece(&mut patience, last, piece.len())?;
+                    self.check_piece(patience, last, piece.len())?;
                     if (bytes.len() + piece.len()) as u64 > bytes_max {
                         return Err(self.protocol_error(ManifestError::TooMuchMemory.to_string()));
                     }
@@ -116,6 +136,37 @@ impl Session {
                         return manifest.map_err(|error| self.protocol_error(error.to_string()));
                     }
                 }
+                frame => return Err(self.unexpected(&frame)),
+            }
+        }
+    }
+
+    /// All content of a data set that has no more than `early` bytes of it; `None` if the server does not send it.
+    fn content(
+        &mut self,
+        manifest: &Manifest,
+        early: u32,
+        asked: Instant,
+        patience: &mut Patience,
+    ) -> Result<Option<Early>, MoveError> {
+        let count = manifest.entries().iter().fold(0, |sum: u64, entry| sum.saturating_add(group_count(entry.size)));
+        let is_small = manifest.size() <= u64::from(early) && count <= GROUPS_MAX;
+        let count = if is_small { count } else { 0 };
+        let mut digests: Vec<GroupDigest> = Vec::new();
+        loop {
+            match self.receive_patiently(patience)? {
+                Frame::Digests { first_group, mut values }
+                    if first_group == digests.len() as u64 && first_group + values.len() as u64 <= count =>
+                {
+                    patience.take(values.len() as u64);
+                    digests.append(&mut values);
+                }
+                Frame::Content { bytes }
+                    if is_small && (digests.len() as u64, bytes.len() as u64) == (count, manifest.size()) =>
+                {
+                    return Ok(Some(Early { digests, bytes, took: asked.elapsed() }));
+                }
+                Frame::Content { bytes } if digests.is_empty() && bytes.is_empty() => return Ok(None),
                 frame => return Err(self.unexpected(&frame)),
             }
         }
@@ -190,18 +241,14 @@ impl Session {
         left: u64,
         patience: &mut Patience,
     ) -> Result<Vec<GroupDigest>, MoveError> {
-        loop {
-            match self.receive_patiently(patience)? {
-                Frame::Digests { first_group, values }
-                    if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
-                {
-                    patience.take(values.len() as u64);
-                    return Ok(values);
-                }
-                // The transport's own set-up, for data that this session will not ask for.
-                Frame::Protocol { .. } => self.check_piece(patience, false, 0)?,
-                frame => return Err(self.unexpected(&frame)),
+        match self.receive_patiently(patience)? {
+            Frame::Digests { first_group, values }
+                if first_group == next && !values.is_empty() && values.len() as u64 <= left =>
+            {
+                patience.take(values.len() as u64);
+                Ok(values)
             }
+            frame => Err(self.unexpected(&frame)),
         }
     }
 
@@ -224,7 +271,7 @@ impl Session {
 
     fn receive(&mut self, seconds: u64) -> Result<Frame, MoveError> {
         self.await_greeting()?;
-        let received = self.stream.receive(Instant::now() + Duration::from_secs(seconds));
+        let received = self.next_frame(Instant::now() + Duration::from_secs(seconds));
         received.map_err(|error| self.stream_error(&error, seconds))
     }
 
@@ -236,9 +283,19 @@ impl Session {
             if patience.is_stopped() {
                 return Err(MoveError::Interrupted);
             }
-            match self.stream.receive(deadline.min(Instant::now() + STOP_LOOK)) {
+            match self.next_frame(deadline.min(Instant::now() + STOP_LOOK)) {
                 Err(StreamError::TimedOut) if Instant::now() < deadline => {}
                 received => return received.map_err(|error| self.stream_error(&error, patience.seconds())),
+            }
+        }
+    }
+
+    /// The next frame that is not the transport's: those are kept until the flow begins, if it does.
+    fn next_frame(&mut self, deadline: Instant) -> Result<Frame, StreamError> {
+        loop {
+            match self.stream.receive(deadline)? {
+                Frame::Protocol { message } => self.stream.keep(message)?,
+                frame => return Ok(frame),
             }
         }
     }
@@ -249,7 +306,7 @@ impl Session {
             StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
             // It has ended or its host has, or it is none of ours and hangs up on strangers.
             StreamError::Closed | StreamError::Io(_) => MoveError::Unreachable { server, detail: error.to_string() },
-            StreamError::Frame(_) => self.protocol_error(error.to_string()),
+            StreamError::Frame(_) | StreamError::TooSoon => self.protocol_error(error.to_string()),
             // An order with very many rules.
             StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
         }

@@ -25,6 +25,11 @@ const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
 const SPARE_BYTES: usize = 4 * 1024;
 
+/// Control messages of a transport that may wait for the flow to begin here, and their bytes. A sender has to say two
+/// or three things before it hears anything.
+const KEPT_MAX: usize = 8;
+const KEPT_BYTES_MAX: usize = 16 * 1024;
+
 /// How long a stream is quiet before TCP asks whether the peer's host is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long TCP waits for an answer before it asks again.
@@ -47,6 +52,9 @@ pub enum StreamError {
     /// A message was to be sent that is longer than a frame can be: a fault of this side.
     #[error("a message of {0} bytes is longer than a control stream carries")]
     TooLong(usize),
+    /// The peer's transport has said more than may wait before the flow begins.
+    #[error("it sends control messages for a flow that has not begun")]
+    TooSoon,
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -70,6 +78,8 @@ pub struct ControlStream<W = TcpStream> {
     written: usize,
     /// Bytes that the connection has taken, of all that was ever sent.
     taken_bytes: u64,
+    /// The transport's control messages that came before its flow began.
+    kept: Vec<Vec<u8>>,
     /// The place among a server's sessions that it takes.
     slot: Option<Slot>,
 }
@@ -101,6 +111,14 @@ impl ControlStream {
     /// When the connection breaks, the peer does not read, or the frame is too long.
     pub fn send(&mut self, frame: &Frame, deadline: Instant) -> Result<(), StreamError> {
         self.queue(frame)?;
+        self.write_all(deadline)
+    }
+
+    /// Blocking: sends what was queued, all of it before `deadline`.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer does not read.
+    pub(crate) fn write_all(&mut self, deadline: Instant) -> Result<(), StreamError> {
         while self.written < self.outgoing.len() {
             self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
@@ -144,6 +162,7 @@ impl<W: Read + Write> ControlStream<W> {
             outgoing: Vec::new(),
             written: 0,
             taken_bytes: 0,
+            kept: Vec::new(),
             slot: None,
         }
     }
@@ -166,6 +185,29 @@ impl<W: Read + Write> ControlStream<W> {
     /// Our own address on this connection.
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Keeps a control message of the transport until its flow begins.
+    ///
+    /// # Errors
+    /// When the peer has sent more of them than may wait.
+    pub(crate) fn keep(&mut self, message: Vec<u8>) -> Result<(), StreamError> {
+        let bytes: usize = self.kept.iter().map(Vec::len).sum();
+        if self.kept.len() >= KEPT_MAX || bytes + message.len() > KEPT_BYTES_MAX {
+            return Err(StreamError::TooSoon);
+        }
+        self.kept.push(message);
+        Ok(())
+    }
+
+    /// The flow begins: what its transport has said before.
+    pub(crate) fn take_kept(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Whether bytes have been taken in that nobody has looked at: those who poll are not told of them.
+    pub(crate) fn has_incoming(&self) -> bool {
+        self.incoming.len() > self.taken
     }
 
     /// Polled: takes in what has come. A bounded amount at a time; a readiness poller will call again.
@@ -324,7 +366,30 @@ mod tests {
     }
 
     fn open(path: &str) -> Frame {
-        Frame::Open { path: path.to_owned(), owner: false, attributes: false }
+        Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 }
+    }
+
+    #[test]
+    fn few_control_messages_and_few_bytes_of_them_wait_for_their_flow() {
+        let (mut client, _server) = pair();
+        (0..KEPT_MAX).for_each(|n| client.keep(vec![n as u8]).unwrap());
+        assert!(matches!(client.keep(Vec::new()), Err(StreamError::TooSoon)));
+        assert!(client.take_kept().into_iter().eq((0..KEPT_MAX).map(|n| vec![n as u8])));
+        client.keep(vec![0; KEPT_BYTES_MAX]).unwrap();
+        assert!(matches!(client.keep(vec![0]), Err(StreamError::TooSoon)));
+    }
+
+    #[test]
+    fn what_was_taken_in_and_not_looked_at_is_known() {
+        let (mut client, mut server) = pair();
+        client.queue(&open("a")).unwrap();
+        client.queue(&open("b")).unwrap();
+        client.write_all(soon()).unwrap();
+        assert!(!server.has_incoming());
+        assert_eq!(server.receive(soon()).unwrap(), open("a"));
+        assert!(server.has_incoming());
+        assert_eq!(server.next_frame().unwrap(), Some(open("b")));
+        assert!(!server.has_incoming());
     }
 
     #[test]

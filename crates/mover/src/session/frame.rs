@@ -12,6 +12,7 @@
 //!                                  <-   Welcome {version, udp_port}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
+//!                                  <-   Digests {0, values}, if the content follows, then Content  (Open with `early`)
 //!     or  List {path, recursive}   ->   (a session for this alone)
 //!                                  <-   Listing pieces, the last marked, or  Refused
 //!     or  Probe                    ->   (a session for this alone; datagrams as in `probe.rs`)
@@ -20,7 +21,7 @@
 //!                                  <-   ProbeGrant {token}  (if the client has the data itself), or  Refused
 //!                                  <-   Update ..., then Report pieces, the last marked
 //!     or  Attach {token, source}   ->   from here on the sides are changed: the server opens, and the client has the data
-//! Protocol {message}               <->  the endpoint's control messages
+//! Protocol {message}               <->  the endpoint's control messages; the server's may come before DataSet
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
 //!                                  <-   FileFailed {file, problem}, at any time, and in the place of its digests
@@ -51,7 +52,7 @@ pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// Most parameters of a transport in a greeting.
 pub const MAX_PARAMETERS: usize = 32;
 /// Most bytes of a parameter's name, and of its value.
@@ -160,6 +161,9 @@ pub enum Frame {
         owner: bool,
         /// It wants to know files' extended attributes.
         attributes: bool,
+        /// If the data set's whole content has at most so many bytes, the client wants it with the description. 0: no
+        /// [`Frame::Content`] comes at all.
+        early: u32,
     },
     /// The client wants to see what there is at this path.
     List {
@@ -219,6 +223,12 @@ pub enum Frame {
         /// Whether this is the last piece.
         last: bool,
         /// The piece.
+        bytes: Vec<u8>,
+    },
+    /// The end of a data set's description, for a client that has asked for the content with it: all of the content,
+    /// behind the digests of all groups; or nothing, and no digests, if it is too large or could not be read.
+    Content {
+        /// The bytes of all files, in the order of the manifest.
         bytes: Vec<u8>,
     },
     /// A control message of the transport protocol, of at most [`MAX_MESSAGE`] bytes.

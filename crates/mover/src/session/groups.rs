@@ -51,7 +51,6 @@ impl Groups {
     }
 
     /// How many groups there are in all files together.
-    #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -8,6 +8,7 @@ pub(crate) mod backoff;
 pub(crate) mod connect;
 pub mod control_stream;
 mod dial;
+pub(crate) mod early;
 pub mod frame;
 pub(crate) mod groups;
 pub(crate) mod opener;

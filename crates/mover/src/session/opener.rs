@@ -63,20 +63,23 @@ struct Shared {
     net: NetOptions,
     owner: bool,
     attributes: bool,
+    /// Bytes of content that a mirror may send with its first answer.
+    early: u32,
     retry_for: Span,
     over: Stop,
     waker: OnceLock<Waker>,
 }
 
 impl Opener {
-    /// For the data sets of `options`.
-    pub(crate) fn new(options: &GetOptions) -> Self {
+    /// For the data sets of `options`. The content of a small one comes with its description, up to `early` bytes.
+    pub(crate) fn new(options: &GetOptions, early: u32) -> Self {
         let (sender, tried) = channel();
         let shared = Shared {
             requests: options.requests.clone(),
             net: options.net.clone(),
             owner: options.owner,
             attributes: options.attributes,
+            early,
             retry_for: options.retry_for,
             over: Stop::new(),
             waker: OnceLock::new(),
@@ -141,7 +144,8 @@ impl Shared {
         }
         loop {
             let began = Instant::now();
-            let result = self.attempt(mirror);
+            // One that was lost has brought its content before, or never.
+            let result = self.attempt(mirror, if waits_first { 0 } else { self.early });
             let is_passing = result.as_ref().is_err_and(MoveError::is_passing);
             let again = is_passing && self.retry_for > Span::ZERO;
             let tried = Tried { mirror: mirror.clone(), took: began.elapsed(), result, again };
@@ -157,12 +161,12 @@ impl Shared {
         }
     }
 
-    fn attempt(&self, mirror: &MirrorId) -> Result<Candidate, MoveError> {
+    fn attempt(&self, mirror: &MirrorId, early: u32) -> Result<Candidate, MoveError> {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
         let path = request.path_at(server).unwrap_or_default();
-        let manifest = session.open(path, self.owner, self.attributes)?;
+        let manifest = session.open(path, self.owner, self.attributes, early)?;
         request.check(server, &manifest)?;
         let identity = manifest.identity();
         Ok(Candidate { session, manifest, identity })

@@ -442,6 +442,11 @@ impl Wire for FakeWire {
     fn set_polled(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn end_writing(&self) -> io::Result<()> {
+        self.world.borrow_mut().close(self.number);
+        Ok(())
+    }
 }
 
 impl Read for FakeWire {

@@ -15,6 +15,8 @@ pub(super) struct Flow<W> {
     pub(super) endpoint: EndpointId,
     pub(super) port: PortId,
     pub(super) stream: ControlStream<W>,
+    /// The endpoint knows the flow: what its peer's transport says before that is kept.
+    pub(super) has_begun: bool,
     pub(super) waits_to_write: bool,
     /// Since when the connection has taken nothing of what waits, and how much it had taken by then.
     pub(super) read: (Time, u64),

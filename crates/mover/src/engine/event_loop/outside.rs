@@ -4,7 +4,7 @@
 //! is what it tries. Which one it is, is a parameter: the loop costs no more for it.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use inhaul_base::Time;
@@ -50,11 +50,18 @@ pub(crate) enum Source<'s, O: Outside + ?Sized> {
 pub(crate) trait Wire: Read + Write {
     /// From now on reading and writing do not block.
     fn set_polled(&self) -> io::Result<()>;
+
+    /// Nothing more is written: the peer reads the end behind what was.
+    fn end_writing(&self) -> io::Result<()>;
 }
 
 impl Wire for TcpStream {
     fn set_polled(&self) -> io::Result<()> {
         self.set_nonblocking(true)
+    }
+
+    fn end_writing(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 }
 

@@ -41,12 +41,16 @@ impl<O: Outside> Engine<O> {
             endpoint,
             port,
             stream,
+            has_begun: false,
             waits_to_write: false,
             read,
             is_unread: false,
             closing: None,
             warned_of_size: false,
         };
+        if of.stream.has_incoming() {
+            self.unheard.push(flow);
+        }
         self.flows.insert(flow, of);
         Ok(())
     }
@@ -134,6 +138,23 @@ impl<O: Outside> Engine<O> {
         }
         // What came before the end still counts.
         let filled = of.stream.fill();
+        self.take_frames(app, flow)?;
+        if let Err(error) = filled {
+            self.ended.push_back((flow, error.into()));
+        }
+        self.settle(app)
+    }
+
+    /// Takes what streams had taken in before the engine took them over: no poller reports it.
+    pub(super) fn serve_unheard(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
+        while let Some(flow) = self.unheard.pop() {
+            self.take_frames(app, flow)?;
+            self.settle(app)?;
+        }
+        Ok(())
+    }
+
+    fn take_frames(&mut self, app: &mut dyn Application<O>, flow: FlowId) -> Result<(), MoveError> {
         while let Some(of) = self.flows.get_mut(&flow) {
             match of.stream.next_frame() {
                 Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
@@ -144,25 +165,55 @@ impl<O: Outside> Engine<O> {
                 }
             }
         }
-        if let Err(error) = filled {
-            self.ended.push_back((flow, error.into()));
+        Ok(())
+    }
+
+    fn take_frame(&mut self, app: &mut dyn Application<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        let Some(of) = self.flows.get_mut(&flow).filter(|of| of.closing.is_none()) else { return Ok(()) };
+        match frame {
+            Frame::Protocol { message } if of.has_begun => {
+                let EndpointId(index) = of.endpoint;
+                self.hear_control(index, flow, &message, app);
+            }
+            Frame::Protocol { message } => {
+                if let Err(error) = of.stream.keep(message) {
+                    self.ended.push_back((flow, error.into()));
+                }
+            }
+            frame => app.on_frame(self, flow, frame)?,
         }
         self.settle(app)
     }
 
-    fn take_frame(&mut self, app: &mut dyn Application<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        let Some(EndpointId(index)) = self.flows.get(&flow).filter(|of| of.closing.is_none()).map(|of| of.endpoint)
-        else {
-            return Ok(());
-        };
-        let Frame::Protocol { message } = frame else {
-            app.on_frame(self, flow, frame)?;
-            return self.settle(app);
-        };
+    fn hear_control(&mut self, index: usize, flow: FlowId, message: &[u8], app: &mut dyn Application<O>) {
         let now = self.now();
-        self.endpoints[index].endpoint.handle_control(now, flow, &message);
+        self.endpoints[index].endpoint.handle_control(now, flow, message);
         self.drain(index, now, app);
-        self.settle(app)
+    }
+
+    /// The endpoint knows a flow from now on: it hears what the peer's transport has said before.
+    pub(super) fn begin_flow(&mut self, flow: FlowId, app: &mut dyn Application<O>) {
+        let Some(of) = self.flows.get_mut(&flow) else { return };
+        of.has_begun = true;
+        let EndpointId(index) = of.endpoint;
+        for message in of.stream.take_kept() {
+            self.hear_control(index, flow, &message, app);
+        }
+    }
+
+    /// Whether all that was sent to a flow's peer is on its way.
+    pub(crate) fn is_written(&self, flow: FlowId) -> bool {
+        self.flows.get(&flow).is_none_or(|of| of.stream.backlog() == 0)
+    }
+
+    /// Ends all control streams, with nothing more to say or to hear. A connection that is closed with unread bytes in
+    /// it is reset, and what was said last might be lost: they are read.
+    pub(crate) fn hang_up(&mut self) {
+        for of in self.flows.values_mut() {
+            // A peer that is gone need not be told.
+            let _ = of.stream.wire().end_writing();
+            let _ = of.stream.fill();
+        }
     }
 
     /// Sends what waits on the streams, waits for those that take no more, and closes those that are to be closed.

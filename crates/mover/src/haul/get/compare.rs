@@ -29,7 +29,7 @@ pub(crate) fn by_bytes(plan: &mut Plan, found: &Found, options: &GetOptions, sto
     }
     let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::of(&options.net))?;
     let path = found.request.path_at(&server).unwrap_or_default();
-    if session.open(path, options.owner, options.attributes)?.identity() != found.manifest.identity() {
+    if session.open(path, options.owner, options.attributes, 0)?.identity() != found.manifest.identity() {
         return Err(MoveError::SourceChanged { server });
     }
     let groups = Groups::new(found.manifest.clone());

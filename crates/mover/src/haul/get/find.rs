@@ -19,6 +19,7 @@ use crate::api::request::{Location, Request};
 use crate::api::source::{Server, Source};
 use crate::haul::destination;
 use crate::session::connect::{Session, at_once};
+use crate::session::early;
 use crate::session::opener::{Candidate, MirrorId, Opener, Tried};
 
 /// After the first answer the others have twice as long as that took, at least and at most this.
@@ -236,12 +237,12 @@ pub(super) fn find_attached(
 ) -> Result<Vec<Outcome<Found>>, MoveError> {
     type Job = Box<dyn FnOnce() -> Outcome<Found> + Send>;
     destination::check(&options.destination, sessions.len())?;
-    let attributes = options.attributes;
+    let (attributes, early) = (options.attributes, early::wanted(options));
     let is_directory = destination::is_directory(&options.destination);
     let open = |(index, mut session): (usize, Session)| {
         Box::new(move || {
             let mut source = Source { mirrors: vec![session.server.clone()], path: String::new() };
-            let found = session.open("", false, attributes).map(|manifest| {
+            let found = session.open("", false, attributes, early).map(|manifest| {
                 source.path = printable(manifest.name());
                 // A put names its data set itself.
                 let place = is_directory.then(|| manifest.name().to_vec());

@@ -14,6 +14,7 @@ use super::votes::{Dispute, Question, Verdict};
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
+use crate::haul::verify::Task;
 use crate::session::frame::{Frame, GroupDigest, GroupRun};
 
 /// How long a mirror may take to send its digest of a group, and how long if it has just read and sent that group.
@@ -201,9 +202,15 @@ impl Haul {
     }
 
     /// Has the transport fetch a group again; not from `suspect`, nor from those that do not have its file.
-    fn ask_again(&self, engine: &mut Engine, index: usize, group: u64, suspect: Option<FlowId>) {
+    fn ask_again(&mut self, engine: &mut Engine, index: usize, group: u64, suspect: Option<FlowId>) {
+        let Some(place) = self.objects[index].groups.place(group) else { return };
+        if place.range.is_empty() {
+            // Nothing can come of it: the verifier says when it has had enough.
+            self.verifier.writer().tell(Task::Whole { object: index, group });
+            return;
+        }
+        self.begin_flows(engine, index);
         let object = &self.objects[index];
-        let Some(place) = object.groups.place(group) else { return };
         engine.command(self.endpoint, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
         // Of what is fetched again, the transport forgets who was to be avoided before.
         for &flow in object.mirrors.iter().filter(|&&flow| object.lacks(flow, group)) {

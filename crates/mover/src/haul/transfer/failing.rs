@@ -85,6 +85,7 @@ impl Haul {
                 if is_news {
                     self.warn(format!("{server} {}: '{path}'; fetching it from others", said(problem)));
                     if !range.is_empty() {
+                        self.begin_flows(engine, index);
                         engine.command(self.endpoint, Command::Avoid { flow, range });
                     }
                 }

@@ -1,6 +1,7 @@
 //! Writes the bodies of datagrams into the landing files.
 
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use inhaul_store::Landing;
@@ -15,6 +16,18 @@ use crate::haul::verify::Writer;
 pub(super) struct Landings {
     pub(super) by_flow: BTreeMap<FlowId, Arc<Landing>>,
     pub(super) writer: Writer,
+}
+
+impl Landings {
+    /// Writes what came by other ways.
+    pub(super) fn write(&self, landing: &Arc<Landing>, offset: u64, bytes: &[u8]) -> Result<(), MoveError> {
+        let slices = [IoSlice::new(bytes)];
+        if landing.is_in_small_file(offset) {
+            self.writer.write(landing, offset, &slices);
+            return Ok(());
+        }
+        landing.write(offset, &slices).map_err(MoveError::from)
+    }
 }
 
 impl Sink for Landings {

@@ -1,7 +1,7 @@
 //! One mirror of one object, and its statistics over all of its flows.
 
 use inhaul_base::Time;
-use inhaul_transport::FlowStats;
+use inhaul_transport::{FlowStats, JoinFlow};
 
 use crate::api::report::{SourceStatus, loss_ratio};
 use crate::api::source::Server;
@@ -31,6 +31,8 @@ pub(crate) struct Mirror {
     pub(super) slow_digests: bool,
     /// Since when digests have been awaited and none has come.
     pub(super) owing: Option<Time>,
+    /// What its flow begins with, if it has to: see [`super::early`].
+    pub(super) deferred: Option<JoinFlow>,
     /// Whether the session is over.
     pub(super) disconnected: bool,
 }
@@ -53,6 +55,7 @@ impl Mirror {
             wrong_groups: 0,
             slow_digests: false,
             owing: None,
+            deferred: None,
             disconnected: false,
         }
     }

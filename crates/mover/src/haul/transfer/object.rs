@@ -68,6 +68,8 @@ pub(crate) struct Object {
     pub(super) next_digest: u64,
     /// Digests are asked for up to this position.
     pub(super) asked_digests: u64,
+    /// All that is missing came with the description: no flow has begun.
+    pub(super) is_early: bool,
     /// How many groups ahead of those that are verified digests were asked for last.
     pub(super) digest_window: u64,
     pub(super) verified_groups: u64,
@@ -130,6 +132,7 @@ impl Object {
             authorities: Vec::new(),
             next_digest: 0,
             asked_digests: 0,
+            is_early: false,
             digest_window: 0,
             verified_groups: 0,
             failing: Failing::default(),

@@ -36,6 +36,7 @@ pub(super) mod kind {
     pub(in crate::session::frame) const REPORT: u8 = 19;
     pub(in crate::session::frame) const ATTACH: u8 = 20;
     pub(in crate::session::frame) const FILE_FAILED: u8 = 21;
+    pub(in crate::session::frame) const CONTENT: u8 = 22;
     /// Kinds from here on may be ignored.
     pub(in crate::session::frame) const OPTIONAL: u8 = 128;
 }
@@ -134,6 +135,7 @@ impl Frame {
             kind::REPORT => r.flag().map(|last| Self::Report { last, bytes: r.rest() }),
             kind::ATTACH => r.attach(),
             kind::FILE_FAILED => r.file_failed(),
+            kind::CONTENT => Some(Self::Content { bytes: r.rest() }),
             kind::OPTIONAL.. => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
@@ -175,6 +177,7 @@ impl Frame {
             Self::Report { .. } => kind::REPORT,
             Self::Attach { .. } => kind::ATTACH,
             Self::FileFailed { .. } => kind::FILE_FAILED,
+            Self::Content { .. } => kind::CONTENT,
             Self::Optional { kind } => *kind,
         }
     }
@@ -207,8 +210,9 @@ impl Frame {
                 out.push(code.code());
                 out.extend_from_slice(cut(text, MAX_TEXT).as_bytes());
             }
-            Self::Open { path, owner, attributes } => {
+            Self::Open { path, owner, attributes, early } => {
                 out.extend_from_slice(&[u8::from(*owner), u8::from(*attributes)]);
+                out.extend_from_slice(&early.to_be_bytes());
                 out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
             }
             Self::List { recursive, path } => {
@@ -223,9 +227,10 @@ impl Frame {
                 out.push(u8::from(*last));
                 out.extend_from_slice(bytes);
             }
-            Self::Protocol { message: bytes } | Self::Delegate { order: bytes } | Self::Update { update: bytes } => {
-                out.extend_from_slice(bytes);
-            }
+            Self::Protocol { message: bytes }
+            | Self::Delegate { order: bytes }
+            | Self::Update { update: bytes }
+            | Self::Content { bytes } => out.extend_from_slice(bytes),
             Self::DigestsOf { runs } => {
                 let numbers = runs.iter().flat_map(|run| [run.first, run.count]);
                 numbers.for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
@@ -347,6 +352,10 @@ impl Reader<'_> {
         self.take().map(u16::from_be_bytes)
     }
 
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
     }
@@ -429,8 +438,8 @@ impl Reader<'_> {
     }
 
     fn open(&mut self) -> Option<Frame> {
-        let (owner, attributes) = (self.flag()?, self.flag()?);
-        Some(Frame::Open { path: self.text(MAX_PATH)?, owner, attributes })
+        let (owner, attributes, early) = (self.flag()?, self.flag()?, self.u32()?);
+        Some(Frame::Open { path: self.text(MAX_PATH)?, owner, attributes, early })
     }
 
     fn bench(&mut self) -> Option<Frame> {

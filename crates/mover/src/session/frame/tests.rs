@@ -29,10 +29,17 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(role, transport, parameters)| Frame::Hello { version: VERSION, role, transport, parameters }),
         (any::<u16>(), 1..=u16::MAX).prop_map(|(version, udp_port)| Frame::Welcome { version, udp_port }),
         (code, "[a-z' \u{e9}\u{4e2d}]{0,200}").prop_map(|(code, text)| Frame::Refused { code, text }),
-        (prop::collection::vec(any::<char>(), 0..200), any::<bool>(), any::<bool>())
-            .prop_map(|(path, owner, attributes)| Frame::Open { path: path.into_iter().collect(), owner, attributes }),
+        (prop::collection::vec(any::<char>(), 0..200), any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
+            |(path, owner, attributes, early)| Frame::Open {
+                path: path.into_iter().collect(),
+                owner,
+                attributes,
+                early
+            }
+        ),
         (any::<u64>(), memory).prop_map(|(size, memory)| Frame::Bench { size, memory }),
         (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::DataSet { last, bytes }),
+        bytes(300).prop_map(|bytes| Frame::Content { bytes }),
         bytes(300).prop_map(|message| Frame::Protocol { message }),
         prop::collection::vec(any::<(u64, u64)>(), 1..9).prop_map(|runs| Frame::DigestsOf {
             runs: runs.into_iter().map(|(first, count)| GroupRun { first, count }).collect()
@@ -76,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..22, 128u8..130], body in bytes(200)) {
+    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..23, 128u8..130], body in bytes(200)) {
         let bytes = framed(kind, &body);
         if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
             prop_assert_eq!(used, bytes.len());

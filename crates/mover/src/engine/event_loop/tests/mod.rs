@@ -217,8 +217,15 @@ impl Bench {
         (self.engine.add_port(Port::new(socket, peer.is_some())).unwrap(), number)
     }
 
-    /// A flow, and the other end of its control stream.
+    /// A flow that its endpoint knows, and the other end of its control stream.
     fn flow(&mut self, id: EndpointId, port: PortId) -> (FlowId, FakeWire) {
+        let (flow, theirs) = self.new_flow(id, port);
+        self.engine.flows.get_mut(&flow).unwrap().has_begun = true;
+        (flow, theirs)
+    }
+
+    /// A flow that its endpoint does not know yet, and the other end of its control stream.
+    fn new_flow(&mut self, id: EndpointId, port: PortId) -> (FlowId, FakeWire) {
         let (stream, theirs) = self.fake.connection();
         let flow = self.engine.new_flow();
         self.engine.add_flow(flow, id, port, stream).unwrap();

@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use inhaul_transport::{OfferFlow, PathSpec};
+
 use super::*;
+use crate::engine::event_loop::fake::World;
 use crate::session::frame::{MAX_MESSAGE, RefusalCode};
 
 #[test]
@@ -29,6 +32,71 @@ fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
     assert_eq!(bench.engine.streams(), 1);
     bench.engine.close(other);
     assert!(bench.fake.world().waits() < 20, "nothing keeps it awake");
+}
+
+fn offer(flow: FlowId) -> Command {
+    let path = PathSpec::clear(1500, std::net::Ipv4Addr::LOCALHOST.into());
+    let (connection, parameters) = (ConnectionId(flow.0), [].into());
+    let offer = OfferFlow { flow, size: 9, peer: None, only_from: None, path, connection, token: 1, parameters };
+    Command::Offer(offer)
+}
+
+#[test]
+fn what_a_peer_s_transport_says_before_the_flow_begins_is_heard_when_it_does() {
+    let mut bench = Bench::new();
+    let (id, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flow, theirs) = bench.new_flow(id, port);
+    let number = theirs.number();
+    let say = move |words: &'static [u8]| {
+        move |world: &mut World| {
+            world.write(number, &encoded(&Frame::Protocol { message: words.to_vec() }));
+            world.write(number, &encoded(&Frame::Finish));
+            None
+        }
+    };
+    for (at, words) in [(1, &b"one"[..]), (2, b"two"), (20, b"three")] {
+        bench.fake.world().at(millis(at), say(words));
+    }
+    let run = bench.run(Run::until(millis(10)));
+    assert_eq!((run.frames.len(), endpoint.script().heard.len()), (2, 0));
+    bench.engine.command(id, offer(flow));
+    bench.run(Run::until(millis(30)));
+    let heard = [&b"one"[..], b"two", b"three"].map(|words| (flow, words.to_vec()));
+    assert_eq!(endpoint.script().heard, heard);
+}
+
+#[test]
+fn a_peer_whose_transport_says_too_much_before_the_flow_begins_is_given_up() {
+    let mut bench = Bench::new();
+    let (id, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flow, theirs) = bench.new_flow(id, port);
+    for _ in 0..1000 {
+        bench.fake.world().write(theirs.number(), &encoded(&Frame::Protocol { message: b"hear me".to_vec() }));
+    }
+    let run = bench.run(Run::until(millis(20)));
+    let ends: Vec<_> = run.ends.iter().map(|(_, flow, cause)| (*flow, cause.as_str())).collect();
+    assert_eq!(ends, [(flow, "it sends control messages for a flow that has not begun")]);
+    assert_eq!(endpoint.script().heard.len(), 0);
+}
+
+#[test]
+fn what_a_stream_had_taken_in_before_the_engine_had_it_is_heard_at_once() {
+    let mut bench = Bench::new();
+    let (id, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (mut stream, theirs) = bench.fake.connection();
+    for frame in [Frame::Protocol { message: b"early".to_vec() }, Frame::Finish] {
+        bench.fake.world().write(theirs.number(), &encoded(&frame));
+    }
+    stream.fill().unwrap();
+    let flow = bench.engine.new_flow();
+    bench.engine.add_flow(flow, id, port, stream).unwrap();
+    bench.engine.command(id, offer(flow));
+    let run = bench.run(Run::until(millis(1)));
+    assert_eq!(endpoint.script().heard, [(flow, b"early".to_vec())]);
+    assert_eq!(run.frames, [(flow, Frame::Finish)]);
 }
 
 #[test]
