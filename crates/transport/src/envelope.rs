@@ -1,5 +1,5 @@
 //! What stands in front of every datagram of a session, whatever its protocol: which flow it is of, and which datagram of
-//! that flow it is. kit/WIRE.md section 2 gives the layout.
+//! that flow it is. kit/WIRE.md 5.1 gives the layout.
 //!
 //! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and a
 //! direction, also when the same bytes are sent again.
