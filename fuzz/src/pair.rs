@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Bitrate, RangeSet, Span, Time};
 use inhaul_protocols::registry::PROTOCOLS;
+use inhaul_transport::kit::Connections;
 use inhaul_transport::{
-    Command, ConnectionId, Connections, ENVELOPE_LEN, Endpoint, EndpointConfig, Envelope, Event, FlowId, FlowLimits,
-    Host, JoinFlow, ObjectId, OfferFlow, PathSpec, Place, Role, RxMessage, TxBatch, drain,
+    Command, ConnectionId, ENVELOPE_LEN, Endpoint, EndpointConfig, Envelope, Event, FlowId, FlowLimits, Host, JoinFlow,
+    ObjectId, OfferFlow, PathSpec, Place, Role, RxMessage, TxBatch, drain,
 };
 
 use crate::mutate::EDGES;

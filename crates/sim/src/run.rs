@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};
 
 use inhaul_base::{ByteRange, Time};
+use inhaul_transport::kit::Connections;
 use inhaul_transport::{
-    Command, CommandError, ConnectionId, Connections, Envelope, Event, FlowId, Host as Driver, JoinFlow, ObjectId,
-    OfferFlow, PathSpec, RxMessage, TxBatch, drain,
+    Command, CommandError, ConnectionId, Envelope, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow,
+    PathSpec, RxMessage, TxBatch, drain,
 };
 
 use crate::addresses::{Addresses, located, sender_address};

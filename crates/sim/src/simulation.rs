@@ -6,9 +6,8 @@ use std::net::SocketAddrV4;
 
 use inhaul_base::{RandomStream, Span, Time};
 use inhaul_link::LinkStats;
-use inhaul_transport::{
-    Command, CommandError, Connections, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch,
-};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
 
 use crate::addresses::{ENDPOINTS_MAX, NODES_MAX, address};
 use crate::agenda::{Component, ComponentId};

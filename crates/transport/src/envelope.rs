@@ -4,11 +4,9 @@
 //! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and a
 //! direction, also when the same bytes are sent again.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::ids::{ConnectionId, FlowId};
-use crate::kit::Index;
+use crate::ids::ConnectionId;
 
 /// Length of the envelope, in bytes.
 pub const ENVELOPE_LEN: usize = 8;
@@ -44,47 +42,6 @@ impl Envelope {
     }
 }
 
-/// The flows of a port: which flow a datagram is of, and what number the next one has that leaves.
-#[derive(Clone, Debug, Default)]
-pub struct Connections {
-    flows: Index<ConnectionId>,
-    of: BTreeMap<FlowId, Outbound>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Outbound {
-    connection: ConnectionId,
-    next: u64,
-}
-
-impl Connections {
-    /// The flow takes datagrams that carry `connection`, which no other flow has.
-    pub fn insert(&mut self, connection: ConnectionId, flow: FlowId) {
-        self.flows.insert(connection, flow);
-        self.of.insert(flow, Outbound { connection, next: 0 });
-    }
-
-    /// Forgets a flow.
-    pub fn remove(&mut self, flow: FlowId) {
-        if let Some(of) = self.of.remove(&flow) {
-            self.flows.remove(&of.connection);
-        }
-    }
-
-    /// The flow that takes datagrams with this connection id.
-    pub fn flow(&self, connection: ConnectionId) -> Option<FlowId> {
-        self.flows.get(&connection)
-    }
-
-    /// Numbers for the next `count` datagrams that the flow sends: the first of them.
-    pub fn take_numbers(&mut self, flow: FlowId, count: usize) -> u32 {
-        let Some(of) = self.of.get_mut(&flow) else { return 0 };
-        let first = of.next;
-        of.next += count as u64;
-        first as u32
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,18 +53,5 @@ mod tests {
         assert_eq!(bytes, [1, 2, 3, 4, 0xC0, 0xFF, 0xEE, 1]);
         assert_eq!(Envelope::parse(&bytes), Some(envelope));
         assert_eq!(Envelope::parse(&bytes[..7]), None);
-    }
-
-    #[test]
-    fn numbers_never_repeat_within_a_flow() {
-        let mut connections = Connections::default();
-        connections.insert(ConnectionId(7), FlowId(1));
-        connections.insert(ConnectionId(8), FlowId(2));
-        assert_eq!(connections.take_numbers(FlowId(1), 3), 0);
-        assert_eq!(connections.take_numbers(FlowId(2), 1), 0);
-        assert_eq!(connections.take_numbers(FlowId(1), 1), 3);
-        assert_eq!(connections.flow(ConnectionId(7)), Some(FlowId(1)));
-        connections.remove(FlowId(1));
-        assert_eq!((connections.flow(ConnectionId(7)), connections.flow(ConnectionId(8))), (None, Some(FlowId(2))));
     }
 }

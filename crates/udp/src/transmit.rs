@@ -7,7 +7,8 @@ mod tests;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 
-use inhaul_transport::{Connections, FlowId, Transmit, TxBatch};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{FlowId, Transmit, TxBatch};
 use rustix::io::Errno;
 
 use crate::datagrams::DatagramSocket;

@@ -1,7 +1,7 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::NetOptions;
+use inhaul_mover::{NetOptions, Protocols};
 
 use super::headings::TRANSPORT;
 use super::values::parameter;
@@ -76,6 +76,7 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
         mtu: wire.mtu,
         offload: !wire.no_offload,
         cpu: wire.cpu,
+        protocols: Protocols::ALL,
         transport: transport.carrier.transport.clone(),
         parameters,
     }

@@ -144,7 +144,7 @@ fn say(report: &impl Serialize) -> io::Result<()> {
 }
 
 fn net_options(transport: &str, parameters: &[(String, String)]) -> NetOptions {
-    NetOptions { mtu: None, offload: true, cpu: None, transport: transport.to_owned(), parameters: parameters.to_vec() }
+    NetOptions { transport: transport.to_owned(), parameters: parameters.to_vec(), ..NetOptions::default() }
 }
 
 /// Serves until `input` has another line, or ends.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span};
+use inhaul_protocols::registry::Protocols;
 use inhaul_store::{Existing, Filter, Inbox, Rule};
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +24,26 @@ pub struct NetOptions {
     pub offload: bool,
     /// The processor to pin the data thread to, counted from 0.
     pub cpu: Option<usize>,
-    /// The transport protocol, by its name in the registry.
+    /// The transport protocols that may be used.
+    pub protocols: Protocols,
+    /// The transport protocol, by its name.
     pub transport: String,
     /// Parameters of the transport protocol, by name.
     pub parameters: Vec<(String, String)>,
+}
+
+impl Default for NetOptions {
+    /// GTP as it is by default, with offloads, unpinned.
+    fn default() -> Self {
+        Self {
+            mtu: None,
+            offload: true,
+            cpu: None,
+            protocols: Protocols::ALL,
+            transport: "gtp".to_owned(),
+            parameters: Vec::new(),
+        }
+    }
 }
 
 /// A server of files.

@@ -38,7 +38,7 @@ pub fn bench_server(
     net::check_server(&options.net)?;
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    let endpoints = Endpoints::new(&udp, options.send_rate, options.receive_rate);
+    let endpoints = Endpoints::new(options.net.protocols, &udp, options.send_rate, options.receive_rate);
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {

@@ -27,7 +27,7 @@ impl Running {
             grace: inhaul_base::Span::ZERO,
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
-            net: NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: vec![] },
+            net: NetOptions::default(),
         };
         let thread = {
             let stop = stop.clone();

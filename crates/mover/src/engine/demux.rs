@@ -1,6 +1,7 @@
 //! From a batch of messages to the endpoints that they are for.
 
-use inhaul_transport::{ConnectionId, Connections, RxMessage};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{ConnectionId, RxMessage};
 
 /// Calls `each` with every flow's part of a message: its datagrams that carry the flow's connection id. Nearly always that is all
 /// of the message. Datagrams with an id that no flow has are a stranger's, or were changed on their way.

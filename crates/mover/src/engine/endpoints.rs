@@ -1,6 +1,7 @@
 //! The endpoints of a server: each made when a client first asks for its protocol.
 
 use inhaul_base::Bitrate;
+use inhaul_protocols::registry::Protocols;
 use inhaul_transport::{Command, Role};
 use inhaul_udp::Socket;
 
@@ -13,6 +14,7 @@ const MADE_MAX: usize = 64;
 
 /// Endpoints over one socket, by role and protocol. They share the socket: each knows its own datagrams by their keys.
 pub(crate) struct Endpoints {
+    protocols: Protocols,
     socket_buffer: u64,
     /// What this host sends and takes in at most. Holds for each protocol by itself.
     send_rate: Option<Bitrate>,
@@ -21,9 +23,20 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// No endpoint yet, over `socket`.
-    pub(crate) fn new(socket: &Socket, send_rate: Option<Bitrate>, receive_rate: Option<Bitrate>) -> Self {
-        Self { socket_buffer: socket.receive_buffer_bytes() as u64, send_rate, receive_rate, made: Vec::new() }
+    /// No endpoint yet, over `socket`, of any of these protocols.
+    pub(crate) fn new(
+        protocols: Protocols,
+        socket: &Socket,
+        send_rate: Option<Bitrate>,
+        receive_rate: Option<Bitrate>,
+    ) -> Self {
+        Self {
+            protocols,
+            socket_buffer: socket.receive_buffer_bytes() as u64,
+            send_rate,
+            receive_rate,
+            made: Vec::new(),
+        }
     }
 
     /// The endpoint that plays `role` of a protocol. Senders take the parameters of each flow by itself; of receivers there is one for
@@ -42,7 +55,7 @@ impl Endpoints {
         let host_rate = if role == Role::Sender { self.send_rate } else { self.receive_rate };
         let endpoint = engine.add_endpoint(
             role,
-            net::endpoint(transport.name, &transport.parameters, role, host_rate, self.socket_buffer)?,
+            net::endpoint(self.protocols, transport.name, &transport.parameters, role, host_rate, self.socket_buffer)?,
         );
         self.made.push((role, transport, endpoint));
         Ok(endpoint)

@@ -18,9 +18,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use inhaul_base::Time;
-use inhaul_transport::{
-    Command, ConnectionId, Connections, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain,
-};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain};
 use inhaul_udp::{BodySource, SendError, Waker};
 
 pub(crate) use self::flow::EndpointId;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::Bitrate;
+use inhaul_protocols::registry::Protocols;
 use inhaul_transport::{Endpoint, EndpointConfig, Offloads, Parameters, PathSpec, Protocol, Role};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions};
 
@@ -66,7 +67,7 @@ fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOp
 
 /// A socket that takes datagrams of `peer` only, for the transport that was chosen: its receiver may want each by itself.
 pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, MoveError> {
-    let entry = inhaul_protocols::registry::find(&options.transport);
+    let entry = options.protocols.find(&options.transport);
     let joined = entry.is_none_or(|entry| entry.offloads == Offloads::Any);
     let options = &NetOptions { offload: options.offload && joined, ..options.clone() };
     let any = match peer {
@@ -84,13 +85,15 @@ fn connected(mut socket: Socket, peer: SocketAddr) -> Result<Socket, MoveError> 
 
 /// An endpoint of the protocol `transport`; `socket_buffer_bytes` is what its socket holds for it.
 pub(crate) fn endpoint(
+    protocols: Protocols,
     transport: &str,
     parameters: &[(String, String)],
     role: Role,
     host_rate: Option<Bitrate>,
     socket_buffer_bytes: u64,
 ) -> Result<Box<dyn Endpoint + Send>, MoveError> {
-    let entry = inhaul_protocols::registry::find(transport)
+    let entry = protocols
+        .find(transport)
         .ok_or_else(|| MoveError::Usage(format!("there is no transport '{transport}': see 'inhaul protocols'")))?;
     let config = EndpointConfig {
         host_rate,
@@ -113,7 +116,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// What the user of this host has chosen.
     pub(crate) fn of(options: &NetOptions) -> Result<Self, MoveError> {
-        let entry = inhaul_protocols::registry::find(&options.transport);
+        let entry = options.protocols.find(&options.transport);
         let name = entry.ok_or_else(|| MoveError::Internal("a transport has gone".to_owned()))?.name;
         Ok(Self { name, parameters: options.parameters.clone().into() })
     }
@@ -130,14 +133,14 @@ pub(crate) fn known_to(entry: &Protocol, parameters: &[(String, String)]) -> Vec
 /// # Errors
 /// `Usage` when not.
 pub(crate) fn check_server(options: &NetOptions) -> Result<(), MoveError> {
-    let all = inhaul_protocols::registry::PROTOCOLS;
+    let all = options.protocols.0;
     for (name, _) in &options.parameters {
         if !all.iter().any(|entry| entry.parameters.iter().any(|parameter| parameter.name == name)) {
             return Err(MoveError::Usage(format!("no transport has a parameter '{name}': see 'inhaul protocols'")));
         }
     }
     for entry in all {
-        endpoint(entry.name, &known_to(entry, &options.parameters), Role::Sender, None, 0)?;
+        endpoint(options.protocols, entry.name, &known_to(entry, &options.parameters), Role::Sender, None, 0)?;
     }
     Ok(())
 }
@@ -147,7 +150,7 @@ pub(crate) fn check_server(options: &NetOptions) -> Result<(), MoveError> {
 /// # Errors
 /// `Usage` when there is not.
 pub(crate) fn check(options: &NetOptions, receive_rate: Option<Bitrate>) -> Result<(), MoveError> {
-    endpoint(&options.transport, &options.parameters, Role::Receiver, receive_rate, 0).map(|_| ())
+    endpoint(options.protocols, &options.transport, &options.parameters, Role::Receiver, receive_rate, 0).map(|_| ())
 }
 
 /// Has the engine drive an endpoint of the transport that was chosen; `socket` is the first of its sockets.
@@ -159,7 +162,8 @@ pub(crate) fn add_endpoint(
     socket: &Socket,
 ) -> Result<EndpointId, MoveError> {
     let buffer = socket.receive_buffer_bytes() as u64;
-    Ok(engine.add_endpoint(role, endpoint(&options.transport, &options.parameters, role, host_rate, buffer)?))
+    let NetOptions { protocols, transport, parameters, .. } = options;
+    Ok(engine.add_endpoint(role, endpoint(*protocols, transport, parameters, role, host_rate, buffer)?))
 }
 
 #[cfg(test)]
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
 
     fn options(mtu: Option<u16>) -> NetOptions {
-        NetOptions { mtu, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: Vec::new() }
+        NetOptions { mtu, ..NetOptions::default() }
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn endpoint_names_what_it_does_not_know() {
-        let error = endpoint("carrier-pigeon", &[], Role::Sender, None, 1 << 18).err().unwrap();
+        let error = endpoint(Protocols::ALL, "carrier-pigeon", &[], Role::Sender, None, 1 << 18).err().unwrap();
         assert!(matches!(&error, MoveError::Usage(text) if text.contains("carrier-pigeon")), "{error}");
     }
 }

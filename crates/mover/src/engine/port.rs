@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
 
 use inhaul_base::{Span, Time};
-use inhaul_transport::{Connections, Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
 use crate::api::error::MoveError;

@@ -168,7 +168,7 @@ mod tests {
             grace: inhaul_base::Span::ZERO,
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
-            net: NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: vec![] },
+            net: NetOptions::default(),
         };
         let server = {
             let stop = stop.clone();

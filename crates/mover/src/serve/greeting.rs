@@ -4,10 +4,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inhaul_protocols::registry;
+use inhaul_protocols::registry::Protocols;
 use inhaul_store::{ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
+use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
 use crate::serve::catalogue::Catalogue;
@@ -82,13 +83,13 @@ pub(crate) fn greet(
     tcp: TcpStream,
     slot: Slot,
     service: &Service,
-    own: &[(String, String)],
+    net: &NetOptions,
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
 ) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     stream.hold(slot);
-    match converse(&mut stream, service, own, udp_port, desk) {
+    match converse(&mut stream, service, net, udp_port, desk) {
         Ok((transport, request)) => Ok(request.grant(stream, transport)),
         Err(error) => {
             log::info!("{}: no session: {error}", stream.peer());
@@ -130,7 +131,7 @@ impl ClientRequest {
 fn converse(
     stream: &mut ControlStream,
     service: &Service,
-    own: &[(String, String)],
+    net: &NetOptions,
     udp_port: u16,
     desk: &Arc<ProbeDesk>,
 ) -> Result<(Transport, ClientRequest), GreetingError> {
@@ -144,11 +145,11 @@ fn converse(
         return Err(refused(RefusalCode::Version, text));
     }
     check_role(service, role)?;
-    let Some(transport) = registry::find(&transport) else {
+    let Some(transport) = net.protocols.find(&transport) else {
         let text = format!("this server does not know the transport '{transport}': see 'inhaul protocols' there");
         return Err(refused(RefusalCode::UnknownTransport, text));
     };
-    let parameters = settle_parameters(transport, own, parameters)?;
+    let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
     let transport = Transport { name: transport.name, parameters: parameters.into() };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
     let first = stream.receive(Instant::now() + STEP)?;
@@ -190,6 +191,7 @@ fn converse(
 
 /// What holds for a flow: what the server's user has set, which no client may change, and what the client's has.
 fn settle_parameters(
+    protocols: Protocols,
     transport: &'static Protocol,
     own: &[(String, String)],
     asked: Vec<(String, String)>,
@@ -205,7 +207,7 @@ fn settle_parameters(
             }
         }
     }
-    let tried = net::endpoint(transport.name, &settled, Role::Sender, None, 0);
+    let tried = net::endpoint(protocols, transport.name, &settled, Role::Sender, None, 0);
     tried.map_err(|error| refused(RefusalCode::NotAllowed, error.to_string()))?;
     Ok(settled)
 }
@@ -328,7 +330,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (tcp, from) = listener.accept().unwrap();
             let slot = Slots::new(1, 1).take(from.ip()).unwrap();
-            greet(tcp, slot, &service, &[], 77, &Arc::default())
+            greet(tcp, slot, &service, &NetOptions::default(), 77, &Arc::default())
         });
         let mut client = ControlStream::new(tcp).unwrap();
         let soon = Instant::now() + STEP;
@@ -372,10 +374,10 @@ mod tests {
 
     #[test]
     fn parameters_are_the_client_s_unless_the_server_keeps_them() {
-        let fhstcp = registry::find("fhstcp").unwrap();
+        let fhstcp = Protocols::ALL.find("fhstcp").unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let own = [pair("c", "5"), pair("control", "paper")];
-        let settled = |asked: &[(String, String)]| settle_parameters(fhstcp, &own, asked.to_vec());
+        let settled = |asked: &[(String, String)]| settle_parameters(Protocols::ALL, fhstcp, &own, asked.to_vec());
         // What another transport has is none of this one's.
         assert_eq!(settled(&[]).unwrap(), [pair("c", "5")]);
         assert_eq!(settled(&[pair("pacing", "off"), pair("c", "5")]).unwrap(), [pair("c", "5"), pair("pacing", "off")]);

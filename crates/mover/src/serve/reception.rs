@@ -17,7 +17,7 @@ use crate::system::threads;
 pub(crate) struct Reception {
     service: Service,
     /// Parameters of transports that this host's user has set.
-    parameters: Arc<[(String, String)]>,
+    net: Arc<NetOptions>,
     udp_port: u16,
     /// Where clients are admitted that only try the path.
     desk: Arc<ProbeDesk>,
@@ -36,8 +36,8 @@ impl Reception {
         slots: Arc<Slots>,
     ) -> Self {
         let (greeted, arrivals) = channel();
-        let parameters = net.parameters.clone().into();
-        Self { service, parameters, udp_port, desk, slots, greeted, arrivals, turned_away: Seldom::default() }
+        let net = Arc::new(net.clone());
+        Self { service, net, udp_port, desk, slots, greeted, arrivals, turned_away: Seldom::default() }
     }
 
     /// Offers something else to those who come from now on.
@@ -58,10 +58,10 @@ impl Reception {
             }
         };
         let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
-        let (greeted, waker, own) = (self.greeted.clone(), engine.waker(), Arc::clone(&self.parameters));
+        let (greeted, waker, net) = (self.greeted.clone(), engine.waker(), Arc::clone(&self.net));
         let run = move || {
             // Those that were refused have been told, and logged.
-            if let Ok(Some(arrival)) = greet(tcp, slot, &service, &own, udp_port, &desk) {
+            if let Ok(Some(arrival)) = greet(tcp, slot, &service, &net, udp_port, &desk) {
                 // The data thread may have ended meanwhile.
                 let _ = greeted.send(arrival);
             }

@@ -97,7 +97,7 @@ impl Serving {
         cache: Option<&Path>,
     ) -> Result<Self, MoveError> {
         Ok(Self {
-            endpoints: Endpoints::new(&socket, send_rate, None),
+            endpoints: Endpoints::new(net.protocols, &socket, send_rate, None),
             port: Some(engine.add_port(Port::new(socket, false))?),
             net: net.clone(),
             bodies: FileBodies::default(),
@@ -314,8 +314,7 @@ mod tests {
         std::fs::write(dir.path().join("empty"), b"").unwrap();
         std::fs::write(dir.path().join("full"), b"data").unwrap();
         let catalogue = Catalogue::unbounded(Offered::new(&[dir.path().to_path_buf()]).unwrap());
-        let net =
-            NetOptions { mtu: None, offload: true, cpu: None, transport: "gtp".to_owned(), parameters: Vec::new() };
+        let net = NetOptions::default();
         let mut engine = Engine::new().unwrap();
         let socket = net::bind_shared(&net, "127.0.0.1:0".parse().unwrap()).unwrap();
         let serving = Serving::new(&mut engine, socket, None, &net, None).unwrap();

@@ -2,6 +2,7 @@
 
 mod asked;
 mod challenge;
+mod connections;
 pub mod division;
 mod index;
 mod loss_list;
@@ -20,6 +21,7 @@ pub mod wire;
 
 pub use asked::Asked;
 pub use challenge::Challenges;
+pub use connections::Connections;
 pub use index::Index;
 pub use loss_list::{LossList, compress, decompress};
 pub use max_min::max_min;

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{ByteRange, RangeSet, Span};
-use inhaul_transport::{CONNECTION_FIELD, ConnectionId, Connections, Place, Route, RxMessage, TxBatch};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{CONNECTION_FIELD, ConnectionId, Place, Route, RxMessage, TxBatch};
 use proptest::prelude::*;
 
 use super::*;

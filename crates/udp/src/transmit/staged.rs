@@ -4,7 +4,8 @@ use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use inhaul_transport::{Connections, ENVELOPE_LEN, Envelope, FlowId, Transmit, TxBatch, TxDatagram};
+use inhaul_transport::kit::Connections;
+use inhaul_transport::{ENVELOPE_LEN, Envelope, FlowId, Transmit, TxBatch, TxDatagram};
 
 use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::checksum;
