@@ -42,7 +42,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-base",
         ],
     ),
-    ("inhaul-contract-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    (
+        "inhaul-contract-tests",
+        &["inhaul-mover", "inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+    ),
     ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     (
         "inhaul-hostile-tests",

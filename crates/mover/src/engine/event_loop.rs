@@ -22,15 +22,15 @@ use inhaul_transport::kit::Connections;
 use inhaul_transport::{Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain};
 use inhaul_udp::{BodySource, SendError, Waker};
 
-pub(crate) use self::flow::EndpointId;
 use self::flow::Flow;
 use self::host_watch::HostWatch;
 use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
-use crate::engine::demux;
+use crate::engine::demux::{self, Gathered};
+use crate::engine::ids::{EndpointId, PortId};
 use crate::engine::listener::Listener;
-use crate::engine::port::{BLOCKED, Blocked, Outlet, Port, PortId, Sink};
+use crate::engine::port::{BLOCKED, Blocked, Outlet, Port, Sink};
 use crate::session::control_stream::StreamError;
 use crate::session::frame::Frame;
 use crate::system::process;
@@ -143,6 +143,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     commands: VecDeque<(EndpointId, Command)>,
     ended: VecDeque<(FlowId, EndCause)>,
     places: Vec<inhaul_transport::Place>,
+    /// The endpoints that were shown datagrams since this was cleared last. Kept for its memory.
+    shown: Vec<usize>,
     pulse: Pulse,
     host: HostWatch,
 }
@@ -174,6 +176,7 @@ impl<O: Outside> Engine<O> {
             commands: VecDeque::new(),
             ended: VecDeque::new(),
             places: Vec::new(),
+            shown: Vec::new(),
             pulse: Pulse::default(),
             host: HostWatch::default(),
         })
@@ -419,7 +422,8 @@ impl<O: Outside> Engine<O> {
             self.drain_all(now, app, |_| true);
             self.settle(app)?;
         }
-        let mut shown = BTreeSet::new();
+        let mut shown = std::mem::take(&mut self.shown);
+        shown.clear();
         for _ in 0..BATCHES_A_TURN {
             let mut now = self.now();
             let outside = &self.outside;
@@ -434,41 +438,45 @@ impl<O: Outside> Engine<O> {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();
                 pulse.count(now, messages.iter().map(RxMessage::datagrams).sum());
+                let mut give = |index: usize, messages: &[RxMessage<'_>]| {
+                    if !shown.contains(&index) {
+                        shown.push(index);
+                    }
+                    endpoints[index].endpoint.handle_datagrams(now, messages, places);
+                };
                 if let Some(EndpointId(index)) = foreign {
-                    shown.insert(index);
-                    return endpoints[index].endpoint.handle_datagrams(now, messages, places);
+                    return give(index, messages);
                 }
-                let mut sorted = Vec::with_capacity(messages.len());
+                let mut gathered = Gathered::new(&mut give);
                 for message in messages {
                     demux::sort(connections, message, |part| {
-                        let of = part.flow.and_then(|(flow, _)| flows.get(&flow));
-                        sorted.extend(of.map(|of| (of.endpoint.0, part)));
+                        if let Some(of) = part.flow.and_then(|(flow, _)| flows.get(&flow)) {
+                            gathered.add(of.endpoint.0, part);
+                        }
                     });
                 }
-                hand_out(&sorted, |index, messages| {
-                    shown.insert(index);
-                    endpoints[index].endpoint.handle_datagrams(now, messages, places);
-                });
+                gathered.give();
             };
             if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
                 break;
             }
             app.on_places(&self.places);
-            self.drain_shown(&mut shown, Role::Receiver, now, app);
+            self.drain_shown(&shown, Role::Receiver, now, app);
             self.settle(app)?;
         }
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
-        self.drain_shown(&mut shown, Role::Sender, self.now(), app);
+        self.drain_shown(&shown, Role::Sender, self.now(), app);
+        self.shown = shown;
         self.settle(app)?;
         self.watch_blocked()
     }
 
-    /// Drains those endpoints of `shown` that play `role`, and takes them out.
-    fn drain_shown(&mut self, shown: &mut BTreeSet<usize>, role: Role, now: Time, app: &mut dyn Application<O>) {
-        let due: Vec<usize> = shown.iter().copied().filter(|&index| self.endpoints[index].role == role).collect();
-        for index in due {
-            shown.remove(&index);
-            self.drain(index, now, app);
+    /// Drains those endpoints of `shown` that play `role`.
+    fn drain_shown(&mut self, shown: &[usize], role: Role, now: Time, app: &mut dyn Application<O>) {
+        for &index in shown {
+            if self.endpoints[index].role == role {
+                self.drain(index, now, app);
+            }
         }
     }
 
@@ -477,18 +485,6 @@ impl<O: Outside> Engine<O> {
             if which(&self.endpoints[index]) {
                 self.drain(index, now, app);
             }
-        }
-    }
-}
-
-/// Gives each endpoint, by its index, the messages that are for it, in one call.
-fn hand_out<'m>(sorted: &[(usize, RxMessage<'m>)], mut give: impl FnMut(usize, &[RxMessage<'m>])) {
-    let mut own = Vec::with_capacity(sorted.len());
-    for (k, &(index, _)) in sorted.iter().enumerate() {
-        if sorted[..k].iter().all(|&(before, _)| before != index) {
-            own.clear();
-            own.extend(sorted[k..].iter().filter(|of| of.0 == index).map(|of| of.1));
-            give(index, &own);
         }
     }
 }

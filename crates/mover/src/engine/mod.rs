@@ -6,6 +6,7 @@
 mod demux;
 pub(crate) mod endpoints;
 mod event_loop;
+mod ids;
 pub(crate) mod listener;
 pub(crate) mod net;
 pub(crate) mod port;
@@ -14,5 +15,6 @@ pub(crate) mod seldom;
 
 pub(crate) use inhaul_udp::BodySource;
 
-pub(crate) use self::event_loop::{Application, EndCause, EndpointId, Engine, PollResult};
-pub(crate) use self::port::{PortId, Sink};
+pub(crate) use self::event_loop::{Application, EndCause, Engine, PollResult};
+pub(crate) use self::ids::{EndpointId, PortId};
+pub(crate) use self::port::Sink;

@@ -9,7 +9,7 @@ use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, Tx
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
 use crate::api::error::MoveError;
-use crate::engine::EndpointId;
+use crate::engine::ids::{EndpointId, PortId};
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
@@ -17,10 +17,6 @@ const WAITING_MAX: usize = 1024;
 pub(crate) const BLOCKED: Span = Span::from_millis(1);
 /// Largest datagram that is received without receive offload: a jumbo frame on loopback.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
-
-/// A socket, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PortId(pub(crate) u32);
 
 /// A socket and what belongs to it.
 pub(crate) struct Port<S = Socket> {

@@ -3,12 +3,8 @@
 use inhaul_base::Time;
 
 use super::outside::Wire;
-use crate::engine::port::PortId;
+use crate::engine::ids::{EndpointId, PortId};
 use crate::session::control_stream::ControlStream;
-
-/// An endpoint that the engine drives, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointId(pub(super) usize);
 
 /// A flow's control stream and its place among endpoints and sockets.
 pub(super) struct Flow<W> {

@@ -6,11 +6,11 @@ use inhaul_base::Time;
 use inhaul_transport::FlowId;
 use inhaul_udp::{DatagramSocket, Interest};
 
-#[cfg(test)]
-use super::EndpointId;
 use super::outside::{Outside, Source};
 use super::{ACCEPTS_A_TURN, Application, Engine, LISTENER, PORTS, PortId};
 use crate::api::error::MoveError;
+#[cfg(test)]
+use crate::engine::ids::EndpointId;
 use crate::engine::listener::{Accepted, Listener};
 use crate::engine::port::{Blocked, Port};
 

@@ -4,11 +4,11 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, FlowId};
 use inhaul_udp::Interest;
 
-use super::flow::{EndpointId, Flow};
+use super::flow::Flow;
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine};
 use crate::api::error::MoveError;
-use crate::engine::port::PortId;
+use crate::engine::ids::{EndpointId, PortId};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::Frame;
 
