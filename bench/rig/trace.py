@@ -54,7 +54,7 @@ def main():
 
 def packet(frame, began):
     """Seconds since the command began; whether it came; `tcp` or `udp`; the ports of source and destination; bytes behind the headers; TCP's
-    flags, or the first byte of the datagram. None if it is neither, and if it came before."""
+    flags, or the datagram's first byte behind eight. None if it is neither, and if it came before."""
     _status, _length, _kept, _link, at, seconds, nanoseconds = HEADER.unpack_from(frame)
     when = (seconds * 10**9 + nanoseconds - began) / 1e9
     came = frame[LINK_PACKET_TYPE_AT] != PACKET_OUTGOING
@@ -66,7 +66,7 @@ def packet(frame, began):
     ports = struct.unpack_from("!HH", frame, at)
     if protocol == TCP:
         return [when, came, "tcp", *ports, length - (frame[at + 12] >> 4) * 4, frame[at + 13]]
-    return [when, came, "udp", *ports, length - 8, frame[at + 8] if length > 8 else 0]
+    return [when, came, "udp", *ports, length - 8, frame[at + 16] if length > 16 else 0]
 
 
 if __name__ == "__main__":
