@@ -1,7 +1,8 @@
 //! Every parser of inhaul as a function over hostile bytes.
 //!
-//! The same functions have two drivers: `tests/smoke.rs`, which tries seeded mutations of a small corpus on stable Rust as
-//! part of `./test`, and the cargo-fuzz targets in `fuzz_targets/`, which search by coverage for as long as you let them.
+//! The same functions have two drivers: `tests/smoke.rs`, which tries seeded mutations of a small corpus on stable
+//! Rust as part of `./test`, and the cargo-fuzz targets in `fuzz_targets/`, which search by coverage for as long as
+//! you let them.
 #![forbid(unsafe_code)]
 
 mod mutate;

@@ -1,5 +1,5 @@
-//! Two endpoints of a protocol and a network between them that does what a script says: delivers, loses, repeats, reorders,
-//! garbles, and brings what nobody has sent. Whatever happens, what [`Pair`] asserts must hold for both.
+//! Two endpoints of a protocol and a network between them that does what a script says: delivers, loses, repeats,
+//! reorders, garbles, and brings what nobody has sent. Whatever happens, what [`Pair`] asserts must hold for both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -143,7 +143,8 @@ impl Party {
 }
 
 impl Pair {
-    /// Two endpoints that have been told of each other; `kind` chooses protocol, size and whether the hosts' rates are known.
+    /// Two endpoints that have been told of each other; `kind` chooses protocol, size and whether the hosts' rates are
+    /// known.
     pub(crate) fn new(protocol: u8, kind: u8) -> Self {
         let host_rate = (kind & 4 != 0).then_some(Bitrate::from_mbps(100));
         let protocol = usize::from(protocol);

@@ -24,8 +24,8 @@ pub use text::{bitrate, byte_count};
 pub struct Target {
     /// Its name: of the function here, of the file in `fuzz_targets/`, of the folder of its corpus.
     pub name: &'static str,
-    /// Feeds bytes to the parser and says whether it accepted them. Panics when the parser does, or when it accepts what it
-    /// cannot stand by: what was read, when written and read again, must be the same.
+    /// Feeds bytes to the parser and says whether it accepted them. Panics when the parser does, or when it accepts
+    /// what it cannot stand by: what was read, when written and read again, must be the same.
     pub run: fn(&[u8]) -> bool,
     /// Samples that the parser accepts, from which mutations start.
     pub corpus: fn() -> Vec<Vec<u8>>,

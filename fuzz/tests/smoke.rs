@@ -1,8 +1,8 @@
 //! A bounded fuzz run on stable Rust: seeded mutations of each parser's samples.
 //!
 //! `INHAUL_FUZZ_ITERATIONS` raises the number of inputs for each target, `INHAUL_FUZZ_SEED` chooses others, and
-//! `INHAUL_FUZZ_TARGETS` (names with commas between) limits the run to some targets. A failure names the seed and the input,
-//! and both replay it.
+//! `INHAUL_FUZZ_TARGETS` (names with commas between) limits the run to some targets. A failure names the seed and the
+//! input, and both replay it.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};

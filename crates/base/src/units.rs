@@ -126,8 +126,8 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 impl FromStr for Bitrate {
     type Err = ParseUnitError;
 
-    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `900 bit/s`: decimal multiples of bits per second. A number alone is
-    /// refused: who writes 850 rarely means 850 bit/s.
+    /// Reads `850M`, `1.5G`, `10Gbit/s`, `64kbit`, `900 bit/s`: decimal multiples of bits per second. A number alone
+    /// is refused: who writes 850 rarely means 850 bit/s.
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
         let wrong = |why: &str| {
             let how = "a rate is in bits per second with k, M, G or T, like 850M or 2.5G";

@@ -111,7 +111,8 @@ impl Writer<'_> {
         let tag = self.inline(first);
         let mut said = Vec::new();
         for (index, cell) in others.iter().enumerate().filter(|(_, cell)| !cell.is_empty()) {
-            // With more than two columns, what a cell is about must be said, but for the last: that is the explanation.
+            // With more than two columns, what a cell is about must be said, but for the last: that is the
+            // explanation.
             let heading = headings.get(index + 1).filter(|heading| !heading.is_empty() && index + 1 < others.len());
             let cell = self.inline(cell);
             said.push(match heading {

@@ -18,7 +18,8 @@ pub(crate) fn stop_on_signals() -> Result<Stop, MoveError> {
         signal_hook::flag::register_conditional_shutdown(signal, interrupted, Arc::clone(&flag)).map_err(system)?;
         signal_hook::flag::register(signal, flag).map_err(system)?;
     }
-    // A file beyond the user's limit (ulimit -f) is an error of the call that makes it, and not the end of the program.
+    // A file beyond the user's limit (ulimit -f) is an error of the call that makes it, and not the end of the
+    // program.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map_err(system)?;
     Ok(stop)
 }

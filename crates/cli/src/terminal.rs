@@ -33,7 +33,8 @@ pub(crate) fn is_there() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Draws lines in the place of those that were drawn before. `lines` makes them for the size that the terminal has now.
+/// Draws lines in the place of those that were drawn before. `lines` makes them for the size that the terminal has
+/// now.
 pub(crate) fn draw(lines: impl FnOnce(Size) -> Vec<String>) {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let size = Size::now();

@@ -12,8 +12,8 @@ pub const HOSTS_MAX: usize = 250;
 const LINKS_MAX: usize = 10_000;
 /// Shortest MTU: what IPv4 asks of every host (RFC 791).
 const MTU_MIN: u16 = 576;
-/// Paths of this rate and above carry superpackets: packet by packet, with what the kernel does for each of them on the
-/// emulator's thread, 1 Gbit/s of TCP takes most of a processor.
+/// Paths of this rate and above carry superpackets: packet by packet, with what the kernel does for each of them on
+/// the emulator's thread, 1 Gbit/s of TCP takes most of a processor.
 const SUPERPACKETS_FROM: Bitrate = Bitrate::from_gbps(1);
 
 /// Hosts, and the links over which packets go from one to another. There are no routers: a path names its links.

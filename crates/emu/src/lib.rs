@@ -1,14 +1,14 @@
 //! A link emulator: it carries real IP packets between network namespaces, through the elements of [`inhaul_link`]. It
 //! needs neither root nor kernel modules.
 //!
-//! A [`Grid`] lists the hosts and the links between them. An [`Emulator`] of a grid gives each host a network namespace
-//! with one TUN device. It carries packets from one device over the links to another. [`Emulator::spawn`] starts
-//! programs in the hosts. The [`Report`] says what the links did, and whether the emulation was valid.
+//! A [`Grid`] lists the hosts and the links between them. An [`Emulator`] of a grid gives each host a network
+//! namespace with one TUN device. It carries packets from one device over the links to another. [`Emulator::spawn`]
+//! starts programs in the hosts. The [`Report`] says what the links did, and whether the emulation was valid.
 //!
 //! **Time.** A packet leaves at the time when it was read from its device. From there on its times are virtual: the
-//! links compute its arrival to the nanosecond, and it is delivered when that time has come. So a late wake-up delays a
-//! packet, but changes neither the rate of a link nor the drops of its queue. Lateness is measured, and a run with too
-//! much of it is marked ([`Report::valid`]).
+//! links compute its arrival to the nanosecond, and it is delivered when that time has come. So a late wake-up delays
+//! a packet, but changes neither the rate of a link nor the drops of its queue. Lateness is measured, and a run with
+//! too much of it is marked ([`Report::valid`]).
 //!
 //! **Superpackets.** Above about 1 Gbit/s, devices deliver many TCP segments under one header. The links treat each
 //! segment separately. Segments that arrive one after the other are joined again.

@@ -92,7 +92,8 @@ pub(crate) struct DeviceCounters {
 pub(crate) struct Ended {
     /// As `wait` gives it.
     pub(crate) status: i32,
-    /// Processor time in nanoseconds of the process and of all processes that it started, without those that still run.
+    /// Processor time in nanoseconds of the process and of all processes that it started, without those that still
+    /// run.
     pub(crate) cpu_nanos: u64,
 }
 

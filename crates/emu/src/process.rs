@@ -39,8 +39,8 @@ pub struct SpawnOptions {
     pub stdout: Stream,
     /// Its standard error; [`Stream::Piped`] gives [`Process::stderr`].
     pub stderr: Stream,
-    /// Whether it stays in the process group of this process, as a program must that is used from the terminal. If not,
-    /// it has a group of its own, and [`Process::signal`] reaches whatever it has started too.
+    /// Whether it stays in the process group of this process, as a program must that is used from the terminal. If
+    /// not, it has a group of its own, and [`Process::signal`] reaches whatever it has started too.
     pub on_terminal: bool,
 }
 

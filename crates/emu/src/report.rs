@@ -17,8 +17,8 @@ pub const LATE_PART_MAX: f64 = 0.01;
 /// So many may be late of however few.
 const LATE_PACKETS_ALLOWED: u64 = 10;
 
-/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not get
-/// to look at its devices. While it does not, packets wait where no queue was asked for, and what it delivers then
+/// A run is invalid when for more than this part of it, in stretches of a millisecond or more, the emulator did not
+/// get to look at its devices. While it does not, packets wait where no queue was asked for, and what it delivers then
 /// comes as a burst.
 pub const STARVED_PART_MAX: f64 = 0.01;
 
@@ -107,8 +107,8 @@ pub struct HostReport {
     pub received_packets: u64,
     /// Packets that it sent to addresses outside the grid.
     pub unroutable_packets: u64,
-    /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel when
-    /// they were handed over, or by the emulator for lack of memory or because it did not understand them.
+    /// Packets dropped outside of every emulated queue: by its device before the emulator read them, by its kernel
+    /// when they were handed over, or by the emulator for lack of memory or because it did not understand them.
     pub hidden_drops: u64,
     /// Processor time of all processes in the host, whatever their parents were, in seconds; `None`: the grid was
     /// killed.

@@ -205,7 +205,8 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
     BarChart { title: figure.title.clone(), groups_label, y, groups, series: series.collect() }
 }
 
-/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same keys:
+/// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same
+/// keys:
 /// these are said once.
 fn group_names(cases: &[&str]) -> (Vec<String>, String) {
     let split = |case: &str| -> Option<(Vec<String>, Vec<String>)> {

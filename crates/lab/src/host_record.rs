@@ -21,8 +21,8 @@ const SLEEPS: [Span; 5] = [
     Span::from_millis(1),
     Span::from_millis(2),
 ];
-/// How long it works after each, beside sending: with the sleeps above about a fifth of a processor, as an engine needs
-/// at 1 Gbit/s.
+/// How long it works after each, beside sending: with the sleeps above about a fifth of a processor, as an engine
+/// needs at 1 Gbit/s.
 const WORK: Span = Span::from_micros(200);
 /// A time between two looks at the clock that is longer is a stall. Interrupts are shorter.
 const STALL: Span = Span::from_micros(50);

@@ -1,5 +1,5 @@
-//! Compares an experiment's results with the expected ones. Table, verdicts and figures come from the same runs, by one
-//! function: [`judge`].
+//! Compares an experiment's results with the expected ones. Table, verdicts and figures come from the same runs, by
+//! one function: [`judge`].
 
 use serde::{Deserialize, Serialize};
 

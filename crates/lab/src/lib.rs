@@ -1,9 +1,9 @@
 //! The laboratory: scenarios, their runs in the simulator and over the link emulator, their results, and the papers'
 //! experiments.
 //!
-//! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, and run as a sweep. Each run gives one
-//! [`RunResult`] (docs/json.md). An [`Experiment`] is a scenario with the values that a paper printed, and checks of
-//! the results. The folder `experiments/` is built into the program.
+//! A [`Scenario`] is one TOML file (docs/scenario.md). It is checked as a whole, and run as a sweep. Each run gives
+//! one [`RunResult`] (docs/json.md). An [`Experiment`] is a scenario with the values that a paper printed, and checks
+//! of the results. The folder `experiments/` is built into the program.
 #![forbid(unsafe_code)]
 
 mod agents;

@@ -10,8 +10,8 @@ pub fn jain_index(rates: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1 when
-/// each has the same part of what it should have.
+/// Jain's index against an ideal allocation: of `rates[i] / ideal[i]`, over the flows whose ideal is above zero. 1
+/// when each has the same part of what it should have.
 pub fn jain_index_against(rates: &[f64], ideal: &[f64]) -> Option<f64> {
     let parts: Vec<f64> =
         rates.iter().zip(ideal).filter(|(_, ideal)| **ideal > 0.0).map(|(x, ideal)| x / ideal).collect();
@@ -162,9 +162,9 @@ impl Trajectory {
     }
 }
 
-/// How long after `from_s` the rates of all flows are what they should be, and stay so up to `to_s`: the least `d` such
-/// that in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each flow's mean
-/// rate is within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
+/// How long after `from_s` the rates of all flows are what they should be, and stay so up to `to_s`: the least `d`
+/// such that in each window of `window_s` that lies in `[from_s + d, to_s]`, taken every tenth of a window, each
+/// flow's mean rate is within `tolerance` (a ratio) of its ideal. `None`: never, or the time is shorter than a window.
 pub fn convergence_s(
     flows: &[(&Trajectory, f64)],
     from_s: f64,

@@ -19,7 +19,8 @@ pub struct RunResult {
     pub backend: String,
     /// The seed that repeats it.
     pub seed: u64,
-    /// Whether the run kept every rule of the simulator, or was emulated honestly. Where it did not, it proves nothing.
+    /// Whether the run kept every rule of the simulator, or was emulated honestly. Where it did not, it proves
+    /// nothing.
     pub valid: bool,
     /// Why it is not valid.
     pub invalid_reason: Option<String>,
@@ -169,8 +170,8 @@ pub struct Metrics {
     pub aggregate_goodput_bps: f64,
     /// That over the sum of the max-min fair rates.
     pub aggregate_over_ideal: Option<f64>,
-    /// Time from the last event before the end of the measured time until all flows had their max-min fair share within
-    /// 10 %, and kept it.
+    /// Time from the last event before the end of the measured time until all flows had their max-min fair share
+    /// within 10 %, and kept it.
     pub convergence_s: Option<f64>,
     /// Mean of the epochs' convergence times, of those that converged.
     pub convergence_mean_s: Option<f64>,

@@ -26,7 +26,8 @@ impl CoDel {
         Self { spec, max_packet: FULL_PACKET, first_above, dropping, drop_next, count, last_count }
     }
 
-    /// Whether the packet whose turn comes at `now` is dropped. It waited for `sojourn`, and `behind` bytes still wait.
+    /// Whether the packet whose turn comes at `now` is dropped. It waited for `sojourn`, and `behind` bytes still
+    /// wait.
     ///
     /// RFC 8289 section 5.5 (deque) is a loop over the packets that leave at one time; here it is asked once for each.
     pub(crate) fn drops(&mut self, now: Time, bytes: u32, sojourn: Span, behind: u64) -> bool {

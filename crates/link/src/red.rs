@@ -22,8 +22,8 @@ impl Red {
         Self { spec, in_bytes, average: 0.0, count: -1, random }
     }
 
-    /// Whether the packet that comes now is dropped. `queue` is what waits, in bytes or packets; `idle` is how long the
-    /// line has been free and how long it takes to transmit a typical packet, if it is free.
+    /// Whether the packet that comes now is dropped. `queue` is what waits, in bytes or packets; `idle` is how long
+    /// the line has been free and how long it takes to transmit a typical packet, if it is free.
     pub(crate) fn drops(&mut self, queue: u64, bytes: u32, idle: Option<(Span, Span)>) -> bool {
         self.update_average(queue, idle);
         let Some(mut probability) = self.marking_probability() else {

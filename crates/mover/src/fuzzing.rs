@@ -1,5 +1,5 @@
-//! For the fuzzers alone: what hostile bytes reach and no user of this crate does. Each function takes any bytes, says whether
-//! they were taken for what they should be, and panics where something does not hold that must.
+//! For the fuzzers alone: what hostile bytes reach and no user of this crate does. Each function takes any bytes, says
+//! whether they were taken for what they should be, and panics where something does not hold that must.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub fn probes() -> Vec<Vec<u8>> {
     vec![probe.encode().to_vec(), probe.echo()]
 }
 
-/// What a receiver keeps of a data set whose manifest is legal: its groups, which of them have come, and whose digests are asked
-/// for. `data` is a manifest's length (two bytes), the manifest, and pieces that arrive (an offset of eight bytes, a length of
-/// two).
+/// What a receiver keeps of a data set whose manifest is legal: its groups, which of them have come, and whose digests
+/// are asked for. `data` is a manifest's length (two bytes), the manifest, and pieces that arrive (an offset of eight
+/// bytes, a length of two).
 pub fn bookkeeping(data: &[u8]) -> bool {
     let Some((len, rest)) = data.split_first_chunk() else { return false };
     let Some((manifest, mut pieces)) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len))) else {

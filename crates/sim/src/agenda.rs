@@ -27,8 +27,9 @@ pub(crate) enum Component {
     Recorder,
 }
 
-/// When a component is due, its place among those that are due with it (what was scheduled first comes first), and which one
-/// it is: 64, 40 and 24 bits of one number, so that comparing two takes no branch that the processor could guess wrong.
+/// When a component is due, its place among those that are due with it (what was scheduled first comes first), and
+/// which one it is: 64, 40 and 24 bits of one number, so that comparing two takes no branch that the processor could
+/// guess wrong.
 type Key = u128;
 
 const OWNER_BITS: u32 = 24;
@@ -61,8 +62,8 @@ impl Group {
 
 /// The components by when they are due: a tournament among them, with one key each.
 ///
-/// A link with a hundred thousand packets on it is one player, so the tree is as small as the network and stays in cache. A
-/// tournament has more levels than a heap, but which way a key goes is known, and no level waits for a guess.
+/// A link with a hundred thousand packets on it is one player, so the tree is as small as the network and stays in
+/// cache. A tournament has more levels than a heap, but which way a key goes is known, and no level waits for a guess.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// The components' keys by four; the first of each group by four; and so on to a single group.

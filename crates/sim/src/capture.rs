@@ -1,7 +1,8 @@
 //! Packet captures as pcapng files (draft-ietf-opsawg-pcapng), for tcpdump and Wireshark.
 //!
-//! Links carry no bytes below IP, so the link type is raw IP. Headers are made up from what is known: IPv4, then UDP, or TCP
-//! for control streams. Of a datagram the head is written, bodies are cut off, and the original length tells of them.
+//! Links carry no bytes below IP, so the link type is raw IP. Headers are made up from what is known: IPv4, then UDP,
+//! or TCP for control streams. Of a datagram the head is written, bodies are cut off, and the original length tells of
+//! them.
 
 use std::io::{self, Write};
 

@@ -12,7 +12,8 @@ use crate::ids::{EndpointId, LinkId, TransferId};
 pub enum Change {
     /// A link gets another rate; `None`: no limit.
     LinkRate(LinkId, Option<Bitrate>),
-    /// A link takes no IP packet of more bytes than this, and says nothing of those that it drops; `None`: of any size.
+    /// A link takes no IP packet of more bytes than this, and says nothing of those that it drops; `None`: of any
+    /// size.
     LinkMtu(LinkId, Option<u32>),
     /// A link dies: what is on it is lost, nothing is taken.
     LinkDown(LinkId),

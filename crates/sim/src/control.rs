@@ -1,8 +1,10 @@
-//! The control stream of a transfer, one direction of it: a reliable, ordered stream of messages in segments, as TCP carries
-//! them (RFC 9293), with the timer of RFC 6298 and the congestion control of RFC 5681 and 6582 in a modest window.
+//! The control stream of a transfer, one direction of it: a reliable, ordered stream of messages in segments, as TCP
+//! carries them (RFC 9293), with the timer of RFC 6298 and the congestion control of RFC 5681 and 6582 in a modest
+//! window.
 //!
 //! The bytes themselves are not carried: segments name positions in the stream, and both ends of the simulation
-//! know which message ends where. Segments are lost, delayed and queued like any packet; what follows a lost one waits.
+//! know which message ends where. Segments are lost, delayed and queued like any packet; what follows a lost one
+//! waits.
 
 use std::collections::VecDeque;
 
@@ -22,10 +24,11 @@ const DUPLICATES: u32 = 3;
 /// Retransmission timer at the least and at the most (those of Linux; RFC 6298 has one second and at least a minute).
 const TIMER_MIN: Span = Span::from_millis(200);
 const TIMER_MAX: Span = Span::from_secs(120);
-/// Silence after which the first unacknowledged segment is sent once more before the retransmission timer: two round trips, but
-/// not less than this (RFC 8985 7.2; it probes with the last segment, which helps only with SACK).
+/// Silence after which the first unacknowledged segment is sent once more before the retransmission timer: two round
+/// trips, but not less than this (RFC 8985 7.2; it probes with the last segment, which helps only with SACK).
 const PROBE_MIN: Span = Span::from_millis(10);
-/// A connection on which nothing is acknowledged for so long is closed: what Linux's `tcp_retries2` of 15 comes to (RFC 1122
+/// A connection on which nothing is acknowledged for so long is closed: what Linux's `tcp_retries2` of 15 comes to
+/// (RFC 1122
 /// 4.2.3.5 asks for 100 seconds at least).
 pub(crate) const GIVE_UP: Span = Span::from_secs(924);
 
@@ -289,8 +292,8 @@ mod tests {
     use inhaul_base::{Probability, RandomStream};
     use proptest::prelude::*;
 
-    /// Sends messages over a path of 10 ms each way that loses packets, until nothing happens any more; returns what came,
-    /// with the time of each.
+    /// Sends messages over a path of 10 ms each way that loses packets, until nothing happens any more; returns what
+    /// came, with the time of each.
     fn carry(messages: &[Vec<u8>], loss: f64, seed: u64) -> (Vec<Vec<u8>>, Time) {
         let mut random = RandomStream::new(seed, 0);
         let loss = Probability::new(loss).unwrap();
@@ -341,7 +344,8 @@ mod tests {
 
     #[test]
     fn stream_without_loss_takes_the_round_trips_of_its_window() {
-        // 200 kB: 14,600 bytes at first, then twice as much a round trip up to 64 KiB, so 14.6 + 29.2 + 58.4 + 65.5 + ...
+        // 200 kB: 14,600 bytes at first, then twice as much a round trip up to 64 KiB, so 14.6 + 29.2 + 58.4 + 65.5 +
+        // ...
         let (came, end) = carry(&vec![vec![0; 1_000]; 200], 0.0, 1);
         assert_eq!(came.len(), 200);
         assert_eq!(end, Time::ZERO + Span::from_millis(20 * 5));

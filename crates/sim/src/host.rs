@@ -1,8 +1,9 @@
 //! Hosts as places where congestion can happen: the network interface's ring, and a processor that others use too.
 //!
-//! gtp-2004 section 2: on lambda grids the network is no longer the bottleneck, end systems are. A packet that comes in goes to
-//! the interface's ring, which is finite. The processor takes what waits there as a batch, spends its time on each
-//! packet, and then calls the endpoints. While competing tasks have the processor, the ring fills and overflows.
+//! gtp-2004 section 2: on lambda grids the network is no longer the bottleneck, end systems are. A packet that comes
+//! in goes to the interface's ring, which is finite. The processor takes what waits there as a batch, spends its time
+//! on each packet, and then calls the endpoints. While competing tasks have the processor, the ring fills and
+//! overflows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,8 +63,8 @@ impl HostSpec {
 /// A task that takes the processor for spells: on, off, on, ...
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompetingTask {
-    /// Part of the processor that it has while it is on, 0 to 1. The parts of tasks that are on together add up; what is
-    /// left is the endpoints'. With nothing left they are not called at all, not for their timers either.
+    /// Part of the processor that it has while it is on, 0 to 1. The parts of tasks that are on together add up; what
+    /// is left is the endpoints'. With nothing left they are not called at all, not for their timers either.
     pub share: f64,
     /// How long it is on.
     pub on: Spell,

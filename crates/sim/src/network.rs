@@ -1,4 +1,5 @@
-//! Links, the routes over them and when what arrives: a packet's way from the host that sends it to the one that gets it.
+//! Links, the routes over them and when what arrives: a packet's way from the host that sends it to the one that gets
+//! it.
 
 use std::io;
 

@@ -1,9 +1,9 @@
-//! Hosts whose threads run when the kernel lets them: timers that fire late, datagrams that are read late and together, and times in
-//! which nothing runs. What a real host did is replayed from a random place on.
+//! Hosts whose threads run when the kernel lets them: timers that fire late, datagrams that are read late and
+//! together, and times in which nothing runs. What a real host did is replayed from a random place on.
 //!
-//! A host with noise has one thread, as the mover's engine has one data thread. It sleeps, and what wakes it is a packet or the deadline
-//! of an endpoint. When it runs, it reads all that has come, and then looks after the deadlines that have passed. What arrived meanwhile is
-//! stamped with its true time, as kernels do.
+//! A host with noise has one thread, as the mover's engine has one data thread. It sleeps, and what wakes it is a
+//! packet or the deadline of an endpoint. When it runs, it reads all that has come, and then looks after the deadlines
+//! that have passed. What arrived meanwhile is stamped with its true time, as kernels do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::agenda::{Agenda, Component, ComponentId};
 use crate::ids::EndpointId;
 use crate::packet::{Load, Packet};
 
-/// A deadline that is nearer than this when the thread falls idle is not slept for, so the thread is not late for it. Engines that
-/// pace by themselves spin for so long.
+/// A deadline that is nearer than this when the thread falls idle is not slept for, so the thread is not late for it.
+/// Engines that pace by themselves spin for so long.
 const SPIN: Span = Span::from_micros(30);
 /// Receive offload joins what arrives within so much: what interfaces wait before they interrupt.
 const JOINED_WITHIN: Span = Span::from_micros(50);
@@ -25,7 +25,8 @@ const JOINED_BYTES_MAX: usize = 65_507;
 /// Samples of each kind at most.
 const SAMPLES_MAX: usize = 1_000_000;
 
-/// What a real host did, as plain data. Each list is replayed from a random place on, again and again; an empty one disturbs nothing.
+/// What a real host did, as plain data. Each list is replayed from a random place on, again and again; an empty one
+/// disturbs nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostNoise {
     /// How late a thread ran that had slept until a deadline.

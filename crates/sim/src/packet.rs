@@ -12,8 +12,8 @@ pub(crate) const HEAD_INLINE: usize = 72;
 /// Bytes of IPv4 and UDP header in front of each datagram.
 pub(crate) const IP_UDP_BYTES: u32 = 28;
 
-/// A packet as links see it: 16 bytes that are moved by value. What it carries is written once, where it is sent, and read
-/// once, where it arrives.
+/// A packet as links see it: 16 bytes that are moved by value. What it carries is written once, where it is sent, and
+/// read once, where it arrives.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: NodeId,
@@ -45,8 +45,8 @@ pub(crate) enum Load {
     Background(TrafficId),
 }
 
-/// What a packet carries. It is out of the cache by the time it arrives, so what is read of nearly every packet, the load and the
-/// first 32 bytes of the head, is one cache line.
+/// What a packet carries. It is out of the cache by the time it arrives, so what is read of nearly every packet, the
+/// load and the first 32 bytes of the head, is one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Datagram {

@@ -43,7 +43,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample of what both ends say. Where only one end measures a thing, that end counts; where both do, the receiver.
+    /// A sample of what both ends say. Where only one end measures a thing, that end counts; where both do, the
+    /// receiver.
     pub(crate) fn of(at: Time, placed_bytes: u64, receiver: &FlowStats, sender: &FlowStats) -> Self {
         let known =
             |span: fn(&FlowStats) -> Span| if span(receiver) > Span::ZERO { span(receiver) } else { span(sender) };

@@ -15,8 +15,8 @@ pub struct Branch {
     pub from_hub: LinkSpec,
 }
 
-/// The lambda grid of gtp-2004 Figure 3b: senders, each on a link of its own, and a receiver behind one access link, where
-/// they meet.
+/// The lambda grid of gtp-2004 Figure 3b: senders, each on a link of its own, and a receiver behind one access link,
+/// where they meet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StarSpec {
     /// The senders.

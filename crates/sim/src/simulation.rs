@@ -82,7 +82,8 @@ pub struct Simulation {
     pub(crate) served: Vec<Packet>,
 }
 
-// --- Setting up -------------------------------------------------------------------------------------------------------
+// --- Setting
+// up -------------------------------------------------------------------------------------------------------
 
 impl Simulation {
     /// The network of a topology at time zero. Everything random in it comes from `seed`.
@@ -148,8 +149,8 @@ impl Simulation {
         Ok(id)
     }
 
-    /// Sets a transfer up. At its start the sender gets `Offer` and the receiver `Join`, before its first transfer of the object
-    /// `Fetch`; at its stop, if it has one, both get `Disconnect`.
+    /// Sets a transfer up. At its start the sender gets `Offer` and the receiver `Join`, before its first transfer of
+    /// the object `Fetch`; at its stop, if it has one, both get `Disconnect`.
     ///
     /// # Errors
     /// When an endpoint is not known, no path leads from one to the other and back, the start has passed,
@@ -188,8 +189,8 @@ impl Simulation {
         Ok(id)
     }
 
-    /// Has a transfer's control stream run between two other hosts: a control network beside the one for data, as lambda
-    /// grids have it. For a transfer that has not started.
+    /// Has a transfer's control stream run between two other hosts: a control network beside the one for data, as
+    /// lambda grids have it. For a transfer that has not started.
     ///
     /// # Errors
     /// When a node is no host, or no path leads from one to the other and back.
@@ -285,7 +286,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Has what arrives over a link written as a pcapng file: raw IP, heads without bodies, time stamps in nanoseconds.
+    /// Has what arrives over a link written as a pcapng file: raw IP, heads without bodies, time stamps in
+    /// nanoseconds.
     ///
     /// # Errors
     /// When the link is not known or the file's head cannot be written.

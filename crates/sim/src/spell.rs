@@ -28,8 +28,8 @@ impl Spell {
     }
 }
 
-/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): a logarithm is not the same to the
-/// last bit on every machine.
+/// An exponentially distributed number with mean 1, by comparisons alone (von Neumann 1951): a logarithm is not the
+/// same to the last bit on every machine.
 fn exponential(random: &mut RandomStream) -> f64 {
     let mut whole = 0.0;
     loop {

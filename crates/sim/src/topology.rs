@@ -30,8 +30,8 @@ pub(crate) struct Wire {
 
 /// A network as plain data: any graph of hosts, routers and directed links.
 ///
-/// Packets take the path with the fewest links, computed once; between paths of equal length, at each node the link that was
-/// added first. Only routers forward.
+/// Packets take the path with the fewest links, computed once; between paths of equal length, at each node the link
+/// that was added first. Only routers forward.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     pub(crate) nodes: Vec<Node>,

@@ -10,8 +10,8 @@ use crate::recorder::Sample;
 
 /// One flow: a sender serves an object to a receiver.
 ///
-/// At `start` the control stream stands, the sender is offered the flow and the receiver joins it. Several transfers of one
-/// receiver and object are mirrors: the receiver fetches the object once, from all of them.
+/// At `start` the control stream stands, the sender is offered the flow and the receiver joins it. Several transfers
+/// of one receiver and object are mirrors: the receiver fetches the object once, from all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfer {
     /// Its name, for people.
@@ -28,8 +28,8 @@ pub struct Transfer {
     pub start: Time,
     /// When both ends are disconnected; `None`: it ends by itself.
     pub stop: Option<Time>,
-    /// Whether the receiver leaves when it has the whole object, as one that has checked it does; else both ends keep the flow, and
-    /// parts of the object may be fetched again.
+    /// Whether the receiver leaves when it has the whole object, as one that has checked it does; else both ends keep
+    /// the flow, and parts of the object may be fetched again.
     pub leaves: bool,
     /// Largest IP packet of the path, in bytes; both ends are told.
     pub mtu: u16,

@@ -38,7 +38,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// Reads a file of one section with one interface of raw IP and nanoseconds; returns the interface's name and its packets.
+/// Reads a file of one section with one interface of raw IP and nanoseconds; returns the interface's name and its
+/// packets.
 fn read(mut file: &[u8]) -> (String, Vec<Captured>) {
     let (mut name, mut packets) = (String::new(), Vec::new());
     let mut blocks = 0;

@@ -1,4 +1,5 @@
-//! The simulator with a tiny protocol of its own: what arrives, when, what is lost and where, and that a run can be repeated.
+//! The simulator with a tiny protocol of its own: what arrives, when, what is lost and where, and that a run can be
+//! repeated.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
@@ -61,8 +62,8 @@ fn wire(mbps: u64, millis: u64) -> LinkSpec {
 
 #[test]
 fn a_transfer_takes_the_time_that_its_links_take() {
-    // Hello 48 bytes; 50 packets, the last 940 bytes shorter, one after the other at 12 Mbit/s; "through" behind them: 1 + 4 + 40 bytes;
-    // and then the receiver knows. 10 ms each way.
+    // Hello 48 bytes; 50 packets, the last 940 bytes shorter, one after the other at 12 Mbit/s; "through" behind them:
+    // 1 + 4 + 40 bytes; and then the receiver knows. 10 ms each way.
     let Pair { mut sim, transfer, links, .. } =
         pair(&wire(12, 10), HostSpec::default(), Bitrate::from_mbps(12), 50 * BLOCK - 940, 1);
     sim.run_until(at(1_000)).unwrap();
@@ -73,7 +74,8 @@ fn a_transfer_takes_the_time_that_its_links_take() {
     let done = sim.completed_at(transfer).unwrap();
     assert!(done.since(expected) <= Span::from_nanos(2) && expected.since(done) <= Span::from_nanos(2), "{done}");
     assert_eq!(sim.object_bytes(transfer), 50 * BLOCK - 940);
-    // Data, "through", the acknowledgement of the answer; and back: hello, 25 acknowledgements, that of "through", the answer.
+    // Data, "through", the acknowledgement of the answer; and back: hello, 25 acknowledgements, that of "through", the
+    // answer.
     assert_eq!(sim.link_stats(links.0).carried.packets, 50 + 2);
     assert_eq!(sim.link_stats(links.1).carried.packets, 1 + 25 + 2);
     assert_eq!(sim.hops(), 52 + 28);

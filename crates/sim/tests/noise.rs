@@ -141,8 +141,8 @@ fn packets_are_read_late_and_together_and_their_arrivals_stay_exact() {
 #[test]
 fn deadlines_are_late_unless_the_thread_spins() {
     let noise = || HostNoise { wake_late: vec![micros(300), micros(500)], ..HostNoise::default() };
-    // Of 500 packets each 120 us after the one before, and 400 later on average; now and then an acknowledgement wakes the thread before.
-    // 20 us are not slept for. A round trip comes before the first.
+    // Of 500 packets each 120 us after the one before, and 400 later on average; now and then an acknowledgement wakes
+    // the thread before. 20 us are not slept for. A round trip comes before the first.
     for (mbps, least_ms, most_ms) in [(100, 230.0, 260.0), (600, 9.5, 11.0)] {
         let mut pair = pair([Some(noise()), None], Bitrate::from_mbps(mbps), 500, 1);
         let took = pair.run().since(Time::ZERO).as_millis_f64() - 10.0;

@@ -1,7 +1,7 @@
 //! A directory held open, and access to what lies beneath it and nowhere else.
 //!
-//! The kernel resolves paths relative to the open directory (`openat2`, Linux 5.6). So no rename and no link can lead a
-//! path out of it, even during the operation. The kernel has no such resolution to make, rename and remove. These
+//! The kernel resolves paths relative to the open directory (`openat2`, Linux 5.6). So no rename and no link can lead
+//! a path out of it, even during the operation. The kernel has no such resolution to make, rename and remove. These
 //! operations use the last component of the path, in a parent directory that was opened with `openat2`.
 
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Lists of files' checksums: those of `inhaul manifest`; those of sha256sum, sha512sum and b3sum; and the manifests of
-//! BagIt (RFC 8493).
+//! Lists of files' checksums: those of `inhaul manifest`; those of sha256sum, sha512sum and b3sum; and the manifests
+//! of BagIt (RFC 8493).
 //!
 //! ```text
 //! # inhaul manifest 1 directory
@@ -7,8 +7,8 @@
 //! HASH SIZE PATH
 //! ```
 //!
-//! Paths are relative to the data set. Our lists and those of the coreutils escape line breaks and backslashes as `\n`,
-//! `\r` and `\\`; a line with such a path begins with a backslash. BagIt writes `%0A`, `%0D` and `%25`.
+//! Paths are relative to the data set. Our lists and those of the coreutils escape line breaks and backslashes as
+//! `\n`, `\r` and `\\`; a line with such a path begins with a backslash. BagIt writes `%0A`, `%0D` and `%25`.
 
 mod bagit;
 mod lines;

@@ -1,8 +1,8 @@
 //! BLAKE3 of files by *groups*: aligned parts of 1 MiB whose digests are independent of each other.
 //!
-//! BLAKE3 is a tree over chunks of 1 KiB. So an aligned group of 1024 chunks is a whole subtree, and its chaining value
-//! can be computed as soon as the group has arrived, in any order and on any thread. The file's hash follows from these
-//! values alone. It is the same as that of `blake3::hash` over the whole file.
+//! BLAKE3 is a tree over chunks of 1 KiB. So an aligned group of 1024 chunks is a whole subtree, and its chaining
+//! value can be computed as soon as the group has arrived, in any order and on any thread. The file's hash follows
+//! from these values alone. It is the same as that of `blake3::hash` over the whole file.
 
 use std::collections::BTreeMap;
 

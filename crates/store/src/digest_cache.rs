@@ -1,7 +1,8 @@
 //! A cache on disk for digests that were computed in earlier runs.
 //!
-//! The cache's directory has one file for each version of a large file. Its name is the hash of the version's identity.
-//! It has a record for each group, at the group's place, so several threads and processes can fill it at once:
+//! The cache's directory has one file for each version of a large file. Its name is the hash of the version's
+//! identity. It has a record for each group, at the group's place, so several threads and processes can fill it at
+//! once:
 //!
 //! ```text
 //! record = digest(32) checksum(8)      all zeros: not known
@@ -58,8 +59,8 @@ impl FileVersion {
         self.size
     }
 
-    /// Whether the version is old enough, at `now` in seconds since 1970, that whatever is written to the file gives it
-    /// another one.
+    /// Whether the version is old enough, at `now` in seconds since 1970, that whatever is written to the file gives
+    /// it another one.
     pub fn is_settled(&self, now: i64) -> bool {
         self.changed.0.max(self.modified.0).saturating_add(SETTLED_SECONDS) < now
     }

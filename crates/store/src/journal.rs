@@ -11,12 +11,12 @@
 //! Made     = directory(8)
 //! ```
 //!
-//! The checksum covers the record and its position. Reading ends at a record that is torn or from another position. The
-//! rest is cut off, and its groups are fetched again.
+//! The checksum covers the record and its position. Reading ends at a record that is torn or from another position.
+//! The rest is cut off, and its groups are fetched again.
 //!
-//! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is read
-//! back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal is safe
-//! without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
+//! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is
+//! read back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal
+//! is safe without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
 
 mod changes;
 mod file;

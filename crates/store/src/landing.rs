@@ -44,8 +44,8 @@ const OPEN_FILES_MAX: usize = 512;
 /// How a data set is to land.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LandingOptions {
-    /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name of
-    /// a partial one.
+    /// What happens to files that exist already and differ. Where they are replaced, so are files that have the name
+    /// of a partial one.
     pub existing: Existing,
     /// Set owner and group of files from the manifest. Needs privileges.
     pub owner: bool,
@@ -149,8 +149,8 @@ enum FileState {
 }
 
 impl Landing {
-    /// Prepares for all of the data set to land in `directory` under its own name, as [`carry_out`](Landing::carry_out)
-    /// does.
+    /// Prepares for all of the data set to land in `directory` under its own name, as
+    /// [`carry_out`](Landing::carry_out) does.
     ///
     /// # Errors
     /// As [`Plan::new`] and [`carry_out`](Landing::carry_out).
@@ -172,8 +172,8 @@ impl Landing {
             .map_err(|errno| LandingError::from_errno("write to", plan.target(), errno))
     }
 
-    /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that an
-    /// earlier transfer has named are continued, whatever the plan says about them.
+    /// Prepares the landing of `plan`: makes all directories. Files are made when their first byte comes. Files that
+    /// an earlier transfer has named are continued, whatever the plan says about them.
     ///
     /// # Errors
     /// When the place cannot be written, has too little space, or has files that block the plan ([`Plan::obstacles`]).
@@ -312,8 +312,8 @@ impl Landing {
         Ok(())
     }
 
-    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make than
-    /// to write.
+    /// Whether the byte at `offset` of the byte space belongs to a file of one group: such files cost more to make
+    /// than to write.
     pub fn is_in_small_file(&self, offset: u64) -> bool {
         let manifest = &self.plan.manifest;
         let file = manifest.locate(ByteRange::at(offset, 1)).next().map(|piece| piece.file);
@@ -551,8 +551,8 @@ impl Landing {
     }
 }
 
-/// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of the
-/// journal, and the changes since.
+/// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of
+/// the journal, and the changes since.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,

@@ -6,8 +6,8 @@
 //! - A [`Manifest`] says which file lies where.
 //! - An [`Offered`] finds data sets beneath the directories of a server, and reads them.
 //! - A [`Plan`] says what landing a data set would do, for the files that a [`Filter`] selects.
-//! - A [`Landing`] writes a data set. It gives each file its name when its bytes are verified, by the [`digest`] of its
-//!   groups. Its [`journal`] lets an interrupted transfer continue.
+//! - A [`Landing`] writes a data set. It gives each file its name when its bytes are verified, by the [`digest`] of
+//!   its groups. Its [`journal`] lets an interrupted transfer continue.
 //!
 //! This crate uses no network, starts no thread and reads no clock.
 #![forbid(unsafe_code)]

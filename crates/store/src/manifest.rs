@@ -137,7 +137,8 @@ impl Manifest {
         self.contents.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()
     }
 
-    /// Every name of every file, in the order of paths, each with the file's index: a file with hard links has several.
+    /// Every name of every file, in the order of paths, each with the file's index: a file with hard links has
+    /// several.
     pub fn names(&self) -> Vec<(&[u8], usize)> {
         let own = self.contents.files.iter().enumerate().map(|(index, entry)| (entry.path.as_slice(), index));
         let second = self.hard_links().iter().filter_map(|link| Some((link.path.as_slice(), self.find(&link.file)?)));

@@ -54,8 +54,8 @@ impl Offered {
     /// Offers `paths`, directories or files; links in them are followed now and not again.
     ///
     /// # Errors
-    /// When one of them is missing, unreadable or neither directory nor file, when two have the same last component, or
-    /// when there is none.
+    /// When one of them is missing, unreadable or neither directory nor file, when two have the same last component,
+    /// or when there is none.
     pub fn new(paths: &[PathBuf]) -> Result<Self, OfferedError> {
         if paths.is_empty() {
             return Err(OfferedError::Nothing);

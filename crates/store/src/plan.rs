@@ -15,8 +15,8 @@ use crate::inbox::Inbox;
 use crate::landing::{Destination, LandingError, Site};
 use crate::{Entry, Kind, Manifest, Skipped, Timestamp};
 
-/// What happens to an existing file that differs from the one that would land there. An existing file that is the same,
-/// by size and time or by its bytes, is always kept.
+/// What happens to an existing file that differs from the one that would land there. An existing file that is the
+/// same, by size and time or by its bytes, is always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// The data set does not land.
@@ -86,7 +86,8 @@ impl Plan {
     /// Plans how the files of `manifest` that `filter` selects would land at `site`. Changes nothing.
     ///
     /// # Errors
-    /// When there is no such place, when it cannot be looked at, or when something else is where a directory is needed.
+    /// When there is no such place, when it cannot be looked at, or when something else is where a directory is
+    /// needed.
     pub fn new(
         site: &Site,
         manifest: Arc<Manifest>,

@@ -10,8 +10,8 @@ use crate::ids::{ConnectionId, FlowId};
 /// One or more datagrams that came in together: equal in size but for the last, from one peer
 /// (what receive offload hands over, or a single datagram).
 ///
-/// The port that took them in has found their flow by their envelopes ([`RxMessage::of_flow`]). What an endpoint reads of a
-/// datagram is what is behind its envelope.
+/// The port that took them in has found their flow by their envelopes ([`RxMessage::of_flow`]). What an endpoint reads
+/// of a datagram is what is behind its envelope.
 ///
 /// Only the heads need to be readable. Bodies may lie right behind their heads, or already where they belong, when the
 /// engine received them by an [`crate::Expected`] layout; in a simulation there are none.
@@ -19,8 +19,8 @@ use crate::ids::{ConnectionId, FlowId};
 pub struct RxMessage<'a> {
     /// The peer.
     pub from: SocketAddr,
-    /// The flow, and the connection id by which it is known: datagrams of the message with another id are not the flow's.
-    /// `None`: the datagrams are as they came, without envelopes (a foreign protocol's, or not sorted yet).
+    /// The flow, and the connection id by which it is known: datagrams of the message with another id are not the
+    /// flow's. `None`: the datagrams are as they came, without envelopes (a foreign protocol's, or not sorted yet).
     pub flow: Option<(FlowId, ConnectionId)>,
     /// Which message of those that came in together it is: [`Place`]s name it by this.
     pub index: u32,
@@ -74,7 +74,8 @@ impl<'a> RxMessage<'a> {
         self.whole_len(k).saturating_sub(self.envelope_len())
     }
 
-    /// The readable front of datagram `k` behind its envelope: the head, and as much of the body as happens to follow it.
+    /// The readable front of datagram `k` behind its envelope: the head, and as much of the body as happens to follow
+    /// it.
     pub fn head(&self, k: usize) -> &'a [u8] {
         self.whole_head(k).get(self.envelope_len()..).unwrap_or_default()
     }
@@ -116,7 +117,8 @@ pub struct TxDatagram {
     head_len: u16,
     /// Zero bytes at the end (probes of the path's MTU are padded).
     pub pad: u16,
-    /// It is handed to the network by itself, not merged with others into one message that the kernel or the interface cuts:
+    /// It is handed to the network by itself, not merged with others into one message that the kernel or the interface
+    /// cuts:
     /// what a protocol asks for whose receiver looks at the time between two datagrams.
     pub alone: bool,
     /// The object's bytes that follow the head.
@@ -218,8 +220,8 @@ impl TxBatch {
         self.limit.saturating_sub(self.datagrams.len())
     }
 
-    /// Adds a datagram: `head`, then the object's bytes `body`, then `pad` zeros. Datagrams of one flow and peer that are
-    /// pushed one after the other form one [`Transmit`].
+    /// Adds a datagram: `head`, then the object's bytes `body`, then `pad` zeros. Datagrams of one flow and peer that
+    /// are pushed one after the other form one [`Transmit`].
     pub fn push(&mut self, flow: FlowId, route: Route, head: &[u8], body: ByteRange, pad: u16) {
         let head_at = self.heads.len() as u32;
         self.heads.extend_from_slice(head);
@@ -235,8 +237,8 @@ impl TxBatch {
         }
     }
 
-    /// Adds datagrams whose bodies follow each other in the object: `body` cut into pieces of `block` bytes, the last may be
-    /// shorter. `head` gives the head of the `k`-th from its number and the place of its body. The same as
+    /// Adds datagrams whose bodies follow each other in the object: `body` cut into pieces of `block` bytes, the last
+    /// may be shorter. `head` gives the head of the `k`-th from its number and the place of its body. The same as
     /// [`TxBatch::push`] for each, but quicker.
     pub fn push_run<const N: usize>(
         &mut self,

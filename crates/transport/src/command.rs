@@ -55,7 +55,8 @@ pub struct OfferFlow {
     pub connection: ConnectionId,
     /// Random number that the receiver's first datagrams must carry. Unguessable.
     pub token: u64,
-    /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has seen to that.
+    /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has
+    /// seen to that.
     pub parameters: Parameters,
 }
 
@@ -80,7 +81,8 @@ pub enum Command {
         /// The flow.
         flow: FlowId,
     },
-    /// Receiver: bytes that were placed turned out to be wrong; fetch them again, from another flow than `suspect` if there is one.
+    /// Receiver: bytes that were placed turned out to be wrong; fetch them again, from another flow than `suspect` if
+    /// there is one.
     Refetch {
         /// The object.
         object: ObjectId,

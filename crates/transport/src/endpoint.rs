@@ -59,20 +59,22 @@ pub struct FlowStats {
     pub outstanding_bytes: u64,
     /// Standing queue on the path, as time; zero when unknown.
     pub queue_delay: Span,
-    /// Bytes that may be in flight at once; zero where the protocol has no window, and on the side that does not keep it.
+    /// Bytes that may be in flight at once; zero where the protocol has no window, and on the side that does not keep
+    /// it.
     pub window_bytes: u64,
 }
 
 /// A protocol's state machine for one host, with all its flows.
 ///
 /// **The driving rule.** Change one thing, then [`drain`](crate::drain): call exactly one of the `handle_*` methods or
-/// [`command`](Endpoint::command), then take events and transmissions until there are none, and sleep until the deadline
-/// that [`poll_timeout`](Endpoint::poll_timeout) names or until something comes in. `now` never goes backwards.
+/// [`command`](Endpoint::command), then take events and transmissions until there are none, and sleep until the
+/// deadline that [`poll_timeout`](Endpoint::poll_timeout) names or until something comes in. `now` never goes
+/// backwards.
 ///
 /// Calls are per batch, not per datagram, so the trait is used as an object.
 pub trait Endpoint {
-    /// Datagrams came in. For each body that belongs somewhere, a [`Place`] is appended to `places`, naming messages by
-    /// their index in `batch`. Malformed, foreign and repeated datagrams are counted and otherwise ignored.
+    /// Datagrams came in. For each body that belongs somewhere, a [`Place`] is appended to `places`, naming messages
+    /// by their index in `batch`. Malformed, foreign and repeated datagrams are counted and otherwise ignored.
     fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>);
 
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].

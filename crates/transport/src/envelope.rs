@@ -1,8 +1,8 @@
-//! What stands in front of every datagram of a session, whatever its protocol: which flow it is of, and which datagram of
-//! that flow it is. kit/WIRE.md 5.1 gives the layout.
+//! What stands in front of every datagram of a session, whatever its protocol: which flow it is of, and which datagram
+//! of that flow it is. kit/WIRE.md 5.1 gives the layout.
 //!
-//! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and a
-//! direction, also when the same bytes are sent again.
+//! The port writes it and reads it: protocols see what is behind it. The packet number never repeats within a flow and
+//! a direction, also when the same bytes are sent again.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ use crate::ids::ConnectionId;
 /// Length of the envelope, in bytes.
 pub const ENVELOPE_LEN: usize = 8;
 
-/// Where the envelope has the connection id, and the checksum that is hidden in it: a datagram that was changed on its way
-/// shows a connection that does not exist.
+/// Where the envelope has the connection id, and the checksum that is hidden in it: a datagram that was changed on its
+/// way shows a connection that does not exist.
 pub const CONNECTION_FIELD: Range<usize> = 4..8;
 
 /// The envelope of a datagram.

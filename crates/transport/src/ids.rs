@@ -8,7 +8,7 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
 
-/// What the datagrams of a flow in one direction carry, so that the host they go to knows the flow. That host chooses it,
-/// at random: unguessable, and unique on the port where its datagrams come in.
+/// What the datagrams of a flow in one direction carry, so that the host they go to knows the flow. That host chooses
+/// it, at random: unguessable, and unique on the port where its datagrams come in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);

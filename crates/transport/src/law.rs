@@ -23,10 +23,11 @@ pub struct AckSample {
     pub round_began: bool,
     /// Whether the window was what held the sender back lately. When it was not, nothing is known of a larger one.
     pub window_limited: bool,
-    /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn out to
-    /// be losses (RFC 5681 section 3.2 step 1, RFC 3042).
+    /// Whether the window has to stay as it is: losses are being repaired, or packets came out of order and may turn
+    /// out to be losses (RFC 5681 section 3.2 step 1, RFC 3042).
     pub held: bool,
-    /// Whether what it acknowledges was spread over time: acknowledgements then come spread as well, however empty the path is.
+    /// Whether what it acknowledges was spread over time: acknowledgements then come spread as well, however empty the
+    /// path is.
     pub paced: bool,
     /// What the packet that it acknowledges says of the rate of delivery.
     pub rate: Option<RateSample>,
@@ -78,8 +79,8 @@ pub struct Limits {
     pub pace: Pace,
 }
 
-/// A congestion control law: small and pure. It repairs nothing and sends nothing; it looks at measurements and says what
-/// may be sent.
+/// A congestion control law: small and pure. It repairs nothing and sends nothing; it looks at measurements and says
+/// what may be sent.
 pub trait Law {
     /// An acknowledgement reported something new.
     fn on_ack(&mut self, ack: &AckSample);
@@ -88,21 +89,22 @@ pub trait Law {
     /// [`limits`](Law::limits) gives from now on is the one to come down to.
     fn on_loss(&mut self, loss: &LossSample);
 
-    /// No acknowledgement came for so long that what is on its way must be taken for lost (RFC 6298), but for what was sent
-    /// last. `repeated`: the threshold has been set for these losses already.
+    /// No acknowledgement came for so long that what is on its way must be taken for lost (RFC 6298), but for what was
+    /// sent last. `repeated`: the threshold has been set for these losses already.
     fn on_timeout(&mut self, loss: &LossSample, repeated: bool);
 
     /// What was lost, or on its way at the timeout, has been acknowledged.
     fn on_recovered(&mut self, _now: Time) {}
 
-    /// The last loss or timeout was a mistake: nothing was lost, the packets or their acknowledgements were late (RFC 3522).
+    /// The last loss or timeout was a mistake: nothing was lost, the packets or their acknowledgements were late
+    /// (RFC 3522).
     fn on_spurious(&mut self, now: Time);
 
     /// Nothing was sent for longer than a retransmission timeout: what was known of the path is stale (RFC 5681 4.1).
     fn on_idle(&mut self, now: Time);
 
-    /// Whether the law says itself how much may be on its way while losses are repaired. Otherwise the sender brings the window
-    /// down to the law's in proportion to what is delivered (RFC 9937).
+    /// Whether the law says itself how much may be on its way while losses are repaired. Otherwise the sender brings
+    /// the window down to the law's in proportion to what is delivered (RFC 9937).
     fn rules_recovery(&self) -> bool {
         false
     }

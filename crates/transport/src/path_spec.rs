@@ -9,8 +9,8 @@ const IPV4_UDP: u16 = 28;
 /// Bytes of IPv6 and UDP header.
 const IPV6_UDP: u16 = 48;
 
-/// What a packet costs on a flow's path, told by the port that carries it. With it, lengths of blocks, rates on the wire and the
-/// simulator count the same bytes.
+/// What a packet costs on a flow's path, told by the port that carries it. With it, lengths of blocks, rates on the
+/// wire and the simulator count the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Largest IP packet that the path is believed to carry, in bytes.

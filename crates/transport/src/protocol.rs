@@ -27,7 +27,8 @@ pub enum Channels {
 pub enum Offloads {
     /// It may cut and join datagrams: several leave, and come in, as one message.
     Any,
-    /// Each datagram comes in by itself, with a time of arrival of its own: the receiver looks at the time between them.
+    /// Each datagram comes in by itself, with a time of arrival of its own: the receiver looks at the time between
+    /// them.
     None,
 }
 
@@ -51,7 +52,8 @@ pub struct EndpointConfig {
     pub role: Role,
     /// Seed of its random streams.
     pub seed: u64,
-    /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers included.
+    /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers
+    /// included.
     pub host_rate: Option<Bitrate>,
     /// Bytes that this host's socket buffers hold for one flow: what may arrive while the program does something else.
     pub socket_buffer_bytes: u64,

@@ -3,9 +3,10 @@
 //!     raw recv --listen 127.0.0.1:7000 --mtu 1500 --memory cold [--no-offload]
 //!     raw send 127.0.0.1:7000 --seconds 5 --mtu 1500 --memory cold [--no-offload]
 //!
-//! Without `--seconds` and `--bytes` the sender sends 1 GiB. Each prints one JSON line at its end; `drops` counts messages,
-//! which with offloads are many datagrams, and `cpu_seconds` leaves out what came before the first datagram. The receiver ends half a second after the last datagram, or after 30 s with none.
-//! `hot` memory is one buffer that stays in the processor's cache; `cold` is 1 GiB, gone through again and again.
+//! Without `--seconds` and `--bytes` the sender sends 1 GiB. Each prints one JSON line at its end; `drops` counts
+//! messages, which with offloads are many datagrams, and `cpu_seconds` leaves out what came before the first datagram.
+//! The receiver ends half a second after the last datagram, or after 30 s with none. `hot` memory is one buffer that
+//! stays in the processor's cache; `cold` is 1 GiB, gone through again and again.
 #![allow(clippy::disallowed_methods, reason = "a program that measures waits and reads the clock")]
 
 use std::error::Error;
@@ -163,7 +164,8 @@ fn receive(setup: &Setup) -> Result<String, Box<dyn Error>> {
     let (mut next, mut bytes, mut drops) = (0, 0, None);
     let (mut first, mut last, mut cpu) = (None, Time::ZERO, Span::ZERO);
     loop {
-        // Every message goes to the next place in memory; the first ones again when there is not room for a whole batch.
+        // Every message goes to the next place in memory; the first ones again when there is not room for a whole
+        // batch.
         if next + messages > places {
             next = 0;
         }

@@ -1,17 +1,18 @@
 //! Knowing a datagram that was changed on its way.
 //!
-//! UDP's own checksum is 16 bits wide, weak, and made anew by every middle box that rewrites a packet. So each datagram carries a
-//! CRC-32C of all its bytes, without a byte more: it is hidden in the connection id of the envelope ([`CONNECTION_FIELD`]), which on the wire
-//! is the id XOR the CRC-32C of the whole datagram with zeros in place of the id, padding included. A datagram that arrives changed
-//! then shows a connection that does not exist (but for one in 2^32), and is dropped as a stranger's.
+//! UDP's own checksum is 16 bits wide, weak, and made anew by every middle box that rewrites a packet. So each
+//! datagram carries a CRC-32C of all its bytes, without a byte more: it is hidden in the connection id of the envelope
+//! ([`CONNECTION_FIELD`]), which on the wire is the id XOR the CRC-32C of the whole datagram with zeros in place of
+//! the id, padding included. A datagram that arrives changed then shows a connection that does not exist (but for one
+//! in 2^32), and is dropped as a stranger's.
 //!
 //! It is a checksum and no seal: whoever means to can make a datagram that passes.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use inhaul_transport::CONNECTION_FIELD;
 
-/// Masks the datagram's connection id with its checksum, or unmasks it: doing it twice leaves the datagram as it was. One that is
-/// too short to have an envelope is left alone; no port takes it.
+/// Masks the datagram's connection id with its checksum, or unmasks it: doing it twice leaves the datagram as it was.
+/// One that is too short to have an envelope is left alone; no port takes it.
 pub fn mask(datagram: &mut [u8]) {
     let Some(id) = take_id(datagram) else { return };
     put_id(datagram, id ^ crc32_iscsi(datagram));

@@ -7,13 +7,13 @@
 //! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. A
 //!   [`BodySource`] reads their bodies to between the heads.
 //! - Each datagram carries a [`checksum`], which the transmitter adds and the receiver takes out.
-//! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies to
-//!   the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
+//! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies
+//!   to the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
 //! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
 //!
-//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`], [`reap_child`];
-//! and [`tcp_counts`], which the laboratory asks of its rival, the kernel's TCP.
+//! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`],
+//! [`reap_child`]; and [`tcp_counts`], which the laboratory asks of its rival, the kernel's TCP.
 //!
 //! A loop around them, which the mover has, is: wait; receive and show the batch to the endpoint; deliver; drain the
 //! endpoint, transmitting; and again.

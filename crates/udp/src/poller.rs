@@ -90,8 +90,8 @@ impl Poller {
 
     /// Replaces `events` by what is ready, waiting for it until `deadline` at most.
     ///
-    /// A deadline less than 30 us away is not waited for: the call looks and returns, and the caller comes again until it
-    /// has passed. So pacing is exact where sleeping could not be.
+    /// A deadline less than 30 us away is not waited for: the call looks and returns, and the caller comes again until
+    /// it has passed. So pacing is exact where sleeping could not be.
     ///
     /// # Errors
     /// When the kernel refuses to wait.
@@ -99,20 +99,21 @@ impl Poller {
         if deadline.since(clock.now()) > SPIN {
             return self.sleep_until(clock, deadline, events);
         }
-        // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who waits.
+        // Whoever else wants this processor, the kernel's network thread above all, must not wait for somebody who
+        // waits.
         std::thread::yield_now();
         self.look(events)
     }
 
-    /// As [`wait_until`](Self::wait_until), but for the shortest time too: the kernel wakes the thread some tens of microseconds
-    /// after the deadline.
+    /// As [`wait_until`](Self::wait_until), but for the shortest time too: the kernel wakes the thread some tens of
+    /// microseconds after the deadline.
     ///
     /// # Errors
     /// When the kernel refuses to wait.
     pub fn sleep_until(&mut self, clock: Clock, deadline: Time, events: &mut Vec<Event>) -> io::Result<()> {
         events.clear();
-        // The timeout of epoll_wait is in milliseconds, and epoll_pwait2 is missing before Linux 5.11; ppoll has always
-        // counted nanoseconds, and an epoll descriptor can itself be polled.
+        // The timeout of epoll_wait is in milliseconds, and epoll_pwait2 is missing before Linux 5.11; ppoll has
+        // always counted nanoseconds, and an epoll descriptor can itself be polled.
         let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
         match poll(&mut ready, Some(&timespec(deadline.since(clock.now())))) {
             Ok(0) | Err(Errno::INTR) => Ok(()),

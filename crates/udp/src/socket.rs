@@ -28,8 +28,8 @@ pub struct SocketOptions {
     pub receive_buffer_bytes: usize,
     /// Send buffer to ask for, in bytes. The kernel gives at most `net.core.wmem_max`.
     pub send_buffer_bytes: usize,
-    /// Whether other sockets of this user may have the same address and port, if they say so too: what comes from a peer
-    /// that one of them is connected to is that one's, and the rest goes to one that is not connected.
+    /// Whether other sockets of this user may have the same address and port, if they say so too: what comes from a
+    /// peer that one of them is connected to is that one's, and the rest goes to one that is not connected.
     pub share_port: bool,
 }
 
@@ -185,8 +185,8 @@ impl Socket {
         sys::send(self.as_fd(), messages.into_iter())
     }
 
-    /// Receives what has come: message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and what is known of it is
-    /// appended to `arrivals`. Nothing is appended when nothing has come.
+    /// Receives what has come: message `m` is scattered over `slices[ends[m - 1]..ends[m]]`, and what is known of it
+    /// is appended to `arrivals`. Nothing is appended when nothing has come.
     ///
     /// # Errors
     /// When the socket is broken. What ICMP reports of earlier datagrams is not: the path may come up yet.
@@ -221,15 +221,16 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether the error only tells that an earlier datagram met a closed port or a dead end (RFC 1122 4.1.3.3: soft errors).
+/// Whether the error only tells that an earlier datagram met a closed port or a dead end (RFC 1122 4.1.3.3: soft
+/// errors).
 pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let soft = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::MSGSIZE];
     Errno::from_io_error(error).is_some_and(|errno| soft.contains(&errno))
 }
 
-/// Sets the don't-fragment bit, and has the kernel pass what is larger than its guess of the path's MTU: finding that MTU
-/// is the protocol's business.
+/// Sets the don't-fragment bit, and has the kernel pass what is larger than its guess of the path's MTU: finding that
+/// MTU is the protocol's business.
 fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketError> {
     let refused = |option, source| SocketError::Option { option, source };
     if address.is_ipv6() {

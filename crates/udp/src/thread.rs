@@ -40,8 +40,8 @@ pub fn sleep_exactly() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Has the thread run in short turns, a tenth of a millisecond, so that it waits less for the processor when it wakes up. Its share
-/// stays as it is. It takes effect since Linux 6.12.
+/// Has the thread run in short turns, a tenth of a millisecond, so that it waits less for the processor when it wakes
+/// up. Its share stays as it is. It takes effect since Linux 6.12.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -89,8 +89,8 @@ impl SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segmentation {
     On,
-    /// A segmented message was refused in a way that may mean that the interface cannot do it: the same datagrams, one by
-    /// one, will tell.
+    /// A segmented message was refused in a way that may mean that the interface cannot do it: the same datagrams, one
+    /// by one, will tell.
     Doubted,
     Off,
 }
@@ -158,8 +158,8 @@ impl Transmitter {
         }
     }
 
-    /// Makes messages of the datagrams that are left, as many as there is room for. A body that cannot be had ends them; it is
-    /// an error, and skipped, only once it is the first.
+    /// Makes messages of the datagrams that are left, as many as there is room for. A body that cannot be had ends
+    /// them; it is an error, and skipped, only once it is the first.
     fn stage(
         &mut self,
         batch: &TxBatch,
@@ -214,7 +214,8 @@ impl Transmitter {
         match errno {
             Errno::AGAIN => return Ok(Some(Sent::Full)),
             Errno::NOBUFS => return Ok(Some(Sent::NoMemory)),
-            // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another one.
+            // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another
+            // one.
             Errno::INTR | Errno::CONNREFUSED => return Ok(None),
             Errno::IO | Errno::INVAL if run.is_segmented() => {
                 self.set_segmentation(Segmentation::Doubted);

@@ -34,8 +34,8 @@ fn opening() -> Vec<u8> {
     [rounds(20, 20), rounds(10, 24)].concat()
 }
 
-/// For each protocol transfers of each size, the same with messages that nobody has sent, and the same with random steps. All come far
-/// enough to place data.
+/// For each protocol transfers of each size, the same with messages that nobody has sent, and the same with random
+/// steps. All come far enough to place data.
 pub(super) fn scripts() -> Vec<Vec<u8>> {
     let controls = [gtp::controls(), gtp::extreme_controls(), tcp::controls()].concat();
     let datagrams = [gtp::datagrams(), tcp::datagrams()].concat();

@@ -8,8 +8,8 @@ use inhaul_mover::{
 
 use super::{samples, store};
 
-/// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be, without which the fuzzer
-/// would get no further than them.
+/// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be,
+/// without which the fuzzer would get no further than them.
 pub fn session_frame(data: &[u8]) -> bool {
     let _ = Frame::parse(data);
     let Some((kind, body)) = data.split_first() else { return false };

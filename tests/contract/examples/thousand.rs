@@ -1,7 +1,8 @@
-//! How fast many GTP flows are simulated: senders with round trips from 1 to 200 ms into one receiver at 10 Gbit/s. Prints what
-//! it was; time it from outside:
+//! How fast many GTP flows are simulated: senders with round trips from 1 to 200 ms into one receiver at 10 Gbit/s.
+//! Prints what it was; time it from outside:
 //!
-//! `cargo build --release -p inhaul-contract-tests --example thousand && time target/release/examples/thousand [FLOWS [SECONDS]]`
+//! `cargo build --release -p inhaul-contract-tests --example thousand && time target/release/examples/thousand [FLOWS
+//! [SECONDS]]`
 
 use inhaul_base::{Bitrate, Span};
 use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain};

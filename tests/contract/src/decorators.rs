@@ -32,8 +32,8 @@ macro_rules! forward {
     };
 }
 
-/// An endpoint behind receive offload: datagrams of one length and peer that come together are shown as one message, the
-/// last of them may be shorter.
+/// An endpoint behind receive offload: datagrams of one length and peer that come together are shown as one message,
+/// the last of them may be shorter.
 pub struct Aggregated(pub Box<dyn Endpoint + Send>);
 
 impl Endpoint for Aggregated {
@@ -123,8 +123,8 @@ impl Endpoint for Nagged {
     }
 }
 
-/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another connection id than its
-/// flow's.
+/// An endpoint to which every datagram comes a first time as one that was changed on its way: with another connection
+/// id than its flow's.
 pub struct Strangers(pub Box<dyn Endpoint + Send>);
 
 impl Endpoint for Strangers {

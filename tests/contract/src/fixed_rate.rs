@@ -1,5 +1,5 @@
-//! The smallest protocol that delivers: a fixed rate, and nothing is sent again unless it is requested again. It is no protocol to
-//! use. It shows what one needs beside the kit, and is tried like the real ones.
+//! The smallest protocol that delivers: a fixed rate, and nothing is sent again unless it is requested again. It is no
+//! protocol to use. It shows what one needs beside the kit, and is tried like the real ones.
 
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::kit::path::PathRules;

@@ -1,6 +1,6 @@
-//! Where protocols are tried: senders on links of their own and one receiver behind one access link (gtp-2004 Figure 3b), with
-//! loss, reordering and duplication on every sender's link, in both directions. Control streams share the links, or have
-//! a network of their own.
+//! Where protocols are tried: senders on links of their own and one receiver behind one access link (gtp-2004 Figure
+//! 3b), with loss, reordering and duplication on every sender's link, in both directions. Control streams share the
+//! links, or have a network of their own.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
@@ -143,7 +143,8 @@ impl Spec {
         }
     }
 
-    /// The topology: delay, loss, reordering and duplication are on the senders' links, the queue is at the access link.
+    /// The topology: delay, loss, reordering and duplication are on the senders' links, the queue is at the access
+    /// link.
     fn star(&self) -> StarSpec {
         let chance = |p| Probability::new(p).expect("a probability");
         let branch = |sender: &SenderSpec| {
@@ -276,13 +277,14 @@ impl Scene {
         self.sim.at(self.sim.now(), Change::LinkRate(self.star.access.0, Some(rate))).unwrap();
     }
 
-    /// From now on the access link takes no packets of more than `mtu` bytes: a router before it drops them without a word.
+    /// From now on the access link takes no packets of more than `mtu` bytes: a router before it drops them without a
+    /// word.
     pub fn set_mtu(&mut self, mtu: Option<u32>) {
         self.sim.at(self.sim.now(), Change::LinkMtu(self.star.access.0, mtu)).unwrap();
     }
 
-    /// The sender falls silent: nothing leaves it, nothing reaches it. With `noticed`, the receiver's end of its control stream
-    /// breaks as well.
+    /// The sender falls silent: nothing leaves it, nothing reaches it. With `noticed`, the receiver's end of its
+    /// control stream breaks as well.
     pub fn kill(&mut self, sender: usize, noticed: bool) {
         let (there, back) = self.star.paths[sender];
         for link in [there, back] {

@@ -1,5 +1,5 @@
-//! What every registered protocol must do, whatever its control law. A protocol that is added to the registry is tried here
-//! without a line being written.
+//! What every registered protocol must do, whatever its control law. A protocol that is added to the registry is tried
+//! here without a line being written.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
 
 /// Size of the object in most tests: not a multiple of any block.
 const SIZE: u64 = 2 * MIB + 12_345;
-/// A transfer that takes longer will never end. At 30 % loss each way TCP is nearly always waiting for a timer that has been
-/// doubled again and again.
+/// A transfer that takes longer will never end. At 30 % loss each way TCP is nearly always waiting for a timer that
+/// has been doubled again and again.
 const PATIENCE: Span = Span::from_secs(4 * 3_600);
 
 /// Two mirrors of one object and a small object from a third sender, over 200 Mbit/s.
@@ -166,7 +166,8 @@ fn datagrams_may_come_together_as_receive_offload_hands_them_over() {
     });
 }
 
-/// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by `random`.
+/// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by
+/// `random`.
 fn noise(random: &mut RandomStream) -> HostNoise {
     let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
         let mut draw = || {

@@ -12,8 +12,9 @@ const CONTROLS: [(&str, Option<Bitrate>); 2] = [("default", None), ("paper", Som
 
 #[test]
 fn every_byte_arrives_under_loss_reordering_duplication_and_delay() {
-    // Nearly a third of all datagrams lost each way; but where the control stream meets with the same, no more than a twentieth: TCP's
-    // timer, doubled again and again, would outlast the protocol's patience with a peer that is silent.
+    // Nearly a third of all datagrams lost each way; but where the control stream meets with the same, no more than a
+    // twentieth: TCP's timer, doubled again and again, would outlast the protocol's patience with a peer that is
+    // silent.
     for (loss, reordering, duplication, control_apart) in [
         (0.0, 0.0, 0.0, false),
         (0.01, 0.0, 0.0, false),
@@ -72,8 +73,9 @@ fn memory_does_not_grow_with_the_transfer() {
 
 #[test]
 fn the_last_blocks_are_recovered_as_fast_as_the_middle_ones() {
-    // All but a few packets at the end of a transfer arrive: the time to the end is bounded by a few RTT, not by time-outs.
-    // Control has a network of its own here: what TCP's timer adds where a request is lost is not recovery of blocks.
+    // All but a few packets at the end of a transfer arrive: the time to the end is bounded by a few RTT, not by
+    // time-outs. Control has a network of its own here: what TCP's timer adds where a request is lost is not recovery
+    // of blocks.
     let mut worst = Span::ZERO;
     for seed in 1..=20 {
         let time = |loss| {
@@ -115,7 +117,8 @@ fn wrong_bytes_are_fetched_again_from_another_sender() {
     assert_eq!(scene.placed_by()[0], before[0], "the suspect was asked again");
 }
 
-// --- Senders that die ---------------------------------------------------------------------------------------------------
+// --- Senders that
+// die ---------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_killed_mirror_costs_only_its_own_share() {

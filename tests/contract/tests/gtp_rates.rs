@@ -164,7 +164,8 @@ fn limits_of_sender_and_receiver_hold() {
 
 #[test]
 fn loss_that_the_rate_is_not_to_blame_for_does_not_starve_a_flow() {
-    // Of 5 % loss the control stream must be spared: TCP repeats what is lost after 200 ms, while requests for more wait.
+    // Of 5 % loss the control stream must be spared: TCP repeats what is lost after 200 ms, while requests for more
+    // wait.
     for (loss, part, control_apart) in
         [(0.001, 0.9, false), (0.01, 0.85, false), (0.001, 0.9, true), (0.01, 0.85, true), (0.05, 0.6, true)]
     {

@@ -1,5 +1,6 @@
-//! What a user sets must hold: R_send at the sender, C_r at the receiver, R_app for a flow, headers included, for one flow
-//! and for three, also when it changes in mid-transfer. Every registered protocol is tried; each test prints what it measured.
+//! What a user sets must hold: R_send at the sender, C_r at the receiver, R_app for a flow, headers included, for one
+//! flow and for three, also when it changes in mid-transfer. Every registered protocol is tried; each test prints what
+//! it measured.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::ops::Range;
@@ -22,7 +23,8 @@ const UNTIL_LOWER: usize = 2;
 /// Tenths of a second until a limit must have been reached: from nothing, or from a third of it.
 const UNTIL_REACHED: usize = 15;
 
-/// Three objects for one receiver, over paths of 20, 30 and 40 ms, from three senders or from one. Control streams are apart.
+/// Three objects for one receiver, over paths of 20, 30 and 40 ms, from three senders or from one. Control streams are
+/// apart.
 struct Scene {
     sim: Simulation,
     star: Star,
@@ -101,7 +103,8 @@ impl Scene {
         carried
     }
 
-    /// Runs through [`LIMITS`]; `change` makes the command that brings the next into force. Judges what `link` carries.
+    /// Runs through [`LIMITS`]; `change` makes the command that brings the next into force. Judges what `link`
+    /// carries.
     fn judge(&mut self, case: &str, link: LinkId, who: &[EndpointId], change: fn(Option<Bitrate>) -> Command) {
         for (k, limit) in LIMITS.into_iter().enumerate() {
             if k > 0 {

@@ -107,8 +107,8 @@ fn every_law_fills_a_perfect_link() {
     }
 }
 
-/// Moves 10 MB over 1 Gbit/s and 200 ms with a queue of 5 ms, between hosts that run late: every tenth time by up to 30 ms. Returns
-/// the round trips that it took, and the share of packets that was lost.
+/// Moves 10 MB over 1 Gbit/s and 200 ms with a queue of 5 ms, between hosts that run late: every tenth time by up to
+/// 30 ms. Returns the round trips that it took, and the share of packets that was lost.
 fn between_busy_hosts(law: &str, seed: u64) -> (f64, f64) {
     let mut random = RandomStream::new(seed, 0);
     let mut late = || {
@@ -166,8 +166,8 @@ fn every_byte_arrives_under_loss_reordering_and_duplication() {
     }
 }
 
-/// Moves 32 MiB with a window of 1,000 packets while the packets `lost` of the forward link are lost; returns when it was
-/// done and how many bytes were sent again.
+/// Moves 32 MiB with a window of 1,000 packets while the packets `lost` of the forward link are lost; returns when it
+/// was done and how many bytes were sent again.
 fn with_losses(law: &str, lost: Vec<u64>) -> (Time, u64) {
     let link = LinkSpec { loss: LossSpec::Scripted(lost), ..wire(1_000, 50) };
     let mut pair = pair(law, &[("window-max", "1000")], (link, wire(1_000, 50)), 32 * MIB, 1);
@@ -206,8 +206,8 @@ fn a_lost_tail_is_probed_for_before_the_timeout() {
     let last = (0..offered).rev().find(|&n| time(vec![n]).1 > packets).expect("a last packet");
     let (done, ..) = time(vec![last]);
     println!("the last packet lost: {} later", done.since(perfect));
-    // A round trip until the timer is set for the last time, then two more, and 40 ms where one packet is outstanding (RFC 8985 7.2).
-    // The timeout would take 60 ms longer.
+    // A round trip until the timer is set for the last time, then two more, and 40 ms where one packet is outstanding
+    // (RFC 8985 7.2). The timeout would take 60 ms longer.
     assert!(done.since(perfect) < Span::from_millis(350), "{}", done.since(perfect));
 }
 
@@ -228,8 +228,8 @@ fn goodput_mbps(law: &str, loss: f64) -> f64 {
 
 #[test]
 fn bbr_fills_a_path_that_loses_packets_at_random() {
-    // Of 96.5 Mbit/s. Version 1 does not answer to loss. Version 3 takes more than 2 % for congestion, and gives up a percent or two in each
-    // round with losses until it probes again; standard TCP has 3.5 Mbit/s at 1 %.
+    // Of 96.5 Mbit/s. Version 1 does not answer to loss. Version 3 takes more than 2 % for congestion, and gives up a
+    // percent or two in each round with losses until it probes again; standard TCP has 3.5 Mbit/s at 1 %.
     for (law, loss, least) in [("bbr", 0.01, 85.0), ("bbr", 0.05, 75.0), ("bbr3", 0.01, 50.0)] {
         let goodput = goodput_mbps(law, loss);
         println!("{law} at loss {loss}: {goodput:.1} Mbit/s");

@@ -22,8 +22,8 @@ pub(crate) fn masked(datagram: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's, damaged, or too
-/// short.
+/// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's,
+/// damaged, or too short.
 pub fn open(connection: ConnectionId, datagram: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = masked(datagram);
     let envelope = Envelope::parse(&bytes)?;

@@ -124,8 +124,8 @@ impl GtpClient {
         seal(self.connection, &PathDatagram::Response { token: self.token, challenge: self.challenge }.emit())
     }
 
-    /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and returns its
-    /// challenge.
+    /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and
+    /// returns its challenge.
     pub fn open_path(&mut self) {
         for _ in 0..20 {
             self.probe(0);
@@ -153,7 +153,8 @@ impl GtpClient {
         self.control_bytes(OwnMessage::Rate { epoch, rate: Bitrate::from_bps(bps), burst }.emit());
     }
 
-    /// What is behind the envelope of the next datagram at the flow's own socket, undamaged, waited for at most for `within`.
+    /// What is behind the envelope of the next datagram at the flow's own socket, undamaged, waited for at most for
+    /// `within`.
     pub fn datagram(&self, within: Duration) -> Option<Vec<u8>> {
         let deadline = Instant::now() + within;
         let mut buffer = vec![0; 1 << 16];

@@ -45,7 +45,8 @@ pub struct Endpoint {
 }
 
 impl HostileServer {
-    /// Starts one; `script` is run for each connection, on a thread of its own, and the connection closed when it returns.
+    /// Starts one; `script` is run for each connection, on a thread of its own, and the connection closed when it
+    /// returns.
     pub fn start(script: impl Fn(&mut Session, &Endpoint) + Send + Sync + 'static) -> Self {
         let (tcp, udp) = bind_both();
         let address = tcp.local_addr().unwrap();
@@ -218,7 +219,8 @@ fn send_pieces(session: &mut Session, manifest: &[u8]) {
 }
 
 impl Offer {
-    /// Brings it to a server over an attached session of a put, until the server has finished or is gone, or it is stopped.
+    /// Brings it to a server over an attached session of a put, until the server has finished or is gone, or it is
+    /// stopped.
     pub(crate) fn bring(&self, session: &mut Session, udp: &UdpSocket, stopped: impl Fn() -> bool) {
         send_manifest(session, &self.manifest);
         serve(session, udp, self, &AtomicU64::new(0), stopped);

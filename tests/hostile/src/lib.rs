@@ -1,6 +1,7 @@
 //! Tools for attacks and faults against the program as it runs: hostile peers, bad networks, kills.
 //!
-//! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has what they share:
+//! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has
+//! what they share:
 //!
 //! - [`inhaul`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
 //! - [`Session`], [`GtpClient`] and [`RawPut`] speak to a server, by the rules or by raw bytes.
@@ -9,8 +10,8 @@
 //! - [`Network`] makes network namespaces.
 //! - [`Readings`] are what a process costs: memory, processor time, descriptors, threads.
 //!
-//! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the session protocol
-//! that it speaks; `INHAUL_HOSTILE=all` runs the long variants too.
+//! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the
+//! session protocol that it speaks; `INHAUL_HOSTILE=all` runs the long variants too.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -82,7 +83,8 @@ pub fn holds_for(stretch: Duration, mut condition: impl FnMut() -> bool) -> bool
     !wait_for(stretch, || !condition())
 }
 
-/// A seed that is printed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or one that was never tried before.
+/// A seed that is printed, so that a failure can be replayed: `INHAUL_HOSTILE_SEED`, or one that was never tried
+/// before.
 pub fn seed(attempt: &str) -> u64 {
     let given = std::env::var("INHAUL_HOSTILE_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| {

@@ -49,7 +49,8 @@ impl Network {
         Some(namespace)
     }
 
-    /// Joins two namespaces; each side is its namespace, the name of the device there and its address, such as `10.0.0.1/24`.
+    /// Joins two namespaces; each side is its namespace, the name of the device there and its address, such as
+    /// `10.0.0.1/24`.
     pub fn join(&self, one: (&Namespace, &str, &str), other: (&Namespace, &str, &str)) {
         let (a, b) = (one, other);
         let veth = ["link", "add", a.1, "netns", &a.0.name, "type", "veth", "peer", "name", b.1, "netns", &b.0.name];
@@ -68,8 +69,8 @@ impl Network {
         Some((network, a, b))
     }
 
-    /// Two hosts with a router between them: 10.7.1.1 with device `a0`, 10.7.2.1 with device `b0`; the router's devices are `ra`
-    /// and `rb`, at .254 of each network. Hosts, then router.
+    /// Two hosts with a router between them: 10.7.1.1 with device `a0`, 10.7.2.1 with device `b0`; the router's
+    /// devices are `ra` and `rb`, at .254 of each network. Hosts, then router.
     pub fn routed() -> Option<(Self, Namespace, Namespace, Namespace)> {
         let mut network = Self::new()?;
         let (a, b, router) = (network.namespace("a"), network.namespace("b"), network.namespace("r"));

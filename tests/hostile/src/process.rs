@@ -22,7 +22,8 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The readings of process `pid`; `None` when there is none. Of one that has ended and not been waited for there is `cpu` alone.
+    /// The readings of process `pid`; `None` when there is none. Of one that has ended and not been waited for there
+    /// is `cpu` alone.
     pub fn of(pid: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let number = |name: &str| {
@@ -30,7 +31,8 @@ impl Readings {
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program stands in parentheses and may hold anything; the 12th and 13th field behind it are the times.
+        // The name of the program stands in parentheses and may hold anything; the 12th and 13th field behind it are
+        // the times.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: u64 = fields.get(11..13)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
         Some(Self {

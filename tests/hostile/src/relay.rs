@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use inhaul_base::RandomStream;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
-/// The relay's address: the server's UDP port is said in the session, so that it is the address by which the two differ.
+/// The relay's address: the server's UDP port is said in the session, so that it is the address by which the two
+/// differ.
 const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How often a thread looks whether it should stop.
 const GLANCE: Duration = Duration::from_millis(20);

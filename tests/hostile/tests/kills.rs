@@ -26,7 +26,8 @@ fn wait_up_to(random: &mut RandomStream, most_ms: u64) {
     std::thread::sleep(Duration::from_millis(random.below(most_ms)));
 }
 
-/// Fails when there is a file `name` beneath `to`, under its final name, that is not `bytes`; says whether it is there.
+/// Fails when there is a file `name` beneath `to`, under its final name, that is not `bytes`; says whether it is
+/// there.
 fn is_there(to: &Path, name: &str, bytes: &[u8]) -> bool {
     let Ok(found) = std::fs::read(to.join(name)) else { return false };
     assert!(found == bytes, "wrong bytes under the final name {name}");

@@ -210,8 +210,8 @@ fn wrong_file(to: &Path, files: &[(String, Vec<u8>)]) -> Option<String> {
     })
 }
 
-/// Flips one bit of the session's TCP somewhere, again and again: each time the command must come to a clear end or go on, and never may
-/// there be anything wrong under a final name.
+/// Flips one bit of the session's TCP somewhere, again and again: each time the command must come to a clear end or go
+/// on, and never may there be anything wrong under a final name.
 #[test]
 fn flipped_bits_of_tcp() {
     let _alone = heavy();

@@ -1,5 +1,5 @@
-//! What a server sends, and where to: rates beyond all reason, ports that never answered, receivers that fall silent, paths whose
-//! MTU falls.
+//! What a server sends, and where to: rates beyond all reason, ports that never answered, receivers that fall silent,
+//! paths whose MTU falls.
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -132,7 +132,8 @@ fn a_rest_does_not_break_the_send_rate() {
     assert!((50.0..210.0).contains(&mbit), "{mbit} Mbit in two seconds");
 }
 
-/// A get of `/big` by `transport` at 100 Mbit/s from host `a` to host `b`, with `change` made of the network after a second.
+/// A get of `/big` by `transport` at 100 Mbit/s from host `a` to host `b`, with `change` made of the network after a
+/// second.
 fn get_while(a: &Namespace, b: &Namespace, address: &str, transport: &str, change: impl FnOnce()) -> String {
     let (from, to) = (Scratch::new(), Scratch::new());
     let bytes = noise(32 << 20, 7);

@@ -1,4 +1,5 @@
-//! Files that change at their source while they are fetched, or that never come right: each ends itself, and the rest lands.
+//! Files that change at their source while they are fetched, or that never come right: each ends itself, and the rest
+//! lands.
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -51,7 +52,8 @@ fn assert_rest_landed(to: &Path, failed: &[&str]) {
 #[test]
 fn files_that_change_before_they_are_read_end_themselves() {
     for transport in ["gtp", "cubic"] {
-        // The manifest is sent before the files change, and no digest is asked for before that: a relay between the two waits.
+        // The manifest is sent before the files change, and no digest is asked for before that: a relay between the
+        // two waits.
         let (from, to) = (set(), Scratch::new());
         let server = Server::offer(from.path());
         let relay = Relay::honest(server.address);

@@ -79,7 +79,8 @@ pub struct Dependency {
     pub name: String,
 }
 
-/// Every dependency between crates of the workspace that the table does not allow, and every crate that it does not list.
+/// Every dependency between crates of the workspace that the table does not allow, and every crate that it does not
+/// list.
 pub fn violations(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in &metadata.packages {

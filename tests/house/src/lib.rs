@@ -1,4 +1,5 @@
-//! The rules of the house that a program can check: who may depend on whom, where `unsafe` may stand, how a lint is silenced.
+//! The rules of the house that a program can check: who may depend on whom, where `unsafe` may stand, how a lint is
+//! silenced.
 //!
 //! Each rule is a function over text or metadata that returns what breaks it, so that each can be shown a bad example;
 //! `tests/house.rs` applies them to the workspace itself.

@@ -1,13 +1,13 @@
 //! Whether two simulators agree.
 //!
-//! The criteria, as they were written before the first comparison. Everything is averaged over the seeds first, and counts from
-//! [`Setting::from`] to the end.
+//! The criteria, as they were written before the first comparison. Everything is averaged over the seeds first, and
+//! counts from [`Setting::from`] to the end.
 //!
 //! - Goodput of all flows together: within 5 %.
-//! - Two flows that have *settled* (the first flow's share in the two halves of the time differs by at most a tenth of the
-//!   whole, in both simulators): the larger share within 10 % of ns-3's value.
-//! - Two flows that have not settled: the trajectories of the first flow's share, in steps of ten seconds from its partner's
-//!   start on, differ by at most a tenth of the whole on average.
+//! - Two flows that have *settled* (the first flow's share in the two halves of the time differs by at most a tenth of
+//!   the whole, in both simulators): the larger share within 10 % of ns-3's value.
+//! - Two flows that have not settled: the trajectories of the first flow's share, in steps of ten seconds from its
+//!   partner's start on, differ by at most a tenth of the whole on average.
 
 use serde::Serialize;
 

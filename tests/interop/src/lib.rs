@@ -2,7 +2,8 @@
 //!
 //! [`Setting`] is a dumbbell with its flows as plain data. [`ours::run`] plays it here, [`ns3::Reference::run`] there
 //! (`ns3/dumbbell.cc`); both give an [`Outcome`], and [`judge`] says whether they agree, by criteria that stand in its
-//! documentation and were written before the first comparison. [`settings::all`] is the table that is kept in bench/NS3.md.
+//! documentation and were written before the first comparison. [`settings::all`] is the table that is kept in
+//! bench/NS3.md.
 
 pub mod judge;
 pub mod ns3;
@@ -28,7 +29,8 @@ pub const HYSTART: &str = "-hystart";
 /// A TCP flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// Name of its law: `reno`, `highspeed`, `scalable`, `bic` or `cubic`, here as there; `cubic` with [`HYSTART`], too.
+    /// Name of its law: `reno`, `highspeed`, `scalable`, `bic` or `cubic`, here as there; `cubic` with [`HYSTART`],
+    /// too.
     pub law: &'static str,
     /// Round-trip time without queues.
     pub rtt: Span,
@@ -66,11 +68,11 @@ pub struct Setting {
     pub from: Span,
     /// Why it is known not to agree, when it does not.
     pub known_difference: Option<&'static str>,
-    /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms, draws the losses, and lengthens round trips by
-    /// up to `rtt_spread`.
+    /// How many seeds are averaged over. A seed shifts the flows' starts by up to 100 ms, draws the losses, and
+    /// lengthens round trips by up to `rtt_spread`.
     pub seeds: u64,
-    /// Where flows share a queue, which of them loses a packet depends on fractions of a packet's time: drawn round-trip times
-    /// average over that.
+    /// Where flows share a queue, which of them loses a packet depends on fractions of a packet's time: drawn
+    /// round-trip times average over that.
     pub rtt_spread: Span,
 }
 

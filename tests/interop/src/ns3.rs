@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ACCESS_FACTOR, BOTTLENECK_DELAY, Loss, Outcome, PACKET_BYTES, SEGMENT_BYTES, Setting};
 
-/// ns-3's packets are longer by a PPP header. Its bottleneck is faster in the same ratio, so that both carry as many packets.
+/// ns-3's packets are longer by a PPP header. Its bottleneck is faster in the same ratio, so that both carry as many
+/// packets.
 const PPP_BYTES: u64 = 2;
 /// Names a program that was built from `dumbbell.cc` before, for example with a build of ns-3 of one's own.
 pub const PROGRAM_VARIABLE: &str = "INHAUL_NS3_DUMBBELL";
@@ -55,7 +56,8 @@ pub struct Run {
     pub memory_kib: u64,
 }
 
-/// ns-3's outcomes: simulated when asked for, or kept from before. ns-3 is deterministic, so a kept one is as good as new.
+/// ns-3's outcomes: simulated when asked for, or kept from before. ns-3 is deterministic, so a kept one is as good as
+/// new.
 pub struct Reference {
     program: Result<Program, Ns3Error>,
     kept: BTreeMap<String, Run>,
@@ -69,8 +71,8 @@ struct Program {
 }
 
 impl Reference {
-    /// The program that the environment variable [`PROGRAM_VARIABLE`] names; without it, one built with the ns-3 that is
-    /// installed.
+    /// The program that the environment variable [`PROGRAM_VARIABLE`] names; without it, one built with the ns-3 that
+    /// is installed.
     pub fn new() -> Self {
         Self::named().unwrap_or_else(Self::installed)
     }

@@ -7,8 +7,9 @@ use crate::{Flow, Loss, PACKET_BYTES, Setting};
 /// The laws that both simulators have.
 pub const LAWS: [&str; 5] = ["reno", "highspeed", "scalable", "bic", "cubic"];
 
-/// After a cut that came before the old maximum, ns-3's BIC aims at the window that it has just been cut to, and so begins to probe
-/// beyond it at once; the paper's aims at the middle between that and where it was cut. Frequent losses show it.
+/// After a cut that came before the old maximum, ns-3's BIC aims at the window that it has just been cut to, and so
+/// begins to probe beyond it at once; the paper's aims at the middle between that and where it was cut. Frequent
+/// losses show it.
 const BIC_CONVERGENCE: &str = "ns-3's fast convergence aims at the cut window itself";
 
 /// A minute is a few cycles of Reno's window on this path, and where they begin depends on who was hit in slow start.
@@ -23,8 +24,8 @@ const SPREAD: Span = Span::from_micros(480);
 /// Everything that stands in bench/NS3.md.
 pub fn all() -> Vec<Setting> {
     let mut settings = Vec::new();
-    // One flow that fills a link, with a queue of a part of the bandwidth-delay product: how deep the law cuts and how fast it
-    // comes back. Reno on a shorter path: on this one a cycle of its window takes a minute.
+    // One flow that fills a link, with a queue of a part of the bandwidth-delay product: how deep the law cuts and how
+    // fast it comes back. Reno on a shorter path: on this one a cycle of its window takes a minute.
     settings.push(single("reno", 100, 40, 0.2, Loss::None, 60, 1));
     for law in ["highspeed", "scalable", "bic", "cubic"] {
         settings.push(single(law, 100, 100, 0.2, Loss::None, 60, 1));
@@ -107,8 +108,8 @@ fn single(
     }
 }
 
-/// Two flows of a law, the second two seconds after the first. The queue is given in bandwidth-delay products of the mean
-/// round-trip time.
+/// Two flows of a law, the second two seconds after the first. The queue is given in bandwidth-delay products of the
+/// mean round-trip time.
 fn pair(law: &'static str, rate_mbps: u64, rtt_ms: (u64, u64), queue_bdp: f64, seconds: u64, seeds: u64) -> Setting {
     let flow = |rtt, start| Flow { law, rtt: Span::from_millis(rtt), start: Span::from_secs(start) };
     Setting {

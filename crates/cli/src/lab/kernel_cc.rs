@@ -45,7 +45,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Parameter c of FHSTCP, per second: its window grows by c times the round-trip time, times HighSpeed TCP's growth
+    /// Parameter c of FHSTCP, per second: its window grows by c times the round-trip time, times HighSpeed TCP's
+    /// growth
     #[arg(long, value_name = "N", default_value_t = FAIR_FACTOR, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAIR_FACTOR_MAX)))]
     #[arg(help_heading = "Control options")]
     c: u32,

@@ -40,7 +40,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct Run {
     #[command(flatten)]
     emulation: Emulation,
-    /// Run a shell command in a host. Can be repeated: all commands start at once, and the run ends when all have ended
+    /// Run a shell command in a host. Can be repeated: all commands start at once, and the run ends when all have
+    /// ended
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], required = true, help_heading = COMMANDS)]
     on: Vec<String>,
     /// Start a shell command in a host before the commands of --on, and end it after them; can be repeated. The

@@ -22,7 +22,8 @@ pub(crate) struct Fetch {
     /// Fetch the files that a Metalink 4 file names (RFC 5854), without any SOURCE; '-' reads standard input
     #[arg(long, value_name = "FILE", help_heading = "Source options")]
     pub(crate) metalink: Option<PathBuf>,
-    /// Fetch what a list names, without any SOURCE; the format is that of aria2's input files; '-' reads standard input
+    /// Fetch what a list names, without any SOURCE; the format is that of aria2's input files; '-' reads standard
+    /// input
     #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
     /// Limit of what this host takes in from all senders, headers included [default: measured]

@@ -10,8 +10,8 @@ use toml_edit::{Document, Item, TableLike, Value};
 use super::setting::{Origin, Setting, SettingsError, argument, flags, setting_error};
 use crate::near_miss::near_miss;
 
-/// The settings of the file that was `chosen`, else of the one that the environment names, else of the one at its usual
-/// place, if there is one.
+/// The settings of the file that was `chosen`, else of the one that the environment names, else of the one at its
+/// usual place, if there is one.
 pub(super) fn read(
     top: &Command,
     chosen: Option<PathBuf>,

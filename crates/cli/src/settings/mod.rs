@@ -287,8 +287,8 @@ fn without_conflicts(
     Ok(kept)
 }
 
-/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as given,
-/// so that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
+/// Completes the command's definition by defaults and the command line by flags without a value. (Those count as
+/// given, so that what needs them finds them; a value does not, so that it may lie ready for when it is needed.)
 fn apply(
     mut top: Command,
     names: &[String],

@@ -2,8 +2,8 @@
 
 use inhaul_base::Time;
 
-/// A time for each of a fixed number of things, and the earliest of them: a tournament, in which each inner node is the
-/// winner of the two below it. Between equals the first thing wins.
+/// A time for each of a fixed number of things, and the earliest of them: a tournament, in which each inner node is
+/// the winner of the two below it. Between equals the first thing wins.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     /// The root is 1, the children of `n` are `2n` and `2n + 1`; the last half are the things.

@@ -26,8 +26,8 @@ struct Running {
     channel: Option<Channel>,
 }
 
-/// Starts the command that the keeper names, hands on signals, and tells of its end. It stays until all that it started
-/// has ended.
+/// Starts the command that the keeper names, hands on signals, and tells of its end. It stays until all that it
+/// started has ended.
 pub(super) fn mind(keeper: &Channel) -> Result<(), Failure> {
     set_child_subreaper(Some(getpid())).map_err(|error| failed("adopting processes")(error.into()))?;
     let (ends, notify) = UnixStream::pair().map_err(failed("waiting for children"))?;

@@ -1,7 +1,7 @@
 //! The keeper of the namespaces: every process in a grid is its child.
 //!
-//! One process keeps the whole grid. A thread can move from one network namespace to the next, so a single keeper makes
-//! them all, holds them by their descriptors, and starts each command in the right one.
+//! One process keeps the whole grid. A thread can move from one network namespace to the next, so a single keeper
+//! makes them all, holds them by their descriptors, and starts each command in the right one.
 //!
 //! The keeper is the init of a process namespace. When it ends, the kernel kills every process in that namespace. With
 //! the last process and the descriptors, the network namespaces and their devices vanish. The keeper ends when the
@@ -33,8 +33,8 @@ use refusal::failed;
 pub use stage::{KEEPER_ARGUMENTS, Stage};
 pub(crate) use stage::{is_keeper, keeper_command};
 
-/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator. It
-/// must be called before the process starts a second thread.
+/// What a process does that was started with [`KEEPER_ARGUMENTS`]. Its standard input is the socket to the emulator.
+/// It must be called before the process starts a second thread.
 pub fn run_keeper(stage: Stage) -> ExitCode {
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     let channel = Channel::from_descriptor(socket);
@@ -54,8 +54,8 @@ pub fn run_keeper(stage: Stage) -> ExitCode {
 }
 
 fn outer() -> Result<(), Failure> {
-    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then ends
-    // the grid in order. This process ends with the keeper, whose end is the emulator's.
+    // Ctrl-C, or the end of a terminal or a session, is for what runs in the grid and for the emulator, which then
+    // ends the grid in order. This process ends with the keeper, whose end is the emulator's.
     leave_signals_to_commands()?;
     leave()?;
     // After that: the change of privileges cancels what was asked for before.

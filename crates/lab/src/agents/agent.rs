@@ -1,4 +1,5 @@
-//! The agent that runs in each host of a network: this same program. One line of JSON on its standard input is its job.
+//! The agent that runs in each host of a network: this same program. One line of JSON on its standard input is its
+//! job.
 //!
 //! An agent prints `ready` when it listens, and waits for a second line. Its time starts with that line. A sender's
 //! agent serves until a third line comes or its input ends. A receiver's agent runs to the end of its flows. Both end

@@ -1,8 +1,9 @@
-//! Runs a plan with real processes, real sockets and the kernel's own TCP: over the emulator, or between the hosts of a
-//! real network.
+//! Runs a plan with real processes, real sockets and the kernel's own TCP: over the emulator, or between the hosts of
+//! a real network.
 //!
 //! GTP is our own. The names of TCP's congestion controls mean the kernel's TCP here, because the papers measured it:
-//! reno, cubic and bbr as the kernel has them; highspeed, scalable and fhstcp as `inhaul lab kernel-cc load` adds them.
+//! reno, cubic and bbr as the kernel has them; highspeed, scalable and fhstcp as `inhaul lab kernel-cc load` adds
+//! them.
 #![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 
 mod agent;

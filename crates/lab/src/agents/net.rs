@@ -97,8 +97,8 @@ impl Host {
     }
 }
 
-/// Runs a plan once between real hosts, in real time. The network is what it is: the scenario's topology says only what
-/// is ideal.
+/// Runs a plan once between real hosts, in real time. The network is what it is: the scenario's topology says only
+/// what is ideal.
 pub fn run_net(plan: &Plan, seed: u64, hosts: &Hosts, advanced: &dyn Fn(Span)) -> RunResult {
     judged(plan, seed, "net", between(plan, seed, hosts, advanced))
 }
@@ -187,8 +187,8 @@ fn read_line(stream: &TcpStream) -> io::Result<String> {
     line.strip_suffix('\n').map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Listens for laboratories that know `secret` and runs an agent, a process of its own, for each job; its flows use the
-/// address `data`. Calls `ready` with the address once it listens. It ends only with the program.
+/// Listens for laboratories that know `secret` and runs an agent, a process of its own, for each job; its flows use
+/// the address `data`. Calls `ready` with the address once it listens. It ends only with the program.
 ///
 /// # Errors
 /// When the address cannot be listened on.

@@ -87,8 +87,8 @@ pub enum Change {
     Same,
     /// The confidence intervals explain it.
     Within,
-    /// Chance does not explain it: it is larger than its confidence interval; or both are one run of the simulator with
-    /// the same seed, which gives the same each time.
+    /// Chance does not explain it: it is larger than its confidence interval; or both are one run of the simulator
+    /// with the same seed, which gives the same each time.
     Beyond,
     /// Nothing is known of the spread, or the two were not run alike.
     #[default]
@@ -126,8 +126,8 @@ impl CheckComparison {
     }
 }
 
-/// Compares results of the same experiment, backend and control. Where A and B have one result each of an experiment it
-/// is enough that the experiment is the same: so simulations are compared with emulations.
+/// Compares results of the same experiment, backend and control. Where A and B have one result each of an experiment
+/// it is enough that the experiment is the same: so simulations are compared with emulations.
 pub fn compare(a: &Kepts, b: &Kepts) -> Comparison {
     let results = |kepts: &'_ Kepts| -> Vec<Kept> { kepts.results.iter().map(|found| found.kept.clone()).collect() };
     let (of_a, of_b) = (results(a), results(b));
@@ -269,7 +269,8 @@ fn compare_checks(a: &Kept, b: &Kept) -> Vec<CheckComparison> {
     whats.into_iter().map(compared).collect()
 }
 
-/// The comparison as a table for people. Without `all`, values that are the same are only counted. Ends with a newline.
+/// The comparison as a table for people. Without `all`, values that are the same are only counted. Ends with a
+/// newline.
 pub fn comparison_table(comparison: &Comparison, all: bool) -> String {
     let mut text = String::new();
     for item in &comparison.items {

@@ -29,8 +29,8 @@ pub struct Identity {
     pub set: Vec<String>,
     /// See [`Origin::version`](super::Origin::version).
     pub version: String,
-    /// See [`Origin::commit`](super::Origin::commit). If the source was changed since that commit, or the commit is not
-    /// known, the program that made the runs is unknown. Then no run is taken over.
+    /// See [`Origin::commit`](super::Origin::commit). If the source was changed since that commit, or the commit is
+    /// not known, the program that made the runs is unknown. Then no run is taken over.
     pub commit: Option<String>,
 }
 
@@ -92,8 +92,8 @@ impl Watch for Journal {
         self.known.iter().find(|run| run.case == case && run.seed == seed).cloned()
     }
 
-    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close), for
-    /// the run itself is not to blame.
+    /// Adds it if it is valid; others are made again the next time. An error is kept for [`close`](Journal::close),
+    /// for the run itself is not to blame.
     fn finished(&self, run: &RunResult) {
         let Ok(mut writing) = self.writing.lock() else { return };
         let (file, error) = &mut *writing;

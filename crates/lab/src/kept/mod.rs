@@ -163,8 +163,8 @@ impl Kept {
         self.checks.iter().filter(|check| !check.passed)
     }
 
-    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there is
-    /// replaced, all at once.
+    /// Writes it below `directory`, where [`path`](Self::path) says, and returns that place. An earlier result there
+    /// is replaced, all at once.
     ///
     /// # Errors
     /// When the system will not write there, or the result is so large that it would not be read.

@@ -1,9 +1,9 @@
 //! Charts as in a paper: line charts and bar charts, as SVG and as PNG of the same picture.
 //!
 //! A [`Chart`] or [`BarChart`] is plain data. It is laid out into a list of lines, areas and texts, and that list is
-//! written as SVG or drawn as PNG. Text is drawn from the outlines of a font that is part of the program (DejaVu Sans),
-//! in both: a picture looks the same on a machine without any fonts, and the same chart gives the same SVG, byte for
-//! byte.
+//! written as SVG or drawn as PNG. Text is drawn from the outlines of a font that is part of the program (DejaVu
+//! Sans), in both: a picture looks the same on a machine without any fonts, and the same chart gives the same SVG,
+//! byte for byte.
 
 mod bars;
 mod colour;

@@ -1,7 +1,7 @@
 //! Changes to the text of a scenario: by `--set`, and by the cells of a sweep.
 //!
-//! A scenario is changed as a document and then read again, so that every cell is checked like any scenario and what is
-//! not changed keeps its place.
+//! A scenario is changed as a document and then read again, so that every cell is checked like any scenario and what
+//! is not changed keeps its place.
 
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 

@@ -1,8 +1,8 @@
 //! Random stars: star topologies drawn from a seed.
 //!
 //! A control law that works in its author's scenarios may fail in others. So a seed draws a star (rates, round-trip
-//! times, queues, packet sizes, limits of senders), flows that join and leave, and disturbances. GTP runs over it. Each
-//! join and leave is judged against max-min fairness (experiments/beyond/random-stars/README.md).
+//! times, queues, packet sizes, limits of senders), flows that join and leave, and disturbances. GTP runs over it.
+//! Each join and leave is judged against max-min fairness (experiments/beyond/random-stars/README.md).
 
 mod draw;
 mod interval;

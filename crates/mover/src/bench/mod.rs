@@ -37,7 +37,8 @@ struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// Fetches `size` bytes of the server's memory over a session, at `rate` at most. The flow's object has its number.
+    /// Fetches `size` bytes of the server's memory over a session, at `rate` at most. The flow's object has its
+    /// number.
     fn join(
         &mut self,
         engine: &mut Engine,

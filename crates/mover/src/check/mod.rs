@@ -74,8 +74,8 @@ pub enum ProblemKind {
 /// Verifies a directory, or a file, against a list of checksums, on all processors, until `stop` is set.
 ///
 /// # Errors
-/// When something cannot be read, when the list is none, or when anything is not as it is listed: then the report names
-/// it.
+/// When something cannot be read, when the list is none, or when anything is not as it is listed: then the report
+/// names it.
 pub fn verify(options: &VerifyOptions, stop: &Stop) -> (VerifyReport, Result<(), MoveError>) {
     let began = Instant::now();
     let mut report = VerifyReport::default();

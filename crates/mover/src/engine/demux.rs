@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{ConnectionId, RxMessage};
 
-/// Calls `each` with every flow's part of a message: its datagrams that carry the flow's connection id. Nearly always that is all
-/// of the message. Datagrams with an id that no flow has are a stranger's, or were changed on their way.
+/// Calls `each` with every flow's part of a message: its datagrams that carry the flow's connection id. Nearly always
+/// that is all of the message. Datagrams with an id that no flow has are a stranger's, or were changed on their way.
 pub(crate) fn sort<'m>(connections: &Connections, message: &RxMessage<'m>, mut each: impl FnMut(RxMessage<'m>)) {
     let mut seen: Option<ConnectionId> = None;
     for k in 0..message.datagrams() {
@@ -27,8 +27,8 @@ pub(crate) fn sort<'m>(connections: &Connections, message: &RxMessage<'m>, mut e
 /// Messages that an endpoint is given in one call.
 const TOGETHER: usize = 8;
 
-/// Gathers consecutive messages for the same endpoint, and gives them to it together. It lies on the stack: this is done for every
-/// message that comes in.
+/// Gathers consecutive messages for the same endpoint, and gives them to it together. It lies on the stack: this is
+/// done for every message that comes in.
 pub(crate) struct Gathered<'g, 'm> {
     give: &'g mut dyn FnMut(usize, &[RxMessage<'m>]),
     endpoint: usize,

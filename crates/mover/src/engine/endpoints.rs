@@ -39,8 +39,8 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint that plays `role` of a protocol. Senders take the parameters of each flow by itself; of receivers there is one for
-    /// all flows of the same parameters.
+    /// The endpoint that plays `role` of a protocol. Senders take the parameters of each flow by itself; of receivers
+    /// there is one for all flows of the same parameters.
     pub(crate) fn of(&mut self, engine: &mut Engine, role: Role, wanted: &Transport) -> Result<EndpointId, MoveError> {
         let mut transport = wanted.clone();
         if role == Role::Sender {

@@ -35,11 +35,11 @@ use crate::session::control_stream::StreamError;
 use crate::session::frame::Frame;
 use crate::system::process;
 
-/// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an MTU of
-/// 1500, about a third of a millisecond at 10 Gbit/s.
+/// Datagrams that an endpoint may have under way to the network at once: six messages of segmentation offload at an
+/// MTU of 1500, about a third of a millisecond at 10 Gbit/s.
 const BATCH_DATAGRAMS: usize = 264;
-/// Bytes that an endpoint may send in one turn of the loop, whatever its peers ask for: 0.8 ms at 10 Gbit/s. Then sockets,
-/// streams, timers and the application have their turn.
+/// Bytes that an endpoint may send in one turn of the loop, whatever its peers ask for: 0.8 ms at 10 Gbit/s. Then
+/// sockets, streams, timers and the application have their turn.
 const TURN_BYTES: u64 = 1 << 20;
 /// Batches that one socket may bring in a row.
 const BATCHES_A_TURN: usize = 8;
@@ -68,7 +68,8 @@ pub(crate) trait Application<O: Outside = Kernel> {
     /// A frame came in that is not the endpoint's.
     fn on_frame(&mut self, engine: &mut Engine<O>, flow: FlowId, frame: Frame) -> Result<(), MoveError>;
 
-    /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten already.
+    /// The flow can go no further: its control stream has ended, or its data could not be sent. It is forgotten
+    /// already.
     fn on_end(&mut self, engine: &mut Engine<O>, flow: FlowId, cause: &EndCause) -> Result<(), MoveError>;
 
     /// Somebody has connected, which happens to those who listen only.
@@ -282,7 +283,8 @@ impl<O: Outside> Engine<O> {
         Ok(true)
     }
 
-    /// Tells the endpoints how the host is doing, when that is due. `idle`: nothing but the deadline has ended the wait.
+    /// Tells the endpoints how the host is doing, when that is due. `idle`: nothing but the deadline has ended the
+    /// wait.
     fn watch_host(&mut self, deadline: Time, idle: bool) {
         let now = self.outside.now();
         self.host.on_wake(now, deadline, idle);

@@ -18,8 +18,8 @@ const PAUSE: Span = Span::from_millis(500);
 /// A socket that listens, and a descriptor in reserve.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    /// Given up for a moment when there is no descriptor for a connection: so it can be taken, told, and closed. Left alone, it
-    /// would stay at the head of the queue, and be reported as ready for ever.
+    /// Given up for a moment when there is no descriptor for a connection: so it can be taken, told, and closed. Left
+    /// alone, it would stay at the head of the queue, and be reported as ready for ever.
     reserve: Option<File>,
     /// Nobody is taken in until then.
     paused_until: Option<Time>,

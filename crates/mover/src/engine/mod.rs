@@ -1,7 +1,7 @@
 //! The one real-time loop: datagrams, control streams and time, between endpoints and the network.
 //!
-//! It carries whatever an [`Application`] is for, and knows no transfer, server or delegation: it uses `session`, `api`
-//! and `system`.
+//! It carries whatever an [`Application`] is for, and knows no transfer, server or delegation: it uses `session`,
+//! `api` and `system`.
 
 mod demux;
 pub(crate) mod endpoints;

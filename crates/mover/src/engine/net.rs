@@ -43,8 +43,8 @@ pub(crate) fn bind_shared(options: &NetOptions, address: SocketAddr) -> Result<S
     bind_with(options, address, SocketOptions { share_port: true, ..SocketOptions::default() })
 }
 
-/// A socket that takes the datagrams of `peer` that come to `address`, where a [shared](bind_shared) one is bound that takes
-/// all others: the peer needs to know one port only, and so do the firewalls on the way.
+/// A socket that takes the datagrams of `peer` that come to `address`, where a [shared](bind_shared) one is bound that
+/// takes all others: the peer needs to know one port only, and so do the firewalls on the way.
 pub(crate) fn branch(options: &NetOptions, address: SocketAddr, peer: SocketAddr) -> Result<Socket, MoveError> {
     connected(bind_shared(options, address)?, peer)
 }
@@ -65,7 +65,8 @@ fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOp
     Ok(socket)
 }
 
-/// A socket that takes datagrams of `peer` only, for the transport that was chosen: its receiver may want each by itself.
+/// A socket that takes datagrams of `peer` only, for the transport that was chosen: its receiver may want each by
+/// itself.
 pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, MoveError> {
     let entry = options.protocols.find(&options.transport);
     let joined = entry.is_none_or(|entry| entry.offloads == Offloads::Any);

@@ -1,13 +1,13 @@
-//! Probes: datagrams with which `inhaul doctor` tries the path to a server's UDP port, and by which a client that brings data
-//! shows where its datagrams come from, without any transport protocol.
+//! Probes: datagrams with which `inhaul doctor` tries the path to a server's UDP port, and by which a client that
+//! brings data shows where its datagrams come from, without any transport protocol.
 //!
 //! ```text
 //! probe = "inhaul?\n" token(8) number(4) echo_len(2)
 //! echo  = "inhaul!\n" token(8) number(4), and zeros until it is echo_len bytes long
 //! ```
-//! Numbers are big-endian. The echo may be longer than the probe, because data comes from the server: it is the way back
-//! that has to carry large packets. So that nobody can have a server flood a third party, a server answers only probes
-//! with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
+//! Numbers are big-endian. The echo may be longer than the probe, because data comes from the server: it is the way
+//! back that has to carry large packets. So that nobody can have a server flood a third party, a server answers only
+//! probes with a token that it gave over TCP, from the address that it gave it to, and a limited number of them.
 //! Both carry the checksum of every datagram ([`checksum`]), in bytes 4 to 7 of what is written here.
 
 use std::collections::BTreeMap;
@@ -204,7 +204,8 @@ impl Sink for Echoing {
     }
 }
 
-/// Sends probes with `token` over a socket that is connected to a server until one is echoed; false when none is in time.
+/// Sends probes with `token` over a socket that is connected to a server until one is echoed; false when none is in
+/// time.
 pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Span) -> std::io::Result<bool> {
     let (clock, mut poller) = (Clock::start(), Poller::new()?);
     poller.add(socket, 0, Interest::Read)?;

@@ -1,6 +1,6 @@
-//! The order in which the digests of a data set are requested. First come those of groups that are still to be fetched,
-//! so that arriving data is verified and kept soon. Then come those of groups that an earlier transfer has fetched.
-//! Digests of files that do not land, and of groups that are holes, are not requested.
+//! The order in which the digests of a data set are requested. First come those of groups that are still to be
+//! fetched, so that arriving data is verified and kept soon. Then come those of groups that an earlier transfer has
+//! fetched. Digests of files that do not land, and of groups that are holes, are not requested.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use inhaul_base::{ByteRange, RangeSet};
 use crate::session::frame::GroupRun;
 use crate::session::groups::Groups;
 
-/// The groups whose digests are wanted, in the order in which they are asked for. A *position* counts along that order.
+/// The groups whose digests are wanted, in the order in which they are asked for. A *position* counts along that
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct DigestPlan {
     /// Runs of consecutive groups, each with its first position.

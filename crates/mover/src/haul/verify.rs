@@ -43,8 +43,8 @@ pub(crate) struct ToVerify {
     pub(crate) landing: Arc<Landing>,
     /// Expected checksums of its files from a list, beside the source's digests.
     pub(crate) sums: KnownSums,
-    /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which verifying
-    /// them does not take.
+    /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which
+    /// verifying them does not take.
     pub(crate) hash_holes: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A server's data: the bytes of the data sets that its flows are of, read from their files.
 //!
-//! A file that cannot be read, or is not what was listed, does not end the flow: its bytes are sent as zeros, so that the transport
-//! goes on, and the receiver is told over the control stream to forget the file.
+//! A file that cannot be read, or is not what was listed, does not end the flow: its bytes are sent as zeros, so that
+//! the transport goes on, and the receiver is told over the control stream to forget the file.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};

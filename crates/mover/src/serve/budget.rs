@@ -41,7 +41,8 @@ impl Budget {
 }
 
 impl Share {
-    /// Holds `bytes` from now on, whatever it has held before. False, and nothing changes, when that is more than there is.
+    /// Holds `bytes` from now on, whatever it has held before. False, and nothing changes, when that is more than
+    /// there is.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
         let held = self.bytes;
         let change = |all: usize| (all - held).checked_add(bytes).filter(|&all| all <= self.of.limit);

@@ -1,10 +1,10 @@
 //! What a server offers, as its sessions share it: one list of files for all who have the same data set open.
 //!
-//! Reading a tree takes time in proportion to it, and holding its list takes memory; a client asks for both with one frame. So
-//! clients who ask for the same path while it is being read wait for that, and take what comes of it, and who comes
-//! shortly after takes it too: no longer after than the reading has taken, which is how old the first of its items is by
-//! then anyway. A list that is the same as one that somebody still has open is dropped in favour of that one. One address has one
-//! tree read at a time, and all lists together stay within a [`Budget`].
+//! Reading a tree takes time in proportion to it, and holding its list takes memory; a client asks for both with one
+//! frame. So clients who ask for the same path while it is being read wait for that, and take what comes of it, and
+//! who comes shortly after takes it too: no longer after than the reading has taken, which is how old the first of its
+//! items is by then anyway. A list that is the same as one that somebody still has open is dropped in favour of that
+//! one. One address has one tree read at a time, and all lists together stay within a [`Budget`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -152,8 +152,8 @@ impl Catalogue {
         listed.map_err(|error| self.refusal(path, &error, &share))
     }
 
-    /// Drops lists that nobody has open, and that are not good for new clients any more. They are returned: to drop a long one
-    /// takes a while.
+    /// Drops lists that nobody has open, and that are not good for new clients any more. They are returned: to drop a
+    /// long one takes a while.
     pub(crate) fn take_stale(&self) -> Vec<Arc<OpenSet>> {
         let now = Instant::now();
         let mut state = self.lock();

@@ -1,5 +1,5 @@
-//! The server's hashers: compute digests of groups while data is being sent, or recall those that were computed before. All
-//! sessions share a few threads, which serve them in turn, a frame at a time.
+//! The server's hashers: compute digests of groups while data is being sent, or recall those that were computed
+//! before. All sessions share a few threads, which serve them in turn, a frame at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,8 @@ impl DigestService {
         Self { shared: Arc::new(shared), threads: Vec::new(), threads_max }
     }
 
-    /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be had.
+    /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be
+    /// had.
     pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, runs: Vec<GroupRun>) -> bool {
         let mut state = self.shared.state();
         let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set));
@@ -245,8 +246,8 @@ impl Hasher {
         Self { cached: None, now, groups: Arc::clone(set.groups()), data_set: Arc::clone(set.data_set()) }
     }
 
-    /// The answer to a request for some groups, read by way of `buffer`: their digests, and which files cannot be had; and the
-    /// number of the first group behind all that it is an answer to.
+    /// The answer to a request for some groups, read by way of `buffer`: their digests, and which files cannot be had;
+    /// and the number of the first group behind all that it is an answer to.
     fn frames(&mut self, cache: Option<&DigestCache>, run: GroupRun, buffer: &mut Vec<u8>) -> (Vec<Frame>, u64) {
         let end = run.first.saturating_add(run.count);
         let (mut frames, mut values, mut number) = (Vec::new(), Vec::new(), run.first);

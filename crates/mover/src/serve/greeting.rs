@@ -77,8 +77,8 @@ enum ClientRequest {
     Nothing,
 }
 
-/// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client that
-/// cannot have it is told why. The session holds its `slot` as long as it is open.
+/// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client
+/// that cannot have it is told why. The session holds its `slot` as long as it is open.
 pub(crate) fn greet(
     tcp: TcpStream,
     slot: Slot,
@@ -101,8 +101,8 @@ pub(crate) fn greet(
             if let Some((code, text)) = refusal {
                 // The client may be gone already.
                 let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
-                // What the client has asked for already is taken in: unread, it would have the kernel reset the connection, and the
-                // refusal might be lost.
+                // What the client has asked for already is taken in: unread, it would have the kernel reset the
+                // connection, and the refusal might be lost.
                 let until = Instant::now() + LINGER;
                 while stream.receive(until).is_ok() {}
             }
@@ -247,7 +247,8 @@ fn open(
     Ok(Described { data_set, early_bytes })
 }
 
-/// The other way round: the session's server asks for what this client has come to bring, and is shown all of `catalogue`.
+/// The other way round: the session's server asks for what this client has come to bring, and is shown all of
+/// `catalogue`.
 pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes, early } if path == "/" => {

@@ -37,8 +37,8 @@ const DESCRIPTORS_OF_SESSION: u64 = 2;
 /// How long what clients have ordered may take to put away what can be gone on from.
 const CLOSING: Span = Span::from_secs(5);
 
-/// How long those who have just come may take to open their path when the server is told to stop: less than a successor waits for
-/// the port.
+/// How long those who have just come may take to open their path when the server is told to stop: less than a
+/// successor waits for the port.
 const SETTLING: Span = Span::from_millis(500);
 /// How often the stop flag is looked at.
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
@@ -136,8 +136,8 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
         // The library asks for no more than 128 who may wait to be taken in; the system may still allow fewer.
         rustix::net::listen(&tcp, SESSIONS_MAX as i32).map_err(|errno| failed(errno.into()))?;
         let bound = tcp.local_addr().map_err(failed)?;
-        // Flows have sockets of their own on this port: those of puts, and those of a predecessor that comes to its end. Two
-        // servers cannot share it by mistake: only one can have the TCP port.
+        // Flows have sockets of their own on this port: those of puts, and those of a predecessor that comes to its
+        // end. Two servers cannot share it by mistake: only one can have the TCP port.
         match net::bind_shared(options, bound) {
             Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
             Err(error) if tries == 0 => return Err(error),
@@ -205,8 +205,8 @@ impl FileServer {
                 self.come_to_an_end(engine)
             }
             Stopping::Settling(until) if now >= until || self.serving.opened() == self.reception.sessions() => {
-                // In this order: a successor can have the port as soon as nobody listens there, and all datagrams that come
-                // to it from then on are the successor's, but those of flows that have sockets of their own.
+                // In this order: a successor can have the port as soon as nobody listens there, and all datagrams that
+                // come to it from then on are the successor's, but those of flows that have sockets of their own.
                 self.serving.give_port_up(engine);
                 engine.stop_listening();
                 self.stopping = Stopping::Grace(now + self.grace);

@@ -278,9 +278,9 @@ impl Serving {
         self.sessions.values().filter(|session| session.watch != Watch::Offered).count()
     }
 
-    /// Leaves the port to a successor: flows that are under way get sockets of their own, whose datagrams the kernel keeps apart
-    /// from all others that come to the port. Where none is under way yet, the session is ended: its client can connect to the
-    /// successor.
+    /// Leaves the port to a successor: flows that are under way get sockets of their own, whose datagrams the kernel
+    /// keeps apart from all others that come to the port. Where none is under way yet, the session is ended: its
+    /// client can connect to the successor.
     pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
         let Some(port) = self.port.take() else { return };
         let net = self.net.clone();

@@ -63,8 +63,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Finds the server, connects and greets. What is asked for first leaves without waiting for the server's greeting, which
-    /// comes before the answer: see [`Session::await_greeting`].
+    /// Finds the server, connects and greets. What is asked for first leaves without waiting for the server's
+    /// greeting, which comes before the answer: see [`Session::await_greeting`].
     pub(crate) fn connect(server: &Server, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
         Self::greet(server, dial(server)?, role, wanted)
     }
@@ -193,7 +193,8 @@ impl Session {
         }
     }
 
-    /// Orders a transfer for which this host has the data; gives the token that probes carry, and the sessions that bring it.
+    /// Orders a transfer for which this host has the data; gives the token that probes carry, and the sessions that
+    /// bring it.
     pub(crate) fn order(&mut self, order: Vec<u8>) -> Result<u64, MoveError> {
         self.delegate(order)?;
         match self.receive(GREETING_SECONDS)? {
@@ -263,7 +264,8 @@ impl Session {
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
         let sent = self.stream.send(frame, Instant::now() + Duration::from_secs(GREETING_SECONDS));
         if sent.is_err() {
-            // A server that turns clients away closes before it has read what they ask for. What it said first says more.
+            // A server that turns clients away closes before it has read what they ask for. What it said first says
+            // more.
             self.await_greeting()?;
         }
         sent.map_err(|error| self.stream_error(&error, GREETING_SECONDS))
@@ -369,7 +371,8 @@ pub(crate) fn at_once<T: Send + 'static>(
     Ok(ordered.into_iter().flatten().collect())
 }
 
-/// Runs the jobs, each a moment after the one before, or at once when those before have failed; the first that ends well wins.
+/// Runs the jobs, each a moment after the one before, or at once when those before have failed; the first that ends
+/// well wins.
 ///
 /// # Errors
 /// When all have failed: what the last to fail says.

@@ -1,8 +1,8 @@
 //! The control stream: frames over one TCP connection, first blocking (set-up), then polled (engine).
 //!
 //! This is the seam for security. Sealing comes in here, below the frames and above TCP: what [`ControlStream::fill`]
-//! reads is opened before it reaches `incoming`, what [`ControlStream::flush`] writes is sealed as it leaves `outgoing`.
-//! Until then everything crosses the network in the clear.
+//! reads is opened before it reaches `incoming`, what [`ControlStream::flush`] writes is sealed as it leaves
+//! `outgoing`. Until then everything crosses the network in the clear.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -91,7 +91,8 @@ impl ControlStream {
     /// When the connection is gone already.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        // A peer that vanished without a word is found out. One that is only stopped is not gone: its host still answers.
+        // A peer that vanished without a word is found out. One that is only stopped is not gone: its host still
+        // answers.
         sockopt::set_socket_keepalive(&tcp, true)?;
         sockopt::set_tcp_keepidle(&tcp, KEEPALIVE)?;
         sockopt::set_tcp_keepintvl(&tcp, KEEPALIVE_PROBE)?;

@@ -45,8 +45,8 @@ fn unknown_host(server: &Server, detail: String) -> MoveError {
     MoveError::UnknownHost { server: server.clone(), detail }
 }
 
-/// Whether a name may resolve in a moment: no resolver has answered, rather than said that there is no such name. The standard
-/// library gives the resolver's code (EAI_AGAIN) in the words of the C library only.
+/// Whether a name may resolve in a moment: no resolver has answered, rather than said that there is no such name. The
+/// standard library gives the resolver's code (EAI_AGAIN) in the words of the C library only.
 fn is_passing(error: &io::Error) -> bool {
     let words = error.to_string();
     error.raw_os_error().is_some()
@@ -71,8 +71,8 @@ struct Attempt {
     socket: OwnedFd,
 }
 
-/// Begins an attempt at each address, one after the other, until one of them connects. Fails with what became of each when none
-/// is left, or when none has connected `patience` after the last began.
+/// Begins an attempt at each address, one after the other, until one of them connects. Fails with what became of each
+/// when none is left, or when none has connected `patience` after the last began.
 fn race(addresses: &[SocketAddr], patience: Duration) -> Result<TcpStream, Vec<(SocketAddr, io::Error)>> {
     let mut waiting = addresses.iter().copied();
     let mut attempts: Vec<Attempt> = Vec::new();

@@ -1,10 +1,11 @@
 //! The session's frames: what a client and a server say to each other over TCP.
 //!
-//! A frame is `[length: u32][kind: u8][body][checksum: u32]`, numbers big-endian; `length` counts what follows it and is at most
-//! [`MAX_FRAME`]. The checksum is the CRC-32C of all that stands before it in the frame: TCP's own is 16 bits wide and made anew by
-//! middle boxes, and a wrong bit of a path or a manifest would land a file under a wrong name. `Hello`, `Welcome` and `Refused` have none, so
-//! that sides of other versions understand each other as far as that. What a later release adds to the end of `Hello` and `Welcome`, and frames
-//! of kinds from 128 on, are ignored by those who do not know them. The client is the side that connects:
+//! A frame is `[length: u32][kind: u8][body][checksum: u32]`, numbers big-endian; `length` counts what follows it and
+//! is at most [`MAX_FRAME`]. The checksum is the CRC-32C of all that stands before it in the frame: TCP's own is 16
+//! bits wide and made anew by middle boxes, and a wrong bit of a path or a manifest would land a file under a wrong
+//! name. `Hello`, `Welcome` and `Refused` have none, so that sides of other versions understand each other as far as
+//! that. What a later release adds to the end of `Hello` and `Welcome`, and frames of kinds from 128 on, are ignored
+//! by those who do not know them. The client is the side that connects:
 //!
 //! ```text
 //! client                                server
@@ -134,7 +135,8 @@ pub enum Frame {
         version: u16,
         /// What the client has come for.
         role: SessionRole,
-        /// The transport protocol that is to carry the data, by its name in the registry. Empty where the version is another.
+        /// The transport protocol that is to carry the data, by its name in the registry. Empty where the version is
+        /// another.
         transport: String,
         /// Its parameters, names and values: see `inhaul protocols`.
         parameters: Vec<(String, String)>,
@@ -248,8 +250,8 @@ pub enum Frame {
         /// A value for each group.
         values: Vec<GroupDigest>,
     },
-    /// A file of the data set cannot be had from this server any more, though the others can. Its digests are left out wherever
-    /// they were asked for, and what is sent of it means nothing.
+    /// A file of the data set cannot be had from this server any more, though the others can. Its digests are left out
+    /// wherever they were asked for, and what is sent of it means nothing.
     FileFailed {
         /// The file, by its index in the manifest.
         file: u64,

@@ -1,6 +1,6 @@
-//! Opens data sets at their mirrors, each on a thread of its own, and tries again where one is not there just now. It serves a
-//! transfer from its first contact to its end: mirrors that were lost on the way are opened again by the same means, with the
-//! name looked up anew.
+//! Opens data sets at their mirrors, each on a thread of its own, and tries again where one is not there just now. It
+//! serves a transfer from its first contact to its end: mirrors that were lost on the way are opened again by the same
+//! means, with the name looked up anew.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,5 @@
-//! How long a peer is waited for that owes a long answer in pieces: by what it brings. A piece that says nothing is no progress.
+//! How long a peer is waited for that owes a long answer in pieces: by what it brings. A piece that says nothing is no
+//! progress.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,8 @@ impl Patience {
         self.stop.is_set()
     }
 
-    /// For an answer of which at least `per_second` units have to come in a second, once it has begun, and all in `total`.
+    /// For an answer of which at least `per_second` units have to come in a second, once it has begun, and all in
+    /// `total`.
     fn new(per_second: u64, total: Duration, stop: Stop) -> Self {
         let began = Instant::now();
         Self { began, deadline: began + START, per_second, total, stop, come: 0, empty: 0 }

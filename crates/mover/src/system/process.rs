@@ -2,8 +2,8 @@
 
 use crate::api::error::MoveError;
 
-/// Lets this process have as many files and connections open as the system allows it, many systems begin with 1024, and
-/// says how many that are.
+/// Lets this process have as many files and connections open as the system allows it, many systems begin with 1024,
+/// and says how many that are.
 pub(crate) fn allow_many_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);

@@ -1,9 +1,10 @@
 //! Bound: what is known of a capacity that nobody has told. An addition to the paper (PROTOCOL.md 7).
 //!
-//! The same law serves the receiver (C_r) and each path (C_i). A capacity is known as an interval: so much *came through*, and more was
-//! *refuted*, by a queue that stood or by loss beyond chance. What was never refuted has no bound: a share is not a capacity.
-//! A bound is tested by steps that are as small as a queue can show, ever more seldom where it was found again, and that double
-//! while they succeed.
+//! The same law serves the receiver (C_r) and each path (C_i). A capacity is known as an interval: so much *came
+//! through*, and more was
+//! *refuted*, by a queue that stood or by loss beyond chance. What was never refuted has no bound: a share is not a
+//! capacity. A bound is tested by steps that are as small as a queue can show, ever more seldom where it was found
+//! again, and that double while they succeed.
 
 use inhaul_base::Bitrate;
 
@@ -80,7 +81,8 @@ impl Bound {
         *self = Self { cap: Some(rate.max(FLOOR)), ..Self::default() };
     }
 
-    /// More than `came` does not come through; `drain` is the part of an interval by which the queue that stood is longer than it should be.
+    /// More than `came` does not come through; `drain` is the part of an interval by which the queue that stood is
+    /// longer than it should be.
     pub fn refute(&mut self, came: Bitrate, drain: f64) {
         let came = came.max(FLOOR);
         let is_same = self.cap.is_some_and(|cap| (came.as_f64() / cap.as_f64() - 1.0).abs() < SAME);
@@ -103,7 +105,8 @@ impl Bound {
         self.cap = Some(came);
     }
 
-    /// All of the limit was asked for over an interval, `came` came through, and no queue stood. The first step of a test is `careful`.
+    /// All of the limit was asked for over an interval, `came` came through, and no queue stood. The first step of a
+    /// test is `careful`.
     pub fn pass(&mut self, came: Bitrate, careful: f64) {
         let Some(cap) = self.cap else { return };
         self.drain = 0.0;
@@ -119,7 +122,8 @@ impl Bound {
         }
     }
 
-    /// The same where something else bounds what is on its way, so that asking for more costs nothing: the bound is got out of the way.
+    /// The same where something else bounds what is on its way, so that asking for more costs nothing: the bound is
+    /// got out of the way.
     pub fn pass_freely(&mut self) {
         if let Some(cap) = self.cap {
             *self = Self { cap: Some(cap.mul_f64(1.0 + FREE_STEP)), ..Self::default() };

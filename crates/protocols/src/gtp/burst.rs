@@ -1,8 +1,10 @@
-//! How long a burst a path has borne: what lets both hosts rest longer between two of them, where nothing is lost by it.
+//! How long a burst a path has borne: what lets both hosts rest longer between two of them, where nothing is lost by
+//! it.
 //!
-//! A wake-up costs a host as much as sending some ten packets, so bursts should be long; but a burst that comes in faster than the
-//! path's narrowest link lets it out waits in a queue, and what the queue does not hold is lost. How much it holds nobody says. So bursts
-//! grow a little each time that many RTT in a row brought no loss, and are short again, for long, when one did.
+//! A wake-up costs a host as much as sending some ten packets, so bursts should be long; but a burst that comes in
+//! faster than the path's narrowest link lets it out waits in a queue, and what the queue does not hold is lost. How
+//! much it holds nobody says. So bursts grow a little each time that many RTT in a row brought no loss, and are short
+//! again, for long, when one did.
 
 /// Bursts are longer after so many RTT at one rate and without loss, and longer still after as many more.
 const QUIET_RTTS: u32 = 16;
@@ -92,7 +94,8 @@ impl BurstBound {
 mod tests {
     use super::*;
 
-    /// RTT in which bursts come as long as they may be, over a path whose queue holds `queue` bytes. Returns what was lost.
+    /// RTT in which bursts come as long as they may be, over a path whose queue holds `queue` bytes. Returns what was
+    /// lost.
     fn live(bound: &mut BurstBound, rtts: u32, queue: u64) -> u64 {
         let mut lost = 0;
         for _ in 0..rtts {

@@ -11,8 +11,8 @@ const DECREASE_MAX: f64 = 0.125;
 /// Below this rate a flow would no longer notice that the path has recovered. Not in the paper.
 const FLOOR: Bitrate = Bitrate::from_bps(200_000);
 
-/// Adapts the requested rate once per RTT: proportional increase without loss, loss-proportional decrease, never above the
-/// scheduler's target.
+/// Adapts the requested rate once per RTT: proportional increase without loss, loss-proportional decrease, never above
+/// the scheduler's target.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleFlowController {
     requested: Bitrate,

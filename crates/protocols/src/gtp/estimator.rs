@@ -21,7 +21,8 @@ pub struct CapacityEstimator {
 }
 
 impl CapacityEstimator {
-    /// The estimate (r_hat) after an interval in which the flow had `target`; at most `bound` = min(C_i, R_app, R_send).
+    /// The estimate (r_hat) after an interval in which the flow had `target`; at most `bound` = min(C_i, R_app,
+    /// R_send).
     pub fn on_interval(&mut self, sample: Interval, target: Bitrate, bound: Bitrate) -> Bitrate {
         let total = sample.total().as_f64();
         self.increment = if sample.loss >= LOSS_THRESHOLD {

@@ -1,7 +1,7 @@
 //! GTP, the Group Transport Protocol (gtp-2004): one receiver asks many senders for data and tells each its rate.
 //!
-//! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`] and a
-//! [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
+//! PROTOCOL.md in this folder specifies it. The rooms have the paper's names: at the receiver a [`SingleFlowMonitor`]
+//! and a [`SingleFlowController`] for each flow, a [`CapacityEstimator`] and a max-min fair scheduler across flows; a
 //! simple sender. [`Bound`] is ours: it finds the capacities that the paper takes as known.
 
 mod bound;

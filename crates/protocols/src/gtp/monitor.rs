@@ -1,19 +1,20 @@
-//! SingleFlowMonitor: what one flow received and lost (gtp-2004 3.2), its RTT, its standing queue, and what its bursts say
-//! of the path's capacity.
+//! SingleFlowMonitor: what one flow received and lost (gtp-2004 3.2), its RTT, its standing queue, and what its bursts
+//! say of the path's capacity.
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::kit::{RttEstimator, WindowedMin};
 
 use super::burst::BurstBound;
 
-/// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a queue.
+/// The least delay, one way and both, is remembered for so long. Longer, and the drift of two clocks would pass for a
+/// queue.
 const BASE_DELAY_WINDOW: Span = Span::from_secs(20);
 /// A train of fewer packets says nothing of the path.
 const TRAIN_PACKETS_MIN: u64 = 2;
 /// A burst that arrives in less time than this was handed over by the host at once: its spacing is not the path's.
 pub const TRAIN_SPAN_MIN: Span = Span::from_micros(50);
-/// What other flows brought during a burst is certain when the burst came in at least so many messages: of fewer, each is of so many
-/// packets that another flow's is as long as the burst, and most of it may have come before.
+/// What other flows brought during a burst is certain when the burst came in at least so many messages: of fewer, each
+/// is of so many packets that another flow's is as long as the burst, and most of it may have come before.
 const MESSAGES_MIN: u64 = 8;
 /// How many bursts the capacity of the path is the median of.
 const TRAINS: usize = 4;
@@ -260,8 +261,8 @@ impl SingleFlowMonitor {
         self.base_rtt.sample(now, i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX));
     }
 
-    /// The least round-trip time of late: the path's own, without queues and without hosts that are slow to answer. What is on
-    /// its way on the path is reckoned by this one; a queue must not be a reason to ask for more.
+    /// The least round-trip time of late: the path's own, without queues and without hosts that are slow to answer.
+    /// What is on its way on the path is reckoned by this one; a queue must not be a reason to ask for more.
     pub fn base_rtt(&self) -> Option<Span> {
         self.base_rtt.get().map(|nanos| Span::from_nanos(nanos.unsigned_abs()))
     }
@@ -284,7 +285,8 @@ impl SingleFlowMonitor {
         self.base_delay.sample(self.judged, base.saturating_add(i64::try_from(queue.as_nanos()).unwrap_or(i64::MAX)));
     }
 
-    /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there was nothing.
+    /// Loss, at the rate in force, since the last call: once per RTT, for the SingleFlowController. `None` when there
+    /// was nothing.
     pub fn take_rtt_loss(&mut self, now: Time) -> Option<Loss> {
         if let Some((since, bytes, packets)) = self.recent_since
             && now.since(since) >= RECENT_MIN
@@ -318,7 +320,8 @@ impl SingleFlowMonitor {
         self.interval.dry = true;
     }
 
-    /// The central interval that ends now. `None`, and the interval goes on, while too little has come at the rate in force.
+    /// The central interval that ends now. `None`, and the interval goes on, while too little has come at the rate in
+    /// force.
     pub fn take_interval(&mut self, now: Time) -> Option<Interval> {
         let tally = self.interval;
         let first_at = tally.first_at?;
@@ -385,7 +388,8 @@ impl SingleFlowMonitor {
     pub fn end_train(&mut self) {
         let Some(train) = self.train.take() else { return };
         self.bursts.on_burst(train.wire_bytes, train.packets);
-        // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it was read.
+        // A host that reads late must not pass for a slow path. What other flows brought meanwhile was counted as it
+        // was read.
         let span = train.last_at.since(train.first_at);
         let read = train.last_read.since(train.first_read);
         if self.watches_bursts && train.packets >= TRAIN_PACKETS_MIN && span >= TRAIN_SPAN_MIN {
@@ -410,8 +414,8 @@ impl SingleFlowMonitor {
         self.train = None;
     }
 
-    /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses it.
-    /// `None` when bursts say nothing: too short, or handed over by the host all at once.
+    /// Median rate at which the last bursts arrived: the capacity of the path's narrowest link, when nothing else uses
+    /// it. `None` when bursts say nothing: too short, or handed over by the host all at once.
     pub fn dispersion(&self) -> Option<Dispersion> {
         let mut seen = self.dispersions;
         let seen = &mut seen[..self.dispersions_seen.min(TRAINS)];
@@ -556,7 +560,8 @@ mod tests {
 
     #[test]
     fn dispersion_is_of_the_path_however_late_a_burst_is_read() {
-        // At 1 Gbit/s, of which the last ten packets were read 5 ms late and at once, and much of another flow before them.
+        // At 1 Gbit/s, of which the last ten packets were read 5 ms late and at once, and much of another flow before
+        // them.
         let mut m = monitor();
         for k in 0..20u64 {
             let (arrived, late, others) =

@@ -1,4 +1,5 @@
-//! The sender: sends what was requested, at the rate that was asked for (gtp-2004 3.2: "the sender side design is simple").
+//! The sender: sends what was requested, at the rate that was asked for (gtp-2004 3.2: "the sender side design is
+//! simple").
 
 mod flow;
 
@@ -15,7 +16,8 @@ use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow};
 const PACKET_MAX: u64 = 65_535;
 /// A change of a receiver's share of R_send by less than this part is not worth a message.
 const LIMIT_CHANGE: f64 = 0.01;
-/// R_send is divided anew at most so often for each flow there is: a division looks at all of them, and all of them call for it.
+/// R_send is divided anew at most so often for each flow there is: a division looks at all of them, and all of them
+/// call for it.
 const SHARE_GAP: Span = Span::from_micros(20);
 
 /// All flows of a host that sends.
@@ -53,7 +55,8 @@ impl Gtp {
         }
     }
 
-    /// Gives a flow the rate that it asks for: without R_send at once, with it as much as the others leave, until it is divided.
+    /// Gives a flow the rate that it asks for: without R_send at once, with it as much as the others leave, until it
+    /// is divided.
     fn grant(&mut self, now: Time, id: FlowId, core: &mut Core<SendFlow>) {
         let Some(flow) = core.flows.get_mut(&id) else { return };
         let others = self.granted_bps - u128::from(flow.pacer.rate().bps());

@@ -1,5 +1,5 @@
-//! GTP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): the header of data, the edge, what is added to
-//! the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
+//! GTP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): the header of data, the edge,
+//! what is added to the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::Bitrate;
 use inhaul_transport::kit::receiver::DataHead;
@@ -71,7 +71,8 @@ impl DataHead for DataHeader {
     }
 }
 
-/// Sender to receiver: every request up to `request` has been answered, nothing is left to send. Repeated until there is.
+/// Sender to receiver: every request up to `request` has been answered, nothing is left to send. Repeated until there
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The rate in force, by its epoch.
@@ -136,7 +137,8 @@ pub fn accept_rate(mut r: Reader<'_>) -> Result<Option<Bitrate>, WireError> {
 /// A control message of GTP's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessage {
-    /// Receiver to sender: from now on send at this rate, in bursts of at most so many bytes, and mark packets with the epoch.
+    /// Receiver to sender: from now on send at this rate, in bursts of at most so many bytes, and mark packets with
+    /// the epoch.
     Rate {
         /// Counts changes of the rate.
         epoch: u16,

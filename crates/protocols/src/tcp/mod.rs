@@ -1,7 +1,8 @@
 //! The TCP family over datagrams: a real TCP sender and receiver (SACK, RACK-TLP recovery, RFC 6298 timeouts, delayed
 //! acknowledgements), with the congestion control law as a part that can be exchanged.
 //!
-//! PROTOCOL.md in this folder specifies it. All eight protocols speak the same on the wire; the receiver names the law.
+//! PROTOCOL.md in this folder specifies it. All eight protocols speak the same on the wire; the receiver names the
+//! law.
 
 pub mod laws;
 mod options;

@@ -1,5 +1,5 @@
-//! TCP over datagrams on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): segments, acknowledgements,
-//! control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
+//! TCP over datagrams on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): segments,
+//! acknowledgements, control messages of its own. PROTOCOL.md sections 3 and 4 give the layouts.
 
 use inhaul_base::{Bitrate, Sequence, Time};
 use inhaul_transport::ENVELOPE_LEN;
@@ -10,8 +10,8 @@ use super::laws::LawName;
 
 /// Version of the protocol: stands in both set-up messages.
 pub const VERSION: u8 = 4;
-/// Length of every datagram's header behind the envelope but for the blocks of an Ack, in bytes. With IPv4, UDP and envelope
-/// that is 52, as long as the headers of a TCP segment with timestamps.
+/// Length of every datagram's header behind the envelope but for the blocks of an Ack, in bytes. With IPv4, UDP and
+/// envelope that is 52, as long as the headers of a TCP segment with timestamps.
 pub const HEADER_LEN: usize = 16;
 /// Largest object, in bytes: the header of a segment has 56 bits for its place.
 pub const OBJECT_MAX: u64 = 1 << OFFSET_BITS;
@@ -225,15 +225,16 @@ pub fn setup_law(mut r: Reader<'_>) -> Result<LawName, WireError> {
 /// A control message of TCP's own. Both go from the receiver to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnMessage {
-    /// Forget everything that was requested, part of the stream or not. The stream goes on with segment `from`; what was before it
-    /// counts as acknowledged. Full-size segments did not pass any more, and are never cut anew.
+    /// Forget everything that was requested, part of the stream or not. The stream goes on with segment `from`; what
+    /// was before it counts as acknowledged. Full-size segments did not pass any more, and are never cut anew.
     Restart {
         /// Behind every segment that the receiver would have taken so far.
         from: Sequence,
     },
     /// From now on, data may leave no faster than this. Until it comes, the window alone decides.
     Rate {
-        /// The rate, headers from IP up included; `None`: no limit. Zero stands for `None` on the wire, so it is never sent.
+        /// The rate, headers from IP up included; `None`: no limit. Zero stands for `None` on the wire, so it is never
+        /// sent.
         rate: Option<Bitrate>,
     },
 }

@@ -1,5 +1,5 @@
-//! A tiny protocol to test the simulator with: the sender sends every block once at a constant rate and says that it is
-//! through; the receiver acknowledges every second datagram, and asks again for what is missing until nothing is.
+//! A tiny protocol to test the simulator with: the sender sends every block once at a constant rate and says that it
+//! is through; the receiver acknowledges every second datagram, and asks again for what is missing until nothing is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

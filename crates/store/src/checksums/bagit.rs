@@ -53,8 +53,8 @@ pub struct BagManifests {
     pub tags: Vec<Checksums>,
 }
 
-/// The manifests of a bag whose algorithms are supported. `read` returns the bytes of a file of the bag by its name, if
-/// the file exists.
+/// The manifests of a bag whose algorithms are supported. `read` returns the bytes of a file of the bag by its name,
+/// if the file exists.
 ///
 /// # Errors
 /// When no manifest of the payload is supported, or a line of a manifest is wrong.

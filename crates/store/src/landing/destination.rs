@@ -21,8 +21,8 @@ pub enum Site {
     Beneath {
         /// A directory that the user has named.
         root: PathBuf,
-        /// Path of the target beneath it, with `/` between its components; empty for a data set whose items go straight
-        /// into `root`.
+        /// Path of the target beneath it, with `/` between its components; empty for a data set whose items go
+        /// straight into `root`.
         path: Vec<u8>,
     },
 }

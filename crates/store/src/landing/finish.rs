@@ -14,8 +14,8 @@ use crate::journal::Record;
 use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
-/// From this number of files on, one sync of the whole file system costs less than one for each file: the file system's
-/// journal commits once.
+/// From this number of files on, one sync of the whole file system costs less than one for each file: the file
+/// system's journal commits once.
 const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
@@ -47,8 +47,8 @@ impl Landing {
         LandingError::Disturbed { path: self.shown(self.path(index)) }
     }
 
-    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as it
-    /// should be, it can be [named](Landing::finish_files).
+    /// [Seals](Landing::seal) file `index` once more, and gives it open, to be read back as it is now: when it is as
+    /// it should be, it can be [named](Landing::finish_files).
     ///
     /// # Errors
     /// As [`seal`](Landing::seal), and when it has got another name.
@@ -265,8 +265,8 @@ impl Landing {
         }
     }
 
-    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left, or
-    /// it is kept for a later transfer to continue from.
+    /// File `index`, which has not been verified, does not land; all others do. Of its partial file nothing is left,
+    /// or it is kept for a later transfer to continue from.
     pub fn give_up(&self, index: usize, keep: bool) {
         let mut state = self.lock();
         while state.files.get(index) == Some(&FileState::Making) {

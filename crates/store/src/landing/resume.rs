@@ -179,7 +179,8 @@ impl Landing {
     fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
-        // Readable by its owner is what it is at the least: it may have been about to get its name and its permissions.
+        // Readable by its owner is what it is at the least: it may have been about to get its name and its
+        // permissions.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match self.base.open(&path, flags, Mode::empty(), Links::Refuse) {
             Ok(file) => file,
@@ -257,8 +258,8 @@ impl Landing {
         }
         let mut state = self.lock();
         state.kept_bytes += self.group_len(file, group);
-        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system, in
-        // which thousands of files are being made, time and again.
+        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system,
+        // in which thousands of files are being made, time and again.
         if self.plan.manifest.entries().get(file).is_some_and(|entry| entry.size > GROUP_BYTES) {
             state.unsynced.insert(file);
         }
@@ -303,8 +304,8 @@ impl Landing {
         rustix::fs::fdatasync(&journal).map_err(failed)
     }
 
-    /// Ends the landing and leaves its journal and its partial files, so that a later landing can continue. Returns the
-    /// number of verified bytes that are left. If there are none, everything is removed as by
+    /// Ends the landing and leaves its journal and its partial files, so that a later landing can continue. Returns
+    /// the number of verified bytes that are left. If there are none, everything is removed as by
     /// [`abort`](Landing::abort). A [finished](Landing::finish) landing keeps its journal, so that a transfer of
     /// several data sets can be continued as a whole.
     pub fn suspend(&self) -> u64 {

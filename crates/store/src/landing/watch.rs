@@ -4,8 +4,8 @@
 //! file's times do not show this. So the landing watches for opens (inotify), and the length shows if the file was cut
 //! (see [`GUARD_BYTES`]). Once the landing has stopped writing, the file's times show every change ([`Stamp`]).
 //!
-//! Until the file is sealed, these are not noticed: writes through a descriptor that was opened before the watch began,
-//! and writes by other hosts to a network file system.
+//! Until the file is sealed, these are not noticed: writes through a descriptor that was opened before the watch
+//! began, and writes by other hosts to a network file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -33,8 +33,8 @@ const DIRECTORY_BYTES_MIN: usize = 5;
 const SYMLINK_BYTES_MIN: usize = 7;
 const HARD_LINK_BYTES_MIN: usize = 3;
 /// What is read takes at most so much memory whatever the length of the input, and so much more for each byte of it.
-/// Front coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and with
-/// a path of 200 bytes is worth 400 in memory.
+/// Front coding makes much out of little; but a file with a name, a time and a size of its own takes 20 bytes, and
+/// with a path of 200 bytes is worth 400 in memory.
 const MEMORY_BYTES_FREE: u64 = 64 << 20;
 const MEMORY_BYTES_PER_BYTE: u64 = 24;
 

@@ -1,7 +1,7 @@
 //! Estimates the memory of lists of files before it is allocated, both when a list is made and when it is read.
 //!
-//! An allocation counts 16 bytes more than its content. A path counts 32 bytes more, for its places in the sorted lists
-//! that check a manifest.
+//! An allocation counts 16 bytes more than its content. A path counts 32 bytes more, for its places in the sorted
+//! lists that check a manifest.
 
 use inhaul_base::ByteRange;
 

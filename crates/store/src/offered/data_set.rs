@@ -108,8 +108,8 @@ impl DataSet {
         if metadata.is_file() && metadata.len() == entry.size { Ok(file) } else { Err(changed()) }
     }
 
-    /// Fills `buf` with the bytes from `offset` of the byte space on, across files. Keeps the files open that were used
-    /// last.
+    /// Fills `buf` with the bytes from `offset` of the byte space on, across files. Keeps the files open that were
+    /// used last.
     ///
     /// # Errors
     /// As [`DataSet::open`], when a file has become shorter, and when `buf` reaches beyond the end.

@@ -1,4 +1,5 @@
-//! What one flow was asked for and has not delivered, where its sender decides what is sent when: what comes is known by its place.
+//! What one flow was asked for and has not delivered, where its sender decides what is sent when: what comes is known
+//! by its place.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +58,8 @@ impl Asked {
         }
     }
 
-    /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` when nobody did, or not as
-    /// whole segments: that bounds what a hostile sender can cut the object into.
+    /// Bytes `range` came. Returns the front of it, as far as one request asked for it; `None` when nobody did, or not
+    /// as whole segments: that bounds what a hostile sender can cut the object into.
     pub fn arrive(&mut self, range: ByteRange) -> Option<ByteRange> {
         let (&start, asked) = self.ranges.range_mut(..=range.start).next_back()?;
         let range = range.intersection(ByteRange::new(start, asked.end));

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Makes challenges: for each address another, the same whenever it is asked, so nothing must be remembered for addresses that
-/// have not answered.
+/// Makes challenges: for each address another, the same whenever it is asked, so nothing must be remembered for
+/// addresses that have not answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenges {
     key: [u64; 2],

@@ -1,5 +1,5 @@
-//! Users' limits at the receiver: what all flows together may take (C_r) is divided among those that run, max-min fairly,
-//! each flow bounded by what its application wants (R_app) and by what it was seen to use.
+//! Users' limits at the receiver: what all flows together may take (C_r) is divided among those that run, max-min
+//! fairly, each flow bounded by what its application wants (R_app) and by what it was seen to use.
 //!
 //! Rates that rise wait until those that fall have shown: at no time may more come in than C_r.
 

@@ -1,13 +1,14 @@
-//! Packets that are missing, by number: what a receiver asks for again, and what a sender sends first (udt-2004 section 3.2).
+//! Packets that are missing, by number: what a receiver asks for again, and what a sender sends first (udt-2004
+//! section 3.2).
 
 use std::collections::BTreeMap;
 
-/// A range in UDT's compressed form begins with its first number and this bit; its last number follows. A single number stands
-/// alone (UDT 4, draft-gg-udt section 4.4).
+/// A range in UDT's compressed form begins with its first number and this bit; its last number follows. A single
+/// number stands alone (UDT 4, draft-gg-udt section 4.4).
 const RANGE: u32 = 1 << 31;
 
-/// Ranges of packet numbers, each with what its holder notes of it. Numbers count from the beginning and do not wrap; those on the
-/// wire have 31 bits.
+/// Ranges of packet numbers, each with what its holder notes of it. Numbers count from the beginning and do not wrap;
+/// those on the wire have 31 bits.
 #[derive(Clone, Debug)]
 pub struct LossList<N = ()> {
     /// First number to last number and note. Never overlapping.
@@ -42,7 +43,8 @@ impl<N: Copy> LossList<N> {
         self.ranges.first_key_value().map(|(&first, _)| first)
     }
 
-    /// Packets from `first` to `last` are missing; those that were known to be keep their notes. Returns how many are new.
+    /// Packets from `first` to `last` are missing; those that were known to be keep their notes. Returns how many are
+    /// new.
     pub fn insert(&mut self, first: u64, last: u64, note: N) -> u64 {
         let before = self.packets;
         let mut from = first;
@@ -121,8 +123,8 @@ pub fn compress(ranges: impl Iterator<Item = (u64, u64)>, words_max: usize) -> V
     words
 }
 
-/// The ranges that words in UDT's compressed form mean: first and last number, of 31 bits, the last maybe behind a wrap. `None`: they
-/// are cut short, or a range's last number has the range bit.
+/// The ranges that words in UDT's compressed form mean: first and last number, of 31 bits, the last maybe behind a
+/// wrap. `None`: they are cut short, or a range's last number has the range bit.
 pub fn decompress(words: &[u32]) -> Option<Vec<(u32, u32)>> {
     let mut ranges = Vec::with_capacity(words.len());
     let mut words = words.iter();

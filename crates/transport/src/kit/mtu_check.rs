@@ -11,8 +11,8 @@ const ROUNDS_MAX: u32 = 4 * ROUNDS;
 const ROUND_GAP: Span = Span::from_millis(50);
 /// So many echoes of smaller packets, and none of a full-size one, are a black hole ...
 const ECHOES_MIN: u32 = 3;
-/// ... unless as many packets of any size would all be lost by chance once in so many checks. Where a third of all probes and of
-/// all echoes is lost, six are once in fifty times.
+/// ... unless as many packets of any size would all be lost by chance once in so many checks. Where a third of all
+/// probes and of all echoes is lost, six are once in fifty times.
 const CHANCE_MAX: f64 = 1e-5;
 
 /// What packets to probe a path with: `largest`, and the common sizes below it.
@@ -64,7 +64,8 @@ impl MtuCheck {
         let (_, smaller) = self.echoes.split_at(1);
         let came: u32 = smaller.iter().map(|&(_, count)| count).sum();
         let by_chance = self.chance() > CHANCE_MAX;
-        // What came back after some rounds decides whether more are needed; echoes of the last must have had their time.
+        // What came back after some rounds decides whether more are needed; echoes of the last must have had their
+        // time.
         let batch_is_over = self.rounds > 0 && self.rounds.is_multiple_of(ROUNDS);
         if self.rounds == 0 || !batch_is_over || (came >= ECHOES_MIN && by_chance && self.rounds < ROUNDS_MAX) {
             self.rounds += 1;
@@ -76,7 +77,8 @@ impl MtuCheck {
         MtuStep::Over(largest.filter(|_| came >= ECHOES_MIN && !by_chance))
     }
 
-    /// The probability that no full-size packet came back though they are lost like those of the smaller size that fared best:
+    /// The probability that no full-size packet came back though they are lost like those of the smaller size that
+    /// fared best:
     /// others may be too large as well.
     fn chance(&self) -> f64 {
         let came = self.echoes.iter().skip(1).map(|&(_, count)| count).max().unwrap_or(0);
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn losses_are_not_taken_for_a_black_hole() {
-        // Of the smaller probes 44 % come back, as where a third is lost each way; of the full-size ones the first fifteen do not.
+        // Of the smaller probes 44 % come back, as where a third is lost each way; of the full-size ones the first
+        // fifteen do not.
         let lossy = |size: u16, n: u32| if size == 9000 { n == 16 } else { (n * 44) / 100 > ((n - 1) * 44) / 100 };
         let (verdict, _, rounds) = checked(9000, lossy);
         assert_eq!((verdict, rounds), (Some(9000), 16));

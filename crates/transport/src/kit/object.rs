@@ -7,7 +7,8 @@ use crate::FlowId;
 /// While the received bytes are in more pieces than this, only holes are asked for: bounds the memory of an object.
 const FRAGMENTS_MAX: usize = 100_000;
 
-/// An object and the flows that bring it. Blocks are handed out to flows as they can take them, never split beforehand.
+/// An object and the flows that bring it. Blocks are handed out to flows as they can take them, never split
+/// beforehand.
 #[derive(Debug)]
 pub struct Object {
     /// Its size in bytes.

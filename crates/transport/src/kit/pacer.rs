@@ -50,8 +50,8 @@ impl Bucket {
     }
 }
 
-/// The quotient of a dividend that is not negative and a divisor that is above zero; the largest number if it is larger. To divide 64
-/// bits is many times faster than to divide 128, and they are enough for nearly all.
+/// The quotient of a dividend that is not negative and a divisor that is above zero; the largest number if it is
+/// larger. To divide 64 bits is many times faster than to divide 128, and they are enough for nearly all.
 fn quotient(dividend: i128, divisor: i128) -> u64 {
     match (u64::try_from(dividend), u64::try_from(divisor)) {
         (Ok(dividend), Ok(divisor)) => dividend / divisor,
@@ -64,9 +64,9 @@ const OVERSPEED: f64 = 1.25;
 
 /// Lets bytes leave at a rate, in bursts of bounded size.
 ///
-/// Two buckets: one fills at the rate and keeps what was not used while a wake-up was late, up to a bound in time, so that
-/// the average is exact at every rate; the other fills at 5/4 of the rate and holds one burst, so that what was kept
-/// leaves a little faster than the rate and not as one large burst.
+/// Two buckets: one fills at the rate and keeps what was not used while a wake-up was late, up to a bound in time, so
+/// that the average is exact at every rate; the other fills at 5/4 of the rate and holds one burst, so that what was
+/// kept leaves a little faster than the rate and not as one large burst.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     average: Bucket,
@@ -137,7 +137,8 @@ mod tests {
 
     const KEPT: Span = Span::from_millis(10);
 
-    /// Sends packets of `packet` bytes whenever allowed, woken up to `late` too late each time; returns the rate over `span`.
+    /// Sends packets of `packet` bytes whenever allowed, woken up to `late` too late each time; returns the rate over
+    /// `span`.
     fn achieved(rate: Bitrate, packet: u64, burst: u64, late: Span, span: Span, seed: u64) -> f64 {
         let mut lateness = RandomStream::new(seed, 0);
         let mut now = Time::ZERO;

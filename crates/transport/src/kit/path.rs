@@ -1,5 +1,5 @@
-//! Opening the path to a sender and keeping it open: probes, their echoes, the MTU that comes through, and the responses that
-//! let data come. Every protocol's receivers use it as it is.
+//! Opening the path to a sender and keeping it open: probes, their echoes, the MTU that comes through, and the
+//! responses that let data come. Every protocol's receivers use it as it is.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,11 @@ const IDLE_GAP: Span = Span::from_secs(2);
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Beside half a round trip, larger probes than the one that came back are given so much time.
 const OPENING_PATIENCE: Span = Span::from_millis(5);
-/// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds opens, too.
+/// Probes that may be under way: all that are sent while a path is opened, so that one that answers after seconds
+/// opens, too.
 const PROBES_MAX: usize = 64;
-/// A path that carries less than both hosts would is tried again after so long, it may have been chance; then after twice as long
-/// each time, ...
+/// A path that carries less than both hosts would is tried again after so long, it may have been chance; then after
+/// twice as long each time, ...
 const RAISE_GAP: Span = Span::from_secs(1);
 /// ... up to this.
 const RAISE_GAP_MAX: Span = Span::from_secs(32);
@@ -43,8 +44,8 @@ pub struct PathRules {
     pub probe_gap: Span,
     /// Probes of each larger size when a path that carries less is tried again.
     pub raise_probes: u32,
-    /// Whether responses go on while data is awaited: its sender needs to hear that the receiver is there. Otherwise they go on
-    /// until data comes.
+    /// Whether responses go on while data is awaited: its sender needs to hear that the receiver is there. Otherwise
+    /// they go on until data comes.
     pub steady_responses: bool,
 }
 
@@ -164,8 +165,8 @@ impl Path {
         send(Outgoing::Probe(self.number, size));
     }
 
-    /// Sends what is due; `waits` says whether data is awaited, `rests` whether none will be for a while. Returns whether the path
-    /// was found to carry less than before.
+    /// Sends what is due; `waits` says whether data is awaited, `rests` whether none will be for a while. Returns
+    /// whether the path was found to carry less than before.
     pub fn send_due(&mut self, now: Time, waits: bool, rests: bool, send: &mut impl FnMut(Outgoing)) -> bool {
         self.respond(now, waits, send);
         if now >= self.next_probe {
@@ -195,8 +196,8 @@ impl Path {
         }
     }
 
-    /// A probe came back in `len` bytes of UDP payload; each counts once, by our own record of when it left. `None` when it does
-    /// not count.
+    /// A probe came back in `len` bytes of UDP payload; each counts once, by our own record of when it left. `None`
+    /// when it does not count.
     pub fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> Option<Echoed> {
         let index = self.probes.iter().position(|probe| probe.0 == number)?;
         let (_, sent) = self.probes.remove(index)?;
@@ -296,7 +297,8 @@ impl Path {
         (self.rtt.patience().unwrap_or(VANISHED_MIN) * VANISHED_PATIENCES).max(VANISHED_MIN)
     }
 
-    /// If no full-size packet came for long while the sender was `heard`, has the MTU measured again. Packets come at `rate`.
+    /// If no full-size packet came for long while the sender was `heard`, has the MTU measured again. Packets come at
+    /// `rate`.
     pub fn suspect(&mut self, now: Time, heard: Time, rate: Bitrate) {
         let Some(missed) = self.missed else { return };
         if self.hurry_due().is_some_and(|due| now >= due) {

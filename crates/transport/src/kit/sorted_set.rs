@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 /// Up to so many elements lie in the array at the front.
 const FEW_MAX: usize = 64;
 
-/// A set in order. Its least elements lie in an array whose memory is used again and again, the others in a tree. Whatever happens
-/// at the front costs the same, however many lie behind it: thousands of flows that are due in a minute are in nobody's way.
+/// A set in order. Its least elements lie in an array whose memory is used again and again, the others in a tree.
+/// Whatever happens at the front costs the same, however many lie behind it: thousands of flows that are due in a
+/// minute are in nobody's way.
 #[derive(Clone, Debug)]
 pub struct SortedSet<T> {
     /// Ascending, and all of them less than those in `many`. Empty only if that is, too.

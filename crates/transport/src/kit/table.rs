@@ -22,8 +22,9 @@ impl Name for ObjectId {
     }
 }
 
-/// A map in the order of names, with the methods of a tree's map. While names follow each other without gaps one is found at the
-/// first guess; in any case in O(log n). Values stay where they are in memory; to add a name before others moves 16 bytes for each.
+/// A map in the order of names, with the methods of a tree's map. While names follow each other without gaps one is
+/// found at the first guess; in any case in O(log n). Values stay where they are in memory; to add a name before
+/// others moves 16 bytes for each.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     /// Ascending by name.

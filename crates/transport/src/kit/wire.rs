@@ -1,5 +1,5 @@
-//! What every protocol says alike: the datagrams that open a path and the messages that set a flow up and ask for ranges.
-//! WIRE.md beside this file specifies it.
+//! What every protocol says alike: the datagrams that open a path and the messages that set a flow up and ask for
+//! ranges. WIRE.md beside this file specifies it.
 //!
 //! Everything from the network is parsed once, into types that hold only legal values.
 

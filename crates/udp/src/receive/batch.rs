@@ -164,7 +164,8 @@ impl Memory {
         start
     }
 
-    /// Takes the checksums out of the connection ids of the message's datagrams (see [`checksum`]), so that the intact ones are known.
+    /// Takes the checksums out of the connection ids of the message's datagrams (see [`checksum`]), so that the intact
+    /// ones are known.
     pub(super) fn unmask(&mut self, message: &Message, window: &[u8]) {
         let Arrival { len, segment, .. } = message.arrival;
         match message.form {
@@ -212,8 +213,8 @@ impl Memory {
         }
     }
 
-    /// Calls `each` for every stretch of memory that the bytes `range` of the message lie in, in order: with the area, the
-    /// offset in it and the length.
+    /// Calls `each` for every stretch of memory that the bytes `range` of the message lie in, in order: with the area,
+    /// the offset in it and the length.
     fn stretches(&self, message: &Message, range: Range<usize>, mut each: impl FnMut(Area, usize, usize)) {
         let buffer = message.part * self.buffer_len;
         match message.form {
@@ -255,8 +256,8 @@ impl<'r> Batch<'r, '_> {
         places: &[Place],
         elsewhere: impl FnMut(Delivery<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Misplaced bytes may lie where others belong, in any tangle. So all of them leave the window, to the stash, before
-        // any byte is brought into it. What lies right is in nobody's way, because no two places overlap.
+        // Misplaced bytes may lie where others belong, in any tangle. So all of them leave the window, to the stash,
+        // before any byte is brought into it. What lies right is in nobody's way, because no two places overlap.
         self.work.pieces.clear();
         self.work.stash.clear();
         for place in places {
@@ -299,8 +300,8 @@ impl<'r> Batch<'r, '_> {
         }
     }
 
-    /// Whether all bodies of the place were received where they belong: the case that all of this is made for, so it is
-    /// told without a look at each datagram.
+    /// Whether all bodies of the place were received where they belong: the case that all of this is made for, so it
+    /// is told without a look at each datagram.
     fn lies_right(&self, place: &Place, message: &Message) -> bool {
         let Some((flow, target)) = self.target() else { return false };
         let Layout { shape, window_at, .. } = message.layout;

@@ -3,12 +3,12 @@
 //! A [`Receiver`] owns the memory that datagrams arrive in. There are two ways to receive, with one face:
 //!
 //! - [`Receiver::receive`]: messages lie in the receiver's memory as they came.
-//! - [`Receiver::receive_into`]: the next datagrams of one flow are guessed ([`Expected`]), and their bodies are received
-//!   straight into the user's memory, which saves a copy of every byte.
+//! - [`Receiver::receive_into`]: the next datagrams of one flow are guessed ([`Expected`]), and their bodies are
+//!   received straight into the user's memory, which saves a copy of every byte.
 //!
-//! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s, and [`Batch::deliver`] brings
-//! the bodies there: those that the guess put right are left alone, the rest of the window is sorted out, and what belongs
-//! elsewhere is handed to the caller.
+//! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s,
+//! and [`Batch::deliver`] brings the bodies there: those that the guess put right are left alone, the rest of the
+//! window is sorted out, and what belongs elsewhere is handed to the caller.
 
 mod batch;
 mod scatter;
@@ -65,7 +65,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver for `socket`. Without receive offload, datagrams of more than `datagram_bytes_max` bytes are dropped.
+    /// A receiver for `socket`. Without receive offload, datagrams of more than `datagram_bytes_max` bytes are
+    /// dropped.
     pub fn new(socket: &impl DatagramSocket, datagram_bytes_max: usize) -> Self {
         let (depth_max, buffer_len) = if socket.aggregates() {
             (AGGREGATES, MESSAGE_BYTES)
@@ -97,8 +98,9 @@ impl Receiver {
         }
     }
 
-    /// How many messages the kernel has dropped because the socket's buffer was full, as far as the last message that came
-    /// told. With receive offload a message is up to 64 datagrams, so this says that there was loss, not how much.
+    /// How many messages the kernel has dropped because the socket's buffer was full, as far as the last message that
+    /// came told. With receive offload a message is up to 64 datagrams, so this says that there was loss, not how
+    /// much.
     pub const fn kernel_drops(&self) -> u64 {
         self.drops
     }
@@ -219,7 +221,8 @@ fn usable_len(window: &Window<'_>) -> usize {
     window.memory.len().min(len)
 }
 
-/// The same allocation, empty, for another lifetime: nothing is left to convert, and collecting in place keeps the memory.
+/// The same allocation, empty, for another lifetime: nothing is left to convert, and collecting in place keeps the
+/// memory.
 fn recycle<'b>(mut slices: Vec<IoSliceMut<'_>>) -> Vec<IoSliceMut<'b>> {
     slices.clear();
     slices.into_iter().map(|_| IoSliceMut::new(&mut [])).collect()

@@ -24,10 +24,11 @@ impl Shape {
     }
 }
 
-/// How one message is scattered: `full` times a head and a body, then perhaps a head and a body of `tail` bytes (the end of
-/// the window), then a buffer that takes whatever else there is.
+/// How one message is scattered: `full` times a head and a body, then perhaps a head and a body of `tail` bytes (the
+/// end of the window), then a buffer that takes whatever else there is.
 ///
-/// Message `m + 1` is laid out as if message `m` filled all of its slots; when it does not, bodies lie in the wrong place.
+/// Message `m + 1` is laid out as if message `m` filled all of its slots; when it does not, bodies lie in the wrong
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) shape: Shape,
@@ -52,8 +53,8 @@ impl Layout {
     /// Everything goes to the buffer.
     pub(super) const PLAIN: Self = Self { shape: Shape { head_len: 0, body_len: 1 }, window_at: 0, full: 0, tail: 0 };
 
-    /// The layout of a message whose first body belongs at `window_at` of a window of `window_len` bytes, with room for at
-    /// most `slots` datagrams.
+    /// The layout of a message whose first body belongs at `window_at` of a window of `window_len` bytes, with room
+    /// for at most `slots` datagrams.
     pub(super) fn new(shape: Shape, window_at: usize, window_len: usize, slots: usize) -> Self {
         let room = window_len.saturating_sub(window_at);
         let full = (room / shape.body_len).min(slots);
@@ -104,8 +105,8 @@ impl Layout {
         })
     }
 
-    /// Appends the slices to receive into. `heads` and `buffer` are the message's own, `window` is all of the window that
-    /// no earlier message has taken; what this message takes is split off.
+    /// Appends the slices to receive into. `heads` and `buffer` are the message's own, `window` is all of the window
+    /// that no earlier message has taken; what this message takes is split off.
     pub(super) fn append_slices<'b>(
         &self,
         mut heads: &'b mut [u8],

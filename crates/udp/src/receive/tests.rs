@@ -27,8 +27,8 @@ fn pattern(flow: FlowId, offset: u64) -> u8 {
     ((offset * 31 + offset / 251 + u64::from(flow.0) * 101) % 256) as u8
 }
 
-/// An envelope and a head, `len` bytes together: the connection id, that length, the flow, and where the body belongs. Control has
-/// length 0.
+/// An envelope and a head, `len` bytes together: the connection id, that length, the flow, and where the body belongs.
+/// Control has length 0.
 fn head(len: usize, flow: FlowId, offset: u64) -> Vec<u8> {
     let mut head = vec![0; 4];
     head.extend_from_slice(&CONNECTION.to_be_bytes());
@@ -144,7 +144,8 @@ enum Step {
     Next(usize),
     /// `n` datagrams are lost (and come again at the end).
     Lose(usize),
-    /// The next `n` datagrams come as one message, each with a byte changed, the first at `at` (and come again at the end).
+    /// The next `n` datagrams come as one message, each with a byte changed, the first at `at` (and come again at the
+    /// end).
     Change { n: usize, at: usize, by: u8 },
     /// `n` datagrams come again, from `back` datagrams ago.
     Repeat { back: usize, n: usize },
@@ -405,8 +406,8 @@ fn sockets_haul_an_object_over_ipv4_and_ipv6_with_and_without_offloads() {
 
 #[test]
 fn messages_tell_how_long_they_waited_for_their_reader() {
-    // When the first socket of a machine asks for stamps, the kernel switches them on a while later, in the background.
-    // Until then it stamps what is read as it is read.
+    // When the first socket of a machine asks for stamps, the kernel switches them on a while later, in the
+    // background. Until then it stamps what is read as it is read.
     const STAMPS_ON: Duration = Duration::from_secs(10);
     // Far more than reading takes.
     const LATE: Duration = Duration::from_millis(2);

@@ -50,8 +50,8 @@ impl RawAddress {
         }
     }
 
-    /// The address in Rust's form; an IPv4 address that an IPv6 socket saw (`::ffff:a.b.c.d`) as plain IPv4. `None` for
-    /// other families.
+    /// The address in Rust's form; an IPv4 address that an IPv6 socket saw (`::ffff:a.b.c.d`) as plain IPv4. `None`
+    /// for other families.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: the union was zeroed or written whole by `new` before the kernel wrote to it, so every byte of every
         // field is initialized, and all fields are plain integers.

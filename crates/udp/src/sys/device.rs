@@ -31,15 +31,17 @@ const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 pub enum TunOffload {
     /// Packets of at most the MTU, whose checksums may be left to be completed.
     Checksums,
-    /// TCP superpackets beside that, and UDP ones where the kernel has them (Linux 6.2): many segments under one header.
+    /// TCP superpackets beside that, and UDP ones where the kernel has them (Linux 6.2): many segments under one
+    /// header.
     Segments,
 }
 
-/// Makes a TUN device (IP packets, each behind a `virtio_net_hdr` in the byte order of the machine) and gives its descriptor, which
-/// does not block. The device is down, and goes when the descriptor is closed.
+/// Makes a TUN device (IP packets, each behind a `virtio_net_hdr` in the byte order of the machine) and gives its
+/// descriptor, which does not block. The device is down, and goes when the descriptor is closed.
 ///
 /// # Errors
-/// When `/dev/net/tun` cannot be opened, the thread may not make devices in its network namespace, or the name is taken.
+/// When `/dev/net/tun` cannot be opened, the thread may not make devices in its network namespace, or the name is
+/// taken.
 pub fn create_tun(name: &str, offload: TunOffload) -> io::Result<OwnedFd> {
     let mut request = request(name)?;
     let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
@@ -66,7 +68,8 @@ fn set_offload(file: &impl AsRawFd, features: c_uint) -> io::Result<()> {
     if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What a network device, or the kernel on its behalf, does for many packets at once. `None`: the device does not tell.
+/// What a network device, or the kernel on its behalf, does for many packets at once. `None`: the device does not
+/// tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOffloads {
     /// Packets that come in one after another go through the kernel as one (GRO).
@@ -77,7 +80,8 @@ pub struct DeviceOffloads {
     pub send_checksums: Option<bool>,
 }
 
-/// A network device, to be set up. It is looked up by its name at each call, in the network namespace in which this was made.
+/// A network device, to be set up. It is looked up by its name at each call, in the network namespace in which this
+/// was made.
 pub struct NetDevice {
     name: String,
     control: UdpSocket,

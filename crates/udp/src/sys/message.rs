@@ -38,8 +38,8 @@ pub struct Arrival {
     pub segment: usize,
     /// The slices were too short: the rest of the message is gone.
     pub truncated: bool,
-    /// How many messages (joined datagrams count once) the kernel has dropped at this socket since it was opened; `None`
-    /// before the first. Wraps.
+    /// How many messages (joined datagrams count once) the kernel has dropped at this socket since it was opened;
+    /// `None` before the first. Wraps.
     pub drops: Option<u32>,
     /// How long it has lain in this host since the kernel had it; zero when the kernel does not tell.
     pub waited: Span,
@@ -86,8 +86,8 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
         }
         count = index + 1;
     }
-    // SAFETY: the first `count` headers are initialized and point to names, slices and control bytes that outlive the call;
-    // the kernel only reads them.
+    // SAFETY: the first `count` headers are initialized and point to names, slices and control bytes that outlive the
+    // call; the kernel only reads them.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -154,7 +154,8 @@ pub(crate) fn receive(
     Ok(())
 }
 
-/// Reads what the kernel has said of one message, which was received at `now` by the clock that the kernel stamps with.
+/// Reads what the kernel has said of one message, which was received at `now` by the clock that the kernel stamps
+/// with.
 fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     let len = header.msg_len as usize;
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));

@@ -1,4 +1,5 @@
-//! A request to the kernel about a network device, by netlink: for what `ioctl` refuses to the root of a user namespace.
+//! A request to the kernel about a network device, by netlink: for what `ioctl` refuses to the root of a user
+//! namespace.
 
 use std::io;
 

@@ -23,8 +23,10 @@ const SIZE: u32 = size_of::<SchedAttr>() as u32;
 /// `SCHED_FLAG_RESET_ON_FORK`: children have the default.
 const RESET_ON_FORK: u64 = 1;
 
-/// Asks for turns of so many nanoseconds at most, from 0.1 to 100 ms, in return for which the thread is sooner on again: since Linux
-/// 6.12 one that wakes up takes the processor from another whose turns are longer. Its share of the processor stays as it is.
+/// Asks for turns of so many nanoseconds at most, from 0.1 to 100 ms, in return for which the thread is sooner on
+/// again: since Linux
+/// 6.12 one that wakes up takes the processor from another whose turns are longer. Its share of the processor stays as
+/// it is.
 ///
 /// # Errors
 /// When the kernel refuses. Kernels before 6.12 do not, and ignore it.

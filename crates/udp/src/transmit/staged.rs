@@ -12,8 +12,8 @@ use crate::checksum;
 use crate::datagrams::DatagramSocket;
 use crate::sys::{MESSAGES_MAX, Outgoing};
 
-/// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the kernel
-/// copies them.
+/// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the
+/// kernel copies them.
 const STAGED_BYTES: usize = 128 << 10;
 
 /// Datagrams that leave as one message.
@@ -28,7 +28,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether the kernel is to cut it. One datagram needs no cutting; and not asking for it leaves paths alone that cannot do it.
+    /// Whether the kernel is to cut it. One datagram needs no cutting; and not asking for it leaves paths alone that
+    /// cannot do it.
     pub(super) const fn is_segmented(&self) -> bool {
         self.datagrams > 1
     }
@@ -77,8 +78,8 @@ impl Staged {
         })
     }
 
-    /// Makes ready the first of `datagrams`, as many as the kernel can cut from one message and the source has bodies for: as one
-    /// message, or as one each. Says how many, and why no more if that is the source's doing.
+    /// Makes ready the first of `datagrams`, as many as the kernel can cut from one message and the source has bodies
+    /// for: as one message, or as one each. Says how many, and why no more if that is the source's doing.
     pub(super) fn push(
         &mut self,
         batch: &TxBatch,
@@ -118,8 +119,8 @@ impl Staged {
     }
 }
 
-/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. Each gets an envelope of
-/// this length.
+/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. Each gets an
+/// envelope of this length.
 pub(super) fn run_length(datagrams: &[TxDatagram], envelope: usize) -> usize {
     let len = datagrams[0].len();
     let padded = datagrams[0].pad > 0;
@@ -135,8 +136,8 @@ pub(super) fn run_length(datagrams: &[TxDatagram], envelope: usize) -> usize {
     count
 }
 
-/// Writes the datagrams of a run to `out`, which is as long as they are, each behind room for an envelope of this length. Says how
-/// many are whole, and why no more.
+/// Writes the datagrams of a run to `out`, which is as long as they are, each behind room for an envelope of this
+/// length. Says how many are whole, and why no more.
 fn fill(
     batch: &TxBatch,
     flow: FlowId,

@@ -2,9 +2,11 @@
 //!
 //!     cargo run --release -p inhaul-interop-tests --bin cross_check [--json FILE] [--reference FILE] [--only WORD]
 //!
-//! `--json` writes all figures, trajectories included. `--reference` keeps what ns-3 gave and takes it from there the next time:
+//! `--json` writes all figures, trajectories included. `--reference` keeps what ns-3 gave and takes it from there the
+//! next time:
 //! then only what is ours is simulated again. `--only` leaves out settings whose names do not contain the word.
-//! Ends with 1 when something does not agree that is not known not to, and with 0 and a clear word when ns-3 is absent.
+//! Ends with 1 when something does not agree that is not known not to, and with 0 and a clear word when ns-3 is
+//! absent.
 
 use std::error::Error;
 use std::fs;

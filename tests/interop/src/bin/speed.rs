@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p inhaul-interop-tests --bin speed [--json FILE] [--only ns3|gather|idle]
 //!
-//! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc` with a
-//! build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
+//! The ns-3 that is installed is measured, and, when `INHAUL_NS3_DUMBBELL` names a program built from `dumbbell.cc`
+//! with a build of one's own, that too. Setting up is not counted, here or there. Leave the machine alone meanwhile.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; what it measures does not")]
 
 use std::error::Error;
@@ -198,8 +198,8 @@ fn print_comparisons(comparisons: &[Comparison]) {
     }
 }
 
-/// So many GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind a link of
-/// `rate`.
+/// So many GTP flows, each from a host of its own with round-trip times from 10 to 100 ms, into one receiver behind a
+/// link of `rate`.
 fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering, Box<dyn Error>> {
     let branch = |delay: Span| {
         let link = LinkSpec::drop_tail(Bitrate::from_gbps(1), delay, QueueLimit::Unlimited);

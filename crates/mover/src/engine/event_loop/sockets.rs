@@ -72,7 +72,8 @@ impl<O: Outside> Engine<O> {
         Ok(id)
     }
 
-    /// Gives the endpoint of a foreign protocol a port for itself: what comes in there is its own, and all its flows leave by it.
+    /// Gives the endpoint of a foreign protocol a port for itself: what comes in there is its own, and all its flows
+    /// leave by it.
     #[cfg(test)]
     pub(crate) fn add_foreign_port(&mut self, endpoint: EndpointId, socket: O::Socket) -> Result<PortId, MoveError> {
         let id = self.add_port(Port::for_foreign(socket, endpoint))?;
@@ -80,8 +81,9 @@ impl<O: Outside> Engine<O> {
         Ok(id)
     }
 
-    /// Gives each flow of the port `shared` a socket of its own, which `branch` makes for our address and the peer's, and gives
-    /// the port up: somebody else may read it from now on. Returns the flows that have no peer yet, or no socket.
+    /// Gives each flow of the port `shared` a socket of its own, which `branch` makes for our address and the peer's,
+    /// and gives the port up: somebody else may read it from now on. Returns the flows that have no peer yet, or no
+    /// socket.
     pub(crate) fn branch_off(
         &mut self,
         shared: PortId,

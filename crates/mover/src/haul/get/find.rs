@@ -1,8 +1,8 @@
 //! First contact: which mirrors have the data sets, and which of them agree.
 //!
-//! A transfer begins with the first mirror that answers. The others have a short grace. So all mirrors that are up vote
-//! on what the data set is, and the same command means the same each time. Mirrors that answer later may still join
-//! ([`crate::haul::transfer`]).
+//! A transfer begins with the first mirror that answers. The others have a short grace. So all mirrors that are up
+//! vote on what the data set is, and the same command means the same each time. Mirrors that answer later may still
+//! join ([`crate::haul::transfer`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

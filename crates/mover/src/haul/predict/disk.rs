@@ -69,8 +69,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that all
-/// took.
+/// Makes small files as transfers do: written, renamed, and synced together. Returns how many, and the seconds that
+/// all took.
 fn make_files(directory: &Path, size: u64, wanted: usize) -> io::Result<(usize, f64)> {
     let scratch = Scratch(directory.join(format!(".inhaul-plan-{}", std::process::id())));
     fs::create_dir(&scratch.0)?;

@@ -43,7 +43,8 @@ impl Haul {
         Ok(())
     }
 
-    /// Takes note of bytes that a flow has brought. They have been written, or will be before what is told behind them.
+    /// Takes note of bytes that a flow has brought. They have been written, or will be before what is told behind
+    /// them.
     pub(super) fn note_placed(&mut self, flow: FlowId, range: ByteRange) {
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return };
         let index = mirror.object;

@@ -42,8 +42,8 @@ pub(crate) enum Told {
     GivenUp { object: usize },
 }
 
-/// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the sender
-/// that is returned is dropped.
+/// Starts the thread, for files of these objects. It says what it has done through `findings`, and ends when the
+/// sender that is returned is dropped.
 pub(crate) fn start(
     landings: Vec<Arc<Landing>>,
     findings: Sender<Finding>,

@@ -46,8 +46,8 @@ const LENGTH_BYTES: usize = 4;
 /// Bytes of the checksum that stands behind it.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Whether frames of this kind have a checksum. Those with which sides greet each other have none, so that sides of other versions
-/// understand that they do not.
+/// Whether frames of this kind have a checksum. Those with which sides greet each other have none, so that sides of
+/// other versions understand that they do not.
 const fn has_checksum(kind: u8) -> bool {
     !matches!(kind, kind::HELLO | kind::WELCOME | kind::REFUSED)
 }
@@ -145,7 +145,8 @@ impl Frame {
         frame.filter(|_| r.bytes.is_empty()).ok_or(FrameError::Malformed(kind))
     }
 
-    /// Appends the frame to `out`. Texts that are too long are cut; the caller keeps pieces and messages below [`MAX_PIECE`](super::MAX_PIECE).
+    /// Appends the frame to `out`. Texts that are too long are cut; the caller keeps pieces and messages below
+    /// [`MAX_PIECE`](super::MAX_PIECE).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH_BYTES]);

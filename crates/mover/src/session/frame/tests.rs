@@ -109,7 +109,8 @@ proptest! {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let has_checksum = !matches!(frame, Frame::Hello { .. } | Frame::Welcome { .. } | Frame::Refused { .. });
-        // The length is left alone: of another one it is not known where the frame ends. So is what would change a frame into a greeting.
+        // The length is left alone: of another one it is not known where the frame ends. So is what would change a
+        // frame into a greeting.
         let at = 4 + at.index(bytes.len() - 4);
         bytes[at] ^= change;
         let greeting = (kind::HELLO..=kind::REFUSED).contains(&bytes[4]);

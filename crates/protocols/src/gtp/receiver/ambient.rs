@@ -18,7 +18,8 @@ const DRAIN_RATE: f64 = MARGIN;
 /// gtp-2004 4.2: loss ratio above which the estimate falls.
 pub(super) const LOSS_THRESHOLD: f64 = 0.005;
 
-/// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut the loss.
+/// Loss that does not depend on the rate: of a bad link, not of a full one. Learnt when a cut of the rate does not cut
+/// the loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AmbientLoss {
     pub(super) ratio: f64,
@@ -63,9 +64,9 @@ impl AmbientLoss {
     }
 }
 
-/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the rate were
-/// to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules the receiver
-/// late, a rival's queue), and no reason to slow down.
+/// A queue that stands though everything sent comes through and the rate is below what came through with it. If the
+/// rate were to blame it would drain; if it does not, it is a delay of somebody else's making (a host that schedules
+/// the receiver late, a rival's queue), and no reason to slow down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StandingQueue {
     first: Span,
@@ -74,8 +75,8 @@ pub(super) struct StandingQueue {
 }
 
 impl StandingQueue {
-    /// An interval ended with this queue, above `threshold` or not; whether everything `sent` came through. True when the
-    /// queue is not of our making.
+    /// An interval ended with this queue, above `threshold` or not; whether everything `sent` came through. True when
+    /// the queue is not of our making.
     pub(super) fn is_foreign(&mut self, now: Time, queue: Span, threshold: Span, all_came: bool) -> bool {
         let passed = now.since(std::mem::replace(&mut self.judged, now));
         if queue <= threshold || queue < self.first.mul_f64(STANDING_PART) || self.first == Span::ZERO {

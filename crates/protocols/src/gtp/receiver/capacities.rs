@@ -1,4 +1,5 @@
-//! Capacities that nobody has told: what a first burst says of them, and what each central interval does (PROTOCOL.md 7).
+//! Capacities that nobody has told: what a first burst says of them, and what each central interval does
+//! (PROTOCOL.md 7).
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,8 @@ const SHARED_PART: f64 = 0.6;
 const UNSHARED_PART: f64 = 0.3;
 /// A loss ratio this high in one RTT is not left for the end of the interval.
 const ALARM_LOSS: f64 = 0.02;
-/// The first step of a test is such that, if it is too much, the queue is as long after an interval as so many thresholds.
+/// The first step of a test is such that, if it is too much, the queue is as long after an interval as so many
+/// thresholds.
 const STEP_QUEUES: f64 = 2.25;
 /// But it is within these parts of the bound.
 const STEP: (f64, f64) = (0.002, 0.01);
@@ -89,7 +91,8 @@ fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
 impl Capacities {
     // --- Bursts -----------------------------------------------------------------------------------------------------
 
-    /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to measure.
+    /// Packets of the burst that measures the path of a flow; `None` if it may have so little that there is nothing to
+    /// measure.
     pub(super) fn train_blocks(&self, flow: &Flow, capacity: Option<Bitrate>, trains: usize) -> Option<u64> {
         let packet = u64::from(flow.core.block) + flow.core.overhead();
         let bound = flow.known_bound();
@@ -99,7 +102,8 @@ impl Capacities {
         (!slow).then(|| queue.min(share).clamp(TRAIN_BLOCKS_MIN, TRAIN_BLOCKS))
     }
 
-    /// A burst of so many packets has come, as far as it ever will. Returns how many a longer one has if this one was too short to tell.
+    /// A burst of so many packets has come, as far as it ever will. Returns how many a longer one has if this one was
+    /// too short to tell.
     pub(super) fn on_train(&mut self, now: Time, id: FlowId, blocks: u64, flows: &mut Flows) -> Option<u64> {
         let others = sum(running(flows).map(|flow| flow.told_rate));
         // Loss that all have is the receiver's link's, and waits for who comes new.
@@ -116,8 +120,8 @@ impl Capacities {
         }
         let was_lost = seen.is_none() && lost.ratio > TRAIN_LOSS_MAX;
         let seen = seen.unwrap_or_else(|| {
-            // A burst that the host handed over all at once says that the path is at least this fast. One that was lost says that the
-            // path is slow; how slow, tests will find.
+            // A burst that the host handed over all at once says that the path is at least this fast. One that was
+            // lost says that the path is slow; how slow, tests will find.
             let took = if was_lost { flow.rtt() * LOST_TRAIN_RTTS } else { TRAIN_SPAN_MIN };
             let rate = Bitrate::of(blocks * packet, took);
             Dispersion { own: rate, all_flows: rate, proven: rate }
@@ -128,7 +132,8 @@ impl Capacities {
         let path = seen.own.mul_f64(slowed);
         let known = self.access.cap();
         let proven = seen.proven.max(seen.own);
-        // A burst that came as fast as the flow may be shows neither what the receiver takes nor what the path carries.
+        // A burst that came as fast as the flow may be shows neither what the receiver takes nor what the path
+        // carries.
         let told = flow.known_bound() < RATE_MAX && seen.own >= flow.known_bound().mul_f64(UNBOUND);
         if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) && !(told && known.is_none()) {
             if let Some(cap) = known {
@@ -169,8 +174,8 @@ impl Capacities {
         self.arrived.push_back((now, wire_bytes));
     }
 
-    /// The rate at which all flows together received over the last `span`, or longer if that was less than `least` bytes. `None` if that is
-    /// not known.
+    /// The rate at which all flows together received over the last `span`, or longer if that was less than `least`
+    /// bytes. `None` if that is not known.
     fn arrival_rate(&self, now: Time, wire_bytes: u64, span: Span, least: u64) -> Option<Bitrate> {
         let since = |(at, bytes): &&(Time, u64)| *at + span <= now && wire_bytes - bytes >= least;
         let (at, bytes) = self.arrived.iter().rev().find(since)?;
@@ -184,7 +189,8 @@ impl Capacities {
         is_high
     }
 
-    /// Whether more is asked of a receiver with a single flow than comes through. Its RTT may be long, and queues short.
+    /// Whether more is asked of a receiver with a single flow than comes through. Its RTT may be long, and queues
+    /// short.
     pub(super) fn lone_test_fails(&self, flows: &Flows) -> bool {
         let lone = flows.values().next().filter(|flow| flows.len() == 1 && flow.is_under_way());
         lone.is_some_and(|flow| {
@@ -195,8 +201,8 @@ impl Capacities {
 
     // --- The central interval ---------------------------------------------------------------------------------------
 
-    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through. All flows together have
-    /// received `wire_bytes` since the start.
+    /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through. All flows
+    /// together have received `wire_bytes` since the start.
     pub(super) fn discover(
         &mut self,
         now: Time,
@@ -228,13 +234,15 @@ impl Capacities {
         let losing = || running(flows).filter(|flow| fresh_loss(flow) >= HINT);
         let losing_rate = sum(losing().map(|flow| flow.told_rate));
         let is_common_loss = count == 1 || (losing().count() > 1 && losing_rate >= asked.mul_f64(SHARED_PART));
-        // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a queue of its own.
+        // One experiment at a time: what is lost while more is asked of the receiver is lost there, if no path has a
+        // queue of its own.
         let is_tests_loss = self.access.is_testing() && lost().all(|judged| own_queue(judged).is_none());
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
         if shared {
             let came = self.came(now, wire_bytes, interval, alarmed, &seen, flows);
-            // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue now.
+            // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
+            // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
             let capacity = if lossy { sent.mul_f64(1.0 - drain(common).min(1.0)) } else { came };
             self.access.refute(capacity, drain(common));
@@ -320,7 +328,8 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
     seen.binary_search_by_key(id, |(id, _)| *id).ok().and_then(|at| seen.get(at)).map(|(_, judged)| judged)
 }
 
-/// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its path's, or chance.
+/// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its
+/// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
     let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
@@ -334,7 +343,8 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
     first.map_or(Span::ZERO, |(queue, _)| *queue)
 }
 
-/// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they were told.
+/// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they
+/// were told.
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
     let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))

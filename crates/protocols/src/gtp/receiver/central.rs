@@ -1,4 +1,5 @@
-//! Control across flows, once per central interval: estimates, max-min fair targets, transitions (gtp-2004 4.2 to 4.4).
+//! Control across flows, once per central interval: estimates, max-min fair targets, transitions (gtp-2004 4.2
+//! to 4.4).
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::FlowId;
@@ -14,8 +15,9 @@ use crate::gtp::wire::{OwnMessage, RATE_MAX};
 const INTERVAL_RTTS: u64 = 3;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
-/// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at once. Not in the
-/// paper, where 2 % is all the room there is: a sender whose processor is taken away now and then would spiral down.
+/// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at
+/// once. Not in the paper, where 2 % is all the room there is: a sender whose processor is taken away now and then
+/// would spiral down.
 const LIMITED_ROOM: f64 = 1.25;
 
 /// How rates are controlled.
@@ -76,7 +78,8 @@ impl Central {
 
     // --- Transitions ------------------------------------------------------------------------------------------------
 
-    /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to say.
+    /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to
+    /// say.
     pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<OwnMessage> {
         let trains = flows.values().filter(|flow| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
@@ -117,8 +120,8 @@ impl Central {
         None
     }
 
-    /// A flow that had `target` has ended. It goes to the others (gtp-2004 4.4) at the end of the interval; when rates are ours to
-    /// find, at once.
+    /// A flow that had `target` has ended. It goes to the others (gtp-2004 4.4) at the end of the interval; when rates
+    /// are ours to find, at once.
     pub(super) fn on_leave(&mut self, now: Time, target: Bitrate, flows: &mut Flows) {
         match self.control {
             Control::Paper => self.left = self.left.saturating_add(target),
@@ -135,8 +138,8 @@ impl Central {
         self.schedule(now, flows);
     }
 
-    /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All flows together have
-    /// received `wire_bytes` since the start.
+    /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All
+    /// flows together have received `wire_bytes` since the start.
     pub(super) fn on_rtt(&mut self, now: Time, excess: f64, wire_bytes: u64, flows: &Flows) {
         if self.control == Control::Discover {
             self.capacities.note_arrived(now, wire_bytes);

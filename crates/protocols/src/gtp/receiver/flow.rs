@@ -34,8 +34,8 @@ const HOST_BURST_SPAN: Span = Span::from_millis(4);
 const HOST_RTT: Span = Span::from_micros(900);
 /// ... but no more UDP payload than one message with segmentation offload takes.
 const OFFLOAD_BYTES_MAX: u64 = 65_507;
-/// Where the rate was told and the path has borne it, a burst is what is sent in `LONG_BURST_SPAN`, or this many packets that are sent in
-/// `HOST_BURST_SPAN`; but no more than this many messages.
+/// Where the rate was told and the path has borne it, a burst is what is sent in `LONG_BURST_SPAN`, or this many
+/// packets that are sent in `HOST_BURST_SPAN`; but no more than this many messages.
 const TOLD_BURST_PACKETS: u64 = 8;
 const TOLD_BURST_MESSAGES: u64 = 2;
 /// A rate was told if it is this part of what was.
@@ -95,7 +95,8 @@ pub(crate) struct Flow {
     pub(super) path: Bound,
     /// The path has been measured, or need not be: the estimate means something.
     pub(super) measured: bool,
-    /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not the rate.
+    /// The path is short, and what it holds is little beside the socket buffer: requests bound what is on its way, not
+    /// the rate.
     pub(super) window_bound: bool,
     /// What the requests let through would be gone in a short time.
     drains_soon: bool,
@@ -184,8 +185,8 @@ impl Flow {
         self.monitor.base_rtt().unwrap_or(RTT_GUESS)
     }
 
-    /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost packets
-    /// beyond what is ambient or did not. All flows together were told `all_told`.
+    /// Sees whether requests bound what is on its way, and whether that is bound enough, after an interval that lost
+    /// packets beyond what is ambient or did not. All flows together were told `all_told`.
     pub(super) fn judge_window(&mut self, socket_buffer: u64, all_told: Bitrate, lost: bool) {
         let rtt = self.base_rtt();
         self.window_bound = rtt <= SHORT_RTT && self.told_rate.bytes_in(rtt) < socket_buffer / 4;
@@ -245,8 +246,8 @@ impl Flow {
     /// Most bytes that may leave the sender back to back at `rate`.
     pub(super) fn burst(&self, rate: Bitrate) -> u64 {
         let packet = u64::from(self.core.block) + self.core.overhead();
-        // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be several
-        // in each interval, or the rate cannot be measured.
+        // Nothing on so short a path is hurt by longer bursts, and both hosts have less to do. But there must be
+        // several in each interval, or the rate cannot be measured.
         let span = match self.overshoots_freely() {
             true if self.base_rtt() <= HOST_RTT => HOST_BURST_SPAN,
             true => LONG_BURST_SPAN,
@@ -255,7 +256,8 @@ impl Flow {
         // Whole packets, and no more than segmentation offload takes.
         let most = OFFLOAD_BYTES_MAX / (u64::from(self.core.block) + HEADER_LEN as u64);
         let usual = (rate.bytes_in(span) / packet).clamp(1, most.max(1)) * packet;
-        // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave between them.
+        // A rate that is being looked for is told by bursts that are short: long ones smooth away what others leave
+        // between them.
         if !self.is_told(rate) {
             return usual;
         }
@@ -264,9 +266,9 @@ impl Flow {
         self.monitor.bursts.bytes(usual, long) / packet * packet
     }
 
-    /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an RTT, and
-    /// a lead so that the sender never runs dry; a request is due when half of the lead is used up. On a short path the
-    /// lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
+    /// How many bytes may be outstanding, and how many of them are asked for at a time. What is on its way during an
+    /// RTT, and a lead so that the sender never runs dry; a request is due when half of the lead is used up. On a
+    /// short path the lead is what the socket buffer can hold, so a receiver that falls behind loses nothing.
     fn outstanding_limit(&self, socket_buffer: u64) -> (u64, u64) {
         let block = u64::from(self.core.block);
         if let Phase::Train { blocks, .. } = self.phase {
@@ -395,8 +397,8 @@ impl Flow {
         OwnMessage::Rate { epoch: self.epoch, rate, burst: u32::try_from(burst).unwrap_or(u32::MAX) }
     }
 
-    /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message to
-    /// send if the rate has changed.
+    /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message
+    /// to send if the rate has changed.
     pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<OwnMessage>)> {
         if now < self.next_rtt_tick {
             return None;

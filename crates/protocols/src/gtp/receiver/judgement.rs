@@ -1,4 +1,5 @@
-//! What an interval says of a flow: whether it is congested, and what the narrowest place on its way let through (PROTOCOL.md 7.4).
+//! What an interval says of a flow: whether it is congested, and what the narrowest place on its way let through
+//! (PROTOCOL.md 7.4).
 
 use inhaul_base::{Bitrate, Span, Time};
 
@@ -11,7 +12,8 @@ const FOREIGN_LOSS: f64 = 0.02;
 /// A queue that stands through an interval and is longer than this means that the capacity is used up.
 const QUEUE_THRESHOLD: Span = Span::from_millis(1);
 
-/// A queue that is no longer than this is none: where all flows together have `rate`, the time of so many of their largest packets.
+/// A queue that is no longer than this is none: where all flows together have `rate`, the time of so many of their
+/// largest packets.
 pub(super) fn queue_threshold(rate: Bitrate, block: u64, packets: u64) -> Span {
     if rate == Bitrate::ZERO { QUEUE_THRESHOLD } else { QUEUE_THRESHOLD.max(rate.time_for(packets * block)) }
 }
@@ -75,8 +77,8 @@ impl Judgement {
         self.interval.total().mul_f64(1.0 - self.excess)
     }
 
-    /// What a path lets through that is found congested with a queue that stands (`full`), or without: then the controller's own cuts
-    /// may have left some of the `target` unused.
+    /// What a path lets through that is found congested with a queue that stands (`full`), or without: then the
+    /// controller's own cuts may have left some of the `target` unused.
     pub(super) fn capacity(&self, full: bool, target: Bitrate) -> Bitrate {
         if full { self.delivered } else { self.delivered.max(target.mul_f64(1.0 - self.excess)) }
     }

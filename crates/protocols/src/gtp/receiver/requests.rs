@@ -1,7 +1,7 @@
 //! What one flow has been asked for and has not yet delivered, in the order in which it will be sent.
 //!
-//! The sender answers requests in order, so data that arrives proves that everything requested before it has been sent.
-//! What was passed over is a gap; a gap that does not fill within the reordering window is lost.
+//! The sender answers requests in order, so data that arrives proves that everything requested before it has been
+//! sent. What was passed over is a gap; a gap that does not fill within the reordering window is lost.
 
 use std::collections::VecDeque;
 
@@ -216,7 +216,8 @@ impl Outstanding {
 }
 
 impl Request {
-    /// Whether `range` is made of whole blocks of one of the ranges. Bounds what a hostile sender can cut the object into.
+    /// Whether `range` is made of whole blocks of one of the ranges. Bounds what a hostile sender can cut the object
+    /// into.
     fn is_block_aligned(&self, range: ByteRange) -> bool {
         let after = self.others.partition_point(|r| r.start <= range.start);
         let whole = after.checked_sub(1).map_or(self.first, |index| self.others[index]);

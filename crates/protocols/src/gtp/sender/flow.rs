@@ -14,8 +14,8 @@ pub(super) const BURST_SPAN_MAX: Span = Span::from_millis(50);
 /// ... nor than so many bytes or packets, whichever is more: a receiver needs no longer train to measure a path.
 const BURST_BYTES_MAX: u64 = 256 << 10;
 const BURST_PACKETS: u64 = 16;
-/// UDP payload that one flow adds to a batch before others that are due have their turn: a message with segmentation offload at
-/// least, ...
+/// UDP payload that one flow adds to a batch before others that are due have their turn: a message with segmentation
+/// offload at least, ...
 const TURN_BYTES_MIN: u64 = 65_507;
 /// ... and at most so much, though no other is due yet.
 const TURN_BYTES_MAX: u64 = 1 << 20;
@@ -86,9 +86,9 @@ impl SendFlow {
         self.burst.max(block + overhead).min(queued + queued.div_ceil(block) * overhead).max(1)
     }
 
-    /// How many packets may be sent now: whole bursts while there is more to send than one, so that messages with segmentation
-    /// offload are full and look alike. At most `share` if that is a burst: other flows are due, too. `None` when the batch
-    /// has no room for a burst but something to be sent first.
+    /// How many packets may be sent now: whole bursts while there is more to send than one, so that messages with
+    /// segmentation offload are full and look alike. At most `share` if that is a burst: other flows are due, too.
+    /// `None` when the batch has no room for a burst but something to be sent first.
     fn whole_bursts(&self, allowed: u64, share: usize, out: &TxBatch) -> Option<usize> {
         let block = u64::from(self.core.queue.front()?.block);
         let packet = block + self.core.overhead();
@@ -106,8 +106,8 @@ impl SendFlow {
         }
     }
 
-    /// Appends what may leave as far as `out` has room; data for about `share` packets if other flows are due, and as `host`
-    /// allows, which all flows share. `spent` bytes have just left.
+    /// Appends what may leave as far as `out` has room; data for about `share` packets if other flows are due, and as
+    /// `host` allows, which all flows share. `spent` bytes have just left.
     pub(super) fn transmit(
         &mut self,
         now: Time,

@@ -1,7 +1,7 @@
 //! BBR version 1 (Cardwell and others, *BBR: Congestion-Based Congestion Control*, ACM Queue 2016;
-//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor what it knows of the
-//! path; during the first round trip of a repair no more is sent than is delivered (4.2.3.4), and when the repair ends the window
-//! is what it was.
+//! draft-cardwell-iccrg-bbr-congestion-control-00, whose names these are). Loss moves neither its rate nor what it
+//! knows of the path; during the first round trip of a repair no more is sent than is delivered (4.2.3.4), and when
+//! the repair ends the window is what it was.
 
 use std::collections::VecDeque;
 
@@ -54,7 +54,8 @@ pub struct Bbr {
     rt_prop_at: Time,
     round: u64,
     next_round_delivered: u64,
-    /// What was sent before so many packets were delivered says nothing of the bandwidth: the window was that of ProbeRTT.
+    /// What was sent before so many packets were delivered says nothing of the bandwidth: the window was that of
+    /// ProbeRTT.
     held_until: u64,
     /// Bandwidth when it last grew by a quarter, and rounds since.
     full_bandwidth: (f64, u32),

@@ -1,6 +1,6 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr, whose names these are): beside the bandwidth and the least round-trip time it keeps bounds
-//! on what is in flight, from where losses or a plateau were met. It probes for seconds apart instead of all eight round trips,
-//! and leaves room for others in between.
+//! BBR version 3 (draft-ietf-ccwg-bbr, whose names these are): beside the bandwidth and the least round-trip time it
+//! keeps bounds on what is in flight, from where losses or a plateau were met. It probes for seconds apart instead of
+//! all eight round trips, and leaves room for others in between.
 
 use inhaul_base::{Bitrate, RandomStream, Span, Time};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace, RateSample};
@@ -26,8 +26,8 @@ const STARTUP_LOSSES: u32 = 6;
 const BETA: f64 = 0.7;
 /// What is left to others of the most that may be in flight.
 const HEADROOM: f64 = 0.15;
-/// From one probe of the bandwidth to the next: two to three seconds, or as many rounds as standard TCP would need to grow by what the
-/// path holds, but at most 62 or 63.
+/// From one probe of the bandwidth to the next: two to three seconds, or as many rounds as standard TCP would need to
+/// grow by what the path holds, but at most 62 or 63.
 const PROBE_WAIT: Span = Span::from_secs(2);
 const PROBE_WAIT_RANDOM: Span = Span::from_secs(1);
 const PROBE_ROUNDS_MAX: u64 = 63;
@@ -165,7 +165,8 @@ impl Bbr3 {
         }
     }
 
-    // --- The model of the path -----------------------------------------------------------------------------------------
+    // --- The model of the
+    // path -----------------------------------------------------------------------------------------
 
     fn max_bandwidth(&self) -> f64 {
         self.bandwidths[0].max(self.bandwidths[1])
@@ -455,7 +456,8 @@ impl Bbr3 {
         self.product(self.bandwidth(), PROBE_RTT_WINDOW_GAIN).max(WINDOW_MIN)
     }
 
-    // --- What may be sent ----------------------------------------------------------------------------------------------
+    // --- What may be
+    // sent ----------------------------------------------------------------------------------------------
 
     fn gains(&self) -> (f64, f64) {
         match self.state {

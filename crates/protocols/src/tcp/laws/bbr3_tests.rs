@@ -157,7 +157,8 @@ fn the_path_is_probed_every_two_to_three_seconds_for_a_round_trip_of_refilling_a
 
 #[test]
 fn standard_tcps_turn_on_a_short_path_is_a_probes_turn() {
-    // 20 packets in flight: standard TCP would have grown by them in 20 rounds, which is sooner than two seconds at 10 ms.
+    // 20 packets in flight: standard TCP would have grown by them in 20 rounds, which is sooner than two seconds at 10
+    // ms.
     let mut drive = Drive::cruising();
     drive.law.min_rtt = Some(Span::from_millis(20));
     drive.law.rounds_since_probe = 18;

@@ -16,7 +16,8 @@ impl Drive {
         Self { law: Bbr::new(&CONFIG), now: Time::ZERO + Span::from_secs(1), delivered: 0 }
     }
 
-    /// A round trip later, one acknowledgement of a whole round: delivered at `rate` packets a second, with `in_flight` left.
+    /// A round trip later, one acknowledgement of a whole round: delivered at `rate` packets a second, with
+    /// `in_flight` left.
     fn round(&mut self, rate: f64, in_flight: u64) {
         self.round_of(rate, in_flight, RTT, false);
     }

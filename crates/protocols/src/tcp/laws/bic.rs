@@ -1,5 +1,5 @@
-//! BIC (Xu, Harfoush, Rhee: *Binary Increase Congestion Control for Fast Long-Distance Networks*, INFOCOM 2004): a binary
-//! search for the window at which packets were lost.
+//! BIC (Xu, Harfoush, Rhee: *Binary Increase Congestion Control for Fast Long-Distance Networks*, INFOCOM 2004): a
+//! binary search for the window at which packets were lost.
 
 use inhaul_base::Time;
 use inhaul_transport::AckSample;

@@ -1,5 +1,5 @@
-//! CUBIC (RFC 9438): the window is a cubic function of the time since the last congestion, whatever the round-trip time.
-//! Slow start ends by HyStart (section 4.10 leaves it open), as it does in Linux.
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last congestion, whatever the round-trip
+//! time. Slow start ends by HyStart (section 4.10 leaves it open), as it does in Linux.
 
 use inhaul_base::Time;
 use inhaul_transport::AckSample;
@@ -134,7 +134,8 @@ mod tests {
                 drive.round();
                 let t = drive.now.since(began).as_secs_f64();
                 let window = drive.law.window();
-                // The curve, or W_est where standard TCP is faster: 0.53 packets a round trip from 700 to 1,000, then one.
+                // The curve, or W_est where standard TCP is faster: 0.53 packets a round trip from 700 to 1,000, then
+                // one.
                 let rounds = t / (rtt_ms as f64 / 1e3);
                 let to_prior = 300.0 / ALPHA;
                 let reno = 700.0 + ALPHA * rounds.min(to_prior) + (rounds - to_prior).max(0.0);
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn small_windows_grow_as_standard_tcps_would() {
-        // Section 4.3: on short paths W_est is above the curve. From 70 packets, 0.53 a round trip up to 100, then one.
+        // Section 4.3: on short paths W_est is above the curve. From 70 packets, 0.53 a round trip up to 100, then
+        // one.
         let mut drive = Drive::at(Cubic::default(), 100.0, 10);
         drive.lose();
         assert!((drive.rounds(50) - (70.0 + 50.0 * ALPHA)).abs() < 0.5, "{}", drive.law.window());

@@ -1,6 +1,6 @@
-//! HyStart (Ha and Rhee: *Taming the Elephants: New TCP Slow Start*, Computer Networks 2011), as Linux's CUBIC has it by default,
-//! with both of its tests: slow start ends before the queue overflows. RFC 9406 (HyStart++) has the test of delays only, and
-//! the kernel that CUBIC stands for does not run it.
+//! HyStart (Ha and Rhee: *Taming the Elephants: New TCP Slow Start*, Computer Networks 2011), as Linux's CUBIC has it
+//! by default, with both of its tests: slow start ends before the queue overflows. RFC 9406 (HyStart++) has the test
+//! of delays only, and the kernel that CUBIC stands for does not run it.
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::AckSample;
@@ -14,7 +14,8 @@ const SAMPLES: u32 = 8;
 /// A rise in delay that ends slow start: an eighth of the least, within these.
 const RISE_MIN: Span = Span::from_millis(4);
 const RISE_MAX: Span = Span::from_millis(16);
-/// What a host may hold back at its own rate does not count for the train: four segments of segmentation offload, at most this.
+/// What a host may hold back at its own rate does not count for the train: four segments of segmentation offload, at
+/// most this.
 const OFFLOAD_BYTES: f64 = 4.0 * 65_536.0;
 const OFFLOAD_MAX: Span = Span::from_millis(1);
 
@@ -66,8 +67,9 @@ impl HyStart {
         let offload = Span::from_secs_f64(OFFLOAD_BYTES / rate.max(1.0)).min(OFFLOAD_MAX);
         if ack.now.since(round.train) <= TRAIN_GAP {
             round.train = ack.now;
-            // Acknowledgements come in an unbroken train for half a round trip: the path is half full, the next round fills it.
-            // Pacing alone spreads them over up to half a round trip, so a train of paced packets has to be twice as long (as Linux).
+            // Acknowledgements come in an unbroken train for half a round trip: the path is half full, the next round
+            // fills it. Pacing alone spreads them over up to half a round trip, so a train of paced packets has to be
+            // twice as long (as Linux).
             let parts = if round.paced { 1 } else { 2 };
             if ack.now.since(round.began) > (least + offload) / parts {
                 return true;

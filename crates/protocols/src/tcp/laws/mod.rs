@@ -1,5 +1,5 @@
-//! Congestion control laws, one file each. Laws that keep a window say how it grows in congestion avoidance and how it is
-//! cut ([`Avoidance`]); slow start and its end are the same for all ([`Windowed`]).
+//! Congestion control laws, one file each. Laws that keep a window say how it grows in congestion avoidance and how it
+//! is cut ([`Avoidance`]); slow start and its end are the same for all ([`Windowed`]).
 
 mod bbr;
 mod bbr3;

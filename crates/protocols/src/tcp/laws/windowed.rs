@@ -19,7 +19,8 @@ pub trait Avoidance {
     /// A timeout, after which the window has been brought down to nearly nothing.
     fn on_timeout(&mut self) {}
 
-    /// An acknowledgement came during slow start, at a window of `window` packets. Returns whether slow start is to end.
+    /// An acknowledgement came during slow start, at a window of `window` packets. Returns whether slow start is to
+    /// end.
     fn ends_slow_start(&mut self, _window: f64, _ack: &AckSample) -> bool {
         false
     }
@@ -82,7 +83,8 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
         }
         let mut rest = *ack;
         if self.window < self.threshold {
-            // RFC 5681 3.1: one packet for each that was acknowledged; what is left beyond the threshold counts as avoidance.
+            // RFC 5681 3.1: one packet for each that was acknowledged; what is left beyond the threshold counts as
+            // avoidance.
             let room = (self.threshold - self.window).min(self.max);
             let grown = (rest.delivered_packets as f64).min(room.ceil());
             self.window = (self.window + grown).min(self.threshold);
@@ -101,8 +103,8 @@ impl<A: Avoidance + Clone> Law for Windowed<A> {
     }
 
     fn on_timeout(&mut self, loss: &LossSample, repeated: bool) {
-        // A timeout that repeats is about the same packets: the threshold stays (RFC 5681 3.1). One after progress is not,
-        // even though the repair that the last one began is not complete.
+        // A timeout that repeats is about the same packets: the threshold stays (RFC 5681 3.1). One after progress is
+        // not, even though the repair that the last one began is not complete.
         if !repeated {
             self.before = Some((self.window, self.threshold, self.avoidance.clone()));
             self.threshold = self.avoidance.reduce(loss.now, self.window).max(WINDOW_MIN);

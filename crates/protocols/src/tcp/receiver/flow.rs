@@ -11,8 +11,8 @@ use super::reassembly::{Arrival, Reassembly};
 use crate::tcp::options::{ACK_DELAY, ACK_EVERY, Options};
 use crate::tcp::wire::{AckHeader, DataHeader, HEADER_LEN, Timestamp};
 
-/// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives though the
-/// window doubles, and as much again ...
+/// Asked for ahead is so many times the sender's window: what is on its way, what leaves until a request arrives
+/// though the window doubles, and as much again ...
 const LEAD_WINDOWS: u64 = 4;
 /// ... at least, and at most.
 const LEAD_MIN: u64 = 1 << 20;

@@ -1,4 +1,5 @@
-//! Which segments have come, and what an acknowledgement says of them (RFC 5681 4.2, RFC 2018, RFC 2883, RFC 7323 4.3).
+//! Which segments have come, and what an acknowledgement says of them (RFC 5681 4.2, RFC 2018, RFC 2883, RFC
+//! 7323 4.3).
 
 use inhaul_base::{ByteRange, RangeSet, Sequence};
 
@@ -14,7 +15,8 @@ const RECENT: usize = 2 * BLOCKS_MAX;
 pub(super) enum Arrival {
     /// Next in order, with no gap before or behind: the acknowledgement may wait.
     InOrder,
-    /// Next in order, and it closed a gap, or some of it; or it opened or grew a block behind one: acknowledge at once.
+    /// Next in order, and it closed a gap, or some of it; or it opened or grew a block behind one: acknowledge at
+    /// once.
     OutOfOrder,
     /// It had come before: acknowledge at once.
     Duplicate,
@@ -42,8 +44,8 @@ pub(super) struct Reassembly {
 }
 
 impl Reassembly {
-    /// The `count` segments from `sequence` on came, the first sent at `sent`. The receiver takes `window` segments beyond
-    /// the first that has not come.
+    /// The `count` segments from `sequence` on came, the first sent at `sent`. The receiver takes `window` segments
+    /// beyond the first that has not come.
     pub(super) fn arrive(&mut self, sequence: Sequence, count: u64, sent: Timestamp, window: u64) -> Arrival {
         let Some(first) = self.number_of(sequence) else { return Arrival::Duplicate };
         // RFC 7323 4.3 (2): the timestamp of the first segment that the next acknowledgement is about.
@@ -76,7 +78,8 @@ impl Reassembly {
         Arrival::OutOfOrder
     }
 
-    /// Forgets what came out of order: the stream goes on behind all that could have been sent. Returns its next segment.
+    /// Forgets what came out of order: the stream goes on behind all that could have been sent. Returns its next
+    /// segment.
     pub(super) fn restart(&mut self, window: u64) -> Sequence {
         let next = self.next + window;
         *self = Self { next, acknowledged: next, echo: self.echo, ..Self::default() };

@@ -136,10 +136,11 @@ fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
     assert_eq!(sent(&mut r), 1);
 }
 
-// --- C_r and R_app ------------------------------------------------------------------------------------------------------
+// --- C_r and
+// R_app ------------------------------------------------------------------------------------------------------
 
-/// What senders were told since it was last asked: flow, and its new rate or `None` for "no limit". Other messages are left
-/// out, but for requests, which are shown as a rate of zero.
+/// What senders were told since it was last asked: flow, and its new rate or `None` for "no limit". Other messages are
+/// left out, but for requests, which are shown as a rate of zero.
 fn told(receiver: &mut TcpReceiver) -> Vec<(u32, Option<u64>)> {
     let events = std::iter::from_fn(|| receiver.poll_event());
     let told = events.filter_map(|event| {
@@ -156,7 +157,8 @@ fn told(receiver: &mut TcpReceiver) -> Vec<(u32, Option<u64>)> {
     told.collect()
 }
 
-/// Flow `id` joins at `now` for an object of its own, and its path opens with a round trip of 20 ms. Returns when that was.
+/// Flow `id` joins at `now` for an object of its own, and its path opens with a round trip of 20 ms. Returns when that
+/// was.
 fn run(receiver: &mut TcpReceiver, now: Time, id: u32, application_rate: Option<Bitrate>) -> Time {
     let (flow, object, size) = (FlowId(id), ObjectId(id), 1 << 40);
     receiver.command(now, Command::Fetch { object, size, held: RangeSet::new() }).unwrap();

@@ -45,7 +45,8 @@ impl SendFlow {
         self.wants_turn = true;
     }
 
-    /// Segments as they were cut do not pass any more: all that was requested is forgotten, and the stream goes on at `from`.
+    /// Segments as they were cut do not pass any more: all that was requested is forgotten, and the stream goes on at
+    /// `from`.
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> Result<(), FlowError> {
         self.core.queue.cancel(u32::MAX);
         self.wants_turn = true;

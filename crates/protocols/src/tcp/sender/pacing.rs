@@ -8,14 +8,15 @@ use super::rate_limit::RatePacer;
 /// What late wake-ups left over is kept for so long.
 const LATENESS_KEPT: Span = Span::from_millis(1);
 
-/// A clocked window that is broken up leaves at so many times the window a round trip: as Linux paces (`tcp_pacing_ss_ratio`,
-/// `tcp_pacing_ca_ratio`).
+/// A clocked window that is broken up leaves at so many times the window a round trip: as Linux paces
+/// (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
 const SLOW_START_GAIN: f64 = 2.0;
 const AVOIDANCE_GAIN: f64 = 1.2;
 /// Hosts whose acknowledgements come in lumps are late at timers, too: these must not slow the flow down.
 const CLOCK_LATENESS_KEPT: Span = Span::from_millis(10);
 
-/// So much of it leaves at once, as Linux's segments do (`sk_pacing_shift`): a host that is often late is not slowed down then.
+/// So much of it leaves at once, as Linux's segments do (`sk_pacing_shift`): a host that is often late is not slowed
+/// down then.
 const CLOCK_BURST: Span = Span::from_millis(1);
 
 /// The window of a sender, and what it takes to spread it.
@@ -118,10 +119,11 @@ impl Pacing {
 
 /// Acknowledgements clock what leaves (RFC 5681), in bursts of bounded size.
 ///
-/// Where each second packet is acknowledged and a host reads acknowledgements as they come, none lets more than some packets
-/// leave, and this does nothing. But a host that reads many packets at once acknowledges them at once, or reads many
-/// acknowledgements before it sends. Then a large part of the window would leave as one burst, and overflow a queue that is
-/// shorter than the window. So the burst is at most an initial window (RFC 9002 7.7), and the rest is paced.
+/// Where each second packet is acknowledged and a host reads acknowledgements as they come, none lets more than some
+/// packets leave, and this does nothing. But a host that reads many packets at once acknowledges them at once, or
+/// reads many acknowledgements before it sends. Then a large part of the window would leave as one burst, and overflow
+/// a queue that is shorter than the window. So the burst is at most an initial window (RFC 9002 7.7), and the rest is
+/// paced.
 #[derive(Clone, Debug)]
 pub(super) struct AckClock {
     pacer: RatePacer,
@@ -230,7 +232,8 @@ mod tests {
     fn acknowledgements_that_come_one_by_one_clock_what_leaves() {
         let mut pacing = Pacing::Unpaced;
         for k in 0..1_000 {
-            // Two packets each, 10 us apart: in slow start four leave, ten times as fast as a window of 8000 in a round trip.
+            // Two packets each, 10 us apart: in slow start four leave, ten times as fast as a window of 8000 in a
+            // round trip.
             let now = at(1) + Span::from_micros(10) * k;
             pacing.tick();
             pacing.set(now, Pace::Unpaced, window(8_000, 200, true));

@@ -1,13 +1,15 @@
 //! How long a segment that was overtaken is waited for before it counts as lost: RACK (RFC 8985).
 //!
-//! A segment is judged by when it was *sent last*: once one that was sent after it has come, and it itself is late by more
-//! than packets change places, it is lost. So a retransmission that is lost is found like any other loss, in a round trip.
+//! A segment is judged by when it was *sent last*: once one that was sent after it has come, and it itself is late by
+//! more than packets change places, it is lost. So a retransmission that is lost is found like any other loss, in a
+//! round trip.
 
 use inhaul_base::Span;
 
 use super::scoreboard::Progress;
 
-/// So many segments behind a gap mean a loss as long as no packets were seen to change places (RFC 8985 6.2 step 4, DupThresh).
+/// So many segments behind a gap mean a loss as long as no packets were seen to change places (RFC 8985 6.2 step 4,
+/// DupThresh).
 const DUP_THRESH: u64 = 3;
 /// Repairs without a duplicate until the tolerance falls back (RFC 8985 6.2: reo_wnd_persist).
 const PERSIST: u32 = 16;
@@ -17,10 +19,11 @@ const QUARTERS_MAX: u32 = 255;
 /// What is known of the newest segment that came, and of how far packets change places on this path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rack {
-    /// Of those that came, the segment sent last: its place in the order of sending, and its round-trip time (RACK.rtt).
+    /// Of those that came, the segment sent last: its place in the order of sending, and its round-trip time
+    /// (RACK.rtt).
     newest: Option<(u64, Span)>,
-    /// Least round-trip time of segments that were sent once (RACK.min_RTT). Other than the timestamps' it is of the segment that
-    /// set off the acknowledgement, so delayed acknowledgements do not hide the true least.
+    /// Least round-trip time of segments that were sent once (RACK.min_RTT). Other than the timestamps' it is of the
+    /// segment that set off the acknowledgement, so delayed acknowledgements do not hide the true least.
     least: Option<Span>,
     /// A segment came later than one that was sent after it (RACK.reordering_seen).
     reordering_seen: bool,
@@ -54,7 +57,8 @@ impl Rack {
         self.reordering_seen |= progress.reordered;
     }
 
-    /// Something was sent again in vain: packets change places by more than is tolerated. Told once a round trip at most.
+    /// Something was sent again in vain: packets change places by more than is tolerated. Told once a round trip at
+    /// most.
     pub(super) fn on_duplicate(&mut self) {
         self.quarters = (self.quarters + 1).min(QUARTERS_MAX);
         self.persist = PERSIST;
@@ -73,8 +77,8 @@ impl Rack {
         self.newest.map_or(0, |(order, _)| order)
     }
 
-    /// How long after it was sent last a segment that has been overtaken is lost (RACK.rtt + RACK.reo_wnd). `repairing`: losses
-    /// are known already; `sacked`: segments that came behind a gap.
+    /// How long after it was sent last a segment that has been overtaken is lost (RACK.rtt + RACK.reo_wnd).
+    /// `repairing`: losses are known already; `sacked`: segments that came behind a gap.
     pub(super) fn patience(&self, smoothed: Option<Span>, repairing: bool, sacked: u64) -> Span {
         let rtt = self.newest.map_or(Span::ZERO, |(_, rtt)| rtt);
         if !self.reordering_seen && (repairing || sacked >= DUP_THRESH) {

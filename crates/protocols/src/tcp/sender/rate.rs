@@ -54,8 +54,8 @@ impl RateEstimator {
         }
     }
 
-    /// The path was idle: everything sent has been acknowledged. That everything sent is taken for lost does not count, for
-    /// some of it may be delivered yet.
+    /// The path was idle: everything sent has been acknowledged. That everything sent is taken for lost does not
+    /// count, for some of it may be delivered yet.
     pub(super) fn on_restart(&mut self, now: Time) {
         self.first_sent = now;
         self.delivered_at = now;

@@ -25,8 +25,8 @@ pub(super) enum Phase {
     },
 }
 
-/// Whether a timeout was a mistake (the Eifel detection algorithm, RFC 3522): an acknowledgement that echoes an earlier
-/// time than that of the retransmission answers the original.
+/// Whether a timeout was a mistake (the Eifel detection algorithm, RFC 3522): an acknowledgement that echoes an
+/// earlier time than that of the retransmission answers the original.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Spurious {
     /// The first segment has not been sent again yet.
@@ -46,7 +46,8 @@ pub(super) struct LossProbe {
     pub(super) again: bool,
 }
 
-/// What tells that a repair, or a timeout, was a mistake: all that it sent again had come (RFC 2883, as Linux uses it).
+/// What tells that a repair, or a timeout, was a mistake: all that it sent again had come (RFC 2883, as Linux uses
+/// it).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Duplicates {
     /// Segments sent again since it began.
@@ -86,8 +87,8 @@ impl ProportionalReduction {
         Self { target, flight: flight.max(1), delivered: 0, out: 0, may_send: 0, window: pipe + 1 }
     }
 
-    /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 9937 section 6.2). `safe`: it is
-    /// for something new in order, and no further loss was found (SafeACK).
+    /// An acknowledgement reports `delivered` more segments and leaves `pipe` on their way (RFC 9937 section 6.2).
+    /// `safe`: it is for something new in order, and no further loss was found (SafeACK).
     pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64, safe: bool) {
         if delivered == 0 {
             return;
@@ -96,8 +97,9 @@ impl ProportionalReduction {
         let may_send = if pipe > self.target {
             (self.delivered * self.target).div_ceil(self.flight).saturating_sub(self.out)
         } else {
-            // Back up to the target: as much as is delivered, and faster where the repair makes progress, by one segment for each
-            // acknowledgement that RFC 5681 4.2 asks for. A busy host sends one for many segments, or reads many before it sends.
+            // Back up to the target: as much as is delivered, and faster where the repair makes progress, by one
+            // segment for each acknowledgement that RFC 5681 4.2 asks for. A busy host sends one for many segments, or
+            // reads many before it sends.
             let faster = if safe { delivered.div_ceil(ACK_EVERY) } else { 0 };
             let limit = self.delivered.saturating_sub(self.out).max(self.may_send + delivered) + faster;
             limit.min(self.target - pipe)
@@ -122,8 +124,8 @@ impl ProportionalReduction {
 mod tests {
     use super::*;
 
-    /// Plays a repair of `flight` segments of which those for which `lost` says so are lost: one delivery an ACK. Returns
-    /// how many segments were sent after each ACK.
+    /// Plays a repair of `flight` segments of which those for which `lost` says so are lost: one delivery an ACK.
+    /// Returns how many segments were sent after each ACK.
     fn play(flight: u64, target: u64, safe: bool, lost: impl Fn(u64) -> bool) -> Vec<u64> {
         let mut pipe = flight - (0..flight).filter(|&n| lost(n)).count() as u64;
         let mut reduction = ProportionalReduction::new(target, flight, pipe);
@@ -142,7 +144,8 @@ mod tests {
 
     #[test]
     fn on_ack_spreads_the_reduction_over_the_round_trip() {
-        // RFC 9937's rule above the target: one loss of 20, halved: one segment for every second ACK after the retransmission.
+        // RFC 9937's rule above the target: one loss of 20, halved: one segment for every second ACK after the
+        // retransmission.
         let sent = play(20, 10, false, |n| n == 0);
         assert_eq!(sent.iter().sum::<u64>(), 10, "{sent:?}");
         assert!(sent.iter().all(|&n| n <= 1), "{sent:?}");
@@ -157,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_repair_is_as_fast_where_acknowledgements_come_in_lumps() {
-        // All but one of 1,000 segments are lost. Those that are sent come a round trip later, and all at once: each delivered
-        // twice makes another leave, as if the host had read the acknowledgements one by one.
+        // All but one of 1,000 segments are lost. Those that are sent come a round trip later, and all at once: each
+        // delivered twice makes another leave, as if the host had read the acknowledgements one by one.
         for lump in [1, 2, 64] {
             let (mut pipe, mut rounds, mut out) = (0, 0, 0);
             let mut reduction = ProportionalReduction::new(500, 1_000, pipe);

@@ -1,8 +1,8 @@
 //! The scoreboard: which segments are on their way, which have come, which are lost and wait to be sent again.
 //!
-//! Losses are found in the order of sending (RFC 8985): segments that were sent once stand in that order by number, those
-//! that were sent again in a queue of their own. Each is looked at a bounded number of times between leaving and being
-//! acknowledged, so an acknowledgement costs O(log n) in the number of gaps and no walk along the window.
+//! Losses are found in the order of sending (RFC 8985): segments that were sent once stand in that order by number,
+//! those that were sent again in a queue of their own. Each is looked at a bounded number of times between leaving and
+//! being acknowledged, so an acknowledgement costs O(log n) in the number of gaps and no walk along the window.
 
 use std::collections::VecDeque;
 
@@ -85,8 +85,8 @@ pub(super) struct Scoreboard {
     highest: u64,
     /// Segments before this one that were sent once are not on their way any more.
     judged: u64,
-    /// Segments that were sent again, in the order of sending: places in that order, and numbers. Some may have come or been sent
-    /// once more since.
+    /// Segments that were sent again, in the order of sending: places in that order, and numbers. Some may have come
+    /// or been sent once more since.
     again: VecDeque<(u64, u64)>,
 }
 
@@ -172,8 +172,8 @@ impl Scoreboard {
         self.highest = self.highest.max(block.end);
     }
 
-    /// Marks as lost what was sent before `overtaken` in the order of sending and `patience` ago or longer (RFC 8985 6.2 step 5).
-    /// Returns when the next will be lost, if nothing changes.
+    /// Marks as lost what was sent before `overtaken` in the order of sending and `patience` ago or longer (RFC
+    /// 8985 6.2 step 5). Returns when the next will be lost, if nothing changes.
     pub(super) fn find_lost(&mut self, overtaken: u64, patience: Span, progress: &mut Progress) -> Option<Time> {
         let mut due = None;
         while let Some(segment) = self.segments.get((self.judged - self.first) as usize) {
@@ -213,9 +213,9 @@ impl Scoreboard {
         (segment.state == State::OnItsWay && segment.snapshot.order == order).then_some(segment)
     }
 
-    /// A retransmission timeout: the first segment is lost, and all others that were sent `patience` ago or longer; later ones may
-    /// well be on their way (RFC 8985 6.3). Blocks stay known: a receiver of this protocol does not give up what it has reported
-    /// (RFC 6675 section 5.1).
+    /// A retransmission timeout: the first segment is lost, and all others that were sent `patience` ago or longer;
+    /// later ones may well be on their way (RFC 8985 6.3). Blocks stay known: a receiver of this protocol does not
+    /// give up what it has reported (RFC 6675 section 5.1).
     pub(super) fn time_out(&mut self, patience: Span, progress: &mut Progress) {
         for number in self.first..self.next() {
             let segment = &self.segments[(number - self.first) as usize];
@@ -289,7 +289,8 @@ impl Progress {
         if latest {
             self.newest = Some(segment.snapshot);
         }
-        // If it comes sooner than any could, it was an earlier sending that came (RFC 8985 6.2 step 2). Echoed timestamps do not tell:
+        // If it comes sooner than any could, it was an earlier sending that came (RFC 8985 6.2 step 2). Echoed
+        // timestamps do not tell:
         // behind a gap they are those of older segments.
         let ambiguous = segment.again && self.known_least_rtt.is_some_and(|least| rtt < least);
         if !ambiguous && self.newest_for_rack.is_none_or(|(before, _)| order > before) {

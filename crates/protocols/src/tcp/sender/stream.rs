@@ -16,8 +16,8 @@ use crate::tcp::wire::{AckHeader, Timestamp};
 
 /// The retransmission timeout before anything is measured (RFC 6298 2.1).
 const RTO_INITIAL: Span = Span::from_secs(1);
-/// The longest. RFC 6298 2.5 asks for a minute or more; but a path that loses a third of all packets each way would look
-/// dead to the receiver then. Linux lets it be set as low as a second (`tcp_rto_max_ms`).
+/// The longest. RFC 6298 2.5 asks for a minute or more; but a path that loses a third of all packets each way would
+/// look dead to the receiver then. Linux lets it be set as low as a second (`tcp_rto_max_ms`).
 const RTO_MAX: Span = Span::from_secs(10);
 
 /// Beside two round trips, a loss probe leaves the receiver so much time: Linux's two ticks of its clock.
@@ -61,8 +61,8 @@ pub(super) struct Stream {
     duplicates: Duplicates,
     /// Segments that the last repair or timeout is about.
     repaired: ByteRange,
-    /// Until segments before this one are acknowledged, no further repair is taken for a mistake: to judge anew takes time in
-    /// proportion to the window, and a receiver may report what it likes.
+    /// Until segments before this one are acknowledged, no further repair is taken for a mistake: to judge anew takes
+    /// time in proportion to the window, and a receiver may report what it likes.
     undone_until: u64,
     /// A round trip ends when segments before this one are acknowledged.
     round_end: u64,
@@ -76,8 +76,8 @@ pub(super) struct Stream {
     /// The receiver takes segments before this one.
     receiver_takes: u64,
     window_max: u64,
-    /// Acknowledgements of segments before this one count towards a larger window: window or pace held the sender back when
-    /// this was the next.
+    /// Acknowledgements of segments before this one count towards a larger window: window or pace held the sender back
+    /// when this was the next.
     held_back_until: u64,
     began: Time,
     last_sent: Time,
@@ -127,8 +127,8 @@ impl Stream {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `host` how much the host may
-    /// send.
+    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `host` how much the host
+    /// may send.
     pub(super) fn next(&mut self, now: Time, new: bool, host: &mut RateLimit) -> Option<Next> {
         self.pace_due = None;
         let pipe = self.board.pipe();
@@ -170,7 +170,8 @@ impl Stream {
         Some(next)
     }
 
-    /// The segment to send next: one that is lost, or else a new one. A loss probe is a new one, or else the last once more.
+    /// The segment to send next: one that is lost, or else a new one. A loss probe is a new one, or else the last once
+    /// more.
     fn candidate(&self, new: bool) -> Option<Next> {
         if let Some(lost) = self.board.next_lost() {
             return Some(Next::Again(lost));
@@ -227,7 +228,8 @@ impl Stream {
         }
     }
 
-    /// Sets the time of the next loss probe (RFC 8985 7.2). Where segments came behind a gap they tell of losses themselves.
+    /// Sets the time of the next loss probe (RFC 8985 7.2). Where segments came behind a gap they tell of losses
+    /// themselves.
     fn arm_probe(&mut self, now: Time) {
         let useful =
             self.phase == Phase::Open && self.probe.is_none() && !self.board.is_empty() && self.board.sacked() == 0;
@@ -257,7 +259,8 @@ impl Stream {
         }
         self.rack.on_ack(&progress);
         self.find_lost(&mut progress);
-        // The acknowledgement that ends a recovery leaves the window at the threshold, too (RFC 5681 section 3.2 step 6).
+        // The acknowledgement that ends a recovery leaves the window at the threshold, too (RFC 5681 section 3.2
+        // step 6).
         let repairing = matches!(self.phase, Phase::Recovery { .. });
         self.judge_probe(now, &progress, duplicates);
         // RFC 9937 RecoverFS: what was on its way before this acknowledgement, lost or not.
@@ -280,8 +283,8 @@ impl Stream {
                 smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
                 round_began,
                 window_limited: held_back,
-                // Without something new in order a window does not grow, after a timeout neither: what comes behind a gap that is
-                // not closed says nothing of whether what was sent last was too much.
+                // Without something new in order a window does not grow, after a timeout neither: what comes behind a
+                // gap that is not closed says nothing of whether what was sent last was too much.
                 held: repairing || matches!(self.phase, Phase::Recovery { .. }) || progress.acknowledged == 0,
                 paced,
                 rate,
@@ -298,8 +301,8 @@ impl Stream {
         self.refresh(now);
     }
 
-    /// Takes in the blocks of an acknowledgement. Returns how many segments it reports as duplicates: the first block lies below
-    /// what is acknowledged, or within the second (RFC 2883).
+    /// Takes in the blocks of an acknowledgement. Returns how many segments it reports as duplicates: the first block
+    /// lies below what is acknowledged, or within the second (RFC 2883).
     fn take_blocks(&mut self, ack: &AckHeader, progress: &mut Progress) -> u64 {
         let mut blocks = ack.blocks.iter().peekable();
         let mut duplicates = 0;
@@ -361,8 +364,8 @@ impl Stream {
         }
     }
 
-    /// Forgets all that is on its way and goes on with segment `from`, as after a timeout: one segment, until it is acknowledged.
-    /// False when that is not behind all that was sent.
+    /// Forgets all that is on its way and goes on with segment `from`, as after a timeout: one segment, until it is
+    /// acknowledged. False when that is not behind all that was sent.
     pub(super) fn restart(&mut self, now: Time, from: Sequence) -> bool {
         let first = self.board.first();
         let ahead = from.ahead_of(Sequence::new(first as u32));
@@ -431,7 +434,8 @@ impl Stream {
         {
             self.end_repair(now);
         }
-        // A retransmission that is lost after a timeout is congestion once more; during a repair it is part of what is repaired.
+        // A retransmission that is lost after a timeout is congestion once more; during a repair it is part of what is
+        // repaired.
         let lost = self.board.next_lost().is_some();
         let relapsed = matches!(self.phase, Phase::Loss { .. }) && progress.lost_again;
         if (self.phase == Phase::Open && lost) || relapsed {
@@ -479,8 +483,8 @@ impl Stream {
 
     // --- Timeouts ---------------------------------------------------------------------------------------------------
 
-    /// The retransmission timeout (RFC 6298), doubled for each that has passed in vain. As in Linux the floor is one of the
-    /// variation, not of the whole.
+    /// The retransmission timeout (RFC 6298), doubled for each that has passed in vain. As in Linux the floor is one
+    /// of the variation, not of the whole.
     fn rto(&self) -> Span {
         let base = match (self.rtt.smoothed(), self.rtt.patience()) {
             (Some(smoothed), Some(patience)) => patience.max(smoothed + self.rto_min),
@@ -515,7 +519,8 @@ impl Stream {
     }
 
     fn on_retransmission_timeout(&mut self, now: Time) {
-        // The threshold is set once for what was sent before losses were found, and anew after progress (as Linux does).
+        // The threshold is set once for what was sent before losses were found, and anew after progress (as Linux
+        // does).
         let (spurious, repeated) = match self.phase {
             Phase::Open => (Spurious::NotResent, false),
             Phase::Loss { spurious, .. } => (spurious, self.backoff > 0),

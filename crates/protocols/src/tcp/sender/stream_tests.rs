@@ -131,7 +131,8 @@ fn a_lump_of_acknowledgements_lets_an_initial_window_leave_at_once_and_the_rest_
 
 #[test]
 fn a_timeout_after_progress_cuts_again_and_one_without_does_not() {
-    // RFC 5681 3.1. With a path that holds less than the threshold, a sender that kept it would overrun the path for ever.
+    // RFC 5681 3.1. With a path that holds less than the threshold, a sender that kept it would overrun the path for
+    // ever.
     let mut hand = Hand::new(LawName::Reno, 64);
     hand.send();
     hand.time_out();

@@ -156,8 +156,9 @@ impl<F: ReceiverFlow> Core<F> {
         object.flows.clone()
     }
 
-    /// The end of a transfer must not wait for the slowest of its senders: what one still owes is wanted again when another
-    /// that has nothing left to do would bring it in less than half the time. What is under way all the same is not lost.
+    /// The end of a transfer must not wait for the slowest of its senders: what one still owes is wanted again when
+    /// another that has nothing left to do would bring it in less than half the time. What is under way all the same
+    /// is not lost.
     pub(super) fn relieve_slowest(&mut self, idle: FlowId, relief_min: Span) {
         let Some(helper) = self.flows.get(&idle).filter(|flow| flow.is_idle()) else { return };
         let Some(object) = self.objects.get(&helper.core().join.object).filter(|o| !o.has_wanted()) else { return };
@@ -189,8 +190,8 @@ impl<F: ReceiverFlow> Core<F> {
         self.touched.extend(flows);
     }
 
-    /// Notes when the flow is next due. A noted time that is earlier stays: to be called for nothing is harmless, and cheaper
-    /// than to move the timer at each packet.
+    /// Notes when the flow is next due. A noted time that is earlier stays: to be called for nothing is harmless, and
+    /// cheaper than to move the timer at each packet.
     pub fn note_timer(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let core = flow.core();

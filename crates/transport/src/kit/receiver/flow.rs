@@ -86,7 +86,8 @@ impl FlowCore {
         u64::from(self.join.path.overhead + self.header_len)
     }
 
-    /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before it accepts.
+    /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before
+    /// it accepts.
     pub fn silence(&self) -> Option<Silence> {
         let (since, no_path) = (self.last_heard, !self.path.is_open());
         self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
@@ -214,7 +215,8 @@ pub trait DataHead: Copy {
     /// Where its body starts in the object.
     fn offset(&self) -> u64;
 
-    /// Whether `next`, this many packets on, continues a run that began with this one, packet numbers and places aside.
+    /// Whether `next`, this many packets on, continues a run that began with this one, packet numbers and places
+    /// aside.
     fn leads_to(&self, next: &Self, packets: u64) -> bool;
 }
 

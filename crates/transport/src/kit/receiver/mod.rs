@@ -1,5 +1,5 @@
-//! What every receiver does alike: objects and who brings them, setting flows up, opening paths, gathering what comes, handing
-//! out what is wanted, timers.
+//! What every receiver does alike: objects and who brings them, setting flows up, opening paths, gathering what comes,
+//! handing out what is wanted, timers.
 //!
 //! A protocol adds its data header ([`DataHead`]), its state of a flow ([`ReceiverFlow`]) and what it does with both
 //! ([`Reception`]); [`Receiver`] makes an [`Endpoint`] of that.
@@ -29,7 +29,8 @@ use crate::{
 
 /// What a protocol adds to a receiver.
 ///
-/// All methods get the [`Core`] with all flows and objects, and may leave flows in its list of those to be looked after.
+/// All methods get the [`Core`] with all flows and objects, and may leave flows in its list of those to be looked
+/// after.
 pub trait Reception: Sized {
     /// Its state of a flow.
     type Flow: ReceiverFlow;
@@ -82,7 +83,8 @@ pub trait Reception: Sized {
         places: &mut Vec<Place>,
     );
 
-    /// A datagram of an open flow came that is neither data nor about the path. Returns whether it was one of the protocol's.
+    /// A datagram of an open flow came that is neither data nor about the path. Returns whether it was one of the
+    /// protocol's.
     fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) -> bool {
         false
     }
@@ -93,12 +95,12 @@ pub trait Reception: Sized {
     /// Something of the flow has changed: what must happen before more is asked for.
     fn attend(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
-    /// Takes what is to be asked of a flow now from what is wanted of its object, and notes it as a request. Returns the request's
-    /// number and ranges.
+    /// Takes what is to be asked of a flow now from what is wanted of its object, and notes it as a request. Returns
+    /// the request's number and ranges.
     fn ask(&mut self, now: Time, flow: &mut Self::Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)>;
 
-    /// The flow's path was found to carry less than before. What was pending is wanted again already, and is asked for anew in smaller
-    /// blocks.
+    /// The flow's path was found to carry less than before. What was pending is wanted again already, and is asked for
+    /// anew in smaller blocks.
     fn on_narrower(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
     /// The flow's object is complete.
@@ -339,8 +341,8 @@ impl<P: Reception> Receiver<P> {
         }
     }
 
-    /// Sends the flow's probes and responses that are due. A path that was found to carry less is another path: what is outstanding
-    /// is asked for anew in smaller blocks.
+    /// Sends the flow's probes and responses that are due. A path that was found to carry less is another path: what
+    /// is outstanding is asked for anew in smaller blocks.
     fn probe(&mut self, now: Time, id: FlowId) {
         let core = &mut self.core;
         let Some(flow) = core.flows.get_mut(&id) else { return };

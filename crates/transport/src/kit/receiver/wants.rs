@@ -1,4 +1,5 @@
-//! What is wanted of an object changes while it comes: bytes were wrong, need not come, or cannot come from every flow.
+//! What is wanted of an object changes while it comes: bytes were wrong, need not come, or cannot come from every
+//! flow.
 
 use inhaul_base::{ByteRange, RangeSet};
 

@@ -11,7 +11,8 @@ use crate::kit::receiver::largest_block;
 use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram};
 use crate::{ConnectionId, FlowError, FlowStats, OfferFlow, PathSpec, Route, TxBatch};
 
-/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that asks for more.
+/// Most ranges that wait to be sent to one receiver: bounds a flow's memory at its sender, which gives up on one that
+/// asks for more.
 pub const QUEUED_RANGES_MAX: usize = 16_384;
 /// Most probes that wait for their echo.
 const ECHOES_MAX: usize = 16;
@@ -114,7 +115,8 @@ impl FlowCore {
         }
     }
 
-    /// `from` returned its challenge: data may go there, as a NAT may have moved the receiver. Returns whether it is the first.
+    /// `from` returned its challenge: data may go there, as a NAT may have moved the receiver. Returns whether it is
+    /// the first.
     pub(super) fn on_response(&mut self, now: Time, from: SocketAddr) -> bool {
         self.heard = now;
         self.open_due = None;

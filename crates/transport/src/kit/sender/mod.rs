@@ -1,7 +1,7 @@
 //! What every sender does alike: offers and their tokens, opening paths, what was requested, whose turn it is.
 //!
-//! A protocol adds its state of a flow ([`SenderFlow`]) and what it sends when ([`Sending`]); [`Sender`] makes an [`Endpoint`] of
-//! that.
+//! A protocol adds its state of a flow ([`SenderFlow`]) and what it sends when ([`Sending`]); [`Sender`] makes an
+//! [`Endpoint`] of that.
 
 mod flow;
 mod queue;
@@ -101,8 +101,8 @@ pub trait Sending: Sized {
     /// A datagram came from the flow's receiver that is not about the path.
     fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) {}
 
-    /// Appends what may leave, as far as `out` has room, and about `share` packets of data if other flows are due. `spent` bytes of
-    /// this flow's echoes have just left.
+    /// Appends what may leave, as far as `out` has room, and about `share` packets of data if other flows are due.
+    /// `spent` bytes of this flow's echoes have just left.
     fn transmit(&mut self, now: Time, flow: &mut Self::Flow, spent: u64, share: usize, out: &mut TxBatch);
 
     /// A timer of a flow may have passed.
@@ -128,8 +128,8 @@ pub trait Sending: Sized {
 pub struct Core<F> {
     /// The flows.
     pub flows: Flows<F>,
-    /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many there
-    /// are, and who waited longest is served first.
+    /// When each flow has something to do, soonest first: a round costs what those cost that are due, however many
+    /// there are, and who waited longest is served first.
     agenda: SortedSet<Entry>,
     events: VecDeque<Event>,
     version: u8,

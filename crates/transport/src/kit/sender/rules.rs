@@ -4,7 +4,8 @@ use inhaul_base::{Span, Time};
 
 use crate::FlowId;
 
-/// A flow in the agenda: when it is due, and of those that are due at the same time the one first that was served longest ago.
+/// A flow in the agenda: when it is due, and of those that are due at the same time the one first that was served
+/// longest ago.
 pub(super) type Entry = (Time, u64, FlowId);
 
 /// What is the same for all flows of a protocol.
