@@ -45,9 +45,8 @@ fn every_experiment_runs_on_hosts_with_noise() {
 
 #[test]
 fn figure_7_comes_out_with_capacities_given() {
-    // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share". The paper's control
-    // judges what came in a central interval, whether a flow joined in it or not. So how soon the shares are there depends on
-    // where in an interval the join falls, and it is tried at ten places.
+    // gtp-2004 5.1.1: "whenever a new flow starts, each active flow achieves an identical fair share". With the
+    // paper's control, how soon the shares are there depends on the moment of the join: ten are tried.
     const PLACES: u32 = 10;
     let experiment = inhaul_lab::find_experiment("gtp-2004/fig7").unwrap_or_else(|error| panic!("{error}"));
     let mut soon = 0;

@@ -10,6 +10,8 @@ use crate::{ConnectionId, FlowId};
 pub struct Connections {
     flows: Index<ConnectionId>,
     of: BTreeMap<FlowId, Outbound>,
+    /// Above every number that a flow has used which is forgotten: what leaves for one all the same goes on from here.
+    forgotten: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,7 @@ impl Connections {
     pub fn remove(&mut self, flow: FlowId) {
         if let Some(of) = self.of.remove(&flow) {
             self.flows.remove(&of.connection);
+            self.forgotten = self.forgotten.max(of.next);
         }
     }
 
@@ -37,11 +40,12 @@ impl Connections {
         self.flows.get(&connection)
     }
 
-    /// Numbers for the next `count` datagrams that the flow sends: the first of them.
+    /// Numbers for the next `count` datagrams that the flow sends: the first of them. They never repeat within a flow,
+    /// not even when it has been forgotten and datagrams of it are still on their way out.
     pub fn take_numbers(&mut self, flow: FlowId, count: usize) -> u32 {
-        let Some(of) = self.of.get_mut(&flow) else { return 0 };
-        let first = of.next;
-        of.next += count as u64;
+        let next = self.of.get_mut(&flow).map_or(&mut self.forgotten, |of| &mut of.next);
+        let first = *next;
+        *next += count as u64;
         first as u32
     }
 }
@@ -61,5 +65,7 @@ mod tests {
         assert_eq!(connections.flow(ConnectionId(7)), Some(FlowId(1)));
         connections.remove(FlowId(1));
         assert_eq!((connections.flow(ConnectionId(7)), connections.flow(ConnectionId(8))), (None, Some(FlowId(2))));
+        assert_eq!(connections.take_numbers(FlowId(1), 2), 4, "what waited when it was forgotten");
+        assert_eq!(connections.take_numbers(FlowId(1), 1), 6);
     }
 }
