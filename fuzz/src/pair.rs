@@ -181,6 +181,7 @@ impl Pair {
                 peer: Some(address(SENDER)),
                 path,
                 connection: connection(Role::Receiver, FlowId(flow)),
+                probed: None,
                 limits: FlowLimits::default(),
             };
             pair.command(Role::Receiver, Command::Join(join));

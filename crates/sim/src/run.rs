@@ -525,6 +525,7 @@ impl Simulation {
             peer: Some(peer.into()),
             path,
             connection: ids[1],
+            probed: None,
             limits: transfer.limits,
         };
         let commands = [(transfer.sender, Some(Command::Offer(offer))), (transfer.receiver, fetch)];

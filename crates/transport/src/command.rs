@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use inhaul_base::{Bitrate, ByteRange, RangeSet};
+use inhaul_base::{Bitrate, ByteRange, RangeSet, Span};
 
 use crate::ids::{ConnectionId, FlowId, ObjectId};
 use crate::path_spec::PathSpec;
@@ -30,6 +30,9 @@ pub struct JoinFlow {
     pub path: PathSpec,
     /// What the sender's datagrams carry.
     pub connection: ConnectionId,
+    /// How long ago probes left for the sender's port, before the flow was there
+    /// ([`early_probes`](crate::kit::early_probes)).
+    pub probed: Option<Span>,
     /// Limits of the flow.
     pub limits: FlowLimits,
 }

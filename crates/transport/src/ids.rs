@@ -12,3 +12,8 @@ pub struct ObjectId(pub u32);
 /// it, at random: unguessable, and unique on the port where its datagrams come in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
+
+impl ConnectionId {
+    /// No flow's: what carries it is for the port itself.
+    pub const PORT: Self = Self(0);
+}

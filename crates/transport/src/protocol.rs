@@ -52,6 +52,9 @@ pub struct EndpointConfig {
     pub role: Role,
     /// Seed of its random streams.
     pub seed: u64,
+    /// Secret of its challenges (kit/WIRE.md section 6). A port that answers probes before there is a flow has the
+    /// same.
+    pub challenge_seed: u64,
     /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers
     /// included.
     pub host_rate: Option<Bitrate>,
@@ -65,7 +68,14 @@ impl EndpointConfig {
     /// A configuration with nothing known and nothing set.
     pub fn new(role: Role, seed: u64) -> Self {
         // 208 KiB is what a stock Linux gives a socket.
-        Self { role, seed, host_rate: None, socket_buffer_bytes: 208 * 1024, parameters: Vec::new() }
+        Self {
+            role,
+            seed,
+            challenge_seed: seed,
+            host_rate: None,
+            socket_buffer_bytes: 208 * 1024,
+            parameters: Vec::new(),
+        }
     }
 }
 

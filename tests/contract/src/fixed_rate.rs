@@ -51,7 +51,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
     }
     let rate = config.host_rate.map_or(rate, |limit| limit.min(rate));
     Ok(match config.role {
-        Role::Sender => Box::new(Sender::new(FixedSender { rate }, config.seed)),
+        Role::Sender => Box::new(Sender::new(FixedSender { rate }, config.challenge_seed)),
         Role::Receiver => Box::new(Receiver::new(FixedReceiver { rate })),
     })
 }

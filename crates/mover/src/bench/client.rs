@@ -17,8 +17,8 @@ use crate::engine::port::Port;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::session::connect::{Session, Wanted, at_once};
 use crate::session::frame::{BenchStats, Frame, SessionRole};
-use crate::system::process;
 use crate::system::threads;
+use crate::system::{process, sockets};
 
 /// How often a line is printed.
 const INTERVAL: Span = Span::from_secs(1);
@@ -233,7 +233,7 @@ impl BenchClient {
             Some((session, _)) if session.datagrams.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
             _ => std::net::IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED),
         };
-        let socket = net::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
+        let socket = sockets::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
         // The limit is of all flows together here; they share it equally.
         let limit = options.rate.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(sessions.len() as u64)));
         let endpoint = net::add_endpoint(&options.net, engine, Role::Sender, limit, &socket)?;
@@ -245,7 +245,7 @@ impl BenchClient {
                 size,
                 peer: Some(session.datagrams),
                 only_from: Some(session.datagrams.ip()),
-                path: net::path_toward(&options.net, session.datagrams),
+                path: sockets::path_toward(&options.net, session.datagrams),
                 connection: engine.new_connection()?,
                 token: process::random_u64()?,
                 parameters: Vec::new().into(),

@@ -18,6 +18,7 @@ use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine};
 use crate::session::connect::Session;
 use crate::session::frame::{BenchStats, Memory};
+use crate::system::sockets;
 
 pub use client::{BenchUpdate, bench};
 pub use server::bench_server;
@@ -46,7 +47,7 @@ impl Receiving<'_> {
         (size, memory): (u64, Memory),
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
-        let socket = net::connect(self.net, session.datagrams)?;
+        let socket = sockets::connect(self.net, session.datagrams)?;
         let endpoint = match *self.endpoint {
             Some(endpoint) => endpoint,
             None => {
@@ -58,12 +59,9 @@ impl Receiving<'_> {
         let flow = engine.new_flow();
         let object = ObjectId(flow.0);
         let join = JoinFlow {
-            flow,
             object,
-            peer: Some(session.datagrams),
-            path: net::path_toward(self.net, session.datagrams),
-            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
+            ..net::join_toward(self.net, engine, flow, session.datagrams, None)?
         };
         self.memory.insert(flow, memory);
         engine.add_flow(flow, endpoint, port, session.stream)?;

@@ -20,8 +20,8 @@ use crate::serve::reception::Reception;
 use crate::serve::server::{ListeningPair, SESSIONS_MAX, later, listen};
 use crate::session::frame::{Frame, SessionRole};
 use crate::session::slots::Slots;
-use crate::system::process;
 use crate::system::threads;
+use crate::system::{process, sockets};
 
 /// How often a client that sends gets an update.
 const STATS_INTERVAL: Span = Span::from_millis(200);
@@ -38,7 +38,7 @@ pub fn bench_server(
     net::check_server(&options.net)?;
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    let endpoints = Endpoints::new(options.net.protocols, &udp, options.send_rate, options.receive_rate);
+    let endpoints = Endpoints::new(options.net.protocols, &udp, options.send_rate, options.receive_rate)?;
     let port = engine.add_port(Port::new(udp, false))?;
     engine.listen(tcp)?;
     let mut server = BenchServer {
@@ -89,7 +89,7 @@ impl BenchServer {
     fn welcome(&mut self, engine: &mut Engine, bencher: Bencher) -> Result<(), MoveError> {
         let Bencher { stream, transport, role, size, memory } = bencher;
         let flow = engine.new_flow();
-        let path = net::path_from(&self.net, stream.local().ip());
+        let path = sockets::path_from(&self.net, stream.local().ip());
         let connection = engine.new_connection()?;
         let only_from = Some(stream.peer().ip());
         self.memory.insert(flow, memory);
@@ -102,7 +102,7 @@ impl BenchServer {
             let object = ObjectId(flow.0);
             engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
             let limits = FlowLimits::default();
-            let join = JoinFlow { flow, object, peer: None, path, connection, limits };
+            let join = JoinFlow { flow, object, peer: None, path, connection, probed: None, limits };
             engine.command(endpoint, Command::Join(join));
         } else {
             let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;

@@ -22,7 +22,7 @@ use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
 use crate::delegate::order::{Order, Origin};
-use crate::engine::net::{self, Transport};
+use crate::engine::net::Transport;
 use crate::engine::probe::{Admission, ProbeDesk};
 use crate::haul::get::{get, get_attached};
 use crate::serve::orders::Orders;
@@ -30,7 +30,7 @@ use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::session::refusal::{GreetingError, refused};
-use crate::system::threads;
+use crate::system::{sockets, threads};
 
 /// How long a client may take to open each of its sessions, and to read an update.
 const STEP: Duration = Duration::from_secs(30);
@@ -158,7 +158,7 @@ impl Delegations {
             return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
         };
         let local = SocketAddr::new(stream.local().ip(), udp_port);
-        let socket = net::branch(&self.net, local, from).map_err(failed)?;
+        let socket = sockets::branch(&self.net, local, from).map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
             let server = Server { host: stream.peer().ip().to_string(), port: stream.peer().port() };

@@ -28,8 +28,8 @@ use crate::serve::serving::{Fetcher, Serving};
 use crate::session::connect::{Session, Wanted, at_once};
 use crate::session::frame::{Frame, RefusalCode, SessionRole};
 use crate::session::refusal::GreetingError;
-use crate::system::process;
 use crate::system::threads;
+use crate::system::{process, sockets};
 
 /// How long the server may take to echo a probe.
 const ECHO_MAX: Span = Span::from_secs(10);
@@ -102,7 +102,7 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
         .collect::<Result<_, MoveError>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     let token = session.order(order(options, transfer)?.encode()?)?;
-    let socket = net::connect(&options.net, session.datagrams)?;
+    let socket = sockets::connect(&options.net, session.datagrams)?;
     introduce(&socket, &session, token)?;
     let fetchers = attach_all(options, server, token, offered, stop)?;
     let stop_sending = Stop::new();

@@ -8,7 +8,7 @@ use inhaul_base::{Bitrate, format_bytes};
 use inhaul_udp::{Arrival, Interface, NetDevice, Socket, SocketOptions};
 
 use super::finding::{Cost, Finding};
-use crate::engine::probe;
+use crate::system::sockets;
 
 /// Datagrams of the trial of offloads, and bytes of each.
 const TRIAL_DATAGRAMS: usize = 8;
@@ -95,10 +95,11 @@ fn try_offloads() -> io::Result<Trial> {
     let (from, to) = (open()?, open()?);
     let datagram = [0; TRIAL_BYTES as usize];
     let datagrams = [&datagram[..]; TRIAL_DATAGRAMS];
-    let sent_as_one = from.segments() && probe::send(&from, to.local_address(), &datagrams, Some(TRIAL_BYTES)).is_ok();
+    let sent_as_one =
+        from.segments() && sockets::send(&from, to.local_address(), &datagrams, Some(TRIAL_BYTES)).is_ok();
     if !sent_as_one {
         for datagram in datagrams {
-            probe::send(&from, to.local_address(), &[datagram], None)?;
+            sockets::send(&from, to.local_address(), &[datagram], None)?;
         }
     }
     let mut memory = vec![0; TRIAL_DATAGRAMS * usize::from(u16::MAX)];

@@ -14,6 +14,7 @@ use crate::api::source::Server;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
+use crate::system::sockets;
 
 /// Small probes that are sent one after another, and how long each may take.
 const SMALL_PROBES: usize = 5;
@@ -124,7 +125,7 @@ impl Prober {
     fn ask(&mut self, echo_len: u16) -> io::Result<(u32, Time)> {
         let probe = self.next_probe(echo_len);
         let sent = self.clock.now();
-        probe::send(&self.socket, self.peer, &[&probe.encode()], None)?;
+        sockets::send(&self.socket, self.peer, &[&probe.encode()], None)?;
         Ok((probe.number, sent))
     }
 
@@ -163,7 +164,7 @@ impl Prober {
         let heads = [first.encode(), last.encode()];
         let message = [&heads[0][..], &heads[1][..]];
         let went =
-            self.socket.segments() && probe::send(&self.socket, self.peer, &message, Some(PROBE_LEN as u16)).is_ok();
+            self.socket.segments() && sockets::send(&self.socket, self.peer, &message, Some(PROBE_LEN as u16)).is_ok();
         if went && self.collect(&(last.number, sent), patience(rtt))?.is_some() {
             return Ok(Finding::ok(CHECK, "datagrams that the kernel cuts (GSO) reach the server"));
         }

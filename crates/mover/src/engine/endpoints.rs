@@ -2,12 +2,13 @@
 
 use inhaul_base::Bitrate;
 use inhaul_protocols::registry::Protocols;
-use inhaul_transport::{Command, Role};
+use inhaul_transport::{Command, EndpointConfig, Role};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::engine::net::{self, Transport};
 use crate::engine::{EndpointId, Engine};
+use crate::system::process;
 
 /// Most endpoints that are made: all that come in are shown to each.
 const MADE_MAX: usize = 64;
@@ -16,6 +17,8 @@ const MADE_MAX: usize = 64;
 pub(crate) struct Endpoints {
     protocols: Protocols,
     socket_buffer: u64,
+    /// Secret of all challenges that this host makes.
+    challenge_seed: u64,
     /// What this host sends and takes in at most. Holds for each protocol by itself.
     send_rate: Option<Bitrate>,
     receive_rate: Option<Bitrate>,
@@ -29,14 +32,20 @@ impl Endpoints {
         socket: &Socket,
         send_rate: Option<Bitrate>,
         receive_rate: Option<Bitrate>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, MoveError> {
+        Ok(Self {
             protocols,
             socket_buffer: socket.receive_buffer_bytes() as u64,
+            challenge_seed: process::random_u64()?,
             send_rate,
             receive_rate,
             made: Vec::new(),
-        }
+        })
+    }
+
+    /// The secret of all challenges.
+    pub(crate) fn challenge_seed(&self) -> u64 {
+        self.challenge_seed
     }
 
     /// The endpoint that plays `role` of a protocol. Senders take the parameters of each flow by itself; of receivers
@@ -53,10 +62,14 @@ impl Endpoints {
             return Err(MoveError::Usage("clients have asked for too many different parameters at once".to_owned()));
         }
         let host_rate = if role == Role::Sender { self.send_rate } else { self.receive_rate };
-        let endpoint = engine.add_endpoint(
-            role,
-            net::endpoint(self.protocols, transport.name, &transport.parameters, role, host_rate, self.socket_buffer)?,
-        );
+        let config = EndpointConfig {
+            host_rate,
+            socket_buffer_bytes: self.socket_buffer,
+            challenge_seed: self.challenge_seed,
+            parameters: transport.parameters.to_vec(),
+            ..EndpointConfig::new(role, process::random_u64()?)
+        };
+        let endpoint = engine.add_endpoint(role, net::endpoint(self.protocols, transport.name, &config)?);
         self.made.push((role, transport, endpoint));
         Ok(endpoint)
     }

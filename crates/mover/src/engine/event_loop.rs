@@ -210,11 +210,16 @@ impl<O: Outside> Engine<O> {
         FlowId(self.next_number())
     }
 
+    /// Whether no flow has this connection id.
+    pub(crate) fn is_free(&self, id: ConnectionId) -> bool {
+        id != ConnectionId::PORT && self.connections.flow(id).is_none()
+    }
+
     /// A connection id that no flow has.
     pub(crate) fn new_connection(&self) -> Result<ConnectionId, MoveError> {
         loop {
             let id = ConnectionId(process::random_u32()?);
-            if self.connections.flow(id).is_none() {
+            if self.is_free(id) {
                 return Ok(id);
             }
         }

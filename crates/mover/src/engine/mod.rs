@@ -4,6 +4,7 @@
 //! `api` and `system`.
 
 mod demux;
+pub(crate) mod early_echoes;
 pub(crate) mod endpoints;
 mod event_loop;
 mod ids;

@@ -22,8 +22,10 @@ use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
 use crate::api::error::MoveError;
 use crate::engine::Sink;
+use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::port::{Discard, Port, Show};
 use crate::system::process;
+use crate::system::sockets::send;
 
 const PROBE_MAGIC: &[u8; 8] = b"inhaul?\n";
 const ECHO_MAGIC: &[u8; 8] = b"inhaul!\n";
@@ -132,6 +134,9 @@ impl ProbeDesk {
 
     /// The echo of a datagram that is a probe and may have one.
     fn answer(&self, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+        if !self.is_open() {
+            return None;
+        }
         let probe = Probe::parse(datagram)?;
         let mut grants = self.lock();
         let grant = grants.get_mut(&probe.token).filter(|grant| grant.client == from.ip().to_canonical())?;
@@ -167,12 +172,14 @@ impl Drop for Admission {
 /// A server's way in: probes are echoed, bodies dropped; a server of files is sent none.
 pub(crate) struct Echoing {
     desk: Arc<ProbeDesk>,
+    /// For those who probe before they have a flow.
+    pub(crate) early: EarlyEchoes,
     echoes: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl Echoing {
-    pub(crate) fn new(desk: Arc<ProbeDesk>) -> Self {
-        Self { desk, echoes: Vec::new() }
+    pub(crate) fn new(desk: Arc<ProbeDesk>, early: EarlyEchoes) -> Self {
+        Self { desk, early, echoes: Vec::new() }
     }
 }
 
@@ -184,14 +191,15 @@ impl Sink for Echoing {
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        if !self.desk.is_open() {
+        if !self.desk.is_open() && !self.early.is_open() {
             return Discard.receive(port, expected, show, places);
         }
-        let Self { desk, echoes } = self;
+        let Self { desk, early, echoes } = self;
         let mut show_all = |messages: &[RxMessage<'_>], places: &mut Vec<Place>| {
             for message in messages {
                 let answers = (0..message.datagrams()).filter_map(|k| desk.answer(message.from, message.head(k)));
                 echoes.extend(answers.map(|echo| (message.from, echo)));
+                early.answer(message, echoes);
             }
             show(messages, places);
         };
@@ -229,18 +237,6 @@ pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Spa
         }
     }
     Ok(false)
-}
-
-/// Sends datagrams to `to` in one message, which the kernel cuts if `segment` says where.
-pub(crate) fn send(
-    socket: &Socket,
-    to: SocketAddr,
-    datagrams: &[&[u8]],
-    segment: Option<u16>,
-) -> std::io::Result<usize> {
-    let mut message = datagrams.concat();
-    checksum::mask_each(&mut message, segment.map_or(usize::MAX, usize::from));
-    socket.send([socket.outgoing(to, &message, segment)])
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn land_all(
         let sums = data_set.request.sums(&data_set.manifest);
         let sought = Sought { request: data_set.index, identity: data_set.identity, late: data_set.late };
         objects.push(Object::new(data_set.request.source(), sought, landing, sums, options.manifest.is_some()));
-        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session }));
+        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session, probed: None }));
     }
     Ok((objects, joinings))
 }
@@ -309,8 +309,9 @@ pub(crate) fn open_ports(
     }
     let mut endpoint = None;
     let mut ports = Vec::new();
-    for joining in joinings {
-        let socket = net::connect(&options.net, joining.session.datagrams)?;
+    for mut joining in joinings {
+        let (socket, probed) = joining.session.take_socket(&options.net)?;
+        joining.probed = probed;
         if endpoint.is_none() {
             endpoint = Some(add_endpoint(engine, &socket)?);
         }

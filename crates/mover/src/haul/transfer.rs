@@ -37,6 +37,7 @@ use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollR
 use crate::haul::verify::{Finding, ToVerify, Verifier};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
+use crate::session::early_path::EarlyFlow;
 use crate::session::frame::{Frame, RefusalCode};
 
 /// How often progress is reported.
@@ -102,6 +103,8 @@ struct Disconnecting {
 pub(crate) struct Joining {
     pub(crate) object: usize,
     pub(crate) session: Session,
+    /// What is known of the early probes over its socket.
+    pub(crate) probed: Option<EarlyFlow>,
 }
 
 impl Haul {
@@ -167,16 +170,13 @@ impl Haul {
         options: &NetOptions,
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
-        let Joining { object, mut session } = joining;
+        let Joining { object, mut session, probed } = joining;
         let early = session.early.take();
         let flow = engine.new_flow();
         let join = JoinFlow {
-            flow,
             object: ObjectId(object as u32),
-            peer: Some(session.datagrams),
-            path: net::path_toward(options, session.datagrams),
-            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: rate, link_rate: None },
+            ..net::join_toward(options, engine, flow, session.datagrams, probed)?
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);

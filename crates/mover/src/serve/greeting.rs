@@ -207,7 +207,7 @@ fn settle_parameters(
             }
         }
     }
-    let tried = net::endpoint(protocols, transport.name, &settled, Role::Sender, None, 0);
+    let tried = net::try_endpoint(protocols, transport.name, settled.clone(), Role::Sender, None);
     tried.map_err(|error| refused(RefusalCode::NotAllowed, error.to_string()))?;
     Ok(settled)
 }

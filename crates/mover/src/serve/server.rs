@@ -12,6 +12,7 @@ use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
+use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
@@ -23,8 +24,8 @@ use crate::serve::reception::Reception;
 use crate::serve::serving::Serving;
 use crate::session::frame::Frame;
 use crate::session::slots::Slots;
-use crate::system::process;
 use crate::system::threads;
+use crate::system::{process, sockets};
 
 /// Sessions that may be open or in set-up at once, where nobody has said how many.
 pub(crate) const SESSIONS_MAX: usize = 1024;
@@ -68,7 +69,7 @@ pub(crate) fn serve(
     let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(options.send_rate));
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
-        sink: Echoing::new(Arc::clone(&desk)),
+        sink: Echoing::new(Arc::clone(&desk), EarlyEchoes::new(serving.challenge_seed())),
         reception: Reception::new(service, &options.net, address.port(), desk, slots),
         directories: options.directories.clone(),
         send_rate: options.send_rate,
@@ -138,7 +139,7 @@ pub(crate) fn listen(options: &NetOptions, address: SocketAddr) -> Result<Listen
         let bound = tcp.local_addr().map_err(failed)?;
         // Flows have sockets of their own on this port: those of puts, and those of a predecessor that comes to its
         // end. Two servers cannot share it by mistake: only one can have the TCP port.
-        match net::bind_shared(options, bound) {
+        match sockets::bind_shared(options, bound) {
             Ok(udp) => return Ok(ListeningPair { tcp, udp, address: bound }),
             Err(error) if tries == 0 => return Err(error),
             Err(_) => {}
@@ -292,6 +293,9 @@ impl Application for FileServer {
     fn on_accept(&mut self, engine: &mut Engine, tcp: TcpStream) -> Result<(), MoveError> {
         // Dropped, it is tried again by its client: at the successor, if there is one.
         if matches!(self.stopping, Stopping::No) {
+            if let Ok(peer) = tcp.peer_addr() {
+                self.sink.early.expect(peer.ip());
+            }
             self.reception.greet(engine, tcp);
         }
         Ok(())

@@ -13,7 +13,7 @@ use inhaul_udp::Socket;
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::endpoints::Endpoints;
-use crate::engine::net::{self, Transport};
+use crate::engine::net::Transport;
 use crate::engine::port::Port;
 use crate::engine::{EndCause, Engine, PortId};
 use crate::serve::bodies::{FailedFile, FileBodies};
@@ -21,8 +21,8 @@ use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, RefusalCode};
-use crate::system::process;
 use crate::system::threads;
+use crate::system::{process, sockets};
 
 /// Most that remembered digests may take on the disk when a server starts: those of some 6 TB.
 const CACHE_BYTES_MAX: u64 = 256 << 20;
@@ -97,7 +97,7 @@ impl Serving {
         cache: Option<&Path>,
     ) -> Result<Self, MoveError> {
         Ok(Self {
-            endpoints: Endpoints::new(net.protocols, &socket, send_rate, None),
+            endpoints: Endpoints::new(net.protocols, &socket, send_rate, None)?,
             port: Some(engine.add_port(Port::new(socket, false))?),
             net: net.clone(),
             bodies: FileBodies::default(),
@@ -106,6 +106,11 @@ impl Serving {
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             idle_look: Time::ZERO,
         })
+    }
+
+    /// The secret of all challenges that this host makes.
+    pub(crate) fn challenge_seed(&self) -> u64 {
+        self.endpoints.challenge_seed()
     }
 
     /// Begins a session.
@@ -117,7 +122,7 @@ impl Serving {
             return Ok(());
         };
         let flow = engine.new_flow();
-        let spec = net::path_from(&self.net, stream.local().ip());
+        let spec = sockets::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
         let size = data_set.data_set().manifest().size();
         log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
@@ -284,7 +289,7 @@ impl Serving {
     pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
         let Some(port) = self.port.take() else { return };
         let net = self.net.clone();
-        for flow in engine.branch_off(port, &|local, peer| net::branch(&net, local, peer)) {
+        for flow in engine.branch_off(port, &|local, peer| sockets::branch(&net, local, peer)) {
             if self.sessions.get(&flow).is_some_and(|session| session.watch != Watch::Server) {
                 engine.close(flow);
                 self.forget(engine, flow, "no data had flown when the server was told to stop");
@@ -316,7 +321,7 @@ mod tests {
         let catalogue = Catalogue::unbounded(Offered::new(&[dir.path().to_path_buf()]).unwrap());
         let net = NetOptions::default();
         let mut engine = Engine::new().unwrap();
-        let socket = net::bind_shared(&net, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = sockets::bind_shared(&net, "127.0.0.1:0".parse().unwrap()).unwrap();
         let serving = Serving::new(&mut engine, socket, None, &net, None).unwrap();
         (dir, catalogue, engine, serving)
     }

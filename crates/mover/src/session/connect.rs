@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use inhaul_store::digest::group_count;
 use inhaul_store::{Listed, Manifest, ManifestError};
+use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Stop};
@@ -13,9 +14,10 @@ use crate::api::source::Server;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::dial::dial;
 use crate::session::early::{Early, GROUPS_MAX};
+use crate::session::early_path::{EarlyFlow, EarlyPath};
 use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::patience::Patience;
-use crate::system::threads;
+use crate::system::{sockets, threads};
 
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;
@@ -58,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) manifest_memory_max: u64,
     /// The content of its data set, if all of it came with the description.
     pub(crate) early: Option<Early>,
+    /// The way of datagrams from the server, while it is probed.
+    pub(crate) early_path: Option<EarlyPath>,
     /// The server has answered the greeting.
     pub(crate) greeted: bool,
 }
@@ -72,7 +76,15 @@ impl Session {
     /// A session whose datagrams come from where its stream does.
     pub(crate) fn over(server: Server, stream: ControlStream) -> Self {
         let datagrams = stream.peer();
-        Self { server, datagrams, stream, manifest_memory_max: MANIFEST_MEMORY_MAX, early: None, greeted: true }
+        Self {
+            server,
+            datagrams,
+            stream,
+            manifest_memory_max: MANIFEST_MEMORY_MAX,
+            early: None,
+            early_path: None,
+            greeted: true,
+        }
     }
 
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
@@ -82,6 +94,20 @@ impl Session {
         let (transport, parameters) = (wanted.transport.to_owned(), wanted.parameters.to_vec());
         session.send(&Frame::Hello { version: VERSION, role, transport, parameters })?;
         Ok(session)
+    }
+
+    /// Probes the way of datagrams, which are to come over a socket of their own, while the session is agreed on. A
+    /// server takes them where it takes connections, nearly always: if not, its flow probes anew.
+    pub(crate) fn probe_early(&mut self, options: &NetOptions) {
+        self.early_path = EarlyPath::probe(options, self.datagrams);
+    }
+
+    /// The socket for the session's datagrams; and what is known of its probes, if it has been probed.
+    pub(crate) fn take_socket(&mut self, options: &NetOptions) -> Result<(Socket, Option<EarlyFlow>), MoveError> {
+        if let Some((socket, flow)) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams)) {
+            return Ok((socket, Some(flow)));
+        }
+        Ok((sockets::connect(options, self.datagrams)?, None))
     }
 
     /// Waits until the server has greeted, which says where it takes datagrams; or refused.

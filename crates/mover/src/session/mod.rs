@@ -9,6 +9,7 @@ pub(crate) mod connect;
 pub mod control_stream;
 mod dial;
 pub(crate) mod early;
+pub(crate) mod early_path;
 pub mod frame;
 pub(crate) mod groups;
 pub(crate) mod opener;

@@ -165,6 +165,7 @@ impl Shared {
         let MirrorId { request, server } = mirror;
         let request = &self.requests[*request];
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
+        session.probe_early(&self.net);
         let path = request.path_at(server).unwrap_or_default();
         let manifest = session.open(path, self.owner, self.attributes, early)?;
         request.check(server, &manifest)?;

@@ -100,7 +100,7 @@ fn build(
 ) -> Result<Box<dyn Endpoint + Send>, SetupError> {
     let options = Options::read(law, protocol, &config.parameters)?;
     Ok(match config.role {
-        Role::Sender => Box::new(TcpSender::new(sender::Tcp::new(config, options), config.seed)),
+        Role::Sender => Box::new(TcpSender::new(sender::Tcp::new(config, options), config.challenge_seed)),
         Role::Receiver => Box::new(TcpReceiver::new(receiver::Tcp::new(config, law, options))),
     })
 }

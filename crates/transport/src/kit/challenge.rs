@@ -15,16 +15,15 @@ impl Challenges {
         Self { key: [seed, !seed] }
     }
 
-    /// The challenge for whoever is at `address`, for the flow that is known by `token`.
-    pub fn of(&self, address: SocketAddr, token: u64) -> u64 {
+    /// The challenge for the host at `address`.
+    pub fn of(&self, address: SocketAddr) -> u64 {
         let ip = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        let mut bytes = [0; 26];
+        let mut bytes = [0; 18];
         bytes[..16].copy_from_slice(&ip.octets());
-        bytes[16..18].copy_from_slice(&address.port().to_be_bytes());
-        bytes[18..].copy_from_slice(&token.to_be_bytes());
+        bytes[16..].copy_from_slice(&address.port().to_be_bytes());
         sip_hash_2_4(self.key, &bytes)
     }
 }
@@ -77,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn each_address_port_and_flow_has_its_own() {
+    fn each_address_and_port_has_its_own() {
         let challenges = Challenges::new(7);
-        let at = |address: &str, token| challenges.of(address.parse().unwrap(), token);
-        assert_eq!(at("192.0.2.1:7", 1), at("192.0.2.1:7", 1));
-        for other in [at("192.0.2.1:8", 1), at("192.0.2.2:7", 1), at("192.0.2.1:7", 2), at("[2001:db8::1]:7", 1)] {
-            assert_ne!(at("192.0.2.1:7", 1), other);
+        let at = |address: &str| challenges.of(address.parse().unwrap());
+        assert_eq!(at("192.0.2.1:7"), at("192.0.2.1:7"));
+        for other in [at("192.0.2.1:8"), at("192.0.2.2:7"), at("[2001:db8::1]:7")] {
+            assert_ne!(at("192.0.2.1:7"), other);
         }
-        assert_ne!(at("192.0.2.1:7", 1), Challenges::new(8).of("192.0.2.1:7".parse().unwrap(), 1));
+        assert_ne!(at("192.0.2.1:7"), Challenges::new(8).of("192.0.2.1:7".parse().unwrap()));
     }
 }

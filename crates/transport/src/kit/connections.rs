@@ -1,15 +1,13 @@
 //! What a port keeps of its flows: the lower half of every engine, real or simulated.
 
-use std::collections::BTreeMap;
-
-use super::Index;
+use super::{Index, Table};
 use crate::{ConnectionId, FlowId};
 
 /// The flows of a port: which flow a datagram is of, and what number the next one has that leaves.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     flows: Index<ConnectionId>,
-    of: BTreeMap<FlowId, Outbound>,
+    of: Table<FlowId, Outbound>,
     /// Above every number that a flow has used which is forgotten: what leaves for one all the same goes on from here.
     forgotten: u64,
 }

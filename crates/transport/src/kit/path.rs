@@ -13,8 +13,11 @@ use crate::PathSpec;
 pub const OPENING_GAP: Span = Span::from_millis(100);
 /// ... but at least so often.
 const OPENING_GAP_MAX: Span = Span::from_secs(1);
-/// A path over which nothing is to come is probed this seldom: a host may have thousands.
-const IDLE_GAP: Span = Span::from_secs(2);
+/// A path over which nothing is to come is probed this seldom, half of the time that a peer may be silent: a host may
+/// have thousands.
+const REST_GAP: Span = Span::from_secs(15);
+/// ... but this often while probes do not come back.
+const REST_RETRY_GAP: Span = Span::from_secs(2);
 /// How long opening a path is tried.
 const OPENING_MAX: Span = Span::from_secs(10);
 /// Beside half a round trip, larger probes than the one that came back are given so much time.
@@ -58,6 +61,19 @@ pub enum Outgoing {
     Response(u64),
 }
 
+/// An echo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Of the probe with this number.
+    pub number: u32,
+    /// Its length as the sender saw it, in bytes of UDP payload behind the envelope.
+    pub len: u16,
+    /// What the sender wants to have back.
+    pub challenge: u64,
+    /// How long the echo had waited in this host when it was read.
+    pub waited: Span,
+}
+
 /// What an echo brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echoed {
@@ -70,8 +86,9 @@ pub struct Echoed {
 /// How far the path is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The sender's token or address is not known yet.
-    Waiting,
+    /// The sender's token or address is not known yet; `heard` when a probe came back that left before the flow was
+    /// there.
+    Waiting { heard: Option<Time> },
     /// Probes are sent; `heard` when the first came back.
     Opening { since: Time, heard: Option<Time>, gap: Span },
     /// It is open.
@@ -90,7 +107,11 @@ pub struct Path {
     /// The largest that came back; after a check, the largest that still does.
     confirmed: u16,
     next_probe: Time,
+    /// Nothing is to come for a while.
+    rests: bool,
     number: u32,
+    /// How many probes left before the flow was there, and how long before.
+    early: (u32, Span),
     /// The last probes that have not come back, and when they were sent.
     probes: VecDeque<(u32, Time)>,
     raise_due: Time,
@@ -113,12 +134,14 @@ impl Path {
     pub fn new(rules: PathRules) -> Self {
         Self {
             rules,
-            phase: Phase::Waiting,
+            phase: Phase::Waiting { heard: None },
             overhead: 0,
             mtu: 0,
             confirmed: 0,
             next_probe: Time::FAR_FUTURE,
+            rests: false,
             number: 0,
+            early: (0, Span::ZERO),
             probes: VecDeque::new(),
             raise_due: Time::FAR_FUTURE,
             raise_gap: RAISE_GAP,
@@ -133,10 +156,21 @@ impl Path {
         }
     }
 
+    /// A round of probes left `age` ago, before the flow was there ([`super::early_probes`]): they count as its first.
+    pub fn expect_early(&mut self, now: Time, age: Span, spec: PathSpec) {
+        (self.mtu, self.overhead) = (spec.mtu, spec.overhead);
+        self.number = mtu_candidates(spec.mtu).count() as u32;
+        self.early = (self.number, age);
+        self.probes.extend((1..=self.number).map(|number| (number, now)));
+    }
+
     /// The sender can be probed, with packets of up to the MTU of `spec`.
     pub fn begin(&mut self, now: Time, spec: PathSpec) {
-        self.phase = Phase::Opening { since: now, heard: None, gap: OPENING_GAP };
-        (self.mtu, self.overhead, self.next_probe) = (spec.mtu, spec.overhead, now);
+        let heard = if let Phase::Waiting { heard } = self.phase { heard } else { None };
+        self.phase = Phase::Opening { since: now, heard, gap: OPENING_GAP };
+        (self.mtu, self.overhead) = (spec.mtu, spec.overhead);
+        self.confirmed = self.confirmed.min(spec.mtu);
+        self.next_probe = if heard.is_some() { now + OPENING_GAP } else { now };
     }
 
     /// Whether data can come.
@@ -182,7 +216,8 @@ impl Path {
             *gap = (*gap * 2).min(OPENING_GAP_MAX);
             return mtu_candidates(self.mtu).for_each(|size| self.probe(now, Some(size), send));
         }
-        self.next_probe = now + if rests { IDLE_GAP.max(self.rules.probe_gap) } else { self.rules.probe_gap };
+        self.rests = rests;
+        self.next_probe = now + if rests { REST_RETRY_GAP.max(self.rules.probe_gap) } else { self.rules.probe_gap };
         // One that asks whether the sender is there must not be too large for the path itself.
         if self.confirmed == self.mtu || now < self.raise_due || self.hurried == now {
             return self.probe(now, None, send);
@@ -196,23 +231,30 @@ impl Path {
         }
     }
 
-    /// A probe came back in `len` bytes of UDP payload; each counts once, by our own record of when it left. `None`
-    /// when it does not count.
-    pub fn on_echo(&mut self, now: Time, number: u32, len: u16, challenge: u64) -> Option<Echoed> {
+    /// A probe came back; each counts once, by our own record of when it left. `None` when it does not count.
+    pub fn on_echo(&mut self, now: Time, echo: Echo) -> Option<Echoed> {
+        let Echo { number, len, challenge, waited } = echo;
         let index = self.probes.iter().position(|probe| probe.0 == number)?;
         let (_, sent) = self.probes.remove(index)?;
-        let rtt = now.since(sent);
+        let rtt = match self.early {
+            // Its echo lay in the socket until the flow was there.
+            (early, age) if number <= early => (now.since(sent) + age).saturating_sub(waited),
+            _ => now.since(sent),
+        };
         self.rtt.sample(rtt);
         if self.challenge.replace(challenge) != Some(challenge) {
             // We are at an address that the sender does not know yet.
             self.response_due = now;
+        }
+        if self.rests {
+            self.next_probe = now + REST_GAP;
         }
         let size = len.saturating_add(self.overhead).min(self.mtu);
         self.confirmed = self.confirmed.max(size);
         if self.check.as_mut().is_some_and(|check| check.on_echo(size)) {
             self.check = None;
         }
-        if let Phase::Opening { heard, .. } = &mut self.phase {
+        if let Phase::Waiting { heard } | Phase::Opening { heard, .. } = &mut self.phase {
             heard.get_or_insert(now);
         }
         Some(Echoed { rtt, opened: self.settle(now) })
@@ -287,6 +329,7 @@ impl Path {
     /// Data is awaited, or not any more.
     pub fn await_full_size(&mut self, since: Option<Time>) {
         if let Some(since) = since.filter(|_| self.is_open()) {
+            self.rests = false;
             self.next_probe = self.next_probe.min(since + self.rules.probe_gap);
         }
         self.missed = since.map(|since| self.missed.unwrap_or(since));
@@ -343,6 +386,9 @@ impl Path {
 
     /// When this next needs attention.
     pub fn due(&self) -> Time {
+        if let Phase::Waiting { .. } = self.phase {
+            return Time::FAR_FUTURE;
+        }
         let failing = self.fails_at().unwrap_or(Time::FAR_FUTURE);
         let check = self.check.as_ref().map_or(Time::FAR_FUTURE, MtuCheck::due);
         let hurry = self.hurry_due().unwrap_or(Time::FAR_FUTURE);
@@ -358,6 +404,10 @@ mod tests {
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn echo(number: u32, len: u16) -> Echo {
+        Echo { number, len, challenge: 7, waited: Span::ZERO }
     }
 
     fn sent(path: &mut Path, now: Time) -> Vec<Outgoing> {
@@ -376,7 +426,7 @@ mod tests {
         path.begin(at(0), PathSpec { mtu, overhead: 28 });
         let count = probes(&mut path, at(0)).len() as u32;
         let number = count - u32::from(confirmed < mtu) * (count - 1) + u32::from(confirmed < mtu);
-        path.on_echo(at(20), if confirmed == mtu { 1 } else { number }, confirmed - 28, 7).unwrap();
+        path.on_echo(at(20), echo(if confirmed == mtu { 1 } else { number }, confirmed - 28)).unwrap();
         path.settle(at(60));
         path
     }
@@ -387,8 +437,8 @@ mod tests {
         path.begin(at(0), PathSpec { mtu: 9000, overhead: 28 });
         assert_eq!(probes(&mut path, at(0)), [9000, 1500, 1280, 576].map(Some));
         assert!(probes(&mut path, at(99)).is_empty());
-        assert_eq!(path.on_echo(at(20), 2, 1472, 7).map(|echo| echo.opened), Some(false));
-        assert_eq!(path.on_echo(at(20), 2, 1472, 7), None, "each counts once");
+        assert_eq!(path.on_echo(at(20), echo(2, 1472)).map(|echo| echo.opened), Some(false));
+        assert_eq!(path.on_echo(at(20), echo(2, 1472)), None, "each counts once");
         assert_eq!(sent(&mut path, at(20)), [Outgoing::Response(7)]);
         assert_eq!(path.due(), at(35));
         assert!(!path.settle(at(34)) && path.settle(at(35)));
@@ -402,9 +452,39 @@ mod tests {
         probes(&mut path, at(0));
         assert_eq!(path.has_failed(at(9_999)), None);
         assert_eq!(path.has_failed(at(10_000)), Some(10));
-        assert_eq!(path.on_echo(at(20), 1, 1472, 7).map(|echo| echo.opened), Some(true));
+        assert_eq!(path.on_echo(at(20), echo(1, 1472)).map(|echo| echo.opened), Some(true));
         assert!(path.is_open());
         assert_eq!(probes(&mut path, at(1_020)), [None]);
+    }
+
+    #[test]
+    fn probes_that_left_before_the_flow_was_there_open_the_path_when_it_is_accepted() {
+        let spec = PathSpec { mtu: 9000, overhead: 36 };
+        let early = || {
+            let mut path = Path::new(RULES);
+            path.expect_early(at(0), Span::from_millis(100), spec);
+            path
+        };
+        let mut path = early();
+        let late = Echo { waited: Span::from_millis(30), ..echo(1, 9000 - 36) };
+        assert_eq!(path.on_echo(at(50), late), Some(Echoed { rtt: Span::from_millis(120), opened: false }));
+        assert!(!path.is_open() && path.due() == Time::FAR_FUTURE, "there is no token to respond with");
+        path.begin(at(60), PathSpec { mtu: 1500, ..spec });
+        assert!(path.settle(at(60)) && path.confirmed_mtu() == 1500, "the peer's side carries no more");
+        assert_eq!(sent(&mut path, at(60)), [Outgoing::Response(7)]);
+
+        let mut path = early();
+        path.on_echo(at(20), echo(2, 1500 - 36)).unwrap();
+        path.begin(at(21), spec);
+        assert!(!path.settle(at(21)) && probes(&mut path, at(21)).is_empty(), "the larger one may be on its way");
+        assert!(path.settle(at(85)));
+        assert_eq!(path.confirmed_mtu(), 1500);
+
+        let mut path = early();
+        path.begin(at(10), spec);
+        assert_eq!(probes(&mut path, at(10)), [9000, 1500, 1280, 576].map(Some), "none came back so far");
+        assert_eq!(path.on_echo(at(12), echo(1, 9000 - 36)).map(|echo| echo.rtt), Some(Span::from_millis(112)));
+        assert!(path.is_open());
     }
 
     #[test]
@@ -423,6 +503,25 @@ mod tests {
         assert!(sent(&mut path, at(500)).is_empty(), "nothing is awaited");
         path.expect_data(at(600));
         assert_eq!(sent(&mut path, at(600)), [Outgoing::Response(7)]);
+    }
+
+    #[test]
+    fn a_path_at_rest_is_probed_seldom_unless_nothing_comes_back() {
+        let mut path = open(RULES, 1500, 1500);
+        let probes = |path: &mut Path, millis| {
+            let mut sent = Vec::new();
+            path.send_due(at(millis), false, true, &mut |outgoing| sent.push(outgoing));
+            sent.iter().any(|outgoing| matches!(outgoing, Outgoing::Probe(..)))
+        };
+        assert!(probes(&mut path, 1_020));
+        assert!(!probes(&mut path, 3_019) && probes(&mut path, 3_020), "the first has not come back");
+        let number = path.number;
+        path.on_echo(at(3_040), echo(number, 24)).unwrap();
+        assert!(!probes(&mut path, 18_039) && probes(&mut path, 18_040));
+        let number = path.number;
+        path.on_echo(at(18_060), echo(number, 24)).unwrap();
+        path.await_full_size(Some(at(20_000)));
+        assert_eq!(path.next_probe, at(21_000), "more is wanted");
     }
 
     #[test]

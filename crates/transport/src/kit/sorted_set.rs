@@ -10,7 +10,8 @@ const FEW_MAX: usize = 64;
 /// minute are in nobody's way.
 #[derive(Clone, Debug)]
 pub struct SortedSet<T> {
-    /// Ascending, and all of them less than those in `many`. Empty only if that is, too.
+    /// Descending, so that the front is where an array changes without moving the rest; and all of them less than those
+    /// in `many`. Empty only if that is, too.
     few: Vec<T>,
     many: BTreeSet<T>,
 }
@@ -23,20 +24,20 @@ impl<T: Ord + Copy> SortedSet<T> {
 
     /// Adds an element; returns whether it is new.
     pub fn insert(&mut self, element: T) -> bool {
-        if !self.many.is_empty() && self.few.last().is_some_and(|last| *last < element) {
+        if !self.many.is_empty() && self.few.first().is_some_and(|last| *last < element) {
             return self.many.insert(element);
         }
-        let Err(at) = self.few.binary_search(&element) else { return false };
+        let Err(at) = self.find(&element) else { return false };
         self.few.insert(at, element);
         if self.few.len() > FEW_MAX {
-            self.many.extend(self.few.drain(FEW_MAX / 2..));
+            self.many.extend(self.few.drain(..FEW_MAX / 2));
         }
         true
     }
 
     /// Takes an element out; returns whether it was there.
     pub fn remove(&mut self, element: &T) -> bool {
-        match self.few.binary_search(element) {
+        match self.find(element) {
             Ok(at) => {
                 self.few.remove(at);
                 self.refill();
@@ -48,25 +49,35 @@ impl<T: Ord + Copy> SortedSet<T> {
 
     /// The first element.
     pub fn first(&self) -> Option<&T> {
-        self.few.first()
+        self.few.last()
     }
 
     /// Takes the first element.
     pub fn pop_first(&mut self) -> Option<T> {
-        let first = (!self.few.is_empty()).then(|| self.few.remove(0));
+        let first = self.few.pop();
         self.refill();
         first
     }
 
     /// Every element, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.few.iter().chain(&self.many)
+        self.few.iter().rev().chain(&self.many)
+    }
+
+    /// Where an element is in `few`, or would have to be: the front is looked at first.
+    fn find(&self, element: &T) -> Result<usize, usize> {
+        match self.few.last() {
+            Some(first) if first == element => Ok(self.few.len() - 1),
+            Some(first) if first > element => Err(self.few.len()),
+            _ => self.few.binary_search_by(|other| element.cmp(other)),
+        }
     }
 
     fn refill(&mut self) {
         if self.few.is_empty() && !self.many.is_empty() {
             let Self { few, many } = self;
             few.extend(std::iter::from_fn(|| many.pop_first()).take(FEW_MAX / 2));
+            few.reverse();
         }
     }
 }
@@ -92,6 +103,7 @@ impl<T: Ord + Copy> FromIterator<T> for SortedSet<T> {
         few.dedup();
         let front = if few.len() > FEW_MAX { FEW_MAX / 2 } else { few.len() };
         let many = few.drain(front..).collect();
+        few.reverse();
         Self { few, many }
     }
 }

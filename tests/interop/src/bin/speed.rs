@@ -252,9 +252,12 @@ fn gather(flows: u64, mtu: u16, rate: Bitrate, seconds: u64) -> Result<Gathering
     })
 }
 
-/// Simulated seconds in which the idle flows come and finish, and in which the busy flow is measured.
-const IDLE_BEFORE: u64 = 8;
+/// Simulated seconds in which the idle flows come, finish and are probed as those at rest are, and in which the busy flow
+/// is measured.
+const IDLE_BEFORE: u64 = 32;
 const IDLE_MEASURED: u64 = 4;
+/// The idle flows come over so many milliseconds, as long as paths at rest wait from probe to probe: so probes are even.
+const REST_ROUND_MS: u64 = 15_000;
 /// Runs of each, of which the quickest counts.
 const IDLE_RUNS: usize = 3;
 
@@ -310,9 +313,9 @@ fn with_idle(name: &str, idle_flows: u32, is_busy: bool) -> Result<(f64, u64, u6
         })
     };
     for k in 0..idle_flows {
-        add(1 + k, 1, u64::from(k) * 4_000 / u64::from(idle_flows))?;
+        add(1 + k, 1, u64::from(k) * REST_ROUND_MS / u64::from(idle_flows))?;
     }
-    let busy = add(0, if is_busy { 1 << 40 } else { 1 }, 5_000)?;
+    let busy = add(0, if is_busy { 1 << 40 } else { 1 }, REST_ROUND_MS + 1_000)?;
     sim.run_until(Time::ZERO + Span::from_secs(IDLE_BEFORE))?;
     let (packets, hops) = (sim.stats(busy).received_packets, sim.hops());
     let began = Instant::now();

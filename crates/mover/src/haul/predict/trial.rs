@@ -71,7 +71,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         // Where nothing is left to come there is nothing to try.
         if held.covered() < size {
             wanted.push((ObjectId(object as u32), size, held));
-            joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session }));
+            joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session, probed: None }));
         }
     }
     let (endpoint, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
@@ -121,15 +121,12 @@ impl Hauling {
         joining: Joining,
         port: PortId,
     ) -> Result<(), MoveError> {
-        let Joining { object, session } = joining;
+        let Joining { object, session, probed } = joining;
         let flow = engine.new_flow();
         let join = JoinFlow {
-            flow,
             object: ObjectId(object as u32),
-            peer: Some(session.datagrams),
-            path: net::path_toward(&options.net, session.datagrams),
-            connection: engine.new_connection()?,
             limits: FlowLimits { application_rate: options.rate, link_rate: None },
+            ..net::join_toward(&options.net, engine, flow, session.datagrams, probed)?
         };
         engine.add_flow(flow, endpoint, port, session.stream)?;
         engine.command(endpoint, Command::Join(join));

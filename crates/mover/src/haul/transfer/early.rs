@@ -15,7 +15,7 @@ use crate::session::early::Early;
 impl Haul {
     /// Takes note of the data sets of which all content is here; before anything is fetched.
     pub(crate) fn expect_early<'j>(&mut self, joinings: impl IntoIterator<Item = &'j Joining>) {
-        for Joining { object, session } in joinings {
+        for Joining { object, session, .. } in joinings {
             self.objects[*object].is_early |= session.early.is_some();
         }
     }

@@ -13,7 +13,6 @@ use crate::api::error::MoveError;
 use crate::api::options::{SourceProgress, Waiting};
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
-use crate::engine::net;
 use crate::engine::port::Port;
 use crate::session::connect::Session;
 use crate::session::opener::{MirrorId, Opener, Tried};
@@ -103,23 +102,30 @@ impl Haul {
     }
 
     /// A mirror is there, late or again.
-    fn rejoin(&mut self, engine: &mut Engine, index: usize, session: Session, away: &Away) -> Result<(), MoveError> {
+    fn rejoin(
+        &mut self,
+        engine: &mut Engine,
+        index: usize,
+        mut session: Session,
+        away: &Away,
+    ) -> Result<(), MoveError> {
         let server = session.server.clone();
         let net = self.reopening.net.clone();
         let now = engine.now();
-        let port =
-            match net::connect(&net, session.datagrams).and_then(|socket| engine.add_port(Port::new(socket, true))) {
-                Ok(port) => port,
-                // The way is gone again already.
-                Err(error) => {
-                    match away.former {
-                        Some(former) => _ = self.reopen(engine, former, &error.to_string())?,
-                        None => self.warn(format!("going on without {server}: {error}")),
-                    }
-                    return Ok(());
+        let opened = session.take_socket(&net);
+        let opened = opened.and_then(|(socket, probed)| Ok((engine.add_port(Port::new(socket, true))?, probed)));
+        let (port, probed) = match opened {
+            Ok(opened) => opened,
+            // The way is gone again already.
+            Err(error) => {
+                match away.former {
+                    Some(former) => _ = self.reopen(engine, former, &error.to_string())?,
+                    None => self.warn(format!("going on without {server}: {error}")),
                 }
-            };
-        let flow = self.join(engine, Joining { object: index, session }, port, &net, self.reopening.rate)?;
+                return Ok(());
+            }
+        };
+        let flow = self.join(engine, Joining { object: index, session, probed }, port, &net, self.reopening.rate)?;
         if let Some(former) = away.former {
             self.succeed(former, flow);
         }

@@ -81,7 +81,7 @@ pub(super) struct Capacities {
 }
 
 fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
-    flows.values().filter(|flow| flow.is_running())
+    flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running())
 }
 
 fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
@@ -138,7 +138,7 @@ impl Capacities {
         if known.is_none_or(|cap| proven > cap.mul_f64(EVIDENCE)) && !(told && known.is_none()) {
             if let Some(cap) = known {
                 // Their paths were thought to carry what the receiver takes; that is more than was thought.
-                for other in flows.values_mut().filter(|f| f.is_running() && f.path.cap().is_none()) {
+                for (_, other) in flows.awake_mut().filter(|(_, f)| f.is_running() && f.path.cap().is_none()) {
                     other.path.guess(cap);
                     other.estimate_by_path();
                 }
@@ -282,7 +282,7 @@ impl Capacities {
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
-        for (&id, flow) in flows.iter_mut().filter(|(_, flow)| flow.is_under_way()) {
+        for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way()) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
                 seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
@@ -316,7 +316,7 @@ impl Capacities {
     /// A flow has left: what was refuted while it was there may not be now.
     pub(super) fn on_leave(&mut self, flows: &mut Flows) {
         self.access.break_off();
-        for flow in flows.values_mut().filter(|flow| flow.is_running()) {
+        for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_running()) {
             flow.path.doubt(self.careful);
             flow.estimate_by_path();
         }
@@ -331,7 +331,7 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
 /// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its
 /// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
-    let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
+    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way());
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
     let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);
@@ -346,7 +346,7 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 /// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they
 /// were told.
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
-    let under_way = flows.iter().filter(|(_, flow)| flow.is_under_way());
+    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way());
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
 }
 

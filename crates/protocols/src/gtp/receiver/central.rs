@@ -81,7 +81,7 @@ impl Central {
     /// The path of flow `id` is open. Returns the message that sets its first rate, if that is not the scheduler's to
     /// say.
     pub(super) fn on_open(&mut self, now: Time, id: FlowId, flows: &mut Flows) -> Option<OwnMessage> {
-        let trains = flows.values().filter(|flow| matches!(flow.phase, Phase::Train { .. })).count();
+        let trains = flows.awake().filter(|(_, flow)| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
         if self.control == Control::Discover
             && let Some(blocks) = self.capacities.train_blocks(flow, self.capacity(), trains)
@@ -175,7 +175,7 @@ impl Central {
 
     /// gtp-2004 4.2.
     fn estimate_by_paper(now: Time, flows: &mut Flows) {
-        for flow in flows.values_mut().filter(|f| f.phase == Phase::Steady) {
+        for (_, flow) in flows.awake_mut().filter(|(_, f)| f.phase == Phase::Steady) {
             let Some(seen) = flow.monitor.take_interval(now) else { continue };
             flow.estimate = flow.estimator.on_interval(seen, flow.controller.target(), flow.known_bound());
         }
@@ -184,9 +184,9 @@ impl Central {
     /// gtp-2004 4.4: the rates of the flows that ended go to the others in proportion to their estimates.
     fn redistribute(&mut self, flows: &mut Flows) {
         let left = std::mem::take(&mut self.left).as_f64();
-        let total: f64 = flows.values().filter(|f| f.is_running()).map(|f| f.estimate.as_f64()).sum();
+        let total: f64 = flows.awake().filter(|(_, f)| f.is_running()).map(|(_, f)| f.estimate.as_f64()).sum();
         if left > 0.0 && total > 0.0 {
-            for flow in flows.values_mut().filter(|f| f.is_running()) {
+            for (_, flow) in flows.awake_mut().filter(|(_, f)| f.is_running()) {
                 flow.estimate = flow.estimate.mul_f64(1.0 + left / total).min(flow.known_bound());
             }
         }
@@ -194,7 +194,7 @@ impl Central {
 
     /// gtp-2004 4.3 and 4.4: max-min fair targets, taken over so that all changes reach the receiver at the same time.
     pub(super) fn schedule(&mut self, now: Time, flows: &mut Flows) {
-        let running: Vec<FlowId> = flows.iter().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
+        let running: Vec<FlowId> = flows.awake().filter(|(_, f)| f.is_running()).map(|(&id, _)| id).collect();
         let rtt_max = running.iter().map(|id| flows[id].rtt()).max().unwrap_or(Span::ZERO);
         // An interval that has begun goes on: a storm of joins must not keep it from ending.
         if running.is_empty() {

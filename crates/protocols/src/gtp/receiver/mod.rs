@@ -47,6 +47,7 @@ impl Gtp {
         if core.is_complete(id) {
             if let Some(flow) = core.flows.get_mut(&id) {
                 flow.rest();
+                core.flows.rest(id);
             }
         } else if let Some(message) = self.central.on_open(now, id, &mut core.flows) {
             core.say_own(id, message.emit());
@@ -217,6 +218,7 @@ impl Reception for Gtp {
         let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.core.path.is_open()) else { return };
         let left = flow.is_running().then(|| flow.controller.target());
         flow.rest();
+        core.flows.rest(id);
         if let Some(rate) = left {
             self.central.on_leave(now, rate, &mut core.flows);
         }
@@ -234,7 +236,9 @@ impl Reception for Gtp {
             let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.phase == Phase::Idle) else { continue };
             if flow.measured {
                 flow.phase = Phase::Steady;
+                core.flows.wake(id);
             } else {
+                core.flows.wake(id);
                 self.begin(now, id, core); // it was never measured
             }
         }

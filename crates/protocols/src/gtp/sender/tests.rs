@@ -71,7 +71,7 @@ impl Bench {
     /// Returns to the sender what it would have sent to `from`.
     fn respond(&mut self, from: SocketAddr, number: u32) {
         let token = u64::from(number);
-        let challenge = self.sender.challenge(from, token);
+        let challenge = self.sender.challenge(from);
         self.datagram(from, number, PathDatagram::Response { token, challenge });
     }
 
@@ -160,7 +160,7 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
     const RECEIVERS: u32 = 300;
     let mut config = EndpointConfig::new(Role::Sender, 1);
     config.host_rate = Some(Bitrate::from_mbps(300));
-    let mut sender = GtpSender::new(Gtp::new(&config), config.seed);
+    let mut sender = GtpSender::new(Gtp::new(&config), config.challenge_seed);
     let mut limits = 0;
     for number in 0..RECEIVERS {
         // One a millisecond, each of which asks for all that there is.
@@ -188,8 +188,11 @@ const MIB: u64 = 1 << 20;
 /// A sender of one object of this size to flow 1, whose receiver has said Setup.
 fn offering(size: u64, mtu: u16, host_rate: Option<Bitrate>) -> Bench {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut bench =
-        Bench { sender: GtpSender::new(Gtp::new(&config), config.seed), now: Time::ZERO, requests: BTreeMap::new() };
+    let mut bench = Bench {
+        sender: GtpSender::new(Gtp::new(&config), config.challenge_seed),
+        now: Time::ZERO,
+        requests: BTreeMap::new(),
+    };
     bench.offer(1, size, mtu);
     bench
 }
@@ -337,7 +340,7 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let end = bench.now + Span::from_secs(2);
     assert_eq!(bench.leaves_until(end, &[]), BTreeMap::from([((FlowId(1), peer(9)), 24)]));
     // The challenge of one port, or a guess, opens no other.
-    let challenge = bench.sender.challenge(peer(9), 1);
+    let challenge = bench.sender.challenge(peer(9));
     for challenge in [0, 1, challenge] {
         bench.datagram(peer(10), 1, PathDatagram::Response { token: 1, challenge });
     }

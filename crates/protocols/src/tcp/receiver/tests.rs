@@ -19,7 +19,7 @@ fn sender() -> SocketAddr {
 /// A flow's join; datagrams of flow `id` carry its number.
 fn joining(id: u32, object: ObjectId, limits: FlowLimits) -> JoinFlow {
     let (path, connection) = (PathSpec::clear(1500, sender().ip()), ConnectionId(id));
-    JoinFlow { flow: FlowId(id), object, peer: Some(sender()), path, connection, limits }
+    JoinFlow { flow: FlowId(id), object, peer: Some(sender()), path, connection, probed: None, limits }
 }
 
 fn accept(size: u64) -> Vec<u8> {

@@ -22,7 +22,7 @@ fn peer(port: u16) -> SocketAddr {
 /// A sender of one object of this size, whose receiver has said Setup.
 fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.seed);
+    let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.challenge_seed);
     let only_from = Some(peer(0).ip());
     let (path, connection, parameters) = (PathSpec::clear(1500, peer(0).ip()), OURS, Default::default());
     let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, parameters };
@@ -50,7 +50,7 @@ fn deliver(sender: &mut TcpSender, now: Time, from: SocketAddr, bytes: &[u8]) {
 }
 
 fn respond(sender: &mut TcpSender, now: Time, from: SocketAddr) {
-    let challenge = sender.challenge(from, TOKEN);
+    let challenge = sender.challenge(from);
     datagram(sender, now, from, PathDatagram::Response { token: TOKEN, challenge });
 }
 
@@ -109,7 +109,7 @@ fn data_goes_only_to_an_address_that_returned_its_challenge() {
     let later = now + Span::from_secs(5);
     assert_eq!(leaves(&mut sender, later), []);
     // Neither the challenge of another port nor a guess opens this one.
-    for challenge in [0, sender.challenge(peer(7), TOKEN)] {
+    for challenge in [0, sender.challenge(peer(7))] {
         datagram(&mut sender, later, peer(8), PathDatagram::Response { token: TOKEN, challenge });
     }
     respond(&mut sender, later, SocketAddr::from(([192, 0, 2, 2], 7)));

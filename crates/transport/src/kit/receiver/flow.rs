@@ -67,6 +67,9 @@ impl FlowCore {
             grain: rules.grain,
             join,
         };
+        if let Some(age) = join.probed {
+            core.path.expect_early(now, age, join.path);
+        }
         core.fit_block(core.join.path.mtu);
         core
     }

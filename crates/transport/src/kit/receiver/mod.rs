@@ -20,7 +20,7 @@ pub use flow::{DataHead, FlowCore, ReceiverFlow, Run, Silence, largest_block, re
 pub use rules::{Flows, RTT_GUESS, Rules};
 
 use super::Object;
-use super::path::Outgoing;
+use super::path::{Echo, Outgoing};
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
     Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, Place,
@@ -248,7 +248,8 @@ impl<P: Reception> Receiver<P> {
             PathDatagram::Open { token, .. } if flow.core_mut().learn_peer(now, message.from, token) => {}
             PathDatagram::Echo { number, len, challenge, .. } if flow.core().peer == Some(message.from) => {
                 let core = flow.core_mut();
-                let Some(echoed) = core.path.on_echo(now, number, len, challenge) else { return };
+                let echo = Echo { number, len, challenge, waited: message.waited };
+                let Some(echoed) = core.path.on_echo(now, echo) else { return };
                 core.last_heard = now;
                 core.fit_block(core.path.confirmed_mtu());
                 flow.on_rtt(now, echoed.rtt);
@@ -274,8 +275,18 @@ impl<P: Reception> Receiver<P> {
         }
         self.protocol.on_accept(flow, Reader(more))?;
         flow.core_mut().accept(now, Accepted { connection, token }, mtu);
+        self.settle_path(now, id);
         self.core.touch(id);
         Ok(())
+    }
+
+    /// If the path is open with what has come back so far, says so.
+    fn settle_path(&mut self, now: Time, id: FlowId) {
+        let Some(core) = self.core.flows.get_mut(&id).map(ReceiverFlow::core_mut) else { return };
+        if core.path.settle(now) {
+            core.fit_block(core.path.confirmed_mtu());
+            self.opened(now, id);
+        }
     }
 
     fn opened(&mut self, now: Time, id: FlowId) {
@@ -296,11 +307,7 @@ impl<P: Reception> Receiver<P> {
             let error = if silence.no_path { FlowError::NoPath { seconds } } else { FlowError::Silent { seconds } };
             return self.fail(now, id, error);
         }
-        if flow.core_mut().path.settle(now) {
-            let core = flow.core_mut();
-            core.fit_block(core.path.confirmed_mtu());
-            self.opened(now, id);
-        }
+        self.settle_path(now, id);
         self.protocol.on_flow_timer(now, id, &mut self.core);
     }
 

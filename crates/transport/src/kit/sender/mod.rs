@@ -195,11 +195,11 @@ pub struct Sender<P: Sending> {
 }
 
 impl<P: Sending> Sender<P> {
-    /// A sender without flows.
-    pub fn new(protocol: P, seed: u64) -> Self {
+    /// A sender without flows, whose challenges are made from `challenge_seed`.
+    pub fn new(protocol: P, challenge_seed: u64) -> Self {
         let core =
             Core { flows: Table::new(), agenda: SortedSet::new(), events: VecDeque::new(), version: P::RULES.version };
-        Self { core, protocol, due: Vec::new(), turns: 0, challenges: Challenges::new(seed) }
+        Self { core, protocol, due: Vec::new(), turns: 0, challenges: Challenges::new(challenge_seed) }
     }
 
     /// What the protocol adds.
@@ -212,9 +212,9 @@ impl<P: Sending> Sender<P> {
         &self.core
     }
 
-    /// The challenge of an address for the flow with this token.
-    pub fn challenge(&self, address: SocketAddr, token: u64) -> u64 {
-        self.challenges.of(address, token)
+    /// The challenge of an address.
+    pub fn challenge(&self, address: SocketAddr) -> u64 {
+        self.challenges.of(address)
     }
 
     fn offer(&mut self, now: Time, offer: OfferFlow) -> Result<(), CommandError> {
@@ -290,12 +290,12 @@ impl<P: Sending> Sender<P> {
         match PathDatagram::parse(bytes) {
             Some(PathDatagram::Probe { token, number, reply_to }) if flow.core().is_from_receiver(from, token) => {
                 let len = message.len_of(k);
-                let challenge = self.challenges.of(from, token);
+                let challenge = self.challenges.of(from);
                 let echo = PathDatagram::Echo { number, len: len as u16, challenge };
                 flow.core_mut().on_probe(now, Route::new(from, reply_to), echo, len);
             }
             Some(PathDatagram::Response { token, challenge })
-                if flow.core().is_from_receiver(from, token) && challenge == self.challenges.of(from, token) =>
+                if flow.core().is_from_receiver(from, token) && challenge == self.challenges.of(from) =>
             {
                 if flow.core().route(now).is_none() {
                     flow.on_resume(now);

@@ -91,7 +91,15 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let object = ObjectId(0);
     bench.engine.command(receiver, Command::Fetch { object, size: SIZE, held: RangeSet::new() });
     let limits = FlowLimits::default();
-    let join = JoinFlow { flow: joined, object, peer: Some(HERE.into()), path, connection: ConnectionId(77), limits };
+    let join = JoinFlow {
+        flow: joined,
+        object,
+        peer: Some(HERE.into()),
+        path,
+        connection: ConnectionId(77),
+        probed: None,
+        limits,
+    };
     bench.engine.command(receiver, Command::Join(join));
 
     let memory = Memory(Rc::new(RefCell::new(vec![0; SIZE as usize])));
