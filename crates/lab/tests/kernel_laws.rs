@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use inhaul_base::{Span, Time};
-use inhaul_protocols::tcp::laws::{Avoidance, Fhstcp, HighSpeed, Scalable};
+use inhaul_protocols::laws::{Avoidance, Fhstcp, HighSpeed, Scalable};
 use inhaul_transport::{AckSample, Pace};
 
 /// fhstcp-2005's c, as host.c has it.

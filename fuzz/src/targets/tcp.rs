@@ -1,7 +1,7 @@
 //! The TCP family: what comes in as datagrams and on the control stream.
 
 use inhaul_base::{Bitrate, Sequence};
-use inhaul_protocols::tcp::laws::LawName;
+use inhaul_protocols::laws::LawName;
 use inhaul_protocols::tcp::wire::{AckHeader, Blocks, DataHeader, OwnMessage, Timestamp, VERSION, setup_law};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{Message, Reader};

@@ -4,7 +4,6 @@
 //! PROTOCOL.md in this folder specifies it. All eight protocols speak the same on the wire; the receiver names the
 //! law.
 
-pub mod laws;
 mod options;
 mod receiver;
 mod sender;
@@ -12,7 +11,7 @@ pub mod wire;
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
 
-use laws::LawName;
+use crate::laws::LawName;
 pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;

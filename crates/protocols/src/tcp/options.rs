@@ -3,8 +3,8 @@
 use inhaul_base::Span;
 use inhaul_transport::{Parameter, SetupError};
 
-use super::laws::{LawConfig, LawName};
 use super::wire::{SEGMENT_MAX, SEGMENT_MIN};
+use crate::laws::{LawConfig, LawName};
 
 const SEGMENT: Parameter = Parameter {
     name: "segment",

@@ -6,7 +6,7 @@ use inhaul_transport::ENVELOPE_LEN;
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
-use super::laws::LawName;
+use crate::laws::LawName;
 
 /// Version of the protocol: stands in both set-up messages.
 pub const VERSION: u8 = 4;

@@ -10,9 +10,9 @@ use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, Reception, Rules, Run};
 use inhaul_transport::{EndpointConfig, FlowId, Place};
 
-use super::laws::LawName;
 use super::options::Options;
 use super::wire::{DataHeader, HEADER_LEN, OBJECT_MAX, OwnMessage, VERSION};
+use crate::laws::LawName;
 use flow::Flow;
 use reassembly::Arrival;
 

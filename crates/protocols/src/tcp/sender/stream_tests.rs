@@ -1,7 +1,7 @@
 //! A stream under a hand that plays the receiver.
 
 use super::*;
-use crate::tcp::laws::{LawConfig, LawName};
+use crate::laws::{LawConfig, LawName};
 use crate::tcp::wire::Blocks;
 use proptest::prelude::*;
 

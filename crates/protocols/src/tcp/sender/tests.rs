@@ -1,7 +1,7 @@
 //! A sender under a hand that plays receivers, honest or not.
 
 use super::*;
-use crate::tcp::laws::LawName;
+use crate::laws::LawName;
 use crate::tcp::wire::{AckHeader, Blocks, Timestamp};
 use inhaul_base::{Bitrate, ByteRange, Sequence, Span};
 use inhaul_transport::kit::wire::{Message, PathDatagram};

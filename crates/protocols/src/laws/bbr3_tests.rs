@@ -1,7 +1,7 @@
 //! The law round trip by round trip, against draft-ietf-ccwg-bbr.
 
 use super::*;
-use crate::tcp::laws::testing::{CONFIG, ack};
+use crate::laws::testing::{CONFIG, ack};
 
 const RTT: Span = Span::from_millis(100);
 
