@@ -102,6 +102,8 @@ struct State {
     kept_bytes: u64,
     /// Partial files of files that were given up are left to continue from.
     keeps_given_up: bool,
+    /// The partial files among these.
+    kept_partials: Vec<usize>,
     end: End,
     /// Notices other programs that open partial files of several groups.
     watch: Watch,
@@ -196,6 +198,7 @@ impl Landing {
             unsynced: BTreeSet::new(),
             kept_bytes: 0,
             keeps_given_up: false,
+            kept_partials: Vec::new(),
             end: End::Open,
             watch: Watch::default(),
             sealed: BTreeMap::new(),
@@ -362,7 +365,8 @@ impl Landing {
             FileState::Partial | FileState::Sealed => true,
             file => file == FileState::Absent && self.owns_partials,
         };
-        for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])) {
+        let kept = std::mem::take(&mut state.kept_partials);
+        for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])).chain(kept) {
             let _ = self.base.remove_file(&self.partial_path(index));
         }
         for &index in self.made.iter().rev() {

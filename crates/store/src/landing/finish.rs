@@ -283,6 +283,8 @@ impl Landing {
         if before == Some(FileState::Partial) && !keep {
             // What cannot be removed stays.
             let _ = self.base.remove_file(&self.partial_path(index));
+        } else if before == Some(FileState::Partial) {
+            state.kept_partials.push(index);
         }
     }
 

@@ -183,6 +183,19 @@ fn abort_after_going_on_leaves_nothing_but_finished_files() {
 }
 
 #[test]
+fn what_was_kept_of_a_file_that_was_given_up_goes_with_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let landing = create(dir.path(), SIZES);
+    landing.write(0, &[IoSlice::new(&[7; 9])]).unwrap();
+    // To continue from; but nothing was verified, of no file.
+    landing.give_up(0, true);
+    assert_eq!(landing.suspend(), 0);
+    drop(landing);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the same command begins anew");
+    complete(dir.path(), create(dir.path(), SIZES));
+}
+
+#[test]
 fn a_torn_journal_costs_what_was_torn_off() {
     let dir = tempfile::tempdir().unwrap();
     interrupted(dir.path());
