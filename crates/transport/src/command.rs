@@ -31,7 +31,7 @@ pub struct JoinFlow {
     /// What the sender's datagrams carry.
     pub connection: ConnectionId,
     /// How long ago probes left for the sender's port, before the flow was there
-    /// ([`early_probes`](crate::kit::early_probes)).
+    /// ([`early_probes`](crate::kit::early_probes())).
     pub probed: Option<Span>,
     /// Limits of the flow.
     pub limits: FlowLimits,
