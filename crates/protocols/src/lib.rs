@@ -6,5 +6,6 @@
 
 pub mod gtp;
 pub mod laws;
+pub mod rbudp;
 pub mod registry;
 pub mod tcp;
