@@ -8,4 +8,5 @@ pub mod gtp;
 pub mod laws;
 pub mod rbudp;
 pub mod registry;
+pub mod sabul;
 pub mod tcp;

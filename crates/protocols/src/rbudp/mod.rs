@@ -47,7 +47,11 @@ fn given_rate(config: &EndpointConfig) -> Result<Option<Bitrate>, SetupError> {
     let mut rate = None;
     for (name, value) in &config.parameters {
         if name != "rate" {
-            return Err(SetupError::UnknownParameter { protocol: RBUDP.name, name: name.clone(), known: "rate".into() });
+            return Err(SetupError::UnknownParameter {
+                protocol: RBUDP.name,
+                name: name.clone(),
+                known: "rate".into(),
+            });
         }
         let parsed = value.parse::<Bitrate>().ok().filter(|rate| *rate > Bitrate::ZERO);
         rate = Some(parsed.ok_or_else(|| SetupError::BadValue {

@@ -3,9 +3,7 @@
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::division::{Changed, Division, Share, Shared, Told};
 use inhaul_transport::kit::path::PathRules;
-use inhaul_transport::kit::receiver::{
-    Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence,
-};
+use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::{Message, RANGES_MAX, Reader};
 use inhaul_transport::kit::{Meter, Object};
 use inhaul_transport::{EndpointConfig, Expected, FlowError, FlowId, FlowStats, Place};

@@ -161,13 +161,7 @@ impl Flow {
         }
     }
 
-    fn on_missing(
-        &mut self,
-        now: Time,
-        is_last: bool,
-        block: u16,
-        sections: Vec<Section>,
-    ) -> Result<(), FlowError> {
+    fn on_missing(&mut self, now: Time, is_last: bool, block: u16, sections: Vec<Section>) -> Result<(), FlowError> {
         if !self.awaits_answer {
             return Err(FlowError::Protocol("an answer came to nothing that was said"));
         }

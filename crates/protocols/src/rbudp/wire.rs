@@ -245,7 +245,8 @@ mod tests {
             let bytes = [&[1, 5, 168], sections].concat();
             OwnMessage::parse(MISSING, Reader(&bytes)).map(drop)
         };
-        let section = |start: u64, count: u32, bits: &[u8]| [&start.to_be_bytes()[..], &count.to_be_bytes(), bits].concat();
+        let section =
+            |start: u64, count: u32, bits: &[u8]| [&start.to_be_bytes()[..], &count.to_be_bytes(), bits].concat();
         assert_eq!(parse(&section(0, BITMAP | 16, &[1, 2])), Ok(()));
         assert_eq!(parse(&section(0, BITMAP | 17, &[1, 2])), Err(WireError::Short));
         assert_eq!(parse(&section(0, BITMAP | 15, &[1, 1])), Err(WireError::Value), "a bit beyond its blocks");
