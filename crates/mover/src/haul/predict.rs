@@ -84,7 +84,7 @@ pub fn predict(options: &GetOptions, stop: &Stop) -> (Prediction, Result<(), Mov
 }
 
 fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> Result<(), MoveError> {
-    net::check(&options.net, options.receive_rate)?;
+    net::check(&options.net, get::rates(options))?;
     let began = Instant::now();
     let mut failures = Failures::default();
     let opener = Opener::new(options, 0);

@@ -156,7 +156,8 @@ impl Flow {
     fn settle_span(&self) -> Span {
         let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
         let packet = u64::from(self.core.block) + self.core.overhead();
-        let packets = self.meter.rate().time_for(SETTLE_PACKETS * packet).min(SETTLE_MAX);
+        let rate = self.meter.measured().unwrap_or(self.given());
+        let packets = rate.time_for(SETTLE_PACKETS * packet).min(SETTLE_MAX);
         (rtt / 4 + packets).max(SETTLE_MIN).min(SETTLE_MAX)
     }
 
@@ -231,9 +232,9 @@ impl ReceiverFlow for Flow {
 
     fn time_for(&self, bytes: u64) -> Span {
         let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        // What comes in tells of losses, too.
-        let measured = Some(self.meter.rate()).filter(|rate| *rate > Bitrate::ZERO && !self.is_idle());
-        measured.unwrap_or(self.given()).time_for(bytes) + rtt
+        // What came in tells of losses, too. It is not measured while nothing is asked for. So this does not depend on
+        // who is asked for what, and no two flows can each be the faster one.
+        self.meter.measured().unwrap_or(self.given()).time_for(bytes) + rtt
     }
 
     fn due(&self) -> Option<Time> {
@@ -360,7 +361,9 @@ impl Reception for Rbudp {
 
     fn on_flow_timer(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
         if let Some(flow) = core.flows.get_mut(&id) {
-            flow.meter.refresh(now);
+            if flow.tally.pending_bytes() > 0 {
+                flow.meter.refresh(now);
+            }
         }
         answer(now, id, core);
     }
@@ -371,6 +374,7 @@ impl Reception for Rbudp {
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
         let is_new = flow.tally.pending_bytes() == 0;
+        flow.is_asking &= flow.share.is_granted();
         if !flow.share.is_granted() || !(is_new || flow.is_asking) {
             return None;
         }
@@ -387,6 +391,7 @@ impl Reception for Rbudp {
             flow.tally.begin();
             flow.round_block = flow.core.block;
             flow.last_data = now;
+            flow.meter.rest(now);
             flow.core.path.expect_data(now);
         }
         for &range in &ranges {

@@ -340,7 +340,7 @@ impl Reception for Sabul {
     }
 
     fn on_flow_timer(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
-        if let Some(flow) = core.flows.get_mut(&id) {
+        if let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.asked.pending_bytes() > 0) {
             flow.meter.refresh(now);
         }
     }
@@ -363,6 +363,7 @@ impl Reception for Sabul {
         }
         if pending == 0 {
             flow.last_data = now;
+            flow.meter.rest(now);
             flow.core.path.expect_data(now);
         }
         Some((flow.asked.ask(block, &ranges), ranges))

@@ -10,20 +10,25 @@ const SPAN: Span = Span::from_millis(250);
 pub struct Meter {
     since: Time,
     bytes: u64,
-    rate: Bitrate,
+    rate: Option<Bitrate>,
 }
 
 impl Meter {
     /// A meter that has seen nothing until `now`.
     pub fn new(now: Time) -> Self {
-        Self { since: now, bytes: 0, rate: Bitrate::ZERO }
+        Self { since: now, bytes: 0, rate: None }
+    }
+
+    /// Nothing was to come until `now`: the measurement begins anew.
+    pub fn rest(&mut self, now: Time) {
+        (self.since, self.bytes) = (now, 0);
     }
 
     /// Begins the next measurement, if it is time.
     pub fn refresh(&mut self, now: Time) {
         let span = now.since(self.since);
         if span >= SPAN {
-            *self = Self { since: now, bytes: 0, rate: Bitrate::of(self.bytes, span) };
+            *self = Self { since: now, bytes: 0, rate: Some(Bitrate::of(self.bytes, span)) };
         }
     }
 
@@ -35,6 +40,11 @@ impl Meter {
 
     /// The rate of the last measurement; zero before the first.
     pub fn rate(&self) -> Bitrate {
+        self.rate.unwrap_or(Bitrate::ZERO)
+    }
+
+    /// The rate of the last measurement, once there was one.
+    pub fn measured(&self) -> Option<Bitrate> {
         self.rate
     }
 }
