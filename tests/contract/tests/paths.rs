@@ -40,11 +40,6 @@ fn a_path_that_carries_only_smaller_packets_is_measured_again() {
                 (between - before) / 1000,
                 (after - between) / 1000
             );
-            println!(
-                "DBG {:?} {:?}",
-                scene.sim.failures().iter().map(|f| f.error.to_string()).collect::<Vec<_>>(),
-                scene.stats(0)
-            );
             assert!(failed.is_empty() && scene.failed().is_empty(), "{case}: {failed:?}");
             assert!(between > before, "{case}: nothing came in two seconds");
             assert!(after - between > 100_000, "{case}: {} bytes in three seconds", after - between);

@@ -1,4 +1,5 @@
-//! The rate control laws that were published for SABUL, each by name. A law sets the interval between packets.
+//! The rate control laws that were published for SABUL, each by name. A law sets the interval between packets
+//! of 1500 bytes.
 
 use inhaul_base::{Span, Time};
 

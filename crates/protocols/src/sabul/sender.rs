@@ -15,6 +15,9 @@ use super::wire::{DataHeader, HEADER_LEN, OwnMessage, VERSION, WINDOW_PACKETS, s
 /// SABUL's EXP: if nothing was sent or heard for so long, all that is not acknowledged is lost.
 const EXPIRY: Span = Span::from_secs(1);
 
+/// The packets that the laws' intervals are meant for: others leave at the same rate.
+const LAW_PACKET_BYTES: f64 = 1_500.0;
+
 /// All flows of a host that sends.
 pub(super) type SabulSender = Sender<Sabul>;
 
@@ -66,7 +69,7 @@ impl Flow {
     /// The rate that the law wants.
     fn law_rate(&self) -> Bitrate {
         let interval_us = self.law.as_ref().map_or(f64::MAX, |law| law.interval_us());
-        Bitrate::from_f64(self.packet as f64 * 8e6 / interval_us)
+        Bitrate::from_f64(LAW_PACKET_BYTES * 8e6 / interval_us)
     }
 
     fn set_pace(&mut self, now: Time) {
