@@ -19,7 +19,7 @@ use serde::Serialize;
 use self::trial::Trial;
 use self::wanted::Wanted;
 use crate::api::error::MoveError;
-use crate::api::options::{GetOptions, Stop};
+use crate::api::options::{GetOptions, NetOptions, Stop};
 use crate::api::report::ErrorReport;
 use crate::engine::net;
 use crate::haul::get::{self, Failures, Found};
@@ -133,7 +133,9 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     prediction.limits = limits(&wanted, &trial, &disk, hashed, processors);
     let setup_seconds = looked.as_secs_f64() + trial.opening.as_secs_f64();
     prediction.settle(setup_seconds, wanted.bytes, &trial);
-    prediction.model = trial.conditions.and_then(|met| model(options, &Conditions { bytes: wanted.bytes, ..met }));
+    prediction.model = trial
+        .conditions
+        .and_then(|met| model(&options.net, get::rates(options), &Conditions { bytes: wanted.bytes, ..met }));
     if let Some(model) = &mut prediction.model {
         // The trial's first byte came a round trip after it was asked for, which the model counts, too.
         model.seconds += (setup_seconds - model.rtt_seconds).max(0.0);
@@ -142,12 +144,12 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
 }
 
 /// What the transport's model says of such a transfer, without set-up.
-fn model(options: &GetOptions, met: &Conditions) -> Option<Model> {
-    let predict = options.net.protocols.find(&options.net.transport)?.predict?;
+fn model(options: &NetOptions, rates: net::Rates, met: &Conditions) -> Option<Model> {
+    let predict = options.protocols.find(&options.transport)?.predict?;
     let config = EndpointConfig {
-        host_rate: options.receive_rate,
-        flow_rate: options.rate,
-        parameters: options.net.parameters.clone(),
+        host_rate: rates.host,
+        flow_rate: rates.flow,
+        parameters: options.parameters.clone(),
         ..EndpointConfig::new(Role::Receiver, 0)
     };
     let seconds = predict(&config, met)?.as_secs_f64();
@@ -247,14 +249,14 @@ mod tests {
 
     #[test]
     fn model_is_that_of_the_transport_and_most_have_none() {
-        let mut options = GetOptions::default();
+        let mut options = NetOptions::default();
+        let rates = net::Rates { host: None, flow: Some(Bitrate::from_gbps(1)) };
         let path = inhaul_transport::PathSpec::clear(1500, std::net::Ipv4Addr::LOCALHOST.into());
         let (rtt, loss) = (Span::from_millis(100), inhaul_base::Probability::ZERO);
         let met = Conditions { bytes: 1_000_000_000, flows: 1, rtt, loss, path };
-        assert_eq!(model(&options, &met), None);
-        options.net.transport = "rbudp".to_owned();
-        options.rate = Some(Bitrate::from_gbps(1));
-        let said = model(&options, &met).unwrap();
+        assert_eq!(model(&options, rates, &met), None);
+        options.transport = "rbudp".to_owned();
+        let said = model(&options, rates, &met).unwrap();
         // 1 GB in packets of which 1448 of 1500 bytes are data, and a round trip.
         assert!((said.seconds - 8.387).abs() < 0.001, "{said:?}");
         assert_eq!((said.rtt_seconds, said.loss_ratio), (0.1, 0.0));

@@ -39,8 +39,8 @@ pub const RBUDP: Protocol = Protocol {
     build,
 };
 
-const HOW: &str = "it sends at a rate that its user gives and does not adapt, so say one, with --set rate=800M; \
-                   'get', 'plan' and 'bench' also take it from --rate 800M or --receive-rate 800M";
+const HOW: &str = "it sends at a rate that its user gives and does not adapt, so say one: --set rate=800M, \
+                   --rate 800M or --receive-rate 800M ('put' takes --set only)";
 
 /// The rate that parameters give.
 fn given_rate(config: &EndpointConfig) -> Result<Option<Bitrate>, SetupError> {

@@ -360,10 +360,8 @@ impl Reception for Rbudp {
     }
 
     fn on_flow_timer(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
-        if let Some(flow) = core.flows.get_mut(&id) {
-            if flow.tally.pending_bytes() > 0 {
-                flow.meter.refresh(now);
-            }
+        if let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.tally.pending_bytes() > 0) {
+            flow.meter.refresh(now);
         }
         answer(now, id, core);
     }

@@ -99,7 +99,7 @@ fn a_gap_is_reported_at_once_and_again_after_20_ms() {
     let mut receiver = receiver();
     assert_eq!(block(&mut receiver, at(1), 0), []);
     let err = OwnMessage::Err { ranges: vec![(1, 3)] };
-    assert_eq!(block(&mut receiver, at(1), 4), [err.clone()]);
+    assert_eq!(block(&mut receiver, at(1), 4), std::slice::from_ref(&err));
     let again = wait(&mut receiver, at(22));
     assert_eq!(again, [OwnMessage::Syn { received: 2, lost: 3 }, err]);
     block(&mut receiver, at(22), 2);

@@ -62,7 +62,7 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let mut bench = Bench::new();
     let mut build = |role, seed| {
         // Some protocols send at a given rate.
-        let flow_rate = Some(inhaul_base::Bitrate::from_mbps(500));
+        let flow_rate = Some(Bitrate::from_mbps(500));
         let config = EndpointConfig { socket_buffer_bytes: 1 << 18, flow_rate, ..EndpointConfig::new(role, seed) };
         bench.engine.add_endpoint(role, (entry.build)(&config).unwrap())
     };
