@@ -19,9 +19,6 @@ pub use model::Blast;
 use receiver::RbudpReceiver;
 use sender::RbudpSender;
 
-/// No data goes to an address that did not respond for so long: a blast has no other feedback.
-const FEEDBACK_MAX: Span = Span::from_millis(250);
-
 /// The registry entry.
 pub const RBUDP: Protocol = Protocol {
     name: "rbudp",

@@ -3,20 +3,22 @@
 
 use std::collections::VecDeque;
 
-use inhaul_base::{Bitrate, ByteRange, Time};
+use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::RateLimit;
 use inhaul_transport::kit::receiver::largest_block;
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, SenderFlow, Sending};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, PathSpec, TxBatch};
 
-use super::FEEDBACK_MAX;
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, Section, VERSION, setup_rate};
 
 /// Most bytes that wait at a sender: a round of the longest blocks.
 const QUEUED_BYTES_MAX: u64 = 64 << 30;
 /// Most bytes of sections that a sender keeps for a flow: twice what a receiver of ours ever sends.
 const SECTION_BYTES_MAX: usize = 512 << 10;
+
+/// No data goes to an address that did not respond for so long: a blast has no other feedback.
+const FEEDBACK_MAX: Span = Span::from_millis(250);
 
 /// All flows of a host that sends.
 pub(super) type RbudpSender = Sender<Rbudp>;

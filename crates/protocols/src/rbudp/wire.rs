@@ -61,7 +61,7 @@ impl DataHeader {
     }
 }
 
-/// Bytes that are missing, in a [`Missing`].
+/// Bytes that are missing, in an [`OwnMessage::Missing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Section {
     /// All of these, in blocks from their start. Never empty, and below 2 GiB.

@@ -8,16 +8,11 @@ mod receiver;
 mod sender;
 pub mod wire;
 
-use inhaul_base::Span;
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 
 pub use laws::{LawName, RateLaw, Rc, Sabul2, Sabul2002};
 use receiver::SabulReceiver;
 use sender::SabulSender;
-
-/// No data goes to an address that did not respond for so long: acknowledgements come on the control channel, and say
-/// nothing about the address.
-const FEEDBACK_MAX: Span = Span::from_millis(250);
 
 const LAWS: &str = "sabul-2 | sabul-rc | sabul-2002";
 

@@ -18,6 +18,10 @@ const EXPIRY: Span = Span::from_secs(1);
 /// The packets that the laws' intervals are meant for: others leave at the same rate.
 const LAW_PACKET_BYTES: f64 = 1_500.0;
 
+/// No data goes to an address that did not respond for so long: acknowledgements come on the control channel, and say
+/// nothing about the address.
+const FEEDBACK_MAX: Span = Span::from_millis(250);
+
 /// All flows of a host that sends.
 pub(super) type SabulSender = Sender<Sabul>;
 
@@ -235,7 +239,7 @@ impl Sending for Sabul {
         header_len: HEADER_LEN,
         grain: 1,
         queued_bytes_max: 8 << 30,
-        feedback_max: Some(super::FEEDBACK_MAX),
+        feedback_max: Some(FEEDBACK_MAX),
     };
 
     fn new_flow(&mut self, now: Time, core: FlowCore) -> Flow {

@@ -1,6 +1,5 @@
 use std::net::SocketAddr;
 
-use inhaul_base::Span;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 use inhaul_transport::{
     Command, ConnectionId, Endpoint, Envelope, Event, Host, OfferFlow, PathSpec, Role, RxMessage, drain,
