@@ -134,7 +134,8 @@ impl Host for Collector<'_> {
 
 impl Party {
     fn new(role: Role, protocol: usize, host_rate: Option<Bitrate>) -> Self {
-        let config = EndpointConfig { host_rate, ..EndpointConfig::new(role, 1) };
+        let flow_rate = Some(Bitrate::from_gbps(1));
+        let config = EndpointConfig { host_rate, flow_rate, ..EndpointConfig::new(role, 1) };
         let endpoint = (PROTOCOLS[protocol % PROTOCOLS.len()].build)(&config).expect("the defaults are legal");
         let mut connections = Connections::default();
         (1..=FLOWS).map(FlowId).for_each(|flow| connections.insert(connection(role, flow), flow));

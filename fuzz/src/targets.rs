@@ -6,6 +6,7 @@ mod gtp;
 mod kit;
 mod lab;
 mod mover;
+mod rates;
 mod store;
 mod tcp;
 mod text;
@@ -15,6 +16,7 @@ pub use gtp::{gtp_control, gtp_datagram};
 pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
 pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
+pub use rates::{rates_datagram, rbudp_control, sabul_control};
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
@@ -55,6 +57,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "path_datagram", run: path_datagram, corpus: kit::path_datagrams, cost: 1 },
     Target { name: "order", run: order, corpus: mover::orders, cost: 2 },
     Target { name: "payload_manifest", run: payload_manifest, corpus: store::payload_lists, cost: 1 },
+    Target { name: "rates_datagram", run: rates_datagram, corpus: rates::own_datagrams, cost: 1 },
+    Target { name: "rbudp_control", run: rbudp_control, corpus: rates::rbudp_controls, cost: 1 },
+    Target { name: "sabul_control", run: sabul_control, corpus: rates::sabul_controls, cost: 1 },
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },

@@ -70,6 +70,15 @@ fn sentences(prediction: &Prediction) -> String {
     let range = prediction.seconds_low.zip(prediction.seconds_high);
     let range = range.map_or_else(String::new, |(low, high)| format!(" ({} to {})", seconds(low), seconds(high)));
     let _ = writeln!(text, "about {}{range}", seconds(about));
+    if let Some(model) = &prediction.model {
+        let (rtt, loss) = (model.rtt_seconds * 1e3, model.loss_ratio * 100.0);
+        let _ = writeln!(
+            text,
+            "model {} at {rtt:.1} ms and {loss:.2} % loss; measured {}",
+            seconds(model.seconds),
+            seconds(about)
+        );
+    }
     for (index, limit) in prediction.limits.iter().enumerate() {
         let role = match (index, limit.allows_bps) {
             (0, _) => "limit",
@@ -113,7 +122,7 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_mover::{ErrorReport, Limit};
+    use inhaul_mover::{ErrorReport, Limit, Model};
 
     #[test]
     fn sentences_fit_into_eighty_columns_and_name_the_limit_first() {
@@ -125,13 +134,14 @@ mod tests {
             bytes: Some(1_000_000_000),
             files: Some(3),
             files_kept: Some(2),
+            model: Some(Model { seconds: 10.9, rtt_seconds: 0.058, loss_ratio: 0.001 }),
             limits: vec![limit("path", 10.0, Some(8e8)), limit("disk", 2.0, Some(4e9)), limit("files", 0.001, None)],
             ..Prediction::default()
         };
         let text = sentences(&prediction);
         assert!(
             text.starts_with(
-                "3 files, 1.00 GB to come (2 files there already)\nabout 11.0 s (10.0 s to 2 min 05 s)\nlimit path "
+                "3 files, 1.00 GB to come (2 files there already)\nabout 11.0 s (10.0 s to 2 min 05 s)\nmodel 10.9 s at 58.0 ms and 0.10 % loss; measured 11.0 s\nlimit path "
             ),
             "{text}"
         );
@@ -142,8 +152,12 @@ mod tests {
 
     #[test]
     fn prediction_has_the_documented_fields() {
-        let prediction =
-            Prediction { limits: vec![Limit::default()], error: Some(ErrorReport::default()), ..Prediction::default() };
+        let prediction = Prediction {
+            model: Some(Model::default()),
+            limits: vec![Limit::default()],
+            error: Some(ErrorReport::default()),
+            ..Prediction::default()
+        };
         crate::documented::assert_documented("The prediction of plan", &prediction);
     }
 }

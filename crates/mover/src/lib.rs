@@ -43,7 +43,7 @@ pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyRepor
 pub use delegate::{Order, OrderError, OrderRule, Origin, SOURCES_MAX, copy, put, serve};
 pub use doctor::{Cost, DoctorOptions, DoctorReport, Finding, Verdict, doctor};
 pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read_fetch_list};
-pub use haul::{Limit, Prediction, get, list, list_checksums, predict};
+pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use session::{control_stream, frame};

@@ -6,5 +6,7 @@
 
 pub mod gtp;
 pub mod laws;
+pub mod rbudp;
 pub mod registry;
+pub mod sabul;
 pub mod tcp;

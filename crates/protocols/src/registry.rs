@@ -13,6 +13,8 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::tcp::FHSTCP,
     crate::tcp::BBR,
     crate::tcp::BBR3,
+    crate::sabul::SABUL,
+    crate::rbudp::RBUDP,
 ];
 
 /// Protocols to choose from by their names. Two are equal that have the same names.

@@ -15,8 +15,9 @@ use inhaul_transport::kit::RttEstimator;
 pub(crate) const HEADER_BYTES: u32 = 40;
 /// Bytes that frame a message in the stream: its length.
 const FRAME_BYTES: u64 = 4;
-/// Most bytes that are on their way (a receive window that no window scaling is needed for).
-const WINDOW_MAX: u64 = 64 * 1024;
+/// Most bytes that are on their way, unless the simulation is told otherwise: the receive window that Linux lets a
+/// connection grow to by itself (`tcp_rmem`).
+pub(crate) const WINDOW_MAX: u64 = 6 << 20;
 /// Segments of the first window (RFC 6928).
 const INITIAL_SEGMENTS: u64 = 10;
 /// Duplicate acknowledgements that tell of a loss (RFC 5681 3.2).
@@ -65,6 +66,8 @@ pub(crate) enum Item {
 pub(crate) struct Stream {
     /// Largest body of a segment.
     segment_bytes: u64,
+    /// Most bytes that are on their way.
+    window_max: u64,
     /// What has not been delivered yet, and where in the stream it ends.
     items: VecDeque<(u64, Item)>,
 
@@ -96,19 +99,21 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A stream over packets of `mtu` bytes, on a path with the round-trip time that the handshake has measured.
-    pub(crate) fn new(mtu: u16, handshake: Span) -> Self {
+    /// A stream over packets of `mtu` bytes, on a path with the round-trip time that the handshake has measured, of
+    /// which at most `window_max` bytes are on their way.
+    pub(crate) fn new(mtu: u16, handshake: Span, window_max: u64) -> Self {
         let mut rtt = RttEstimator::default();
         rtt.sample(handshake);
         let segment_bytes = u64::from(u32::from(mtu).saturating_sub(HEADER_BYTES).max(1));
         Self {
             segment_bytes,
+            window_max: window_max.max(segment_bytes),
             items: VecDeque::new(),
             written: 0,
             acknowledged: 0,
             next: 0,
-            window: (INITIAL_SEGMENTS * segment_bytes).min(WINDOW_MAX),
-            threshold: WINDOW_MAX,
+            window: (INITIAL_SEGMENTS * segment_bytes).min(window_max.max(segment_bytes)),
+            threshold: window_max,
             duplicates: 0,
             recovery: None,
             resend: false,
@@ -199,7 +204,7 @@ impl Stream {
                 let growth = newly.min(self.segment_bytes);
                 let slow = growth * self.segment_bytes / self.window.max(1);
                 self.window += if self.window < self.threshold { growth } else { slow };
-                self.window = self.window.min(WINDOW_MAX);
+                self.window = self.window.min(self.window_max);
             }
         }
         self.timer = None;
@@ -294,10 +299,10 @@ mod tests {
 
     /// Sends messages over a path of 10 ms each way that loses packets, until nothing happens any more; returns what
     /// came, with the time of each.
-    fn carry(messages: &[Vec<u8>], loss: f64, seed: u64) -> (Vec<Vec<u8>>, Time) {
+    fn carry(messages: &[Vec<u8>], loss: f64, seed: u64, window_max: u64) -> (Vec<Vec<u8>>, Time) {
         let mut random = RandomStream::new(seed, 0);
         let loss = Probability::new(loss).unwrap();
-        let mut stream = Stream::new(1500, Span::from_millis(20));
+        let mut stream = Stream::new(1500, Span::from_millis(20), window_max);
         let mut flight: VecDeque<(Time, Segment)> = VecDeque::new();
         let (mut now, mut came) = (Time::ZERO, Vec::new());
         messages.iter().for_each(|message| stream.write(Item::Message(message.clone())));
@@ -338,22 +343,24 @@ mod tests {
             lengths in prop::collection::vec(0..5_000usize, 1..40), loss in 0.0..0.2, seed in any::<u64>(),
         ) {
             let messages: Vec<_> = lengths.iter().enumerate().map(|(k, len)| vec![k as u8; *len]).collect();
-            prop_assert_eq!(carry(&messages, loss, seed).0, messages);
+            prop_assert_eq!(carry(&messages, loss, seed, WINDOW_MAX).0, messages);
         }
     }
 
     #[test]
     fn stream_without_loss_takes_the_round_trips_of_its_window() {
-        // 200 kB: 14,600 bytes at first, then twice as much a round trip up to 64 KiB, so 14.6 + 29.2 + 58.4 + 65.5 +
-        // ...
-        let (came, end) = carry(&vec![vec![0; 1_000]; 200], 0.0, 1);
+        // 200 kB: 14,600 bytes at first, then twice as much a round trip: 14.6 + 29.2 + 58.4 + 98.6.
+        let (came, end) = carry(&vec![vec![0; 1_000]; 200], 0.0, 1, WINDOW_MAX);
         assert_eq!(came.len(), 200);
+        assert_eq!(end, Time::ZERO + Span::from_millis(20 * 4));
+        // In a window of 64 KiB: 14.6 + 29.2 + 58.4 + 65.5 + the rest.
+        let (_, end) = carry(&vec![vec![0; 1_000]; 200], 0.0, 1, 64 << 10);
         assert_eq!(end, Time::ZERO + Span::from_millis(20 * 5));
     }
 
     #[test]
     fn stream_one_loss_in_a_long_run_is_repaired_in_a_round_trip() {
-        let mut stream = Stream::new(1500, Span::from_millis(20));
+        let mut stream = Stream::new(1500, Span::from_millis(20), WINDOW_MAX);
         stream.write(Item::Message(vec![0; 14_000]));
         let now = Time::ZERO + Span::from_millis(5);
         let segments: Vec<_> = std::iter::from_fn(|| stream.poll_segment(now)).collect();
@@ -374,7 +381,7 @@ mod tests {
 
     #[test]
     fn stream_on_a_dead_path_is_given_up_in_time() {
-        let mut stream = Stream::new(1500, Span::from_millis(20));
+        let mut stream = Stream::new(1500, Span::from_millis(20), WINDOW_MAX);
         stream.write(Item::End);
         let start = Time::ZERO + Span::from_secs(7);
         assert!(stream.poll_segment(start).is_some());

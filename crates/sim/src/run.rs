@@ -491,7 +491,7 @@ impl Simulation {
         running.phase = Phase::Running;
         let (from, to) = running.control_nodes;
         let delay = |from, to| self.network.delay(&self.topology, from, to);
-        let stream = Stream::new(running.transfer.mtu, delay(from, to) + delay(to, from));
+        let stream = Stream::new(running.transfer.mtu, delay(from, to) + delay(to, from), self.control_window);
         running.streams = Some(Box::new(Streams { to_receiver: stream.clone(), to_sender: stream }));
         let transfer = running.transfer.clone();
         let object = self.ledger.object_mut(running.object);

@@ -13,6 +13,7 @@ use crate::addresses::{ENDPOINTS_MAX, NODES_MAX, address};
 use crate::agenda::{Component, ComponentId};
 use crate::capture::Capture;
 use crate::changes::{Change, Happening, Timeline};
+use crate::control::WINDOW_MAX;
 use crate::host::{Host, HostStats};
 use crate::ledger::Ledger;
 use crate::network::Network;
@@ -72,6 +73,8 @@ pub struct Simulation {
     pub(crate) starved: Vec<(EndpointId, ObjectId)>,
     pub(crate) names: RandomStream,
     pub(crate) seed: u64,
+    /// Most bytes of a control stream that are on their way.
+    pub(crate) control_window: u64,
     /// Fingerprint of everything that was delivered, and when.
     pub(crate) trace: u64,
     pub(crate) fault: Option<SimError>,
@@ -122,6 +125,7 @@ impl Simulation {
             starved: Vec::new(),
             names: RandomStream::new(seed, NAME_STREAM),
             seed,
+            control_window: WINDOW_MAX,
             trace: 0,
             fault: None,
             batch: TxBatch::with_limit(BATCH_DATAGRAMS),
@@ -129,6 +133,12 @@ impl Simulation {
             events: VecDeque::new(),
             served: Vec::new(),
         })
+    }
+
+    /// Control streams that start from now on have at most `bytes` on their way. Without it, as many as Linux lets a
+    /// connection grow to by itself (6 MiB).
+    pub fn set_control_window(&mut self, bytes: u64) {
+        self.control_window = bytes;
     }
 
     /// Puts an endpoint on a host, which may have any number of them.

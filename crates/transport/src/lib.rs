@@ -28,5 +28,5 @@ pub use event::{Event, FlowError};
 pub use ids::{ConnectionId, FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
 pub use path_spec::PathSpec;
-pub use protocol::{Channels, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
+pub use protocol::{Channels, Conditions, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};

@@ -1,8 +1,8 @@
 //! What a registry entry says of a protocol.
 
-use inhaul_base::Bitrate;
+use inhaul_base::{Bitrate, Probability, Span};
 
-use crate::Endpoint;
+use crate::{Endpoint, PathSpec};
 
 /// Which side of a transfer an endpoint plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,9 @@ pub struct EndpointConfig {
     /// What this host can take in or send, all flows together, when somebody knows it (C_r or R_send), headers
     /// included.
     pub host_rate: Option<Bitrate>,
+    /// What each flow may take at most (R_app), when its user set that for all of them, headers included. A flow's own
+    /// limits hold beside it.
+    pub flow_rate: Option<Bitrate>,
     /// Bytes that this host's socket buffers hold for one flow: what may arrive while the program does something else.
     pub socket_buffer_bytes: u64,
     /// The protocol's own parameters, by name.
@@ -73,6 +76,7 @@ impl EndpointConfig {
             seed,
             challenge_seed: seed,
             host_rate: None,
+            flow_rate: None,
             socket_buffer_bytes: 208 * 1024,
             parameters: Vec::new(),
         }
@@ -104,6 +108,31 @@ pub enum SetupError {
         /// What would have been legal.
         expected: &'static str,
     },
+    /// It cannot work without a value, and none is known.
+    #[error("{protocol} needs its parameter '{name}': {how}")]
+    Missing {
+        /// The protocol.
+        protocol: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// Why, and how it is given.
+        how: &'static str,
+    },
+}
+
+/// What a transfer meets, as far as a model of its protocol asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Bytes to fetch.
+    pub bytes: u64,
+    /// Flows that bring them at the same time.
+    pub flows: u64,
+    /// Round-trip time.
+    pub rtt: Span,
+    /// Part of the data packets that is lost.
+    pub loss: Probability,
+    /// What a packet costs.
+    pub path: PathSpec,
 }
 
 /// A registry entry: all that the rest of the house knows of a protocol.
@@ -120,6 +149,9 @@ pub struct Protocol {
     pub parameters: &'static [Parameter],
     /// Its colour in plots, as `#rrggbb`.
     pub colour: &'static str,
+    /// A model of how long a transfer takes, where the protocol has one that is worth comparing with measurements. It
+    /// takes a receiver's configuration, and says nothing about conditions outside its range.
+    pub predict: Option<fn(&EndpointConfig, &Conditions) -> Option<Span>>,
     /// Builds an endpoint.
     pub build: fn(&EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError>,
 }

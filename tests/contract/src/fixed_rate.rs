@@ -25,6 +25,7 @@ pub const FIXED_RATE: Protocol = Protocol {
         summary: "what each flow is sent at",
     }],
     colour: "#000000",
+    predict: None,
     build,
 };
 

@@ -33,6 +33,8 @@ fn find(name: &str) -> Option<&'static Protocol> {
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
+/// What the user gives those protocols that send at a given rate; others find their rates by themselves.
+pub const GIVEN_RATE: Bitrate = Bitrate::from_mbps(100);
 /// Bytes of an object that no test finishes.
 pub const ENDLESS: u64 = 1 << 40;
 
@@ -210,6 +212,7 @@ impl Scene {
         let build = |role, host_rate| {
             let mut config = EndpointConfig::new(role, spec.seed);
             config.host_rate = host_rate;
+            config.flow_rate = Some(GIVEN_RATE);
             config.parameters = spec.parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
             (spec.decorate)((protocol.build)(&config).expect("legal"))
         };

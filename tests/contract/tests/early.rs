@@ -55,7 +55,12 @@ fn give(endpoint: &mut dyn Endpoint, now: Time, from: SocketAddr, connection: Co
 fn a_path_that_was_probed_early_is_open_as_soon_as_the_flow_is_accepted() {
     for protocol in protocols() {
         let build = |role| {
-            (protocol.build)(&EndpointConfig { challenge_seed: SECRET, ..EndpointConfig::new(role, 1) }).unwrap()
+            (protocol.build)(&EndpointConfig {
+                challenge_seed: SECRET,
+                flow_rate: Some(inhaul_contract_tests::GIVEN_RATE),
+                ..EndpointConfig::new(role, 1)
+            })
+            .unwrap()
         };
         let (mut receiver, mut sender) = (build(Role::Receiver), build(Role::Sender));
         let (to_receiver, to_sender) = (ConnectionId(5), ConnectionId(6));

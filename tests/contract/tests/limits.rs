@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_contract_tests::ENDLESS;
+use inhaul_contract_tests::{ENDLESS, GIVEN_RATE};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_protocols::registry::PROTOCOLS;
 use inhaul_sim::{Branch, EndpointId, HostSpec, LinkId, NodeId, Simulation, Star, StarSpec, Topology, Transfer, star};
@@ -62,7 +62,8 @@ impl Scene {
         let control = control_network(&mut topology, spec.senders);
         let mut sim = Simulation::new(topology, 1).unwrap();
         let build = |role, host_rate| {
-            (protocol.build)(&EndpointConfig { host_rate, ..EndpointConfig::new(role, 1) }).expect("legal")
+            let flow_rate = Some(GIVEN_RATE);
+            (protocol.build)(&EndpointConfig { host_rate, flow_rate, ..EndpointConfig::new(role, 1) }).expect("legal")
         };
         let receiver = sim.endpoint(star.receiver, build(Role::Receiver, spec.receive)).unwrap();
         let mut senders = Vec::new();

@@ -65,7 +65,7 @@ fn run(
         let text = "--receive-rate is for the side that receives: with -R give it to 'inhaul bench --server'";
         return Err(MoveError::Usage(text.to_owned()));
     }
-    net::check(&options.net, options.receive_rate)?;
+    net::check(&options.net, net::Rates { host: options.receive_rate, flow: options.rate })?;
     let sessions = connect_all(options, stop)?;
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
@@ -213,7 +213,7 @@ impl BenchClient {
             let server = session.server.clone();
             let mut receiving = Receiving {
                 net: &options.net,
-                receive_rate: options.receive_rate,
+                rates: net::Rates { host: options.receive_rate, flow: options.rate },
                 endpoint: &mut endpoint,
                 memory: &mut self.memory,
             };
@@ -236,7 +236,8 @@ impl BenchClient {
         let socket = sockets::bind(&options.net, std::net::SocketAddr::new(any, 0))?;
         // The limit is of all flows together here; they share it equally.
         let limit = options.rate.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(sessions.len() as u64)));
-        let endpoint = net::add_endpoint(&options.net, engine, Role::Sender, limit, &socket)?;
+        let endpoint =
+            net::add_endpoint(&options.net, engine, Role::Sender, net::Rates { host: limit, flow: None }, &socket)?;
         let port = engine.add_port(Port::new(socket, false))?;
         for (session, size) in sessions {
             let flow = engine.new_flow();

@@ -31,7 +31,7 @@ const ENDLESS: u64 = 1 << 50;
 struct Receiving<'a> {
     net: &'a NetOptions,
     /// Most that all flows together may have (C_r).
-    receive_rate: Option<Bitrate>,
+    rates: net::Rates,
     /// The endpoint of all flows; made with the first, which says over what network.
     endpoint: &'a mut Option<EndpointId>,
     memory: &'a mut BenchMemory,
@@ -51,7 +51,7 @@ impl Receiving<'_> {
         let endpoint = match *self.endpoint {
             Some(endpoint) => endpoint,
             None => {
-                let made = net::add_endpoint(self.net, engine, Role::Receiver, self.receive_rate, &socket)?;
+                let made = net::add_endpoint(self.net, engine, Role::Receiver, self.rates, &socket)?;
                 *self.endpoint.insert(made)
             }
         };

@@ -93,7 +93,7 @@ pub struct StagedFlowReport {
 /// # Errors
 /// When the system fails, or `stop` was set. A flow that fails does not end the run: its report says why.
 pub fn staged(options: &StagedOptions, stop: &Stop) -> Result<StagedReport, MoveError> {
-    net::check(&options.net, options.receive_rate)?;
+    net::check(&options.net, net::Rates { host: options.receive_rate, flow: None })?;
     let (options, stop) = (options.clone(), stop.clone());
     // A thread of its own, as for every transfer: it may be pinned.
     let run = move || {
@@ -199,7 +199,7 @@ impl StagedReceiver {
         let Some(plan) = self.options.flows.get(number) else { return Ok(()) };
         let mut receiving = Receiving {
             net: &self.options.net,
-            receive_rate: self.options.receive_rate,
+            rates: net::Rates { host: self.options.receive_rate, flow: None },
             endpoint: &mut self.endpoint,
             memory: &mut self.memory,
         };

@@ -36,7 +36,7 @@ pub fn copy(options: &CopyOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) ->
 }
 
 fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
-    net::check(&options.net, None)?;
+    net::check(&options.net, net::Rates { host: None, flow: options.rate })?;
     let server = &options.destination.server;
     if !(1..=SOURCES_MAX).contains(&options.sources.len()) {
         return Err(MoveError::Usage(format!("from 1 to {SOURCES_MAX} sources can be copied at once")));

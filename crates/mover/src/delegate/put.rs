@@ -89,7 +89,7 @@ impl Put {
 
 /// Orders the transfer, and sets it up until data can flow.
 fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveError> {
-    net::check(&options.net, None)?;
+    net::check(&options.net, net::Rates::default())?;
     destination::check(options.destination.path.as_ref(), options.paths.len())?;
     let server = &options.destination.server;
     let offered: Vec<Arc<Catalogue>> = options

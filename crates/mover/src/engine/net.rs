@@ -25,7 +25,16 @@ pub(crate) fn endpoint(
     (entry.build)(config).map_err(|error| MoveError::Usage(error.to_string()))
 }
 
-/// Whether an endpoint of the protocol `transport` can be made, with this rate of its host.
+/// Rates that a user gives an endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    /// What the host may take in or send.
+    pub(crate) host: Option<Bitrate>,
+    /// What each flow may take.
+    pub(crate) flow: Option<Bitrate>,
+}
+
+/// Whether an endpoint of the protocol `transport` can be made, with these rates.
 ///
 /// # Errors
 /// `Usage` when not: it says why.
@@ -34,9 +43,10 @@ pub(crate) fn try_endpoint(
     transport: &str,
     parameters: Vec<(String, String)>,
     role: Role,
-    host_rate: Option<Bitrate>,
+    rates: Rates,
 ) -> Result<(), MoveError> {
-    let config = EndpointConfig { host_rate, parameters, ..EndpointConfig::new(role, 0) };
+    let Rates { host: host_rate, flow: flow_rate } = rates;
+    let config = EndpointConfig { host_rate, flow_rate, parameters, ..EndpointConfig::new(role, 0) };
     endpoint(protocols, transport, &config).map(drop)
 }
 
@@ -76,17 +86,23 @@ pub(crate) fn check_server(options: &NetOptions) -> Result<(), MoveError> {
         }
     }
     for entry in all {
-        try_endpoint(options.protocols, entry.name, known_to(entry, &options.parameters), Role::Sender, None)?;
+        try_endpoint(
+            options.protocols,
+            entry.name,
+            known_to(entry, &options.parameters),
+            Role::Sender,
+            Rates::default(),
+        )?;
     }
     Ok(())
 }
 
-/// Whether there is such a transport with such parameters, for a receiver that was given this rate.
+/// Whether there is such a transport with such parameters, for a receiver that was given these rates.
 ///
 /// # Errors
 /// `Usage` when there is not.
-pub(crate) fn check(options: &NetOptions, receive_rate: Option<Bitrate>) -> Result<(), MoveError> {
-    try_endpoint(options.protocols, &options.transport, options.parameters.clone(), Role::Receiver, receive_rate)
+pub(crate) fn check(options: &NetOptions, rates: Rates) -> Result<(), MoveError> {
+    try_endpoint(options.protocols, &options.transport, options.parameters.clone(), Role::Receiver, rates)
 }
 
 /// What a flow from `peer` begins with, whose socket may have been probed early. Object and limits are the caller's.
@@ -113,11 +129,12 @@ pub(crate) fn add_endpoint(
     options: &NetOptions,
     engine: &mut Engine,
     role: Role,
-    host_rate: Option<Bitrate>,
+    rates: Rates,
     socket: &Socket,
 ) -> Result<EndpointId, MoveError> {
     let config = EndpointConfig {
-        host_rate,
+        host_rate: rates.host,
+        flow_rate: rates.flow,
         socket_buffer_bytes: socket.receive_buffer_bytes() as u64,
         parameters: options.parameters.clone(),
         ..EndpointConfig::new(role, process::random_u64()?)
@@ -133,14 +150,23 @@ mod tests {
     fn check_knows_what_only_a_given_rate_allows() {
         let parameters = vec![("control".to_owned(), "paper".to_owned())];
         let options = NetOptions { parameters, ..NetOptions::default() };
-        let error = check(&options, None).err().unwrap();
+        let error = check(&options, Rates::default()).err().unwrap();
         assert!(matches!(&error, MoveError::Usage(text) if text.contains("receive rate must be given")), "{error}");
-        assert!(check(&options, Some(Bitrate::from_gbps(1))).is_ok());
+        assert!(check(&options, Rates { host: Some(Bitrate::from_gbps(1)), flow: None }).is_ok());
+    }
+
+    #[test]
+    fn check_takes_the_rate_of_a_flow_where_a_protocol_needs_one() {
+        let options = NetOptions { transport: "rbudp".to_owned(), ..NetOptions::default() };
+        let error = check(&options, Rates::default()).err().unwrap();
+        assert!(matches!(&error, MoveError::Usage(text) if text.contains("--rate 800M")), "{error}");
+        assert!(check(&options, Rates { host: None, flow: Some(Bitrate::from_gbps(1)) }).is_ok());
     }
 
     #[test]
     fn endpoint_names_what_it_does_not_know() {
-        let error = try_endpoint(Protocols::ALL, "carrier-pigeon", Vec::new(), Role::Sender, None).unwrap_err();
+        let error =
+            try_endpoint(Protocols::ALL, "carrier-pigeon", Vec::new(), Role::Sender, Rates::default()).unwrap_err();
         assert!(matches!(&error, MoveError::Usage(text) if text.contains("carrier-pigeon")), "{error}");
     }
 }

@@ -48,7 +48,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 /// also leaves partial files and a journal, from which the same call continues.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report| {
-        net::check(&options.net, options.receive_rate)?;
+        net::check(&options.net, rates(options))?;
         process::allow_many_files();
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
@@ -300,7 +300,7 @@ pub(crate) fn open_ports(
     shared: Option<Socket>,
 ) -> Result<(EndpointId, Vec<(Joining, PortId)>), MoveError> {
     let add_endpoint = |engine: &mut Engine, socket: &Socket| {
-        net::add_endpoint(&options.net, engine, Role::Receiver, options.receive_rate, socket)
+        net::add_endpoint(&options.net, engine, Role::Receiver, rates(options), socket)
     };
     if let Some(socket) = shared {
         let endpoint = add_endpoint(engine, &socket)?;
@@ -319,6 +319,11 @@ pub(crate) fn open_ports(
     }
     let endpoint = endpoint.ok_or_else(|| MoveError::Usage("there is nothing to fetch from".to_owned()))?;
     Ok((endpoint, ports))
+}
+
+/// What the receiver may take.
+pub(crate) fn rates(options: &GetOptions) -> net::Rates {
+    net::Rates { host: options.receive_rate, flow: options.rate }
 }
 
 /// Gives the endpoint its work.

@@ -13,4 +13,4 @@ mod verify;
 
 pub use self::get::get;
 pub use self::list::{list, list_checksums};
-pub use self::predict::{Limit, Prediction, predict};
+pub use self::predict::{Limit, Model, Prediction, predict};

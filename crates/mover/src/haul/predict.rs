@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use inhaul_base::{Bitrate, Span};
 use inhaul_store::digest::{GROUP_BYTES, group_digest};
 use inhaul_store::{Plan, printable};
+use inhaul_transport::{Conditions, EndpointConfig, Role};
 use serde::Serialize;
 
 use self::trial::Trial;
 use self::wanted::Wanted;
 use crate::api::error::MoveError;
-use crate::api::options::{GetOptions, Stop};
+use crate::api::options::{GetOptions, NetOptions, Stop};
 use crate::api::report::ErrorReport;
 use crate::engine::net;
 use crate::haul::get::{self, Failures, Found};
@@ -51,6 +52,9 @@ pub struct Prediction {
     pub files_kept: Option<usize>,
     /// From the start to the first byte, in seconds.
     pub setup_seconds: Option<f64>,
+    /// How long the transport's own model says that it would take, if it has one, from the same start on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Model>,
     /// What may hold it back, the slowest first.
     pub limits: Vec<Limit>,
     /// What else should be known.
@@ -58,6 +62,17 @@ pub struct Prediction {
     /// Why nothing can be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
+}
+
+/// What a transport's model says, for what the trial has met.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Model {
+    /// How long the transfer would take, from the start of the program to its end, in seconds.
+    pub seconds: f64,
+    /// The round-trip time that was measured, in seconds.
+    pub rtt_seconds: f64,
+    /// The part of the data packets that was lost in the trial.
+    pub loss_ratio: f64,
 }
 
 /// One of the things that may hold a transfer back.
@@ -84,7 +99,7 @@ pub fn predict(options: &GetOptions, stop: &Stop) -> (Prediction, Result<(), Mov
 }
 
 fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> Result<(), MoveError> {
-    net::check(&options.net, options.receive_rate)?;
+    net::check(&options.net, get::rates(options))?;
     let began = Instant::now();
     let mut failures = Failures::default();
     let opener = Opener::new(options, 0);
@@ -116,8 +131,29 @@ fn work_out(options: &GetOptions, stop: &Stop, prediction: &mut Prediction) -> R
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let trial = if wanted.bytes > 0 { trial::run(options, planned, stop)? } else { Trial::default() };
     prediction.limits = limits(&wanted, &trial, &disk, hashed, processors);
-    prediction.settle(looked.as_secs_f64() + trial.opening.as_secs_f64(), wanted.bytes, &trial);
+    let setup_seconds = looked.as_secs_f64() + trial.opening.as_secs_f64();
+    prediction.settle(setup_seconds, wanted.bytes, &trial);
+    prediction.model = trial
+        .conditions
+        .and_then(|met| model(&options.net, get::rates(options), &Conditions { bytes: wanted.bytes, ..met }));
+    if let Some(model) = &mut prediction.model {
+        // The trial's first byte came a round trip after it was asked for, which the model counts, too.
+        model.seconds += (setup_seconds - model.rtt_seconds).max(0.0);
+    }
     Ok(())
+}
+
+/// What the transport's model says of such a transfer, without set-up.
+fn model(options: &NetOptions, rates: net::Rates, met: &Conditions) -> Option<Model> {
+    let predict = options.protocols.find(&options.transport)?.predict?;
+    let config = EndpointConfig {
+        host_rate: rates.host,
+        flow_rate: rates.flow,
+        parameters: options.parameters.clone(),
+        ..EndpointConfig::new(Role::Receiver, 0)
+    };
+    let seconds = predict(&config, met)?.as_secs_f64();
+    Some(Model { seconds, rtt_seconds: met.rtt.as_secs_f64(), loss_ratio: met.loss.get() })
 }
 
 fn printable_path(path: &std::path::Path) -> String {
@@ -196,6 +232,7 @@ mod tests {
             steady_bytes_per_second: 1e8,
             cpu_seconds_per_byte: 1e-9,
             spread: 0.1,
+            conditions: None,
         };
         let mut prediction = Prediction { limits: limits(&wanted, &trial, &disk, 1e9, 2), ..Prediction::default() };
         prediction.settle(0.5, wanted.bytes, &trial);
@@ -208,6 +245,21 @@ mod tests {
         assert!((prediction.limits[1].allows_bps.unwrap() - 4e9).abs() < 1.0, "{prediction:?}");
         // A second each to receive, to verify and to write, and half a one for the files, by two processors.
         assert!((prediction.limits[2].seconds - 1.75).abs() < 1e-9, "{prediction:?}");
+    }
+
+    #[test]
+    fn model_is_that_of_the_transport_and_most_have_none() {
+        let mut options = NetOptions::default();
+        let rates = net::Rates { host: None, flow: Some(Bitrate::from_gbps(1)) };
+        let path = inhaul_transport::PathSpec::clear(1500, std::net::Ipv4Addr::LOCALHOST.into());
+        let (rtt, loss) = (Span::from_millis(100), inhaul_base::Probability::ZERO);
+        let met = Conditions { bytes: 1_000_000_000, flows: 1, rtt, loss, path };
+        assert_eq!(model(&options, rates, &met), None);
+        options.transport = "rbudp".to_owned();
+        let said = model(&options, rates, &met).unwrap();
+        // 1 GB in packets of which 1448 of 1500 bytes are data, and a round trip.
+        assert!((said.seconds - 8.387).abs() < 0.001, "{said:?}");
+        assert_eq!((said.rtt_seconds, said.loss_ratio), (0.1, 0.0));
     }
 
     #[test]

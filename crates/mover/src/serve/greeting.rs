@@ -207,7 +207,7 @@ fn settle_parameters(
             }
         }
     }
-    let tried = net::try_endpoint(protocols, transport.name, settled.clone(), Role::Sender, None);
+    let tried = net::try_endpoint(protocols, transport.name, settled.clone(), Role::Sender, net::Rates::default());
     tried.map_err(|error| refused(RefusalCode::NotAllowed, error.to_string()))?;
     Ok(settled)
 }

@@ -35,6 +35,7 @@ pub const PROTOCOL: Protocol = Protocol {
         summary: "'paper' is gtp-2004 to the letter and needs the receiver's capacity; 'default' finds capacities by itself",
     }],
     colour: "#1b6ca8",
+    predict: None,
     build,
 };
 

@@ -24,6 +24,7 @@ pub const RENO: Protocol = Protocol {
     offloads: Offloads::Any,
     parameters: options::PARAMETERS,
     colour: "#7f7f7f",
+    predict: None,
     build: |config| build(LawName::Reno, RENO.name, config),
 };
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use inhaul_base::{Span, Time};
+use inhaul_base::{Probability, Span, Time};
 use inhaul_store::Plan;
-use inhaul_transport::{Command, Event, FlowId, FlowLimits, JoinFlow, ObjectId};
+use inhaul_transport::{Command, Conditions, Event, FlowId, FlowLimits, JoinFlow, ObjectId, PathSpec};
 
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, Stop};
@@ -43,6 +43,8 @@ pub(super) struct Trial {
     pub(super) cpu_seconds_per_byte: f64,
     /// By which part of it the rate went up and down.
     pub(super) spread: f64,
+    /// What a model of the protocol asks for: `None` where nothing was tried.
+    pub(super) conditions: Option<Conditions>,
 }
 
 impl Trial {
@@ -79,6 +81,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
     let cpu_before = process::cpu_time();
     let mut hauling = Hauling {
         flows: Vec::new(),
+        path: None,
         began,
         looks: Vec::new(),
         objects_left: wanted.len(),
@@ -93,16 +96,19 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         hauling.join(options, &mut engine, endpoint, joining, port)?;
     }
     engine.run(&mut hauling)?;
+    let conditions = hauling.conditions(&engine);
     let cpu = process::cpu_time().saturating_sub(cpu_before);
     for &flow in &hauling.flows {
         engine.send(flow, &Frame::Finish);
     }
-    hauling.trial(cpu)
+    Ok(Trial { conditions, ..hauling.trial(cpu)? })
 }
 
 /// A trial under way.
 struct Hauling {
     flows: Vec<FlowId>,
+    /// That of the last flow.
+    path: Option<PathSpec>,
     began: Time,
     /// Bytes that had come, from the look before the first byte on.
     looks: Vec<(Time, u64)>,
@@ -128,10 +134,20 @@ impl Hauling {
             limits: FlowLimits { application_rate: options.rate, link_rate: None },
             ..net::join_toward(&options.net, engine, flow, session.datagrams, probed)?
         };
+        self.path = Some(join.path);
         engine.add_flow(flow, endpoint, port, session.stream)?;
         engine.command(endpoint, Command::Join(join));
         self.flows.push(flow);
         Ok(())
+    }
+
+    /// What the flows have met: the longest of their round trips, and the loss of all together.
+    fn conditions(&self, engine: &Engine) -> Option<Conditions> {
+        let stats = || self.flows.iter().filter_map(|&flow| engine.flow_stats(flow));
+        let (lost, received) = stats().fold((0, 0), |(a, b), s| (a + s.lost_packets, b + s.received_packets));
+        let rtt = stats().map(|stats| stats.rtt).max()?;
+        let (flows, loss) = (self.flows.len() as u64, Probability::ratio(lost, lost + received));
+        Some(Conditions { bytes: 0, flows, rtt, loss, path: self.path? })
     }
 
     /// Notes what has come, and says when to look again.
@@ -182,6 +198,7 @@ impl Hauling {
             seconds,
             steady_bytes_per_second: steady_rate,
             cpu_seconds_per_byte: cpu.as_secs_f64() / bytes as f64,
+            conditions: None,
             spread: (quartile(3) - quartile(1)) / 2.0 / steady_rate,
         })
     }

@@ -1,10 +1,10 @@
 //! One flow as the receiver sees it: requests and acknowledgements.
 
-use inhaul_base::{Bitrate, ByteRange, Sequence, Span, Time};
+use inhaul_base::{ByteRange, Sequence, Span, Time};
 use inhaul_transport::kit::division::{Share, Shared};
 use inhaul_transport::kit::receiver::{FlowCore, ReceiverFlow, Silence};
 use inhaul_transport::kit::wire::RANGES_MAX;
-use inhaul_transport::kit::{Asked, Object};
+use inhaul_transport::kit::{Asked, Meter, Object};
 use inhaul_transport::{Expected, FlowStats};
 
 use super::reassembly::{Arrival, Reassembly};
@@ -21,8 +21,6 @@ const LEAD_MAX: u64 = 1 << 32;
 const LEAD_STEP: u64 = 8;
 /// A sender that answers probes but sends no data for so long is given up: fifteen retransmissions that were lost.
 const MUTE_MAX: Span = Span::from_secs(150);
-/// Over so long the rate of what comes in is measured.
-const METER_SPAN: Span = Span::from_millis(250);
 
 /// A flow's state at the receiver.
 pub(crate) struct Flow {
@@ -46,23 +44,6 @@ pub(crate) struct Flow {
     wire_bytes: u64,
 }
 
-/// The rate of what came in lately.
-#[derive(Clone, Copy, Debug)]
-struct Meter {
-    since: Time,
-    bytes: u64,
-    rate: Bitrate,
-}
-
-impl Meter {
-    fn refresh(&mut self, now: Time) {
-        let span = now.since(self.since);
-        if span >= METER_SPAN {
-            *self = Self { since: now, bytes: 0, rate: Bitrate::of(self.bytes, span) };
-        }
-    }
-}
-
 impl Flow {
     pub(super) fn new(now: Time, mut core: FlowCore, options: &Options) -> Self {
         core.block_max = options.segment.unwrap_or(u16::MAX);
@@ -78,7 +59,7 @@ impl Flow {
             ack_due: None,
             window_log: 0,
             last_data: now,
-            meter: Meter { since: now, bytes: 0, rate: Bitrate::ZERO },
+            meter: Meter::new(now),
             received_packets: 0,
             wire_bytes: 0,
         }
@@ -132,8 +113,7 @@ impl Flow {
         let wire = bytes + count * self.core.overhead();
         self.received_packets += count;
         self.wire_bytes += wire;
-        self.meter.refresh(now);
-        self.meter.bytes += wire;
+        self.meter.add(now, wire);
         match arrival {
             Arrival::InOrder => {
                 self.unacknowledged += count;
@@ -211,7 +191,7 @@ impl ReceiverFlow for Flow {
 
     fn time_for(&self, bytes: u64) -> Span {
         let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
-        self.meter.rate.time_for(bytes) + rtt
+        self.meter.rate().time_for(bytes) + rtt
     }
 
     fn due(&self) -> Option<Time> {
@@ -235,7 +215,7 @@ impl ReceiverFlow for Flow {
         FlowStats {
             wire_bytes: self.wire_bytes,
             received_packets: self.received_packets,
-            received_rate: self.meter.rate,
+            received_rate: self.meter.rate(),
             target_rate: self.share.target(),
             requested_rate: self.share.said(),
             outstanding_bytes: self.asked.pending_bytes(),

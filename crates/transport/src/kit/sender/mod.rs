@@ -42,6 +42,9 @@ pub trait SenderFlow {
     /// More was requested, in blocks of `block` bytes; `was_idle`: nothing waited before.
     fn on_request(&mut self, _now: Time, _block: u16, _was_idle: bool) {}
 
+    /// The receiver takes requests back, up to this one: the queue has forgotten them.
+    fn on_cancel(&mut self, _now: Time, _through: u32) {}
+
     /// When it next has something to do. A time that has passed: it wants to send.
     fn due(&self) -> Option<Time>;
 
@@ -272,7 +275,10 @@ impl<P: Sending> Sender<P> {
                 core.on_request(request, block, ranges)?;
                 flow.on_request(now, block, was_idle);
             }
-            Message::Cancel { through } => core.queue.cancel(through),
+            Message::Cancel { through } => {
+                core.queue.cancel(through);
+                flow.on_cancel(now, through);
+            }
             Message::Own { kind, body } => self.protocol.on_message(now, id, kind, Reader(body), &mut self.core)?,
             Message::Close => {
                 self.forget(now, id);

@@ -61,7 +61,9 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let entry = PROTOCOLS.iter().find(|entry| entry.name == protocol).unwrap();
     let mut bench = Bench::new();
     let mut build = |role, seed| {
-        let config = EndpointConfig { socket_buffer_bytes: 1 << 18, ..EndpointConfig::new(role, seed) };
+        // Some protocols send at a given rate.
+        let flow_rate = Some(Bitrate::from_mbps(500));
+        let config = EndpointConfig { socket_buffer_bytes: 1 << 18, flow_rate, ..EndpointConfig::new(role, seed) };
         bench.engine.add_endpoint(role, (entry.build)(&config).unwrap())
     };
     let (sender, receiver) = (build(Role::Sender, 1), build(Role::Receiver, 2));
