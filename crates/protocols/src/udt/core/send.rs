@@ -35,6 +35,17 @@ impl Next {
     }
 }
 
+/// What a sender may do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Send this.
+    Send(Next),
+    /// Wait until the packet that is next is due.
+    WaitUntil(Time),
+    /// Wait for an answer, or for something to send.
+    Wait,
+}
+
 /// What the EXP timer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
@@ -116,25 +127,26 @@ impl SendSide {
 
     /// What may leave now; `new`: there is something that was not sent before. Say [`sent`](Self::sent) if it leaves,
     /// [`limited`](Self::limited) if something else holds it back.
-    pub fn next(&mut self, now: Time, new: bool) -> Option<Next> {
+    pub fn next(&mut self, now: Time, new: bool) -> Turn {
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
         let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
         let again = self.losses.first().map(|number| Next { number, again: true });
         if self.pair && fresh.is_some() && now >= self.limits.frozen_until {
-            return fresh;
+            return fresh.map_or(Turn::Wait, Turn::Send);
         }
         let Some(next) = again.or(fresh) else {
             // Time in which there is nothing that may leave is not made up for.
             self.pacing.rest(now);
             self.held_back |= new;
             self.limited |= !new;
-            return None;
+            return Turn::Wait;
         };
-        if self.send_due() > now {
+        let due = self.pacing.due().max(self.limits.frozen_until);
+        if due > now {
             self.held_back = true;
-            return None;
+            return Turn::WaitUntil(due);
         }
-        Some(next)
+        Turn::Send(next)
     }
 
     /// What [`next`](Self::next) gave has left.
@@ -156,11 +168,6 @@ impl SendSide {
     pub fn limited(&mut self, now: Time) {
         self.limited = true;
         self.pacing.rest(now);
-    }
-
-    /// When the next packet may leave, if there is one and the window allows it.
-    pub fn send_due(&self) -> Time {
-        self.pacing.due().max(self.limits.frozen_until)
     }
 
     // --- What the receiver says -------------------------------------------------------------------------------------
@@ -390,7 +397,7 @@ mod tests {
     /// All that may leave at `now`.
     fn burst(side: &mut SendSide, now: Time) -> Vec<u64> {
         std::iter::from_fn(|| {
-            let next = side.next(now, true)?;
+            let Turn::Send(next) = side.next(now, true) else { return None };
             side.sent(now, next);
             Some(next.number)
         })
@@ -471,11 +478,11 @@ mod tests {
                 let near = |n: u64| (side.first() + n).saturating_sub(5);
                 let (a, b) = (near(a), near(b));
                 match kind {
-                    0 => drop(side.on_ack(now, &ack(a))),
-                    1 => drop(side.on_light_ack(now, a)),
-                    2 => drop(side.on_nak(now, &[(a, b)])),
-                    3 => drop(side.on_timer(now)),
-                    4 => drop(side.restart(now, a)),
+                    0 => assert!(side.on_ack(now, &ack(a)).is_ok() || a > side.next_number()),
+                    1 => assert!(side.on_light_ack(now, a).is_ok() || a > side.next_number()),
+                    2 => assert!(side.on_nak(now, &[(a, b)]).is_ok() || a > b || b >= side.next_number()),
+                    3 => assert!(side.on_timer(now) == Expired::No || side.losses.packets() > 0),
+                    4 => assert!(side.restart(now, a).is_ok() || a < side.next_number()),
                     _ => drop(burst(&mut side, now)),
                 }
                 prop_assert!(side.first() <= side.next_number());
