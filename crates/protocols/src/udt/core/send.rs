@@ -78,9 +78,11 @@ pub struct SendSide {
     rtt: Rtt,
     arrival_speed: f64,
     capacity: f64,
-    /// Since the last full ACK: window or period held back what could have left ...
-    held_back: bool,
-    /// ... and something else did, or there was nothing to send.
+    /// Since the last full ACK: the window held back what could have left, ...
+    window_full: bool,
+    /// ... the period did, ...
+    paced: bool,
+    /// ... something else did, or there was nothing to send.
     limited: bool,
     /// The last sign of life, or when there was nothing to wait for.
     heard: Time,
@@ -107,7 +109,8 @@ impl SendSide {
             rtt: Rtt::new(rtt),
             arrival_speed: 0.0,
             capacity: 0.0,
-            held_back: false,
+            window_full: false,
+            paced: false,
             limited: false,
             heard: now,
             expired: 1,
@@ -137,13 +140,13 @@ impl SendSide {
         let Some(next) = again.or(fresh) else {
             // Time in which there is nothing that may leave is not made up for.
             self.pacing.rest(now);
-            self.held_back |= new;
+            self.window_full |= new;
             self.limited |= !new;
             return Turn::Wait;
         };
         let due = self.pacing.due().max(self.limits.frozen_until);
         if due > now {
-            self.held_back = true;
+            self.paced = true;
             return Turn::WaitUntil(due);
         }
         Turn::Send(next)
@@ -187,7 +190,7 @@ impl SendSide {
         smooth(&mut self.arrival_speed, ack.arrival_speed);
         smooth(&mut self.capacity, ack.capacity);
         self.progress(now, true, delivered);
-        (self.held_back, self.limited) = (false, false);
+        (self.window_full, self.paced, self.limited) = (false, false, false);
         Ok(())
     }
 
@@ -227,7 +230,8 @@ impl SendSide {
             arrival_speed: self.arrival_speed,
             capacity: self.capacity,
             packet_bytes: self.packet_bytes,
-            held_back: self.held_back && !self.limited,
+            // A limit of another kind breaks a burst up that a full window would have allowed, too.
+            held_back: self.window_full || self.paced && !self.limited,
         });
         self.refresh();
     }
@@ -459,14 +463,20 @@ mod tests {
     fn nothing_is_learnt_of_a_higher_rate_when_something_else_is_the_limit() {
         let window = |limited: bool| {
             let mut side = side();
-            burst(&mut side, at(1));
-            if limited {
-                side.limited(at(2));
+            for number in 0..if limited { 10 } else { 16 } {
+                let next = Next { number, again: false };
+                assert_eq!(side.next(at(1), true), Turn::Send(next));
+                side.sent(at(1), next);
             }
-            side.on_ack(at(21), &ack(16)).unwrap();
+            if limited {
+                side.limited(at(1));
+            } else {
+                assert_eq!(side.next(at(1), true), Turn::Wait);
+            }
+            side.on_ack(at(21), &ack(10)).unwrap();
             side.limits().window
         };
-        assert_eq!((window(false), window(true)), (32, 16));
+        assert_eq!((window(false), window(true)), (26, 16));
     }
 
     proptest! {
