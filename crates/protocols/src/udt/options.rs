@@ -190,9 +190,7 @@ mod tests {
     #[test]
     fn every_control_has_a_code() {
         let laws = LAWS.map(|(_, law)| ControlName::Law(law));
-        for control in
-            laws.into_iter().chain([Variant::Udt4, Variant::Paper2004].map(ControlName::Native))
-        {
+        for control in laws.into_iter().chain([Variant::Udt4, Variant::Paper2004].map(ControlName::Native)) {
             assert_eq!(ControlName::from_code(control.code()), Some(control));
         }
         assert_eq!(ControlName::from_code(LawName::Bbr.code()), None);

@@ -196,9 +196,7 @@ impl Reception for Udt {
     }
 
     fn attend(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
-        while let Some(feedback) =
-            core.flows.get_mut(&id).and_then(|flow| flow.side.feedback(now, NAK_WORDS_MAX / 2))
-        {
+        while let Some(feedback) = core.flows.get_mut(&id).and_then(|flow| flow.side.feedback(now, NAK_WORDS_MAX / 2)) {
             core.send(id, &small(feedback).emit());
         }
         let Some(flow) = core.flows.get_mut(&id) else { return };
