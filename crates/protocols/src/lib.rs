@@ -10,3 +10,4 @@ pub mod rbudp;
 pub mod registry;
 pub mod sabul;
 pub mod tcp;
+pub mod udt;

@@ -13,6 +13,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::tcp::FHSTCP,
     crate::tcp::BBR,
     crate::tcp::BBR3,
+    crate::udt::PROTOCOL,
     crate::sabul::SABUL,
     crate::rbudp::RBUDP,
 ];
