@@ -29,11 +29,13 @@ impl EarlyPath {
         let try_it = || {
             let socket = sockets::connect(options, peer)?;
             let (path, connection) = (sockets::path_toward(options, peer), ConnectionId(process::random_u32()?));
+            // Before the first leaves: an echo over the loopback device is there when the call returns.
+            let left = Instant::now();
             for datagram in kit::early_probes(path, connection) {
                 // One that the interface does not take is an answer, too: it is not echoed.
                 let _ = sockets::send(&socket, peer, &[&datagram], None);
             }
-            Ok::<_, MoveError>(Self { socket, peer, path, connection, left: Instant::now() })
+            Ok::<_, MoveError>(Self { socket, peer, path, connection, left })
         };
         try_it().inspect_err(|error| log::debug!("{peer}: not probed early: {error}")).ok()
     }

@@ -30,6 +30,8 @@ const PROBES_MAX: usize = 64;
 const RAISE_GAP: Span = Span::from_secs(1);
 /// ... up to this.
 const RAISE_GAP_MAX: Span = Span::from_secs(32);
+/// No round trip is shorter.
+const RTT_MIN: Span = Span::from_micros(1);
 /// From one response to the next.
 pub const RESPONSE_GAP: Span = Span::from_millis(50);
 /// Full-size packets that do not come for so long, and for several round trips, may be too large for the path.
@@ -239,7 +241,8 @@ impl Path {
         let (_, sent) = self.probes.remove(index)?;
         let rtt = match self.early {
             // Its echo lay in the socket until the flow was there.
-            (early, age) if number <= early => (now.since(sent) + age).saturating_sub(waited),
+            // These are times of two clocks: they must not add up to none at all.
+            (early, age) if number <= early => (now.since(sent) + age).saturating_sub(waited).max(RTT_MIN),
             _ => now.since(sent),
         };
         self.rtt.sample(rtt);
@@ -469,6 +472,8 @@ mod tests {
         let mut path = early();
         let late = Echo { waited: Span::from_millis(30), ..echo(1, 9000 - 36) };
         assert_eq!(path.on_echo(at(50), late), Some(Echoed { rtt: Span::from_millis(120), opened: false }));
+        let too_late = Echo { waited: Span::from_millis(151), ..echo(3, 1280 - 36) };
+        assert_eq!(path.on_echo(at(50), too_late).map(|echo| echo.rtt), Some(RTT_MIN));
         assert!(!path.is_open() && path.due() == Time::FAR_FUTURE, "there is no token to respond with");
         path.begin(at(60), PathSpec { mtu: 1500, ..spec });
         assert!(path.settle(at(60)) && path.confirmed_mtu() == 1500, "the peer's side carries no more");
