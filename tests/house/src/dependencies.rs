@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
+    ("inhaul-udt4", &["inhaul-protocols", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
     ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     // Its tests mutate configuration files with the fuzzers' hand.
