@@ -1,0 +1,163 @@
+//! Ports, connections and listeners as blocking calls.
+//!
+//! An [`Endpoint`] is a UDP port of its own, with a thread that moves its packets. Any number of connections share it.
+
+mod batch;
+mod driver;
+mod listener;
+mod socket;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use inhaul_base::{Span, Time};
+use inhaul_udp::{Clock, Offload, Poller, SocketOptions, Waker};
+
+pub use listener::Incoming;
+pub use socket::{MessageOptions, Socket};
+
+use crate::error::UdtError;
+use crate::options::Options;
+use driver::{Driver, WAKER};
+use state::State;
+
+/// A UDP port with any number of UDT connections.
+///
+/// Clones are the same port. It lives, with its thread, until the last clone, [`Incoming`] and [`Socket`] of it is
+/// dropped. That drop waits until all connections have sent what was written, [`Options::linger`] at most.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    held: Arc<Held>,
+}
+
+/// What the sockets of a port share with its thread.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    clock: Clock,
+}
+
+/// Ends the thread when nobody holds it any more.
+#[derive(Debug)]
+pub(super) struct Held {
+    shared: Arc<Shared>,
+    waker: Waker,
+    local: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// A port at `address`. Port 0 lets the system choose one; `[::]` takes IPv4 as well.
+    ///
+    /// # Errors
+    /// When the address cannot be used, or the system has no socket or no thread left.
+    pub fn bind(address: SocketAddr, options: Options) -> Result<Self, UdtError> {
+        let options = Options { mss: options.terms().mss, ..options };
+        let socket_options = SocketOptions { offload: Offload::Off, ..SocketOptions::default() };
+        let socket = inhaul_udp::Socket::bind(address, &socket_options)?;
+        let local = socket.local_address();
+        let poller = Poller::new()?;
+        let waker = poller.waker(WAKER)?;
+        let state = Mutex::new(State::new(options, random()?));
+        let shared = Arc::new(Shared { state, clock: Clock::start() });
+        let driver = Driver::new(shared.clone(), socket, poller, waker.clone(), options.mss)?;
+        let thread = std::thread::Builder::new().name("udt4".to_owned()).spawn(|| driver.run())?;
+        Ok(Self { held: Arc::new(Held { shared, waker, local, thread: Some(thread) }) })
+    }
+
+    /// The local address, with the port that the system chose.
+    pub fn local_address(&self) -> SocketAddr {
+        self.held.local
+    }
+
+    /// Connects to a listener at `peer`, within [`Options::connect_timeout`].
+    ///
+    /// # Errors
+    /// When nobody answers in time, or the listener refuses.
+    pub fn connect(&self, peer: SocketAddr) -> Result<Socket, UdtError> {
+        self.connect_as(peer, false)
+    }
+
+    /// Connects to `peer`, who connects to this port at the same time: so two hosts behind firewalls meet. Both must
+    /// have bound the port that the other one names.
+    ///
+    /// # Errors
+    /// When the other side does not come within [`Options::rendezvous_timeout`].
+    pub fn rendezvous(&self, peer: SocketAddr) -> Result<Socket, UdtError> {
+        self.connect_as(peer, true)
+    }
+
+    fn connect_as(&self, peer: SocketAddr, rendezvous: bool) -> Result<Socket, UdtError> {
+        let id = self.held.shared.lock().connect(peer, rendezvous, self.held.now())?;
+        self.held.waker.wake();
+        let socket = Socket::new(self.held.clone(), id);
+        socket.wait_connected()?;
+        Ok(socket)
+    }
+
+    /// Takes connections from now on. At most `backlog` wait to be accepted; further clients are refused.
+    ///
+    /// # Errors
+    /// When the endpoint listens already.
+    pub fn listen(&self, backlog: usize) -> Result<Incoming, UdtError> {
+        self.held.shared.lock().listen(backlog)?;
+        Ok(Incoming::new(self.held.clone()))
+    }
+}
+
+impl Shared {
+    /// The state. A thread that panicked while it held it has left whole values: each call makes its change complete.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    /// Waits for `ready`, until `deadline` at most, and says whether there is time left.
+    fn wait<'s>(
+        &self,
+        state: MutexGuard<'s, State>,
+        ready: &std::sync::Condvar,
+        deadline: Time,
+    ) -> (MutexGuard<'s, State>, bool) {
+        let left = deadline.since(self.now());
+        if left == Span::ZERO {
+            return (state, false);
+        }
+        // Far less than any system's limit for a time-out, and long enough to look again.
+        let left = std::time::Duration::from_nanos(left.as_nanos().min(3_600_000_000_000));
+        let (state, _) = ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        (state, true)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let now = self.now();
+        self.shared.lock().abandon(now);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It ends with what is left to send. Its failure was told to every socket.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A number that nobody can guess.
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}
