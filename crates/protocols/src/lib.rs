@@ -8,3 +8,4 @@ pub mod gtp;
 pub mod laws;
 pub mod registry;
 pub mod tcp;
+pub mod udt;

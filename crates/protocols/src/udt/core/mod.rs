@@ -1,0 +1,105 @@
+//! UDT's two state machines and its congestion control, over packet numbers: no wire format, no sockets, no clock.
+//!
+//! [`SendSide`] says what leaves next and when, [`ReceiveSide`] what is to be reported. Packets are numbered from 0
+//! with 64 bits. A shell maps them to the width of its wire ([`nearest`]), keeps what each packet carries, and moves
+//! [`Feedback`] and ACK2s between the two.
+
+mod arrivals;
+mod by_law;
+mod control;
+mod native;
+mod pacing;
+mod receive;
+mod rtt;
+mod send;
+
+use inhaul_base::Span;
+
+pub use control::{Control, ControlLimits, Nak, Progress};
+pub use native::{Native, Variant};
+pub use receive::{Arrival, ReceiveSide};
+pub use send::{BadNumber, Expired, Next, SendSide};
+
+/// The constant interval of rate control and of full ACKs (udt-2004 2.3).
+pub const SYN: Span = Span::from_millis(10);
+/// The first of a packet pair has a number that is a multiple of this; the second is the next (udt-2004 2.3).
+pub const PAIR_EVERY: u64 = 16;
+/// A light ACK for so many packets (UDT 4).
+pub const LIGHT_ACK_EVERY: u64 = 64;
+/// A range of packet numbers, first and last.
+pub type Losses = (u64, u64);
+
+/// What a receiver tells its sender in full, each [`SYN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The ACK's own number, which the ACK2 that answers it has.
+    pub number: u32,
+    /// The first packet that has not come.
+    pub next: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Its variation.
+    pub rtt_variation: Span,
+    /// How many packets from `next` on the receiver takes.
+    pub window: u64,
+    /// Arrival speed, packets a second; 0: not known.
+    pub arrival_speed: u32,
+    /// Capacity of the path by packet pairs, packets a second; 0: not known.
+    pub capacity: u32,
+}
+
+/// What a receiver tells its sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// A full ACK. The sender answers it with an ACK2.
+    Ack(Ack),
+    /// Between two full ones: only that all packets before `next` have come.
+    LightAck {
+        /// The first packet that has not come.
+        next: u64,
+    },
+    /// These packets are missing.
+    Nak(Vec<Losses>),
+}
+
+/// Numbers on UDT's wires have so many bits.
+const WIRE_BITS: u32 = 31;
+
+/// The low bits of a packet number, as they stand on a wire.
+pub fn low_bits(number: u64) -> u32 {
+    number as u32 & (u32::MAX >> (u32::BITS - WIRE_BITS))
+}
+
+/// The number nearest to `near` that has these low bits; `None` when that is before the first packet.
+pub fn nearest(near: u64, low: u32) -> Option<u64> {
+    let ahead = low_bits(u64::from(low).wrapping_sub(near));
+    let ahead = i64::from((ahead << 1) as i32 >> 1);
+    near.checked_add_signed(ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nearest_finds_a_number_again(near in 0u64..1 << 40, off in -(1i64 << 30) + 1..1i64 << 30) {
+            if let Some(number) = near.checked_add_signed(off) {
+                prop_assert_eq!(nearest(near, low_bits(number)), Some(number));
+            }
+        }
+
+        #[test]
+        fn nearest_takes_any_bits(near: u64, low: u32) {
+            let _ = nearest(near, low);
+        }
+    }
+
+    #[test]
+    fn nearest_counts_across_the_wrap_and_not_before_the_beginning() {
+        assert_eq!(nearest((1 << 31) - 2, 3), Some((1 << 31) + 3));
+        assert_eq!(nearest(3, (1 << 31) - 1), None);
+        assert_eq!(nearest(3, 0), Some(0));
+    }
+}

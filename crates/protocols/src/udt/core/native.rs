@@ -1,0 +1,345 @@
+//! UDT's own congestion control: a rate by AIMD whose increase depends on the capacity that is left, and a window
+//! beside it (udt-2004 2.3, draft-gg-udt-03 section 6).
+
+use inhaul_base::{RandomStream, Span, Time};
+
+use super::SYN;
+use super::control::{ControlLimits, Nak, Progress};
+
+/// The two published variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// udt-2004: one decrease and a freeze for each congestion event, and the flow window is AS * (RTT + SYN).
+    Paper2004,
+    /// UDT 4: further decreases at random, no freeze, 16 packets more of window, and a cautious increase below the
+    /// rate of the last decrease.
+    Udt4,
+}
+
+/// Packets that leave before anything is known.
+const START_WINDOW: u64 = 16;
+/// The period until slow start ends: the window alone holds packets back.
+const START_PERIOD_NANOS: f64 = 1_000.0;
+/// Shorter and longer periods are no use.
+const PERIOD_NANOS_MIN: f64 = 10.0;
+const PERIOD_NANOS_MAX: f64 = 1e9;
+/// A decrease: the rate falls by 1/9.
+const DECREASE: f64 = 1.125;
+/// Least window beside the rate, in packets.
+const WINDOW_MIN: u64 = 2;
+const SYN_NANOS: f64 = SYN.as_nanos() as f64;
+/// UDT 4: most decreases in one congestion event.
+const DECREASES_MAX: u64 = 5;
+/// UDT 4: least increase for each SYN, in packets.
+const INCREASE_MIN_UDT4: f64 = 0.01;
+/// udt-2004 gives no rule for further NAKs of one congestion event. As in SABUL 2, from which UDT came, the 16th, the
+/// 32nd and so on decrease the rate again.
+const NAKS_AGAIN: u64 = 16;
+
+/// The state of UDT's control. Periods are in nanoseconds, speeds in packets a second.
+pub struct Native {
+    variant: Variant,
+    window_max: u64,
+    random: RandomStream,
+    slow_start: bool,
+    window: u64,
+    period: f64,
+    /// When the rate was last looked at.
+    looked: Time,
+    /// Packets acknowledged since.
+    delivered: u64,
+    /// A NAK came since.
+    lost: bool,
+    frozen_until: Time,
+    /// The period before the last congestion event's first decrease.
+    period_before: f64,
+    /// A loss of this packet or a later one is a new congestion event.
+    event_end: u64,
+    /// NAKs and decreases in this event.
+    naks: u64,
+    decreases: u64,
+    /// Average number of NAKs in an event.
+    average_naks: f64,
+    /// The rate is decreased again each time that so many NAKs came.
+    again_every: u64,
+}
+
+impl Native {
+    pub(super) fn new(variant: Variant, window_max: u64, seed: u64) -> Self {
+        Self {
+            variant,
+            window_max,
+            random: RandomStream::new(seed, 0),
+            slow_start: true,
+            window: START_WINDOW,
+            period: START_PERIOD_NANOS,
+            looked: Time::ZERO,
+            delivered: 0,
+            lost: false,
+            frozen_until: Time::ZERO,
+            period_before: START_PERIOD_NANOS,
+            event_end: 0,
+            naks: 0,
+            decreases: 0,
+            average_naks: 1.0,
+            again_every: 1,
+        }
+    }
+
+    /// Full ACKs come a SYN apart, give or take what the path does to them: each is the tick of rate control.
+    pub(super) fn on_ack(&mut self, progress: &Progress) {
+        self.delivered += progress.delivered;
+        if !progress.full || progress.now.since(self.looked) < SYN / 2 {
+            return;
+        }
+        self.looked = progress.now;
+        let delivered = std::mem::take(&mut self.delivered);
+        if self.slow_start {
+            if progress.held_back {
+                self.window += delivered;
+            }
+            if self.window > self.window_max {
+                self.end_slow_start(progress.arrival_speed, progress.rtt);
+            }
+            return;
+        }
+        if progress.arrival_speed > 0.0 {
+            let flow = progress.arrival_speed * (progress.rtt + SYN).as_secs_f64();
+            let more = if self.variant == Variant::Udt4 { START_WINDOW } else { 0 };
+            self.window = (flow as u64 + more).max(WINDOW_MIN);
+        }
+        if !std::mem::take(&mut self.lost) && progress.held_back {
+            let increase = self.increase(progress);
+            self.set_period(self.period * SYN_NANOS / (self.period * increase + SYN_NANOS));
+        }
+    }
+
+    /// Packets more to send in the next SYN.
+    fn increase(&self, progress: &Progress) -> f64 {
+        let mut left = progress.capacity - 1e9 / self.period;
+        let least = match self.variant {
+            Variant::Paper2004 => 1.0 / progress.packet_bytes as f64,
+            Variant::Udt4 => {
+                // Below the rate at which packets were lost, the capacity that a decrease freed is all that is sure.
+                if self.period > self.period_before {
+                    left = left.min(progress.capacity / 9.0);
+                }
+                INCREASE_MIN_UDT4
+            }
+        };
+        increase(left, progress.packet_bytes, least)
+    }
+
+    pub(super) fn on_nak(&mut self, nak: &Nak) {
+        if self.slow_start {
+            let known = nak.arrival_speed > 0.0;
+            self.end_slow_start(nak.arrival_speed, nak.rtt);
+            if known {
+                return;
+            }
+        }
+        self.lost = true;
+        if nak.first_lost >= self.event_end {
+            self.begin_event(nak);
+            return;
+        }
+        self.naks += 1;
+        let again = match self.variant {
+            Variant::Paper2004 => self.naks >= NAKS_AGAIN && self.naks.is_power_of_two(),
+            Variant::Udt4 => self.decreases < DECREASES_MAX && self.naks.is_multiple_of(self.again_every),
+        };
+        if again {
+            self.decrease(nak);
+        }
+    }
+
+    /// A congestion event begins.
+    fn begin_event(&mut self, nak: &Nak) {
+        self.period_before = self.period;
+        self.average_naks = (self.average_naks * 0.875 + self.naks as f64 * 0.125).ceil().max(1.0);
+        (self.naks, self.decreases) = (1, 0);
+        match self.variant {
+            Variant::Paper2004 => self.frozen_until = nak.now + SYN,
+            Variant::Udt4 => self.again_every = 1 + self.random.below(self.average_naks as u64),
+        }
+        self.decrease(nak);
+    }
+
+    fn decrease(&mut self, nak: &Nak) {
+        self.decreases += 1;
+        self.event_end = nak.next;
+        self.set_period(self.period * DECREASE);
+    }
+
+    /// Slow start found the speed at which packets arrive; where it did not, the window's.
+    fn end_slow_start(&mut self, arrival_speed: f64, rtt: Span) {
+        self.slow_start = false;
+        let by_window = (rtt + SYN).as_nanos() as f64 / self.window as f64;
+        self.set_period(if arrival_speed > 0.0 { 1e9 / arrival_speed } else { by_window });
+    }
+
+    /// Nothing was heard for long. The rate stays, as in UDT 4: what is sent again is paced by it.
+    pub(super) fn on_expired(&mut self, nak: &Nak) {
+        if self.slow_start {
+            self.end_slow_start(nak.arrival_speed, nak.rtt);
+        }
+    }
+
+    fn set_period(&mut self, nanos: f64) {
+        self.period = nanos.clamp(PERIOD_NANOS_MIN, PERIOD_NANOS_MAX);
+    }
+
+    pub(super) fn limits(&self) -> ControlLimits {
+        let Self { window, period, frozen_until, .. } = *self;
+        ControlLimits { window: window.min(self.window_max), period_nanos: period, frozen_until }
+    }
+}
+
+/// The increase for each SYN, in packets of `packet_bytes` (udt-2004 2.3): by a power of ten of what the path has left,
+/// in packets a second.
+fn increase(left: f64, packet_bytes: u64, least: f64) -> f64 {
+    if left <= 0.0 {
+        return least;
+    }
+    let bytes = packet_bytes as f64;
+    let bits = (left * bytes * 8.0).log10().ceil();
+    (10f64.powf(bits - 9.0) * 1500.0 / bytes).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(100);
+    const PACKETS_A_MBIT: f64 = 1e6 / 12_000.0;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn progress(now: Time, delivered: u64, capacity_mbps: f64) -> Progress {
+        Progress {
+            now,
+            full: true,
+            delivered,
+            first: 0,
+            next: 0,
+            in_flight: 0,
+            rtt: RTT,
+            arrival_speed: 0.0,
+            capacity: capacity_mbps * PACKETS_A_MBIT,
+            packet_bytes: 1500,
+            held_back: true,
+        }
+    }
+
+    fn nak(now: Time, first_lost: u64, next: u64, arrival_speed: f64) -> Nak {
+        Nak { now, first_lost, next, in_flight: 0, rtt: RTT, arrival_speed }
+    }
+
+    /// Out of slow start, at this rate.
+    fn at_rate(variant: Variant, mbps: f64) -> Native {
+        let mut native = Native::new(variant, 1_000_000, 1);
+        native.on_nak(&nak(at(0), 0, 10, mbps * PACKETS_A_MBIT));
+        native
+    }
+
+    fn mbps(native: &Native) -> f64 {
+        1e9 / native.period / PACKETS_A_MBIT
+    }
+
+    #[test]
+    fn increments_are_those_of_table_1() {
+        // udt-2004 Table 1: available bandwidth in Mbit/s, and packets of 1500 bytes more in each SYN.
+        for (low, high, packets) in [(100.0, 1_000.0, 1.0), (10.0, 100.0, 0.1), (1.0, 10.0, 0.01)] {
+            for left in [low * 1.001, (low + high) / 2.0, high * 0.999] {
+                let got = increase(left * PACKETS_A_MBIT, 1500, 1.0 / 1500.0);
+                assert!((got / packets - 1.0).abs() < 1e-9, "{left} Mbit/s: {got}");
+            }
+        }
+        // Packets of another size: the same bits. Nothing left, or nearly: a byte.
+        assert!((increase(500e6 / 72_000.0, 9000, 1.0 / 9000.0) - 1.0 / 6.0).abs() < 1e-9);
+        assert_eq!(increase(-5.0, 1500, 1.0 / 1500.0), 1.0 / 1500.0);
+        assert_eq!(increase(1.0, 1500, 1.0 / 1500.0), 1.0 / 1500.0);
+    }
+
+    #[test]
+    fn an_increase_of_a_packet_each_syn_is_one_more_in_the_next() {
+        let mut native = at_rate(Variant::Paper2004, 500.0);
+        let before = SYN_NANOS / native.period;
+        native.on_ack(&progress(at(10), 400, 1_000.0));
+        assert!((SYN_NANOS / native.period - before - 1.0).abs() < 1e-9);
+        // Not if a NAK came since, nor for what comes too soon, nor when nothing held the sender back.
+        native.lost = true;
+        native.on_ack(&progress(at(20), 400, 1_000.0));
+        native.on_ack(&progress(at(22), 400, 1_000.0));
+        native.on_ack(&Progress { held_back: false, ..progress(at(30), 400, 1_000.0) });
+        native.on_ack(&Progress { full: false, ..progress(at(40), 400, 1_000.0) });
+        assert!((SYN_NANOS / native.period - before - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn slow_start_grows_by_what_arrives_and_ends_at_the_speed_of_arrival() {
+        for variant in [Variant::Paper2004, Variant::Udt4] {
+            let mut native = Native::new(variant, 1_000_000, 1);
+            native.on_ack(&progress(at(100), 16, 0.0));
+            native.on_ack(&progress(at(110), 8, 0.0));
+            assert_eq!((native.limits().window, native.limits().period_nanos), (40, 1_000.0));
+            native.on_nak(&nak(at(120), 30, 60, 10_000.0));
+            assert_eq!(native.limits().period_nanos, 100_000.0);
+            let mut blind = Native::new(variant, 1_000_000, 1);
+            blind.on_nak(&nak(at(120), 3, 60, 0.0));
+            assert_eq!(blind.limits().period_nanos, 110e6 / 16.0 * 1.125, "by the window, and a decrease");
+        }
+        let mut limited = Native::new(Variant::Udt4, 20, 1);
+        limited.on_ack(&Progress { arrival_speed: 1_000.0, ..progress(at(100), 16, 0.0) });
+        assert_eq!((limited.limits().window, limited.limits().period_nanos), (20, 1e6));
+    }
+
+    #[test]
+    fn the_window_is_what_arrives_in_a_round_trip_and_a_syn() {
+        for (variant, more) in [(Variant::Paper2004, 0), (Variant::Udt4, 16)] {
+            let mut native = at_rate(variant, 500.0);
+            native.on_ack(&Progress { arrival_speed: 50_000.0, ..progress(at(10), 400, 0.0) });
+            assert_eq!(native.limits().window, 5_500 + more);
+        }
+    }
+
+    #[test]
+    fn the_paper_s_variant_falls_by_a_ninth_and_freezes_once_for_each_event() {
+        let mut native = at_rate(Variant::Paper2004, 900.0);
+        native.on_nak(&nak(at(50), 100, 200, 1.0));
+        assert!((mbps(&native) - 800.0).abs() < 1e-6);
+        assert_eq!(native.limits().frozen_until, at(60));
+        // Losses of what was on its way then: the 16th NAK is one too many, the next event begins behind 300.
+        (1..16).for_each(|k| native.on_nak(&nak(at(50 + k), 100 + k, 300, 1.0)));
+        assert!((mbps(&native) - 800.0 / 1.125).abs() < 1e-6);
+        assert_eq!(native.limits().frozen_until, at(60));
+        native.on_nak(&nak(at(90), 299, 400, 1.0));
+        native.on_nak(&nak(at(90), 300, 400, 1.0));
+        assert_eq!(native.limits().frozen_until, at(100));
+    }
+
+    #[test]
+    fn udt_4_falls_at_most_five_times_in_an_event_and_does_not_freeze() {
+        let mut native = at_rate(Variant::Udt4, 900.0);
+        (0..1_000).for_each(|k| native.on_nak(&nak(at(50), 100 + k % 50, 200, 1.0)));
+        assert!((mbps(&native) - 900.0 / 1.125f64.powi(5)).abs() < 1e-6, "{}", mbps(&native));
+        assert_eq!(native.limits().frozen_until, Time::ZERO);
+        // After an event of 1,000 NAKs, one in a random number up to the average counts.
+        native.on_nak(&nak(at(90), 200, 300, 1.0));
+        assert_eq!(native.average_naks, 126.0);
+        assert!((1..=126).contains(&native.again_every));
+    }
+
+    #[test]
+    fn udt_4_rises_slowly_below_the_rate_at_which_it_lost() {
+        let mut native = at_rate(Variant::Udt4, 80.0);
+        native.on_nak(&nak(at(50), 100, 200, 1.0));
+        native.lost = false;
+        let before = SYN_NANOS / native.period;
+        // 119 Mbit/s are left, but no more than 190 / 9 are sure.
+        native.on_ack(&progress(at(60), 100, 190.0));
+        assert!((SYN_NANOS / native.period - before - 0.1).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,488 @@
+//! The sending side: what leaves next, losses first, and when.
+
+use inhaul_base::{Span, Time};
+use inhaul_transport::kit::LossList;
+
+use super::control::{Control, ControlLimits, Nak, Progress};
+use super::pacing::Pacing;
+use super::rtt::Rtt;
+use super::{Ack, Losses, PAIR_EVERY, SYN};
+
+/// EXP comes at least so long after the last sign of life, times the number of EXPs in a row ...
+const EXPIRE_MIN: Span = Span::from_millis(300);
+/// ... up to so many.
+const EXPIRE_BACKOFF_MAX: u64 = 16;
+/// Broken: more EXPs in a row than [`EXPIRE_BACKOFF_MAX`], and silence for so long.
+const BROKEN_AFTER: Span = Span::from_secs(5);
+
+/// A peer speaks of packets that it cannot know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadNumber;
+
+/// What leaves next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The packet's number.
+    pub number: u64,
+    /// It was sent before: it carries the same once more.
+    pub again: bool,
+}
+
+impl Next {
+    /// Whether it is one of a packet pair, whose distance the receiver measures.
+    pub fn of_pair(&self) -> bool {
+        !self.again && self.number % PAIR_EVERY <= 1
+    }
+}
+
+/// What the EXP timer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// It was not due.
+    No,
+    /// What is not acknowledged will be sent again.
+    Resend,
+    /// There is something to send again already; a protocol that has keep-alives sends one.
+    KeepAlive,
+    /// The peer is gone, by UDT's rule. It was rearmed all the same.
+    Broken,
+}
+
+/// The sending side of a flow.
+pub struct SendSide {
+    control: Control,
+    limits: ControlLimits,
+    pacing: Pacing,
+    /// The first packet that is not acknowledged.
+    first: u64,
+    /// The next new packet.
+    next: u64,
+    losses: LossList,
+    /// The first of a pair has left: the next new packet follows at once.
+    pair: bool,
+    /// The receiver takes packets before this one.
+    receiver_takes: u64,
+    window_max: u64,
+    packet_bytes: u64,
+    rtt: Rtt,
+    arrival_speed: f64,
+    capacity: f64,
+    /// Since the last full ACK: window or period held back what could have left ...
+    held_back: bool,
+    /// ... and something else did, or there was nothing to send.
+    limited: bool,
+    /// The last sign of life, or when there was nothing to wait for.
+    heard: Time,
+    expired: u64,
+    expired_at: Time,
+    lost: u64,
+}
+
+impl SendSide {
+    /// A side that has sent nothing. At most `window_max` packets are ever unacknowledged. `rtt`: what a handshake has
+    /// measured, if it did.
+    pub fn new(now: Time, control: Control, window_max: u64, rtt: Option<Span>) -> Self {
+        let mut side = Self {
+            limits: control.limits(),
+            control,
+            pacing: Pacing::default(),
+            first: 0,
+            next: 0,
+            losses: LossList::default(),
+            pair: false,
+            receiver_takes: window_max,
+            window_max,
+            packet_bytes: 1500,
+            rtt: Rtt::new(rtt),
+            arrival_speed: 0.0,
+            capacity: 0.0,
+            held_back: false,
+            limited: false,
+            heard: now,
+            expired: 1,
+            expired_at: now,
+            lost: 0,
+        };
+        side.refresh();
+        side
+    }
+
+    fn refresh(&mut self) {
+        self.limits = self.control.limits();
+        self.pacing.set_period(self.limits.period_nanos);
+    }
+
+    // --- Sending ----------------------------------------------------------------------------------------------------
+
+    /// What may leave now; `new`: there is something that was not sent before. Say [`sent`](Self::sent) if it leaves,
+    /// [`limited`](Self::limited) if something else holds it back.
+    pub fn next(&mut self, now: Time, new: bool) -> Option<Next> {
+        let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
+        let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
+        let again = self.losses.first().map(|number| Next { number, again: true });
+        if self.pair && fresh.is_some() && now >= self.limits.frozen_until {
+            return fresh;
+        }
+        let Some(next) = again.or(fresh) else {
+            // Time in which there is nothing that may leave is not made up for.
+            self.pacing.rest(now);
+            self.held_back |= new;
+            self.limited |= !new;
+            return None;
+        };
+        if self.send_due() > now {
+            self.held_back = true;
+            return None;
+        }
+        Some(next)
+    }
+
+    /// What [`next`](Self::next) gave has left.
+    pub fn sent(&mut self, now: Time, next: Next) {
+        self.pacing.spend(now);
+        if next.again {
+            self.losses.remove(next.number, next.number);
+            return;
+        }
+        if self.first == self.next {
+            // Until now there was nothing that could be answered.
+            self.rearm(now);
+        }
+        self.next = self.next.max(next.number + 1);
+        self.pair = next.number.is_multiple_of(PAIR_EVERY);
+    }
+
+    /// A limit that is not UDT's holds packets back.
+    pub fn limited(&mut self, now: Time) {
+        self.limited = true;
+        self.pacing.rest(now);
+    }
+
+    /// When the next packet may leave, if there is one and the window allows it.
+    pub fn send_due(&self) -> Time {
+        self.pacing.due().max(self.limits.frozen_until)
+    }
+
+    // --- What the receiver says -------------------------------------------------------------------------------------
+
+    /// A full ACK came.
+    ///
+    /// # Errors
+    /// When it acknowledges what was never sent: nothing is changed.
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), BadNumber> {
+        let delivered = self.acknowledge(now, ack.next)?;
+        // An ACK that was overtaken says nothing of the present.
+        if ack.next < self.first {
+            return Ok(());
+        }
+        self.receiver_takes = self.receiver_takes.max(ack.next.saturating_add(ack.window.min(self.window_max)));
+        (self.rtt.smoothed, self.rtt.variation) = (ack.rtt, ack.rtt_variation);
+        smooth(&mut self.arrival_speed, ack.arrival_speed);
+        smooth(&mut self.capacity, ack.capacity);
+        self.progress(now, true, delivered);
+        (self.held_back, self.limited) = (false, false);
+        Ok(())
+    }
+
+    /// A light ACK came: packets before `next` have come.
+    ///
+    /// # Errors
+    /// As for [`on_ack`](Self::on_ack).
+    pub fn on_light_ack(&mut self, now: Time, next: u64) -> Result<(), BadNumber> {
+        let delivered = self.acknowledge(now, next)?;
+        self.receiver_takes = self.receiver_takes.saturating_add(delivered);
+        self.progress(now, false, delivered);
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, now: Time, next: u64) -> Result<u64, BadNumber> {
+        if next > self.next {
+            return Err(BadNumber);
+        }
+        self.rearm(now);
+        let delivered = next.saturating_sub(self.first);
+        if delivered > 0 {
+            self.first = next;
+            self.losses.remove(0, next - 1);
+        }
+        Ok(delivered)
+    }
+
+    fn progress(&mut self, now: Time, full: bool, delivered: u64) {
+        self.control.on_ack(&Progress {
+            now,
+            full,
+            delivered,
+            first: self.first,
+            next: self.next,
+            in_flight: self.in_flight(),
+            rtt: self.rtt.smoothed,
+            arrival_speed: self.arrival_speed,
+            capacity: self.capacity,
+            packet_bytes: self.packet_bytes,
+            held_back: self.held_back && !self.limited,
+        });
+        self.refresh();
+    }
+
+    /// A NAK came. What it reports that has been acknowledged since is left out.
+    ///
+    /// # Errors
+    /// When a range is upside down, or of packets that were never sent: nothing is changed.
+    pub fn on_nak(&mut self, now: Time, losses: &[Losses]) -> Result<(), BadNumber> {
+        if losses.iter().any(|&(first, last)| first > last || last >= self.next) {
+            return Err(BadNumber);
+        }
+        self.rearm(now);
+        let news = losses.iter().filter(|(_, last)| *last >= self.first);
+        let mut first_lost = None;
+        for &(first, last) in news {
+            let first = first.max(self.first);
+            self.lost += self.losses.insert(first, last, ());
+            first_lost.get_or_insert(first);
+        }
+        if let Some(first_lost) = first_lost {
+            self.control.on_nak(&self.nak(now, first_lost));
+            self.refresh();
+        }
+        Ok(())
+    }
+
+    fn nak(&self, now: Time, first_lost: u64) -> Nak {
+        let Self { next, arrival_speed, .. } = *self;
+        Nak { now, first_lost, next, in_flight: self.in_flight(), rtt: self.rtt.smoothed, arrival_speed }
+    }
+
+    // --- EXP --------------------------------------------------------------------------------------------------------
+
+    fn rearm(&mut self, now: Time) {
+        (self.heard, self.expired, self.expired_at) = (now, 1, now);
+    }
+
+    /// When EXP is due; `None` while nothing waits for an answer.
+    pub fn expires(&self) -> Option<Time> {
+        let each = (self.rtt.patience() * self.expired + SYN).max(EXPIRE_MIN * self.expired);
+        (self.first < self.next).then(|| self.expired_at + each)
+    }
+
+    /// EXP may be due: nothing was heard from the receiver for long. If no loss is known, all that is not acknowledged
+    /// counts as lost.
+    pub fn on_timer(&mut self, now: Time) -> Expired {
+        if self.expires().is_none_or(|due| due > now) {
+            return Expired::No;
+        }
+        let repeated = self.expired > 1;
+        let broken = self.expired >= EXPIRE_BACKOFF_MAX && now.since(self.heard) > BROKEN_AFTER;
+        self.expired = (self.expired + 1).min(EXPIRE_BACKOFF_MAX);
+        self.expired_at = now;
+        if self.losses.is_empty() {
+            self.lost += self.losses.insert(self.first, self.next - 1, ());
+            self.control.on_expired(&self.nak(now, self.first), repeated);
+            self.refresh();
+            return if broken { Expired::Broken } else { Expired::Resend };
+        }
+        if broken { Expired::Broken } else { Expired::KeepAlive }
+    }
+
+    /// Forgets all that is on its way and goes on with packet `from`.
+    ///
+    /// # Errors
+    /// When that is not behind all that was sent: nothing is changed.
+    pub fn restart(&mut self, now: Time, from: u64) -> Result<(), BadNumber> {
+        if from < self.next {
+            return Err(BadNumber);
+        }
+        let takes = self.receiver_takes.saturating_sub(self.first);
+        (self.first, self.next, self.receiver_takes) = (from, from, from.saturating_add(takes));
+        self.losses = LossList::default();
+        self.pair = false;
+        self.rearm(now);
+        Ok(())
+    }
+
+    // --- What others want to know -----------------------------------------------------------------------------------
+
+    /// Bytes of a full packet, headers from IP up included.
+    pub fn set_packet_bytes(&mut self, bytes: u64) {
+        self.packet_bytes = bytes.max(1);
+    }
+
+    /// Bytes of a full packet.
+    pub fn packet_bytes(&self) -> u64 {
+        self.packet_bytes
+    }
+
+    /// The first packet that is not acknowledged: what those before it carry is not needed any more.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The next new packet.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Packets that are not acknowledged, but for those known to be lost.
+    pub fn in_flight(&self) -> u64 {
+        (self.next - self.first).saturating_sub(self.losses.packets())
+    }
+
+    /// Packets found lost, each time.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What the congestion control allows.
+    pub fn limits(&self) -> ControlLimits {
+        ControlLimits { window: self.limits.window.min(self.window_max), ..self.limits }
+    }
+
+    /// Smoothed round-trip time.
+    pub fn rtt(&self) -> Span {
+        self.rtt.smoothed
+    }
+
+    /// Smoothed capacity of the path, packets a second; 0: not known.
+    pub fn capacity(&self) -> f64 {
+        self.capacity
+    }
+
+    /// Bytes of memory, about, beside the side itself.
+    pub fn memory_bytes(&self) -> usize {
+        self.losses.ranges() * 40
+    }
+}
+
+/// 7/8 of the old and 1/8 of the new; 0 is no measurement.
+fn smooth(value: &mut f64, sample: u32) {
+    if sample > 0 {
+        let sample = f64::from(sample);
+        *value = if *value > 0.0 { *value * 0.875 + sample * 0.125 } else { sample };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udt::core::Variant;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    fn side() -> SendSide {
+        SendSide::new(at(0), Control::native(Variant::Udt4, 1_000, 1), 1_000, Some(Span::from_millis(20)))
+    }
+
+    fn ack(next: u64) -> Ack {
+        Ack {
+            number: 1,
+            next,
+            rtt: Span::from_millis(20),
+            rtt_variation: Span::from_millis(2),
+            window: 1_000,
+            arrival_speed: 0,
+            capacity: 0,
+        }
+    }
+
+    /// All that may leave at `now`.
+    fn burst(side: &mut SendSide, now: Time) -> Vec<u64> {
+        std::iter::from_fn(|| {
+            let next = side.next(now, true)?;
+            side.sent(now, next);
+            Some(next.number)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn losses_leave_first_and_with_their_numbers() {
+        let mut side = side();
+        assert_eq!(burst(&mut side, at(1)), (0..16).collect::<Vec<_>>(), "the first window");
+        side.on_nak(at(21), &[(3, 4), (9, 9)]).unwrap();
+        assert_eq!((side.lost(), side.in_flight()), (3, 13));
+        side.on_light_ack(at(21), 3).unwrap();
+        // 16 packets in RTT and SYN, and a decrease: 2.1 ms apart. A loss needs no window.
+        let mut left = Vec::new();
+        for ms in 21..35 {
+            left.extend(burst(&mut side, at(ms)));
+        }
+        assert_eq!(left[..3], [3, 4, 9]);
+        assert_eq!(left[3..6], [16, 17, 18], "the first of a pair, and the second with it");
+    }
+
+    #[test]
+    fn what_a_peer_cannot_know_of_is_refused_and_changes_nothing() {
+        let mut side = side();
+        burst(&mut side, at(1));
+        assert_eq!(side.on_ack(at(2), &ack(17)), Err(BadNumber));
+        assert_eq!(side.on_light_ack(at(2), u64::MAX), Err(BadNumber));
+        for bad in [(5, 4), (15, 16), (0, u64::MAX)] {
+            assert_eq!(side.on_nak(at(2), &[(1, 2), bad]), Err(BadNumber), "{bad:?}");
+        }
+        assert_eq!(side.restart(at(2), 15), Err(BadNumber));
+        assert_eq!((side.first(), side.in_flight(), side.lost()), (0, 16, 0));
+        side.on_ack(at(2), &ack(16)).unwrap();
+        assert_eq!((side.on_nak(at(3), &[(0, 15)]), side.lost()), (Ok(()), 0), "that has come since");
+    }
+
+    #[test]
+    fn exp_has_everything_sent_again_later_and_later() {
+        let mut side = side();
+        assert_eq!((side.expires(), side.on_timer(at(10_000))), (None, Expired::No));
+        burst(&mut side, at(10_000));
+        assert_eq!(side.expires(), Some(at(10_300)));
+        assert_eq!((side.on_timer(at(10_300)), side.in_flight()), (Expired::Resend, 0));
+        assert_eq!(side.expires(), Some(at(10_900)));
+        assert_eq!(side.on_timer(at(10_900)), Expired::KeepAlive);
+        side.on_light_ack(at(11_000), 1).unwrap();
+        assert_eq!(side.expires(), Some(at(11_300)));
+        let mut now = at(11_300);
+        let broken = (0..20).position(|_| {
+            let did = side.on_timer(now);
+            now = side.expires().unwrap();
+            did == Expired::Broken
+        });
+        assert_eq!(broken, Some(15));
+    }
+
+    #[test]
+    fn nothing_is_learnt_of_a_higher_rate_when_something_else_is_the_limit() {
+        let window = |limited: bool| {
+            let mut side = side();
+            burst(&mut side, at(1));
+            if limited {
+                side.limited(at(2));
+            }
+            side.on_ack(at(21), &ack(16)).unwrap();
+            side.limits().window
+        };
+        assert_eq!((window(false), window(true)), (32, 16));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_the_sides_numbers_stay_in_order(steps in prop::collection::vec((0u8..6, 0u64..40, 0u64..40), 0..80)) {
+            let (mut side, mut now) = (side(), at(0));
+            for (kind, a, b) in steps {
+                now += Span::from_millis(a);
+                let near = |n: u64| (side.first() + n).saturating_sub(5);
+                let (a, b) = (near(a), near(b));
+                match kind {
+                    0 => drop(side.on_ack(now, &ack(a))),
+                    1 => drop(side.on_light_ack(now, a)),
+                    2 => drop(side.on_nak(now, &[(a, b)])),
+                    3 => drop(side.on_timer(now)),
+                    4 => drop(side.restart(now, a)),
+                    _ => drop(burst(&mut side, now)),
+                }
+                prop_assert!(side.first() <= side.next_number());
+                prop_assert!(side.next_number() - side.first() <= 1_000);
+                prop_assert!(side.losses.first().is_none_or(|lost| lost >= side.first()));
+                prop_assert!(side.losses.packets() <= side.next_number() - side.first());
+            }
+        }
+    }
+}
