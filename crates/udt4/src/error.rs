@@ -43,6 +43,9 @@ pub enum UdtError {
     /// There is a rendezvous with this peer already.
     #[error("the endpoint meets this peer already")]
     Meeting,
+    /// The application at the other side reported an error, as libudt's `recvfile` does when it cannot write.
+    #[error("the application at the other side reported an error, such as a full disk")]
+    Peer,
     /// The kernel refused something without which nothing goes.
     #[error("the network failed: {0}")]
     Io(#[from] io::Error),

@@ -5,7 +5,7 @@ use inhaul_base::Span;
 use crate::handshake::Terms;
 use crate::wire::Kind;
 
-/// How the connections of an endpoint are. The defaults are libudt's.
+/// How the connections of an endpoint are. The defaults are libudt's, where it has such an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Stream or messages. Both ends of a connection must want the same.
@@ -26,6 +26,9 @@ pub struct Options {
     pub rendezvous_timeout: Span,
     /// How long a closed connection may still send what was written before. Then the rest is thrown away.
     pub linger: Span,
+    /// If nothing is heard from the other side for this time, the connection is broken. Each side sends something each
+    /// second at least.
+    pub peer_timeout: Span,
     /// Most connections of the endpoint at once. Further clients are refused.
     pub connections_max: usize,
 }
@@ -41,6 +44,7 @@ impl Default for Options {
             connect_timeout: Span::from_secs(3),
             rendezvous_timeout: Span::from_secs(30),
             linger: Span::from_secs(180),
+            peer_timeout: Span::from_secs(40),
             connections_max: 1000,
         }
     }

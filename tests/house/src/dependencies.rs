@@ -47,7 +47,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inhaul-contract-tests",
         &["inhaul-mover", "inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
-    ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    (
+        "inhaul-interop-tests",
+        &["inhaul-sim", "inhaul-link", "inhaul-udt4", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+    ),
     (
         "inhaul-hostile-tests",
         &["inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],

@@ -225,7 +225,9 @@ impl ReceiveBuffer {
         let ends = self.piece(last).is_some_and(|piece| piece.position.last);
         let ordered = self.piece(last).is_some_and(|piece| piece.ordered);
         self.messages.parts.remove(&first);
-        self.messages.parts.remove(&(sequence + 1).min(last));
+        if last > sequence {
+            self.messages.parts.remove(&(sequence + 1));
+        }
         let list = match (begins && ends, ordered) {
             (false, _) => &mut self.messages.parts,
             (true, true) => &mut self.messages.ordered,

@@ -10,7 +10,7 @@ use super::Shared;
 use super::batch::Batch;
 
 const SOCKET: u64 = 0;
-pub(super) const WAKER: u64 = 1;
+const WAKER: u64 = 1;
 
 /// Datagrams that one call takes in.
 const ARRIVALS: usize = 32;
@@ -41,13 +41,17 @@ struct Round {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, socket: Socket, poller: Poller, waker: Waker, mss: u16) -> io::Result<Self> {
+    /// A driver, and what wakes it.
+    pub(super) fn new(shared: Arc<Shared>, socket: Socket, mss: u16) -> io::Result<(Self, Waker)> {
+        let poller = Poller::new()?;
+        let waker = poller.waker(WAKER)?;
         poller.add(&socket, SOCKET, Interest::Read)?;
         // One byte more shows which datagrams are too long.
         let datagram_len = usize::from(mss) + 1;
         let memory = vec![0; ARRIVALS * datagram_len];
         let (arrivals, batch) = (Vec::with_capacity(ARRIVALS), Batch::default());
-        Ok(Self { shared, socket, poller, waker, memory, datagram_len, arrivals, batch, blocked: false })
+        let wakes = waker.clone();
+        Ok((Self { shared, socket, poller, waker, memory, datagram_len, arrivals, batch, blocked: false }, wakes))
     }
 
     /// Moves packets until nobody needs it any more.

@@ -12,18 +12,18 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use inhaul_base::{Span, Time};
-use inhaul_udp::{Clock, Offload, Poller, SocketOptions, Waker};
+use inhaul_udp::{Clock, Offload, SocketOptions, Waker};
 
 pub use listener::Incoming;
 pub use socket::{MessageOptions, Socket};
 
 use crate::error::UdtError;
 use crate::options::Options;
-use driver::{Driver, WAKER};
+use driver::Driver;
 use state::State;
 
 /// A UDP port with any number of UDT connections.
@@ -61,13 +61,23 @@ impl Endpoint {
         let socket_options = SocketOptions { offload: Offload::Off, ..SocketOptions::default() };
         let socket = inhaul_udp::Socket::bind(address, &socket_options)?;
         let local = socket.local_address();
-        let poller = Poller::new()?;
-        let waker = poller.waker(WAKER)?;
         let state = Mutex::new(State::new(options, random()?));
         let shared = Arc::new(Shared { state, clock: Clock::start() });
-        let driver = Driver::new(shared.clone(), socket, poller, waker.clone(), options.mss)?;
-        let thread = std::thread::Builder::new().name("udt4".to_owned()).spawn(|| driver.run())?;
-        Ok(Self { held: Arc::new(Held { shared, waker, local, thread: Some(thread) }) })
+        let (ready, started) = mpsc::channel();
+        let its = shared.clone();
+        // A poller stays on the thread that made it.
+        let run = move || match Driver::new(its, socket, options.mss) {
+            Ok((driver, waker)) => {
+                let _ = ready.send(Ok(waker));
+                driver.run();
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        };
+        let thread = Some(std::thread::Builder::new().name("udt4".to_owned()).spawn(run)?);
+        let waker = started.recv().map_err(|_| io::Error::other("the thread of the endpoint ended"))??;
+        Ok(Self { held: Arc::new(Held { shared, waker, local, thread }) })
     }
 
     /// The local address, with the port that the system chose.
@@ -112,7 +122,7 @@ impl Endpoint {
 
 impl Shared {
     /// The state. A thread that panicked while it held it has left whole values: each call makes its change complete.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

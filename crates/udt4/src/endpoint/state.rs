@@ -10,7 +10,7 @@ use inhaul_transport::kit::Challenges;
 use super::batch::Batch;
 use crate::connection::Connection;
 use crate::error::UdtError;
-use crate::handshake::{Agreement, Answer, ConnectError, Connecting, Listener, Progress};
+use crate::handshake::{Answer, ConnectError, Connecting, Listener, Progress};
 use crate::options::Options;
 use crate::wire::{Control, ControlBody, Handshake, Packet, Sequence, SocketId, Stamp};
 
@@ -175,11 +175,12 @@ impl State {
         let linger = self.options.linger;
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.held = false;
-        if let Phase::Open(connection) = &mut entry.phase {
-            connection.close(now, linger);
-            self.reschedule(id, now);
-        } else {
-            self.remove(id);
+        match &mut entry.phase {
+            Phase::Open(connection) if !connection.is_over() => {
+                connection.close(now, linger);
+                self.reschedule(id, now);
+            }
+            _ => self.remove(id),
         }
     }
 
@@ -240,6 +241,9 @@ impl State {
                 entry.notify();
             }
             _ => return,
+        }
+        if entry.is_over() && !entry.held {
+            return self.remove(id);
         }
         self.reschedule(id, at);
     }
@@ -410,17 +414,9 @@ impl Entry {
         let room = self.want.room.is_some_and(|room| ended || connection.room() >= room || connection.has_complaint());
         let drained = self.want.drained && (ended || connection.is_drained());
         if data || room || drained {
+            // Who is not satisfied says so again.
+            self.want = Want::default();
             self.ready.notify_all();
         }
     }
-}
-
-/// What two ends agreed on, for tests of what a stranger can cause.
-#[cfg(test)]
-pub(super) fn agreements(state: &State) -> Vec<Agreement> {
-    let open = state.entries.values().filter_map(|entry| match &entry.phase {
-        Phase::Open(connection) => Some(*connection.agreement()),
-        _ => None,
-    });
-    open.collect()
 }

@@ -94,6 +94,11 @@ impl ReceiveSide {
         }
     }
 
+    /// Packets are numbered from `first` on: a foreign wire has its own numbers. For a side to which nothing has come.
+    pub fn begin_at(&mut self, first: u64) {
+        (self.end, self.acked, self.confirmed) = (first, first, first);
+    }
+
     // --- What comes in ----------------------------------------------------------------------------------------------
 
     /// The `count` packets from `number` on came, together, and were in this host at `at`.
