@@ -40,7 +40,10 @@ impl Incoming {
         loop {
             state.check()?;
             let ready = match state.accept() {
-                Ok(id) => return Ok(Socket::new(self.held.clone(), id)),
+                Ok(id) => {
+                    drop(state);
+                    return Ok(Socket::new(self.held.clone(), id));
+                }
                 Err(Some(ready)) => ready,
                 Err(None) => return Err(UdtError::Failed("the endpoint does not listen".to_owned())),
             };
