@@ -9,6 +9,7 @@ mod mover;
 mod store;
 mod tcp;
 mod text;
+mod udt;
 
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
@@ -18,6 +19,7 @@ pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, 
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
+pub use udt::{udt_control, udt_datagram};
 
 /// A parser under test.
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },
     Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::own_datagrams, cost: 1 },
     Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls, cost: 1 },
+    Target { name: "udt_datagram", run: udt_datagram, corpus: udt::own_datagrams, cost: 1 },
+    Target { name: "udt_control", run: udt_control, corpus: udt::controls, cost: 1 },
 ];
 
 fn samples(texts: &[&str]) -> Vec<Vec<u8>> {

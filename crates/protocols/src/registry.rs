@@ -13,6 +13,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::tcp::FHSTCP,
     crate::tcp::BBR,
     crate::tcp::BBR3,
+    crate::udt::PROTOCOL,
 ];
 
 /// Protocols to choose from by their names. Two are equal that have the same names.

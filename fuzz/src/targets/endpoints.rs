@@ -3,7 +3,7 @@
 use inhaul_base::RandomStream;
 use inhaul_protocols::registry::PROTOCOLS;
 
-use super::{gtp, tcp};
+use super::{gtp, tcp, udt};
 use crate::pair::{CONTROL, Pair};
 
 /// Scripts with random steps, for each protocol.
@@ -37,8 +37,8 @@ fn opening() -> Vec<u8> {
 /// For each protocol transfers of each size, the same with messages that nobody has sent, and the same with random
 /// steps. All come far enough to place data.
 pub(super) fn scripts() -> Vec<Vec<u8>> {
-    let controls = [gtp::controls(), gtp::extreme_controls(), tcp::controls()].concat();
-    let datagrams = [gtp::datagrams(), tcp::datagrams()].concat();
+    let controls = [gtp::controls(), gtp::extreme_controls(), tcp::controls(), udt::controls()].concat();
+    let datagrams = [gtp::datagrams(), tcp::datagrams(), udt::datagrams()].concat();
     let mut scripts = Vec::new();
     for protocol in 0..PROTOCOLS.len() as u8 {
         for kind in 0..8 {

@@ -99,6 +99,8 @@ pub struct Connection {
     send_buffer: SendBuffer,
     /// The peer takes packets before this one.
     peer_takes: u64,
+    /// When the next data packet may leave, if nothing changes.
+    data_due: Time,
     receive: ReceiveSide,
     receive_buffer: ReceiveBuffer,
     controls: VecDeque<ControlBody<'static>>,
@@ -151,7 +153,7 @@ impl Connection {
         send.set_packet_bytes((payload + HEADER_LEN + IP_UDP_LEN) as u64);
         let expected = first_number(agreement.first_expected);
         let window = agreement.window as usize;
-        let mut receive = ReceiveSide::new(window as u64, LIGHT_ACK_EVERY, None);
+        let mut receive = ReceiveSide::new(window as u64, LIGHT_ACK_EVERY);
         receive.begin_at(expected);
         Self {
             started: now,
@@ -160,6 +162,7 @@ impl Connection {
             send,
             send_buffer: SendBuffer::new(first, options.send_buffer, payload),
             peer_takes: first + peer_window,
+            data_due: Time::ZERO,
             receive,
             receive_buffer: ReceiveBuffer::new(agreement.kind, expected, window),
             controls: VecDeque::new(),
@@ -202,6 +205,7 @@ impl Connection {
     /// When the connection has ended.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, End> {
         self.may_write()?;
+        self.data_due = Time::ZERO;
         Ok(self.send_buffer.write(bytes))
     }
 
@@ -217,6 +221,7 @@ impl Connection {
         now: Time,
     ) -> Result<bool, End> {
         self.may_write()?;
+        self.data_due = Time::ZERO;
         Ok(self.send_buffer.push_message(bytes, lifetime, ordered, now))
     }
 
@@ -314,6 +319,7 @@ impl Connection {
             return;
         }
         self.heard = self.heard.max(Some(at));
+        self.data_due = Time::ZERO;
         match packet {
             Packet::Data(data) => self.handle_data(data, at),
             Packet::Control(control) => self.handle_control(&control.body, at),
@@ -339,7 +345,7 @@ impl Connection {
         }
         let linger = if let Phase::Closing(until) = self.phase { until } else { Time::FAR_FUTURE };
         let timers = [self.receive.due(), self.send.expires()].into_iter().flatten().min();
-        let data = if self.may_send_data() { self.send.send_due() } else { Time::FAR_FUTURE };
+        let data = if self.may_send_data() { self.data_due } else { Time::FAR_FUTURE };
         let silence = self.heard.unwrap_or(self.started) + self.peer_timeout;
         let idle = self.last_sent + KEEP_ALIVE;
         [linger, timers.unwrap_or(Time::FAR_FUTURE), data, silence, idle].into_iter().fold(Time::FAR_FUTURE, Time::min)

@@ -1,7 +1,7 @@
 //! What is to be sent, and when.
 
 use inhaul_base::{Span, Time};
-use inhaul_protocols::udt::core::{Expired, Feedback, Next};
+use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
 
 use super::send_buffer::Due;
 use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS};
@@ -51,7 +51,11 @@ impl Connection {
             let control = self.feedback(feedback);
             return self.emit(control, now, out);
         }
-        if self.send.on_timer(now) == Expired::KeepAlive {
+        let expired = self.send.on_timer(now);
+        if expired != Expired::No {
+            self.data_due = Time::ZERO;
+        }
+        if expired == Expired::KeepAlive {
             return self.emit(ControlBody::KeepAlive, now, out);
         }
         if self.transmit_data(now, out) {
@@ -110,7 +114,17 @@ impl Connection {
     fn transmit_data(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         for _ in 0..SKIPPED_MAX {
             let new = self.has_new();
-            let Some(next) = self.send.next(now, new) else { return false };
+            let next = match self.send.next(now, new) {
+                Turn::Send(next) => next,
+                Turn::WaitUntil(due) => {
+                    self.data_due = due;
+                    return false;
+                }
+                Turn::Wait => {
+                    self.data_due = Time::FAR_FUTURE;
+                    return false;
+                }
+            };
             if self.heard.is_none() && !self.greeted {
                 // A client of libudt that gets data before the handshake believes that it is connected, and is not.
                 self.greeted = true;

@@ -135,10 +135,10 @@ fn large_file(they_connect: bool, we_send: bool, size: usize, harm: Option<(Harm
     };
     if we_send {
         socket.write_all(&data).unwrap();
-        let counts = socket.statistics().unwrap();
+        socket.flush().unwrap();
+        println!("{:?}", socket.statistics().unwrap());
         socket.close().unwrap();
         peer.finish();
-        println!("{counts:?}");
         same(&std::fs::read(&path).unwrap(), &data);
     } else {
         same(&read_to_end(&socket), &data);

@@ -1,10 +1,10 @@
 //! One flow of a sender: what leaves when.
 
 use inhaul_base::{Bitrate, Sequence, Time};
+use inhaul_transport::kit::RateLimit;
 use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
 use inhaul_transport::{FlowError, FlowStats, Law, Pace, TxBatch};
 
-use super::rate_limit::RateLimit;
 use super::stream::{Next, Stream};
 use crate::tcp::options::Options;
 use crate::tcp::wire::{AckHeader, DataHeader, Timestamp};

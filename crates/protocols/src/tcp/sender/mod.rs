@@ -4,12 +4,12 @@ mod flow;
 mod pacing;
 mod rack;
 mod rate;
-mod rate_limit;
 mod recovery;
 mod scoreboard;
 mod stream;
 
 use inhaul_base::{Bitrate, Time};
+use inhaul_transport::kit::RateLimit;
 use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
@@ -17,7 +17,6 @@ use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 use super::options::Options;
 use super::wire::{AckHeader, HEADER_LEN, OwnMessage, VERSION, setup_law};
 use flow::SendFlow;
-use rate_limit::RateLimit;
 
 /// All flows of a host that sends.
 pub(super) type TcpSender = Sender<Tcp>;

@@ -2,8 +2,7 @@
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::Pace;
-
-use super::rate_limit::RatePacer;
+use inhaul_transport::kit::RatePacer;
 
 /// What late wake-ups left over is kept for so long.
 const LATENESS_KEPT: Span = Span::from_millis(1);

@@ -2,13 +2,12 @@
 //! proper; the congestion control law is a part that can be exchanged.
 
 use inhaul_base::{ByteRange, Sequence, Span, Time};
-use inhaul_transport::kit::RttEstimator;
+use inhaul_transport::kit::{RateLimit, RttEstimator};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
 use super::pacing::{Pacing, Window};
 use super::rack::Rack;
 use super::rate::{RateEstimator, Snapshot};
-use super::rate_limit::RateLimit;
 use super::recovery::{Duplicates, LossProbe, Phase, ProportionalReduction, Spurious};
 use super::scoreboard::{Progress, Scoreboard, Segment};
 use crate::tcp::options::{ACK_DELAY, Options};

@@ -18,7 +18,7 @@ use inhaul_base::Span;
 pub use control::{Control, ControlLimits, Nak, Progress};
 pub use native::{Native, Variant};
 pub use receive::{Arrival, ReceiveSide};
-pub use send::{BadNumber, Expired, Next, SendSide};
+pub use send::{BadNumber, Expired, Next, SendSide, Turn};
 
 /// The constant interval of rate control and of full ACKs (udt-2004 2.3).
 pub const SYN: Span = Span::from_millis(10);

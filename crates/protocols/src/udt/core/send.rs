@@ -35,6 +35,17 @@ impl Next {
     }
 }
 
+/// What a sender may do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Send this.
+    Send(Next),
+    /// Wait until the packet that is next is due.
+    WaitUntil(Time),
+    /// Wait for an answer, or for something to send.
+    Wait,
+}
+
 /// What the EXP timer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
@@ -67,9 +78,11 @@ pub struct SendSide {
     rtt: Rtt,
     arrival_speed: f64,
     capacity: f64,
-    /// Since the last full ACK: window or period held back what could have left ...
-    held_back: bool,
-    /// ... and something else did, or there was nothing to send.
+    /// Since the last full ACK: the window held back what could have left, ...
+    window_full: bool,
+    /// ... the period did, ...
+    paced: bool,
+    /// ... something else did, or there was nothing to send.
     limited: bool,
     /// The last sign of life, or when there was nothing to wait for.
     heard: Time,
@@ -96,7 +109,8 @@ impl SendSide {
             rtt: Rtt::new(rtt),
             arrival_speed: 0.0,
             capacity: 0.0,
-            held_back: false,
+            window_full: false,
+            paced: false,
             limited: false,
             heard: now,
             expired: 1,
@@ -116,25 +130,26 @@ impl SendSide {
 
     /// What may leave now; `new`: there is something that was not sent before. Say [`sent`](Self::sent) if it leaves,
     /// [`limited`](Self::limited) if something else holds it back.
-    pub fn next(&mut self, now: Time, new: bool) -> Option<Next> {
+    pub fn next(&mut self, now: Time, new: bool) -> Turn {
         let takes = self.receiver_takes.min(self.first.saturating_add(self.limits.window.min(self.window_max)));
         let fresh = (new && self.next < takes).then_some(Next { number: self.next, again: false });
         let again = self.losses.first().map(|number| Next { number, again: true });
         if self.pair && fresh.is_some() && now >= self.limits.frozen_until {
-            return fresh;
+            return fresh.map_or(Turn::Wait, Turn::Send);
         }
         let Some(next) = again.or(fresh) else {
             // Time in which there is nothing that may leave is not made up for.
             self.pacing.rest(now);
-            self.held_back |= new;
+            self.window_full |= new;
             self.limited |= !new;
-            return None;
+            return Turn::Wait;
         };
-        if self.send_due() > now {
-            self.held_back = true;
-            return None;
+        let due = self.pacing.due().max(self.limits.frozen_until);
+        if due > now {
+            self.paced = true;
+            return Turn::WaitUntil(due);
         }
-        Some(next)
+        Turn::Send(next)
     }
 
     /// What [`next`](Self::next) gave has left.
@@ -158,11 +173,6 @@ impl SendSide {
         self.pacing.rest(now);
     }
 
-    /// When the next packet may leave, if there is one and the window allows it.
-    pub fn send_due(&self) -> Time {
-        self.pacing.due().max(self.limits.frozen_until)
-    }
-
     // --- What the receiver says -------------------------------------------------------------------------------------
 
     /// A full ACK came.
@@ -180,7 +190,7 @@ impl SendSide {
         smooth(&mut self.arrival_speed, ack.arrival_speed);
         smooth(&mut self.capacity, ack.capacity);
         self.progress(now, true, delivered);
-        (self.held_back, self.limited) = (false, false);
+        (self.window_full, self.paced, self.limited) = (false, false, false);
         Ok(())
     }
 
@@ -220,7 +230,8 @@ impl SendSide {
             arrival_speed: self.arrival_speed,
             capacity: self.capacity,
             packet_bytes: self.packet_bytes,
-            held_back: self.held_back && !self.limited,
+            // A limit of another kind breaks a burst up that a full window would have allowed, too.
+            held_back: self.window_full || self.paced && !self.limited,
         });
         self.refresh();
     }
@@ -390,7 +401,7 @@ mod tests {
     /// All that may leave at `now`.
     fn burst(side: &mut SendSide, now: Time) -> Vec<u64> {
         std::iter::from_fn(|| {
-            let next = side.next(now, true)?;
+            let Turn::Send(next) = side.next(now, true) else { return None };
             side.sent(now, next);
             Some(next.number)
         })
@@ -452,14 +463,20 @@ mod tests {
     fn nothing_is_learnt_of_a_higher_rate_when_something_else_is_the_limit() {
         let window = |limited: bool| {
             let mut side = side();
-            burst(&mut side, at(1));
-            if limited {
-                side.limited(at(2));
+            for number in 0..if limited { 10 } else { 16 } {
+                let next = Next { number, again: false };
+                assert_eq!(side.next(at(1), true), Turn::Send(next));
+                side.sent(at(1), next);
             }
-            side.on_ack(at(21), &ack(16)).unwrap();
+            if limited {
+                side.limited(at(1));
+            } else {
+                assert_eq!(side.next(at(1), true), Turn::Wait);
+            }
+            side.on_ack(at(21), &ack(10)).unwrap();
             side.limits().window
         };
-        assert_eq!((window(false), window(true)), (32, 16));
+        assert_eq!((window(false), window(true)), (26, 16));
     }
 
     proptest! {
@@ -471,11 +488,11 @@ mod tests {
                 let near = |n: u64| (side.first() + n).saturating_sub(5);
                 let (a, b) = (near(a), near(b));
                 match kind {
-                    0 => drop(side.on_ack(now, &ack(a))),
-                    1 => drop(side.on_light_ack(now, a)),
-                    2 => drop(side.on_nak(now, &[(a, b)])),
-                    3 => drop(side.on_timer(now)),
-                    4 => drop(side.restart(now, a)),
+                    0 => assert!(side.on_ack(now, &ack(a)).is_ok() || a > side.next_number()),
+                    1 => assert!(side.on_light_ack(now, a).is_ok() || a > side.next_number()),
+                    2 => assert!(side.on_nak(now, &[(a, b)]).is_ok() || a > b || b >= side.next_number()),
+                    3 => assert!(side.on_timer(now) == Expired::No || side.losses.packets() > 0),
+                    4 => assert!(side.restart(now, a).is_ok() || a < side.next_number()),
                     _ => drop(burst(&mut side, now)),
                 }
                 prop_assert!(side.first() <= side.next_number());

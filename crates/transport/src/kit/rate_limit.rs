@@ -1,7 +1,8 @@
 //! A rate that is not exceeded: what a law wants kept, or what a user set.
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::kit::Pacer;
+
+use super::Pacer;
 
 /// Most packets that leave back to back when a rate is kept, beyond what is earned in [`BURST_SPAN`].
 const BURST_PACKETS: u64 = 2;
@@ -10,7 +11,7 @@ const BURST_SPAN: Span = Span::from_micros(250);
 
 /// A pacer whose bursts have room for a packet, whatever the size of packets.
 #[derive(Clone, Debug)]
-pub(super) struct RatePacer {
+pub struct RatePacer {
     pacer: Pacer,
     packet: u64,
     /// What is earned in this time may leave at once.
@@ -19,17 +20,17 @@ pub(super) struct RatePacer {
 
 impl RatePacer {
     /// Keeps `rate` with packets of `packet` bytes, and makes up for wake-ups that are late by up to `kept`.
-    pub(super) fn new(now: Time, rate: Bitrate, packet: u64, kept: Span) -> Self {
+    pub fn new(now: Time, rate: Bitrate, packet: u64, kept: Span) -> Self {
         Self::in_bursts(now, rate, packet, kept, BURST_SPAN)
     }
 
     /// The same, where what is earned in `span` may leave at once.
-    pub(super) fn in_bursts(now: Time, rate: Bitrate, packet: u64, kept: Span, span: Span) -> Self {
+    pub fn in_bursts(now: Time, rate: Bitrate, packet: u64, kept: Span, span: Span) -> Self {
         Self { pacer: Pacer::new(now, rate, burst(rate, packet, span), kept), packet, span }
     }
 
     /// Changes the rate, or the size of packets.
-    pub(super) fn set(&mut self, now: Time, rate: Bitrate, packet: u64) {
+    pub fn set(&mut self, now: Time, rate: Bitrate, packet: u64) {
         if self.pacer.rate() != rate || self.packet != packet {
             self.pacer.set(now, rate, burst(rate, packet, self.span));
             self.packet = packet;
@@ -37,17 +38,17 @@ impl RatePacer {
     }
 
     /// Whether a packet of `packet` bytes may leave.
-    pub(super) fn allows(&mut self, now: Time, packet: u64) -> bool {
+    pub fn allows(&mut self, now: Time, packet: u64) -> bool {
         self.pacer.allowance(now) >= packet
     }
 
     /// A packet of `packet` bytes left.
-    pub(super) fn spend(&mut self, packet: u64) {
+    pub fn spend(&mut self, packet: u64) {
         self.pacer.spend(packet);
     }
 
     /// When a packet of `packet` bytes may leave.
-    pub(super) fn due(&self, packet: u64) -> Time {
+    pub fn due(&self, packet: u64) -> Time {
         self.pacer.due(packet)
     }
 }
@@ -61,11 +62,11 @@ const LATENESS_KEPT: Span = Span::from_millis(10);
 
 /// A user's limit: on all flows of a host together (R_send), or on one as its receiver tells it (from C_r and R_app).
 #[derive(Clone, Debug, Default)]
-pub(super) struct RateLimit(Option<RatePacer>);
+pub struct RateLimit(Option<RatePacer>);
 
 impl RateLimit {
     /// Limits to `rate` from now on; `None`: to nothing.
-    pub(super) fn set(&mut self, now: Time, rate: Option<Bitrate>) {
+    pub fn set(&mut self, now: Time, rate: Option<Bitrate>) {
         match (rate, &mut self.0) {
             (None, limit) => *limit = None,
             (Some(rate), Some(pacer)) => pacer.set(now, rate, pacer.packet),
@@ -74,12 +75,12 @@ impl RateLimit {
     }
 
     /// The limit.
-    pub(super) fn rate(&self) -> Option<Bitrate> {
+    pub fn rate(&self) -> Option<Bitrate> {
         self.0.as_ref().map(|pacer| pacer.pacer.rate())
     }
 
     /// When a packet of `packet` bytes may leave, if that is not now.
-    pub(super) fn delays(&mut self, now: Time, packet: u64) -> Option<Time> {
+    pub fn delays(&mut self, now: Time, packet: u64) -> Option<Time> {
         let pacer = self.0.as_mut()?;
         if packet > pacer.packet {
             pacer.set(now, pacer.pacer.rate(), packet);
@@ -88,7 +89,7 @@ impl RateLimit {
     }
 
     /// A packet of `packet` bytes left.
-    pub(super) fn spend(&mut self, packet: u64) {
+    pub fn spend(&mut self, packet: u64) {
         if let Some(pacer) = &mut self.0 {
             pacer.spend(packet);
         }
