@@ -48,10 +48,10 @@ impl Connection {
             }
             ControlBody::Ack(ack) => self.handle_ack(ack, at),
             ControlBody::LightAck(next) => {
+                // libudt gives its application what full ACKs cover. So only they say that data has arrived: if it were
+                // told of the end before, it would throw the rest away.
                 let next = next.widen(self.send.first());
-                let known = next.is_some_and(|next| self.send.on_light_ack(at, next).is_ok());
-                self.send_buffer.acknowledge(self.send.first());
-                known
+                next.is_some_and(|next| self.send.on_light_ack(at, next).is_ok())
             }
             ControlBody::Nak(ranges) => self.handle_nak(ranges, at),
             ControlBody::Ack2(number) => {
@@ -96,7 +96,7 @@ impl Connection {
         if next >= first {
             self.peer_takes = next + u64::from(window);
         }
-        self.send_buffer.acknowledge(self.send.first());
+        self.send_buffer.acknowledge(next);
         self.push(ControlBody::Ack2(ack.number));
         true
     }

@@ -74,7 +74,7 @@ pub struct Statistics {
     pub packets_ignored: u64,
     /// Messages that were given up because they took too long.
     pub messages_dropped: u64,
-    /// Round-trip time.
+    /// Round-trip time, as the peer tells when it acknowledges data. 100 ms until then.
     pub rtt: Span,
 }
 

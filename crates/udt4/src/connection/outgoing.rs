@@ -155,15 +155,14 @@ impl Connection {
                 Packet::Data(Data { stamp, sequence, message, position, ordered, payload }).emit(out);
                 Sent::Data
             }
-            Due::Expired(message, first, last) => {
+            Due::Expired { message, first, last, now: newly } => {
+                self.statistics.messages_dropped += u64::from(newly);
+                self.send.skip(now, first, last);
                 // Each packet of it asks to be sent. The peer is told once, and again if it did not hear.
                 let patience = self.send.rtt();
                 let told = self.dropped.is_some_and(|(end, at)| end == last && now < at + patience);
                 if told {
                     return Sent::Instead(None);
-                }
-                if self.dropped.is_none_or(|(end, _)| end != last) {
-                    self.statistics.messages_dropped += 1;
                 }
                 self.dropped = Some((last, now));
                 let range = LossRange { first: Sequence::truncate(first), last: Sequence::truncate(last) };

@@ -30,6 +30,8 @@ pub(super) struct Outgoing {
     pub(super) ordered: bool,
     /// From then on its message is of no use.
     expires: Option<Time>,
+    /// Its message was given up.
+    given_up: bool,
 }
 
 /// What to do with a sequence number that is due.
@@ -38,7 +40,13 @@ pub(super) enum Due<'b> {
     /// Send this.
     Packet(&'b Outgoing),
     /// It took too long: tell the peer not to wait for these, first and last number, of this message.
-    Expired(MessageNumber, u64, u64),
+    Expired {
+        message: MessageNumber,
+        first: u64,
+        last: u64,
+        /// The message is given up just now.
+        now: bool,
+    },
     /// It is not here (any more).
     Nothing,
 }
@@ -113,7 +121,8 @@ impl SendBuffer {
     }
 
     fn push(&mut self, payload: Vec<u8>, position: Position, ordered: bool, expires: Option<Time>) {
-        self.packets.push_back(Outgoing { payload, message: self.message, position, ordered, expires });
+        let (message, given_up) = (self.message, false);
+        self.packets.push_back(Outgoing { payload, message, position, ordered, expires, given_up });
     }
 
     /// What to send for the number `sequence`.
@@ -122,10 +131,16 @@ impl SendBuffer {
             return Due::Nothing;
         };
         let Some(packet) = self.packets.get(at) else { return Due::Nothing };
-        if packet.expires.is_some_and(|expires| now >= expires) {
+        if packet.given_up || packet.expires.is_some_and(|expires| now >= expires) {
+            let newly = !packet.given_up;
             let (message, first, last) = self.message_at(at);
             self.sent = self.sent.max(last + 1);
-            return Due::Expired(message, first, last);
+            if newly {
+                for packet in self.packets.range_mut((first - self.base) as usize..=(last - self.base) as usize) {
+                    (packet.given_up, packet.payload) = (true, Vec::new());
+                }
+            }
+            return Due::Expired { message, first, last, now: newly };
         }
         self.sent = self.sent.max(sequence + 1);
         self.packets.get(at).map_or(Due::Nothing, Due::Packet)
@@ -200,8 +215,10 @@ mod tests {
         assert!(buffer.push_message(b"1", None, true, at(0)));
         assert!(buffer.push_message(b"123456789", Some(Span::from_millis(5)), true, at(0)));
         assert!(matches!(buffer.due(2, at(4)), Due::Packet(_)));
-        let Due::Expired(message, first, last) = buffer.due(2, at(5)) else { panic!() };
-        assert_eq!((message.get(), first, last), (2, 1, 3));
+        for newly in [true, false] {
+            let Due::Expired { message, first, last, now } = buffer.due(2, at(5)) else { panic!() };
+            assert_eq!((message.get(), first, last, now), (2, 1, 3, newly));
+        }
         assert!(matches!(buffer.due(0, at(5)), Due::Packet(_)));
     }
 }
