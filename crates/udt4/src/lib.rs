@@ -19,6 +19,7 @@
 //! - [`handshake`]: how connections begin. A listener keeps nothing of clients that have not returned its cookie.
 //! - [`connection`]: one end of a connection, without I/O and without a clock. UDT's own rules of sending and
 //!   acknowledging are in [`inhaul_protocols::udt::core`].
+//! - [`files`]: the file protocol of libudt's example programs.
 //! - [`Endpoint`], [`Incoming`], [`Socket`]: all of it over a UDP port, as blocking calls.
 //!
 //! # Security
@@ -36,6 +37,7 @@
 pub mod connection;
 mod endpoint;
 mod error;
+pub mod files;
 pub mod handshake;
 mod options;
 pub mod wire;

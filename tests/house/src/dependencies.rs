@@ -30,7 +30,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
     ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     // Its tests mutate configuration files with the fuzzers' hand.
-    ("inhaul-cli", &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"]),
+    (
+        "inhaul-cli",
+        &[
+            "inhaul-emu",
+            "inhaul-lab",
+            "inhaul-mover",
+            "inhaul-udt4",
+            "inhaul-protocols",
+            "inhaul-base",
+            "inhaul-fuzz",
+        ],
+    ),
     (
         "inhaul-fuzz",
         &[
@@ -38,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-mover",
             "inhaul-store",
             "inhaul-udp",
+            "inhaul-udt4",
             "inhaul-protocols",
             "inhaul-transport",
             "inhaul-base",

@@ -130,7 +130,7 @@ impl ReceiveBuffer {
     /// The stream's bytes that can be read are copied to `into`, as many as fit. Returns how many.
     pub(super) fn read(&mut self, into: &mut [u8]) -> usize {
         let mut count = 0;
-        while count < into.len() && self.base < self.contiguous {
+        while self.kind == Kind::Stream && count < into.len() && self.base < self.contiguous {
             let Some(slot) = self.slots.front() else { break };
             if let Slot::Data(piece) = slot {
                 let rest = piece.payload.get(self.taken..).unwrap_or(&[]);
