@@ -100,6 +100,12 @@ impl State {
         }
     }
 
+    /// Connections that are open, being set up, or not released yet.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn options(&self) -> &Options {
         &self.options
     }
