@@ -149,7 +149,8 @@ pub fn answer(socket: &Socket, root: &Path, watch: Watch<'_>) -> Result<(PathBuf
     let name = String::from_utf8_lossy(&name).into_owned();
     let Some((path, mut file, size)) = open(root, &name) else {
         socket.write_all(&(-1i64).to_le_bytes())?;
-        socket.flush()?;
+        // A client that has read it may close before it has acknowledged it.
+        let _ = socket.flush();
         return Err(FileError::NotOffered(name));
     };
     socket.write_all(&size.to_le_bytes())?;

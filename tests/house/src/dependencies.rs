@@ -32,15 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Its tests mutate configuration files with the fuzzers' hand.
     (
         "inhaul-cli",
-        &[
-            "inhaul-emu",
-            "inhaul-lab",
-            "inhaul-mover",
-            "inhaul-udt4",
-            "inhaul-protocols",
-            "inhaul-base",
-            "inhaul-fuzz",
-        ],
+        &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-udt4", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"],
     ),
     (
         "inhaul-fuzz",

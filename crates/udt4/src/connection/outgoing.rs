@@ -5,9 +5,7 @@ use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
 
 use super::send_buffer::Due;
 use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS};
-use crate::wire::{
-    Ack, Capacity, Control, ControlBody, Data, LossRange, Packet, Sequence, Stamp, payload_len,
-};
+use crate::wire::{Ack, Capacity, Control, ControlBody, Data, LossRange, Packet, Sequence, Stamp, payload_len};
 
 /// Packets of a message that was given up are not sent; so many numbers are passed over at a time.
 const SKIPPED_MAX: usize = 256;
@@ -92,7 +90,8 @@ impl Connection {
             }),
             Feedback::LightAck { next } => ControlBody::LightAck(Sequence::truncate(next)),
             Feedback::Nak(losses) => {
-                let range = |(first, last)| LossRange { first: Sequence::truncate(first), last: Sequence::truncate(last) };
+                let range =
+                    |(first, last)| LossRange { first: Sequence::truncate(first), last: Sequence::truncate(last) };
                 ControlBody::Nak(losses.into_iter().map(range).collect())
             }
         }

@@ -52,7 +52,8 @@ impl Batch {
 
     /// Those that have not left.
     pub(super) fn rest(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        let start = |at: usize| at.checked_sub(1).and_then(|before| self.datagrams.get(before)).map_or(0, |(_, end)| *end);
+        let start =
+            |at: usize| at.checked_sub(1).and_then(|before| self.datagrams.get(before)).map_or(0, |(_, end)| *end);
         let rest = self.datagrams.iter().enumerate().skip(self.sent);
         rest.map(move |(at, (to, end))| (*to, self.memory.get(start(at)..*end).unwrap_or_default()))
     }

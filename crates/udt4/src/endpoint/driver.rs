@@ -125,7 +125,9 @@ impl Driver {
                     self.set_blocked(true)?;
                     return Ok(false);
                 }
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => return Ok(true),
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+                    return Ok(true);
+                }
                 // ICMP reports of earlier datagrams, which reading them takes away.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

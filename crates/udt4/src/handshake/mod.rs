@@ -96,7 +96,9 @@ pub enum ConnectError {
     #[error("no answer came in time; check the address and the port, and that no firewall drops UDP")]
     TimedOut,
     /// The listener refused.
-    #[error("the other side refused the connection: it is full or closing, or one side wants a stream and the other messages")]
+    #[error(
+        "the other side refused the connection: it is full or closing, or one side wants a stream and the other messages"
+    )]
     Rejected,
     /// The other side speaks another version.
     #[error("the other side speaks version {0} of UDT, this is version 4")]

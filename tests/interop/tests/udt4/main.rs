@@ -11,9 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use inhaul_base::{RandomStream, Span};
+use inhaul_udt4::files::{self, FileError};
 use inhaul_udt4::{End, Endpoint, Incoming, Kind, MessageOptions, Options, Socket, UdtError};
 
-use peer::{PATIENCE, Peer, program};
+use peer::{PATIENCE, Peer, example, program};
 use relay::{Harm, Relay};
 
 fn local(port: u16) -> SocketAddr {
@@ -324,4 +325,40 @@ fn many_connections_share_a_port() {
     for peer in peers {
         peer.finish();
     }
+}
+
+// --- The example programs of libudt ---------------------------------------------------------------------------------
+
+#[test]
+fn we_fetch_from_their_sendfile() {
+    let Some(sendfile) = example("sendfile") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (path, data, port) = (directory.path().join("file"), bytes(3_000_000, 20), free_port());
+    std::fs::write(&path, &data).unwrap();
+    let peer = Peer::start(&sendfile, &[&port.to_string()]);
+    assert!(peer.line().unwrap().starts_with("server is ready"));
+    let endpoint = endpoint(Kind::Stream);
+    let mut got = Vec::new();
+    files::fetch(&connect(&endpoint, port), text(&path), |_| Ok(&mut got), &mut |_, _| true).unwrap();
+    same(&got, &data);
+    let missing = files::fetch(&connect(&endpoint, port), "/no/such", |_| Ok(Vec::new()), &mut |_, _| true);
+    assert!(matches!(missing, Err(FileError::NotFound(_))), "{missing:?}");
+}
+
+#[test]
+fn their_recvfile_fetches_from_us() {
+    let Some(recvfile) = example("recvfile") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (offered, landed) = (directory.path().join("offered"), directory.path().join("landed"));
+    let data = bytes(3_000_000, 21);
+    std::fs::create_dir(&offered).unwrap();
+    std::fs::write(offered.join("file"), &data).unwrap();
+    let endpoint = endpoint(Kind::Stream);
+    let incoming = endpoint.listen(10).unwrap();
+    let port = endpoint.local_address().port().to_string();
+    let peer = Peer::start(&recvfile, &["127.0.0.1", &port, "file", text(&landed)]);
+    let (path, size) = files::answer(&accept(&incoming), &offered, &mut |_, _| true).unwrap();
+    assert!(path.ends_with("file") && size == 3_000_000);
+    assert!(peer.ended_well());
+    same(&std::fs::read(&landed).unwrap(), &data);
 }

@@ -12,30 +12,36 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/udt4/peer.cc");
 
+/// The examples of libudt, where Debian puts their source.
+const EXAMPLES: &str = "/usr/share/doc/libudt-dev/examples";
+
 /// The program, built once. `None`, with a word why, where there is no compiler or no libudt.
 pub(crate) fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = PROGRAM.get_or_init(|| {
-        if !Path::new("/usr/include/udt/udt.h").exists() {
-            println!("skipped: there is no libudt here (Debian: apt install libudt-dev g++)");
-            return None;
+    PROGRAM.get_or_init(|| build(Path::new(SOURCE), "udt4-peer")).as_deref()
+}
+
+/// `sendfile` or `recvfile` of libudt's examples, if their source is there too.
+pub(crate) fn example(name: &str) -> Option<PathBuf> {
+    build(&Path::new(EXAMPLES).join(name).with_extension("cpp"), name)
+}
+
+fn build(source: &Path, name: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/udt/udt.h").exists() || !source.exists() {
+        println!("skipped: there is no libudt here, or not its examples (Debian: apt install libudt-dev g++)");
+        return None;
+    }
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new("g++");
+    command.args(["-O1", "-w", "-I/usr/include/udt", "-o"]).arg(&program).arg(source).args(["-ludt", "-lpthread"]);
+    match command.output() {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => {
+            println!("skipped: g++ cannot be run: {error}");
+            None
         }
-        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("udt4-peer");
-        let build = Command::new("g++")
-            .args(["-O1", "-w", "-o"])
-            .arg(&program)
-            .args([SOURCE, "-ludt", "-lpthread"])
-            .output();
-        match build {
-            Ok(output) if output.status.success() => Some(program),
-            Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => {
-                println!("skipped: g++ cannot be run: {error}");
-                None
-            }
-        }
-    });
-    built.as_deref()
+    }
 }
 
 /// A running peer. It is killed when it is dropped.
@@ -90,6 +96,14 @@ impl Peer {
         assert_eq!(lines.pop().as_deref(), Some("done"), "libudt's side failed");
         assert!(self.child.wait().unwrap().success());
         lines
+    }
+}
+
+impl Peer {
+    /// Waits until it ends; says whether well.
+    pub(crate) fn ended_well(mut self) -> bool {
+        while self.line().is_some() {}
+        self.child.wait().unwrap().success()
     }
 }
 

@@ -82,7 +82,8 @@ fn carry(
     };
     while !stop.load(Ordering::Relaxed) {
         let next = late.peek().map(|Reverse((at, _))| at.saturating_duration_since(Instant::now()));
-        let wait = next.unwrap_or(Duration::from_millis(50)).clamp(Duration::from_micros(50), Duration::from_millis(50));
+        let wait =
+            next.unwrap_or(Duration::from_millis(50)).clamp(Duration::from_micros(50), Duration::from_millis(50));
         from.set_read_timeout(Some(wait)).unwrap();
         if let Ok((len, address)) = from.recv_from(&mut memory) {
             sender.lock().unwrap().get_or_insert(address);
