@@ -17,6 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use inhaul_base::Span;
 
+use crate::connection::End;
 use crate::endpoint::Socket;
 use crate::error::UdtError;
 
@@ -120,7 +121,7 @@ fn read(socket: &Socket, into: &mut [u8], (done, all): (u64, u64), watch: Watch<
             return Err(FileError::Stopped);
         }
         match socket.read(into) {
-            Ok(0) => return Err(UdtError::Ended(crate::End::ByPeer).into()),
+            Ok(0) => return Err(UdtError::Ended(End::ByPeer).into()),
             Ok(count) => return Ok(count),
             Err(UdtError::TimedOut) => {}
             Err(error) => return Err(error.into()),
@@ -170,7 +171,7 @@ pub fn answer(socket: &Socket, root: &Path, watch: Watch<'_>) -> Result<(PathBuf
     }
     match socket.flush() {
         // The client has everything, and its last acknowledgement was lost or overtaken by its farewell.
-        Ok(()) | Err(UdtError::Ended(crate::End::ByPeer)) => {}
+        Ok(()) | Err(UdtError::Ended(End::ByPeer)) => {}
         Err(error) => return Err(error.into()),
     }
     watch(done, size);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use inhaul_base::{Span, Time};
 use inhaul_udp::{Arrival, Interest, Poller, Socket, Waker};
 
-use super::Shared;
 use super::batch::Batch;
+use super::held::Shared;
 
 const SOCKET: u64 = 0;
 const WAKER: u64 = 1;

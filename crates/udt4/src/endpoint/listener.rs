@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
 
-use super::{Held, Socket};
+use super::held::Held;
+use super::socket::Socket;
 use crate::error::UdtError;
 
 /// The connections that clients make to an endpoint. When it is dropped, the endpoint listens no more, and connections
@@ -36,7 +37,7 @@ impl Incoming {
     }
 
     fn accept_until(&self, deadline: Time) -> Result<Socket, UdtError> {
-        let mut state = self.held.shared.lock();
+        let mut state = self.held.lock();
         loop {
             state.check()?;
             let ready = match state.accept() {
@@ -59,7 +60,7 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         let now = self.held.now();
-        self.held.shared.lock().stop_listening(now);
-        self.held.waker.wake();
+        self.held.lock().stop_listening(now);
+        self.held.wake();
     }
 }

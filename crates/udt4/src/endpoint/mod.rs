@@ -4,6 +4,7 @@
 
 mod batch;
 mod driver;
+mod held;
 mod listener;
 mod socket;
 mod state;
@@ -12,11 +13,9 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, mpsc};
 
-use inhaul_base::{Span, Time};
-use inhaul_udp::{Clock, Offload, SocketOptions, Waker};
+use inhaul_udp::{Offload, SocketOptions};
 
 pub use listener::Incoming;
 pub use socket::{MessageOptions, Socket};
@@ -24,6 +23,7 @@ pub use socket::{MessageOptions, Socket};
 use crate::error::UdtError;
 use crate::options::Options;
 use driver::Driver;
+use held::{Held, Shared};
 use state::State;
 
 /// A UDP port with any number of UDT connections.
@@ -33,22 +33,6 @@ use state::State;
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     held: Arc<Held>,
-}
-
-/// What the sockets of a port share with its thread.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    clock: Clock,
-}
-
-/// Ends the thread when nobody holds it any more.
-#[derive(Debug)]
-pub(super) struct Held {
-    shared: Arc<Shared>,
-    waker: Waker,
-    local: SocketAddr,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Endpoint {
@@ -61,8 +45,7 @@ impl Endpoint {
         let socket_options = SocketOptions { offload: Offload::Off, ..SocketOptions::default() };
         let socket = inhaul_udp::Socket::bind(address, &socket_options)?;
         let local = socket.local_address();
-        let state = Mutex::new(State::new(options, random()?));
-        let shared = Arc::new(Shared { state, clock: Clock::start() });
+        let shared = Arc::new(Shared::new(State::new(options, random()?)));
         let (ready, started) = mpsc::channel();
         let its = shared.clone();
         // A poller stays on the thread that made it.
@@ -77,12 +60,12 @@ impl Endpoint {
         };
         let thread = Some(std::thread::Builder::new().name("udt4".to_owned()).spawn(run)?);
         let waker = started.recv().map_err(|_| io::Error::other("the thread of the endpoint ended"))??;
-        Ok(Self { held: Arc::new(Held { shared, waker, local, thread }) })
+        Ok(Self { held: Arc::new(Held::new(shared, waker, local, thread)) })
     }
 
     /// The local address, with the port that the system chose.
     pub fn local_address(&self) -> SocketAddr {
-        self.held.local
+        self.held.local_address()
     }
 
     /// Connects to a listener at `peer`, within [`Options::connect_timeout`].
@@ -103,8 +86,8 @@ impl Endpoint {
     }
 
     fn connect_as(&self, peer: SocketAddr, rendezvous: bool) -> Result<Socket, UdtError> {
-        let id = self.held.shared.lock().connect(peer, rendezvous, self.held.now())?;
-        self.held.waker.wake();
+        let id = self.held.lock().connect(peer, rendezvous, self.held.now())?;
+        self.held.wake();
         let socket = Socket::new(self.held.clone(), id);
         socket.wait_connected()?;
         Ok(socket)
@@ -115,50 +98,8 @@ impl Endpoint {
     /// # Errors
     /// When the endpoint listens already.
     pub fn listen(&self, backlog: usize) -> Result<Incoming, UdtError> {
-        self.held.shared.lock().listen(backlog)?;
+        self.held.lock().listen(backlog)?;
         Ok(Incoming::new(self.held.clone()))
-    }
-}
-
-impl Shared {
-    /// The state. A thread that panicked while it held it has left whole values: each call makes its change complete.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Held {
-    fn now(&self) -> Time {
-        self.shared.clock.now()
-    }
-
-    /// Waits for `ready`, until `deadline` at most, and says whether there is time left.
-    fn wait<'s>(
-        &self,
-        state: MutexGuard<'s, State>,
-        ready: &std::sync::Condvar,
-        deadline: Time,
-    ) -> (MutexGuard<'s, State>, bool) {
-        let left = deadline.since(self.now());
-        if left == Span::ZERO {
-            return (state, false);
-        }
-        // Far less than any system's limit for a time-out, and long enough to look again.
-        let left = std::time::Duration::from_nanos(left.as_nanos().min(3_600_000_000_000));
-        let (state, _) = ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-        (state, true)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let now = self.now();
-        self.shared.lock().abandon(now);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // It ends with what is left to send. Its failure was told to every socket.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 
 use inhaul_base::{Span, Time};
 
-use super::Held;
+use super::held::Held;
 use super::state::{Phase, State, Want};
 use crate::connection::{Connection, End, Statistics};
 use crate::error::UdtError;
@@ -41,7 +41,7 @@ pub struct MessageOptions {
 
 impl Socket {
     pub(super) fn new(held: Arc<Held>, id: SocketId) -> Self {
-        let peer = match held.shared.lock().entry(id).map(|entry| &entry.phase) {
+        let peer = match held.lock().entry(id).map(|entry| &entry.phase) {
             Some(Phase::Open(connection)) => connection.peer(),
             Some(Phase::Connecting(connecting)) => connecting.peer(),
             _ => SocketAddr::from(([0, 0, 0, 0], 0)),
@@ -56,7 +56,7 @@ impl Socket {
 
     /// The address of this side.
     pub fn local_address(&self) -> SocketAddr {
-        self.held.local
+        self.held.local_address()
     }
 
     /// How long a read or receive waits; `None`: until there is something.
@@ -214,7 +214,7 @@ impl Socket {
     /// # Errors
     /// When not all has arrived.
     pub fn close(self) -> Result<(), UdtError> {
-        let linger = self.held.shared.lock().options().linger;
+        let linger = self.held.lock().options().linger;
         let deadline = self.held.now() + linger;
         let want = Want { drained: true, ..Want::default() };
         let arrived = self.wait(deadline, want, |connection| match connection.end() {
@@ -237,7 +237,7 @@ impl Socket {
 
     /// Waits until the connection is set up.
     pub(super) fn wait_connected(&self) -> Result<(), UdtError> {
-        let mut state = self.held.shared.lock();
+        let mut state = self.held.lock();
         loop {
             state.check()?;
             let Some(entry) = state.entry(self.id) else { return Err(End::Closed.into()) };
@@ -252,7 +252,7 @@ impl Socket {
     }
 
     fn with<T>(&self, call: impl FnOnce(&mut Connection) -> T) -> Result<T, UdtError> {
-        let mut state = self.held.shared.lock();
+        let mut state = self.held.lock();
         let result = call(state.open(self.id)?);
         self.touched(state);
         Ok(result)
@@ -265,7 +265,7 @@ impl Socket {
         want: Want,
         mut attempt: impl FnMut(&mut Connection) -> Option<Result<T, UdtError>>,
     ) -> Result<T, UdtError> {
-        let mut state = self.held.shared.lock();
+        let mut state = self.held.lock();
         loop {
             let connection = state.open(self.id)?;
             let quarter = connection.message_max() / connection.payload_len() / 4;
@@ -296,7 +296,7 @@ impl Socket {
         let sooner = state.deadline() < before;
         drop(state);
         if sooner {
-            self.held.waker.wake();
+            self.held.wake();
         }
     }
 }
@@ -304,8 +304,8 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let now = self.held.now();
-        self.held.shared.lock().release(self.id, now);
-        self.held.waker.wake();
+        self.held.lock().release(self.id, now);
+        self.held.wake();
     }
 }
 

@@ -1,5 +1,7 @@
 //! What strangers can make a port do, and what the blocking calls do between two ports of this host.
 
+use std::net::SocketAddr;
+
 use inhaul_base::{Span, Time};
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Span, Time};
 
-use super::{Agreement, ConnectError, MSS_MIN, Terms, WINDOW_MAX};
+use super::agreement::{Agreement, ConnectError, MSS_MIN, Terms, WINDOW_MAX};
 use crate::wire::{Control, ControlBody, Handshake, HandshakeKind, Packet, Sequence, SocketId, Stamp, VERSION};
 
 /// Time between two requests that are alike.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Challenges;
 
-use super::{Agreement, MSS_MIN, Terms, WINDOW_MAX};
+use super::agreement::{Agreement, MSS_MIN, Terms, WINDOW_MAX};
 use crate::wire::{Handshake, HandshakeKind, SocketId, VERSION};
 
 /// A cookie is good for the period in which it was made and for the next: 60 to 120 seconds.

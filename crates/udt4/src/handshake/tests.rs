@@ -1,10 +1,12 @@
 //! Both sides of a handshake against each other, over a network that loses and repeats, and against strangers.
 
+use std::net::SocketAddr;
+
 use inhaul_base::{Span, Time};
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{Control, ControlBody, Packet, Stamp};
+use crate::wire::{Control, ControlBody, Handshake, HandshakeKind, Kind, Packet, Sequence, SocketId, Stamp};
 
 const CLIENT: &str = "192.0.2.1:1000";
 const SERVER: &str = "192.0.2.2:9000";

@@ -1,6 +1,9 @@
 //! Control packets.
 
-use super::{CONTROL, Handshake, MessageNumber, ParseError, Sequence, Stamp, put, put_header};
+use super::data::MessageNumber;
+use super::handshake::Handshake;
+use super::header::{CONTROL, ParseError, Stamp, put, put_header};
+use super::sequence::Sequence;
 
 /// In a loss list, the first number of a range has this bit, and its last number follows.
 const RANGE: u32 = 1 << 31;

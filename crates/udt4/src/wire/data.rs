@@ -1,6 +1,7 @@
 //! Data packets.
 
-use super::{ParseError, Sequence, Stamp, put_header};
+use super::header::{ParseError, Stamp, put_header};
+use super::sequence::Sequence;
 
 /// Message numbers are less than this.
 pub const MESSAGES: u32 = 1 << 29;

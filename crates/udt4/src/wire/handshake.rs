@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{ParseError, SEQUENCES, Sequence, SocketId, put};
+use super::header::{ParseError, SocketId, put};
+use super::sequence::{SEQUENCES, Sequence};
 
 /// The version of the protocol.
 pub const VERSION: u32 = 4;
