@@ -197,8 +197,10 @@ mod tests {
     use super::*;
     use crate::{Endpoint, Options};
 
+    type Got<T> = Result<T, FileError>;
+
     /// What a client gets for `name`, and what the server says of it.
-    fn ask(root: &Path, name: &str) -> (Result<Vec<u8>, FileError>, Result<(PathBuf, u64), FileError>) {
+    fn ask(root: &Path, name: &str) -> (Got<Vec<u8>>, Got<(PathBuf, u64)>) {
         let local = "127.0.0.1:0".parse().unwrap();
         let (near, far) = [(); 2].map(|()| Endpoint::bind(local, Options::default()).unwrap()).into();
         let incoming = far.listen(1).unwrap();
