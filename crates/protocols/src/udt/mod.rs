@@ -4,6 +4,7 @@
 //! PROTOCOL.md in this folder specifies it. [`core`] is UDT itself; the rest carries it in inhaul's datagrams and has
 //! it serve the ranges that a receiver asks for. It does not interoperate with libudt.
 
+mod control_name;
 pub mod core;
 mod options;
 mod receiver;
@@ -12,14 +13,14 @@ pub mod wire;
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
 
-pub use options::ControlName;
+pub use control_name::ControlName;
 use options::Options;
 use receiver::UdtReceiver;
 use sender::UdtSender;
 
 /// The registry entry.
 pub const PROTOCOL: Protocol = Protocol {
-    name: "udt",
+    name: options::NAME,
     summary: "UDT: its rate rises each 10 ms by the capacity that is left, and falls by a ninth at a loss",
     channels: Channels::DatagramsAndControl,
     offloads: Offloads::Any,

@@ -94,7 +94,7 @@ impl SendFlow {
             Small::Ack2 { .. } => {}
         }
         let unacknowledged = side.next_number() - side.first();
-        self.bodies.drain(..self.bodies.len() - unacknowledged as usize);
+        self.bodies.drain(..self.bodies.len().saturating_sub(unacknowledged as usize));
     }
 
     /// Packets as they were cut do not pass any more: all that was requested is forgotten, and the flow goes on at

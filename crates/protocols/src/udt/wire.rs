@@ -5,7 +5,7 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
-use super::options::ControlName;
+use super::control_name::ControlName;
 
 /// Version of the protocol: stands in both set-up messages.
 pub const VERSION: u8 = 1;

@@ -156,7 +156,7 @@ impl Path {
         }
     }
 
-    /// A round of probes left `age` ago, before the flow was there ([`super::early_probes`]): they count as its first.
+    /// A round of probes left `age` ago, before the flow was there ([`super::early_probes()`]): they count as its first.
     pub fn expect_early(&mut self, now: Time, age: Span, spec: PathSpec) {
         (self.mtu, self.overhead) = (spec.mtu, spec.overhead);
         self.number = mtu_candidates(spec.mtu).count() as u32;

@@ -2,7 +2,7 @@
 
 use inhaul_base::Time;
 
-use super::PAIR_EVERY;
+use super::terms::PAIR_EVERY;
 
 /// Intervals of which the median is taken.
 const INTERVALS: usize = 16;

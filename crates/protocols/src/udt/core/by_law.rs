@@ -6,7 +6,7 @@
 use inhaul_base::{Bitrate, Span};
 use inhaul_transport::{AckSample, Law, LossSample, Pace};
 
-use super::control::{ControlLimits, Nak, Progress};
+use super::samples::{ControlLimits, Nak, Progress};
 use inhaul_base::Time;
 
 /// A clocked window is spread over a round trip at so many times the even rate, as Linux paces.

@@ -3,8 +3,8 @@
 
 use inhaul_base::{RandomStream, Span, Time};
 
-use super::SYN;
-use super::control::{ControlLimits, Nak, Progress};
+use super::samples::{ControlLimits, Nak, Progress};
+use super::terms::SYN;
 
 /// The two published variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

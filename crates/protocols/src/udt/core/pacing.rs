@@ -2,7 +2,7 @@
 
 use inhaul_base::{Span, Time};
 
-use super::SYN;
+use super::terms::SYN;
 
 /// Times are counted in 2^-32 ns, so that no period is rounded: a gap of whole microseconds would be wrong by 6 % at
 /// 1 Gbit/s.

@@ -7,7 +7,7 @@ use inhaul_transport::kit::LossList;
 
 use super::arrivals::Arrivals;
 use super::rtt::Rtt;
-use super::{Ack, Feedback, Losses, SYN};
+use super::terms::{Ack, Feedback, Losses, SYN};
 
 /// Most gaps that are remembered: bounds a flow's memory. A packet that would make one more is dropped.
 const GAPS_MAX: usize = 16_384;

@@ -3,10 +3,11 @@
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::LossList;
 
-use super::control::{Control, ControlLimits, Nak, Progress};
+use super::control::Control;
 use super::pacing::Pacing;
 use super::rtt::Rtt;
-use super::{Ack, Losses, PAIR_EVERY, SYN};
+use super::samples::{ControlLimits, Nak, Progress};
+use super::terms::{Ack, Losses, PAIR_EVERY, SYN};
 
 /// EXP comes at least so long after the last sign of life, times the number of EXPs in a row ...
 const EXPIRE_MIN: Span = Span::from_millis(300);

@@ -1,0 +1,59 @@
+//! What a congestion control is told, and what it says.
+
+use inhaul_base::{Span, Time};
+
+/// What an ACK says, full or light.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// When it came.
+    pub now: Time,
+    /// Whether it is a full one.
+    pub full: bool,
+    /// Packets that it is the first to acknowledge.
+    pub delivered: u64,
+    /// The first packet that is not acknowledged.
+    pub first: u64,
+    /// The next new packet.
+    pub next: u64,
+    /// Packets on their way: not acknowledged, and not known to be lost.
+    pub in_flight: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Smoothed arrival speed, packets a second; 0: not known.
+    pub arrival_speed: f64,
+    /// Smoothed capacity of the path, packets a second; 0: not known.
+    pub capacity: f64,
+    /// Bytes of a full packet, headers from IP up included.
+    pub packet_bytes: u64,
+    /// Whether window or period held the sender back since the last full ACK, and nothing else did. Otherwise nothing
+    /// is known of a higher rate.
+    pub held_back: bool,
+}
+
+/// What a NAK says.
+#[derive(Clone, Copy, Debug)]
+pub struct Nak {
+    /// When it came.
+    pub now: Time,
+    /// The first packet that it reports.
+    pub first_lost: u64,
+    /// The next new packet.
+    pub next: u64,
+    /// Packets on their way, without those.
+    pub in_flight: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Smoothed arrival speed, packets a second; 0: not known.
+    pub arrival_speed: f64,
+}
+
+/// What may be sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControlLimits {
+    /// Packets that may be unacknowledged.
+    pub window: u64,
+    /// Time between two packets, in nanoseconds.
+    pub period_nanos: f64,
+    /// Nothing may leave before this time.
+    pub frozen_until: Time,
+}
