@@ -11,6 +11,7 @@ mod store;
 mod tcp;
 mod text;
 mod udt;
+mod udt4;
 
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
@@ -22,6 +23,7 @@ pub use store::{checksums, digest_cache, filter, journal, listing, manifest, pay
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
 pub use udt::{udt_control, udt_datagram};
+pub use udt4::{udt4_connection, udt4_packet};
 
 /// A parser under test.
 #[derive(Debug)]
@@ -69,6 +71,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls, cost: 1 },
     Target { name: "udt_datagram", run: udt_datagram, corpus: udt::own_datagrams, cost: 1 },
     Target { name: "udt_control", run: udt_control, corpus: udt::controls, cost: 1 },
+    Target { name: "udt4_packet", run: udt4_packet, corpus: udt4::packets, cost: 1 },
+    Target { name: "udt4_connection", run: udt4_connection, corpus: udt4::scripts, cost: 20 },
 ];
 
 fn samples(texts: &[&str]) -> Vec<Vec<u8>> {

@@ -18,6 +18,7 @@ use crate::plan::{self, Plan};
 use crate::protocols::{self, Protocols};
 use crate::put::{self, Put};
 use crate::serve::{self, Serve};
+use crate::udt::Udt;
 use crate::verify::{self, Manifest, Verify};
 
 const EXAMPLES: &str = "\
@@ -103,6 +104,9 @@ pub(crate) enum Command {
     /// List the transport protocols and their parameters
     #[command(after_help = protocols::EXAMPLES)]
     Protocols(Protocols),
+    /// Send files to, or receive files from, programs that use libudt (UDT 4)
+    #[command(subcommand)]
+    Udt(Udt),
     /// Print completions for a shell
     #[command(after_help = completions::EXAMPLES)]
     Completions(Completions),

@@ -32,6 +32,7 @@ mod stream;
 mod summary;
 mod terminal;
 mod transfer;
+mod udt;
 mod usage;
 mod verify;
 
@@ -77,6 +78,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             protocols::run(args);
             Ok(())
         }
+        Command::Udt(command) => udt::run(command),
         Command::Completions(args) => {
             completions::run(args, &Cli::command());
             Ok(())

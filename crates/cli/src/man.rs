@@ -46,6 +46,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("scenario", 5, include_str!("../../../docs/scenario.md")),
     ("serve", 7, include_str!("../../../docs/serve.md")),
     ("trees", 7, include_str!("../../../docs/trees.md")),
+    ("udt", 7, include_str!("../../../docs/udt.md")),
 ];
 
 const EXIT_CODES: &str = include_str!("../../../docs/exit-codes.md");
@@ -61,6 +62,8 @@ const RELATED: &[(&str, &[&str])] = &[
     ("inhaul-manifest", &["integrity"]),
     ("inhaul-ls", &["mirrors"]),
     ("inhaul-doctor", &["doctor"]),
+    ("inhaul-udt-send", &["udt"]),
+    ("inhaul-udt-receive", &["udt"]),
 ];
 
 /// Writes the manual of `program`.

@@ -26,10 +26,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
+    ("inhaul-udt4", &["inhaul-protocols", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
     ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
     // Its tests mutate configuration files with the fuzzers' hand.
-    ("inhaul-cli", &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"]),
+    (
+        "inhaul-cli",
+        &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-udt4", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"],
+    ),
     (
         "inhaul-fuzz",
         &[
@@ -37,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-mover",
             "inhaul-store",
             "inhaul-udp",
+            "inhaul-udt4",
             "inhaul-protocols",
             "inhaul-transport",
             "inhaul-base",
@@ -46,7 +51,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inhaul-contract-tests",
         &["inhaul-mover", "inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
-    ("inhaul-interop-tests", &["inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    (
+        "inhaul-interop-tests",
+        &["inhaul-sim", "inhaul-link", "inhaul-udt4", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+    ),
     (
         "inhaul-hostile-tests",
         &["inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],

@@ -17,15 +17,27 @@ impl Challenges {
 
     /// The challenge for the host at `address`.
     pub fn of(&self, address: SocketAddr) -> u64 {
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let mut bytes = [0; 18];
-        bytes[..16].copy_from_slice(&ip.octets());
-        bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+        sip_hash_2_4(self.key, &address_bytes(address))
+    }
+
+    /// The challenge for the host at `address` during the period number `period`: one that does not last.
+    pub fn of_period(&self, address: SocketAddr, period: u64) -> u64 {
+        let mut bytes = [0; 26];
+        bytes[..18].copy_from_slice(&address_bytes(address));
+        bytes[18..].copy_from_slice(&period.to_be_bytes());
         sip_hash_2_4(self.key, &bytes)
     }
+}
+
+fn address_bytes(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    bytes
 }
 
 /// SipHash-2-4 (Aumasson, Bernstein 2012): a keyed hash of short inputs.
@@ -84,5 +96,13 @@ mod tests {
             assert_ne!(at("192.0.2.1:7"), other);
         }
         assert_ne!(at("192.0.2.1:7"), Challenges::new(8).of("192.0.2.1:7".parse().unwrap()));
+    }
+
+    #[test]
+    fn each_period_has_its_own() {
+        let (challenges, address) = (Challenges::new(7), "192.0.2.1:7".parse().unwrap());
+        assert_eq!(challenges.of_period(address, 3), challenges.of_period(address, 3));
+        assert_ne!(challenges.of_period(address, 3), challenges.of_period(address, 4));
+        assert_ne!(challenges.of_period(address, 0), challenges.of(address));
     }
 }

@@ -94,6 +94,11 @@ impl ReceiveSide {
         }
     }
 
+    /// Packets are numbered from `first` on: a foreign wire has its own numbers. For a side to which nothing has come.
+    pub fn begin_at(&mut self, first: u64) {
+        (self.end, self.acked, self.confirmed) = (first, first, first);
+    }
+
     /// A handshake has measured this round-trip time.
     pub fn begin(&mut self, rtt: Option<Span>) {
         self.rtt = Rtt::new(rtt);

@@ -168,6 +168,17 @@ impl SendSide {
         self.pair = next.number.is_multiple_of(PAIR_EVERY);
     }
 
+    /// The receiver was told not to wait for packets `first` to `last`: they count as sent, and are not sent again
+    /// unless it asks. For a protocol that gives data up.
+    pub fn skip(&mut self, now: Time, first: u64, last: u64) {
+        self.losses.remove(first, last);
+        if self.first == self.next && last >= self.next {
+            self.rearm(now);
+        }
+        self.next = self.next.max(last + 1);
+        self.pair = false;
+    }
+
     /// A limit that is not UDT's holds packets back.
     pub fn limited(&mut self, now: Time) {
         self.limited = true;

@@ -1,0 +1,156 @@
+//! What packets of the peer mean.
+
+use inhaul_base::{Span, Time};
+use inhaul_protocols::udt::core::Ack as CoreAck;
+
+use super::receive_buffer::Inserted;
+use super::{Connection, End};
+use crate::wire::{Ack, Capacity, ControlBody, Data, HandshakeKind, Kind, LossRange, MessageNumber};
+
+/// The number of an ACK that only tells of the window: one that is not waited for when it comes back in an ACK2.
+const WINDOW_ACK: u32 = 0;
+
+/// The least window that is announced. If it were 0 and the packet that opens it got lost, both sides would wait.
+const WINDOW_LEAST: u32 = 2;
+
+impl Connection {
+    pub(super) fn handle_data(&mut self, data: &Data<'_>, at: Time) {
+        let Some(number) = data.sequence.widen(self.receive_buffer.contiguous()) else { return };
+        match self.receive_buffer.insert(number, data) {
+            Inserted::NoRoom => {
+                self.statistics.packets_useless += 1;
+                // The peer may not know that there is no room: its packets are answered, but not acknowledged.
+                self.window_shut = true;
+                return self.push_window();
+            }
+            Inserted::Duplicate => self.statistics.packets_useless += 1,
+            Inserted::New => {
+                self.statistics.packets_received += 1;
+                self.statistics.bytes_received += data.payload.len() as u64;
+            }
+        }
+        // What it refuses it will see again, and then find in the buffer.
+        let _ = self.receive.on_data(at, at, number, 1);
+    }
+
+    pub(super) fn handle_control(&mut self, body: &ControlBody<'_>, at: Time) {
+        let known = match body {
+            ControlBody::Handshake(handshake) => {
+                let asks = match handshake.step {
+                    HandshakeKind::Request => true,
+                    HandshakeKind::Confirmation => false,
+                    _ => self.agreement.rendezvous,
+                };
+                if asks && handshake.socket == self.agreement.remote {
+                    self.repeat_handshake();
+                }
+                true
+            }
+            ControlBody::Ack(ack) => self.handle_ack(ack, at),
+            ControlBody::LightAck(next) => {
+                // libudt gives its application what full ACKs cover. So only they say that data has arrived: if it were
+                // told of the end before, it would throw the rest away.
+                let next = next.widen(self.send.first());
+                next.is_some_and(|next| self.send.on_light_ack(at, next).is_ok())
+            }
+            ControlBody::Nak(ranges) => self.handle_nak(ranges, at),
+            ControlBody::Ack2(number) => {
+                self.receive.on_ack2(at, *number);
+                true
+            }
+            ControlBody::Drop { message, range } => self.handle_drop(*message, *range, at),
+            ControlBody::Shutdown => {
+                self.finish(End::ByPeer);
+                true
+            }
+            ControlBody::PeerError(code) => {
+                self.complaint = Some(*code);
+                true
+            }
+            ControlBody::KeepAlive | ControlBody::CongestionWarning | ControlBody::User { .. } => true,
+        };
+        if !known {
+            self.statistics.packets_ignored += 1;
+        }
+    }
+
+    /// libudt breaks a connection whose peer acknowledges what was never sent. So anybody who can forge one packet
+    /// could. Here such a packet is ignored.
+    fn handle_ack(&mut self, ack: &Ack, at: Time) -> bool {
+        let first = self.send.first();
+        let Some(next) = ack.next.widen(first) else { return false };
+        let Capacity { arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
+        let window = ack.window.max(WINDOW_LEAST);
+        let core = CoreAck {
+            number: ack.number,
+            next,
+            rtt: Span::from_micros(u64::from(ack.rtt)),
+            rtt_variation: Span::from_micros(u64::from(ack.rtt_variance)),
+            window: u64::from(window),
+            arrival_speed: arrival,
+            capacity: link,
+        };
+        if self.send.on_ack(at, &core).is_err() {
+            return false;
+        }
+        if next >= first {
+            self.peer_takes = next + u64::from(window);
+        }
+        self.send_buffer.acknowledge(next);
+        self.push(ControlBody::Ack2(ack.number));
+        true
+    }
+
+    fn handle_nak(&mut self, ranges: &[LossRange], at: Time) -> bool {
+        let near = self.send.first();
+        let widen = |range: &LossRange| Some((range.first.widen(near)?, range.last.widen(near)?));
+        let losses: Option<Vec<_>> = ranges.iter().map(widen).collect();
+        losses.is_some_and(|losses| self.send.on_nak(at, &losses).is_ok())
+    }
+
+    /// The peer has given up a message. Its packets count as come.
+    fn handle_drop(&mut self, message: MessageNumber, range: LossRange, at: Time) -> bool {
+        let near = self.receive_buffer.contiguous();
+        let (Some(first), Some(last)) = (range.first.widen(near), range.last.widen(near)) else { return false };
+        let limit = self.receive_buffer.limit();
+        if self.kind() == Kind::Stream || first > last || first >= limit {
+            return false;
+        }
+        let last = last.min(limit - 1);
+        self.receive_buffer.give_up(message, first, last);
+        let first = first.max(self.receive.next());
+        if first <= last {
+            let _ = self.receive.on_data(at, at, first, last - first + 1);
+        }
+        true
+    }
+
+    /// The window as it is announced.
+    pub(super) fn window(&mut self) -> u32 {
+        let room = u32::try_from(self.receive_buffer.room()).unwrap_or(u32::MAX);
+        if room < WINDOW_LEAST {
+            self.window_shut = true;
+        }
+        room.max(WINDOW_LEAST)
+    }
+
+    /// The application has read something. A peer that saw the window shut is told when half of it is open.
+    pub(super) fn made_room(&mut self) {
+        if self.window_shut && self.receive_buffer.room() >= self.agreement.window as usize / 2 {
+            self.window_shut = false;
+            self.push_window();
+        }
+    }
+
+    /// Tells the peer of the window.
+    fn push_window(&mut self) {
+        let window = self.window();
+        let waiting = |control: &ControlBody<'_>| matches!(control, ControlBody::Ack(_));
+        if self.end.is_none() && !self.controls.iter().any(waiting) {
+            let next = crate::wire::Sequence::truncate(self.receive.next());
+            let rtt = u32::try_from(self.send.rtt().as_nanos() / 1000).unwrap_or(u32::MAX) & (u32::MAX >> 1);
+            let (number, rtt_variance, capacity) = (WINDOW_ACK, rtt / 2, None);
+            self.push(ControlBody::Ack(Ack { number, next, rtt, rtt_variance, window, capacity }));
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! All connections of a port, without I/O and without a clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar};
+
+use inhaul_base::Time;
+use inhaul_transport::kit::Challenges;
+
+use super::batch::Batch;
+use crate::connection::Connection;
+use crate::error::UdtError;
+use crate::handshake::{Answer, ConnectError, Connecting, Listener, Progress};
+use crate::options::Options;
+use crate::wire::{Control, ControlBody, Handshake, Packet, Sequence, SocketId, Stamp};
+
+/// Answers to strangers that wait to be sent. More requests than that get no answer: clients repeat them.
+const REPLIES_MAX: usize = 64;
+
+/// Datagrams that one connection sends at a time while others are due too.
+const TURN: usize = 16;
+
+/// All that the sockets of a port have in common.
+#[derive(Debug)]
+pub(super) struct State {
+    options: Options,
+    /// Makes numbers that nobody can guess: a keyed hash of a counter.
+    secrets: Challenges,
+    made: u64,
+    entries: BTreeMap<SocketId, Entry>,
+    /// When each entry wants its turn.
+    agenda: BTreeSet<(Time, SocketId)>,
+    listening: Option<Listening>,
+    /// Which entry meets whom.
+    rendezvous: BTreeMap<SocketAddr, SocketId>,
+    /// Connections that a listener made, by the client's address, socket and sequence number.
+    clients: BTreeMap<(SocketAddr, SocketId, Sequence), SocketId>,
+    replies: VecDeque<(SocketAddr, Control<'static>)>,
+    /// Nobody holds the endpoint or a socket any more.
+    abandoned: bool,
+    /// Why the driver has ended, if it failed.
+    failure: Option<String>,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) phase: Phase,
+    pub(super) want: Want,
+    /// Notified when what is wanted is there.
+    pub(super) ready: Arc<Condvar>,
+    due: Time,
+    /// A socket of the application has it, or will.
+    held: bool,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    Connecting(Connecting),
+    Failed(ConnectError),
+    Open(Box<Connection>),
+}
+
+/// What the application waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Want {
+    /// Something to read.
+    pub(super) data: bool,
+    /// Room for so many packets.
+    pub(super) room: Option<usize>,
+    /// That all has arrived.
+    pub(super) drained: bool,
+}
+
+#[derive(Debug)]
+struct Listening {
+    listener: Listener,
+    backlog: usize,
+    /// Connected, and not accepted yet.
+    queue: VecDeque<SocketId>,
+    ready: Arc<Condvar>,
+}
+
+impl State {
+    /// No connections yet; nobody should be able to guess `secret`.
+    pub(super) fn new(options: Options, secret: u64) -> Self {
+        Self {
+            options,
+            secrets: Challenges::new(secret),
+            made: 0,
+            entries: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            listening: None,
+            rendezvous: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            replies: VecDeque::new(),
+            abandoned: false,
+            failure: None,
+        }
+    }
+
+    /// Connections that are open, being set up, or not released yet.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, peer: SocketAddr, rendezvous: bool, now: Time) -> Result<SocketId, UdtError> {
+        self.check()?;
+        if rendezvous && self.rendezvous.contains_key(&peer) {
+            return Err(UdtError::Meeting);
+        }
+        if self.entries.len() >= self.options.connections_max {
+            return Err(UdtError::TooMany(self.options.connections_max));
+        }
+        let id = self.new_id(peer);
+        // A multiple of 16, so that both ends see packet pairs at the same numbers whatever they count from.
+        let initial = Sequence::truncate(self.secret(peer) & !0xf);
+        let timeout = if rendezvous { self.options.rendezvous_timeout } else { self.options.connect_timeout };
+        let connecting = Connecting::new(self.options.terms(), id, initial, peer, rendezvous, (now, timeout));
+        if rendezvous {
+            self.rendezvous.insert(peer, id);
+        }
+        self.insert(id, Phase::Connecting(connecting), true);
+        self.reschedule(id, now);
+        Ok(id)
+    }
+
+    /// Begins to listen.
+    pub(super) fn listen(&mut self, backlog: usize) -> Result<(), UdtError> {
+        self.check()?;
+        if self.listening.is_some() {
+            return Err(UdtError::Listening);
+        }
+        let secret = self.secrets.of_period(SocketAddr::from(([0; 4], 0)), u64::MAX);
+        let listener = Listener::new(self.options.terms(), secret);
+        self.listening = Some(Listening { listener, backlog, queue: VecDeque::new(), ready: Arc::default() });
+        Ok(())
+    }
+
+    /// Ends it. Connections that nobody accepted end too.
+    pub(super) fn stop_listening(&mut self, now: Time) {
+        for id in self.listening.take().map(|listening| listening.queue).unwrap_or_default() {
+            self.release(id, now);
+        }
+    }
+
+    /// The next connection that was made. `Err`: whom to wait for.
+    pub(super) fn accept(&mut self) -> Result<SocketId, Option<Arc<Condvar>>> {
+        let listening = self.listening.as_mut().ok_or(None)?;
+        listening.queue.pop_front().ok_or(Some(listening.ready.clone()))
+    }
+
+    pub(super) fn entry(&mut self, id: SocketId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+
+    /// The connection of a socket, if it is open.
+    pub(super) fn open(&mut self, id: SocketId) -> Result<&mut Connection, UdtError> {
+        self.check()?;
+        match self.entries.get_mut(&id).map(|entry| &mut entry.phase) {
+            Some(Phase::Open(connection)) => Ok(connection),
+            Some(Phase::Failed(error)) => Err((*error).into()),
+            _ => Err(crate::connection::End::Closed.into()),
+        }
+    }
+
+    /// An error if the driver has failed.
+    pub(super) fn check(&self) -> Result<(), UdtError> {
+        self.failure.as_ref().map_or(Ok(()), |failure| Err(UdtError::Failed(failure.clone())))
+    }
+
+    /// The application has no use for the socket any more: it ends by itself.
+    pub(super) fn release(&mut self, id: SocketId, now: Time) {
+        let linger = self.options.linger;
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.held = false;
+        match &mut entry.phase {
+            Phase::Open(connection) if !connection.is_over() => {
+                connection.close(now, linger);
+                self.reschedule(id, now);
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    /// Nobody will ask for anything any more.
+    pub(super) fn abandon(&mut self, now: Time) {
+        self.abandoned = true;
+        self.stop_listening(now);
+    }
+
+    /// Whether the driver may end.
+    pub(super) fn is_finished(&self) -> bool {
+        self.abandoned && self.entries.is_empty() && self.replies.is_empty()
+    }
+
+    /// The driver has ended.
+    pub(super) fn fail(&mut self, why: String) {
+        self.failure = Some(why);
+        for entry in self.entries.values() {
+            entry.ready.notify_all();
+        }
+        if let Some(listening) = &self.listening {
+            listening.ready.notify_all();
+        }
+    }
+
+    /// A datagram has come at `at`.
+    pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
+        let Ok(packet) = Packet::parse(bytes) else { return };
+        let id = match packet.stamp().destination {
+            Some(id) => id,
+            None => {
+                // The port is meant. Strangers may only ask for connections.
+                let Packet::Control(Control { body: ControlBody::Handshake(request), .. }) = &packet else { return };
+                match self.rendezvous.get(&from) {
+                    Some(id) => *id,
+                    None => return self.handle_request(request, from, at),
+                }
+            }
+        };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        match &mut entry.phase {
+            Phase::Connecting(connecting) if connecting.peer() == from => match connecting.handle(&packet, at) {
+                Progress::Waiting => {}
+                Progress::Failed(error) => entry.fail(error),
+                Progress::Connected(agreement) => {
+                    let mut connection = Connection::new(agreement, &self.options, at);
+                    if agreement.rendezvous {
+                        // The packet that proved it may be more than a handshake; and the other side may not know yet.
+                        connection.repeat_handshake();
+                        connection.handle(&packet, at);
+                    }
+                    entry.phase = Phase::Open(Box::new(connection));
+                    entry.ready.notify_all();
+                }
+            },
+            Phase::Open(connection) if connection.peer() == from => {
+                connection.handle(&packet, at);
+                entry.notify();
+            }
+            _ => return,
+        }
+        if entry.is_over() && !entry.held {
+            return self.remove(id);
+        }
+        self.reschedule(id, at);
+    }
+
+    /// Somebody without a connection asks for one.
+    fn handle_request(&mut self, request: &Handshake, from: SocketAddr, at: Time) {
+        let Some(listening) = &self.listening else { return };
+        match listening.listener.handle(request, from, at) {
+            Answer::Ignore => {}
+            Answer::Reply(handshake) => self.reply(from, request.socket, handshake),
+            Answer::Connect => {
+                let client = (from, request.socket, request.initial_sequence);
+                if let Some(id) = self.clients.get(&client) {
+                    // The answer was lost.
+                    if let Some(Entry { phase: Phase::Open(connection), .. }) = self.entries.get_mut(id) {
+                        connection.repeat_handshake();
+                        let id = *id;
+                        self.reschedule(id, at);
+                    }
+                    return;
+                }
+                let full = listening.queue.len() >= listening.backlog;
+                if full || self.entries.len() >= self.options.connections_max {
+                    return self.reply(from, request.socket, Listener::reject(request));
+                }
+                self.accept_client(request, from, at);
+            }
+        }
+    }
+
+    fn accept_client(&mut self, request: &Handshake, from: SocketAddr, at: Time) {
+        let id = self.new_id(from);
+        let Some(listening) = &mut self.listening else { return };
+        let agreement = listening.listener.agree(request, from, id);
+        listening.queue.push_back(id);
+        listening.ready.notify_one();
+        let mut connection = Connection::new(agreement, &self.options, at);
+        connection.repeat_handshake();
+        self.clients.insert((from, request.socket, request.initial_sequence), id);
+        self.insert(id, Phase::Open(Box::new(connection)), true);
+        self.reschedule(id, at);
+    }
+
+    fn reply(&mut self, to: SocketAddr, socket: SocketId, handshake: Handshake) {
+        if self.replies.len() < REPLIES_MAX {
+            let stamp = Stamp { timestamp: 0, destination: Some(socket) };
+            self.replies.push_back((to, Control { stamp, body: ControlBody::Handshake(handshake) }));
+        }
+    }
+
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Time {
+        if !self.replies.is_empty() {
+            return Time::ZERO;
+        }
+        self.agenda.first().map_or(Time::FAR_FUTURE, |(due, _)| *due)
+    }
+
+    /// Fills `batch` with what is to be sent now.
+    pub(super) fn poll_transmit(&mut self, now: Time, batch: &mut Batch) {
+        while !batch.is_full()
+            && let Some((to, control)) = self.replies.pop_front()
+        {
+            batch.push(to, |out| Packet::Control(control).emit(out));
+        }
+        while let Some(&(due, id)) = self.agenda.first()
+            && due <= now
+            && !batch.is_full()
+        {
+            self.agenda.remove(&(due, id));
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            entry.transmit(now, batch);
+            entry.notify();
+            if entry.is_over() && !entry.held {
+                self.remove(id);
+            } else {
+                self.reschedule(id, now);
+            }
+        }
+    }
+
+    /// Puts an entry's next turn on the agenda, no earlier than `now`.
+    pub(super) fn reschedule(&mut self, id: SocketId, now: Time) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        self.agenda.remove(&(entry.due, id));
+        entry.due = entry.deadline().max(now);
+        if entry.due < Time::FAR_FUTURE {
+            self.agenda.insert((entry.due, id));
+        }
+    }
+
+    fn insert(&mut self, id: SocketId, phase: Phase, held: bool) {
+        let (want, ready, due) = (Want::default(), Arc::default(), Time::FAR_FUTURE);
+        self.entries.insert(id, Entry { phase, want, ready, due, held });
+    }
+
+    fn remove(&mut self, id: SocketId) {
+        if let Some(entry) = self.entries.remove(&id) {
+            self.agenda.remove(&(entry.due, id));
+        }
+        self.rendezvous.retain(|_, meeting| *meeting != id);
+        self.clients.retain(|_, client| *client != id);
+    }
+
+    fn secret(&mut self, peer: SocketAddr) -> u64 {
+        self.made += 1;
+        self.secrets.of_period(peer, self.made)
+    }
+
+    fn new_id(&mut self, peer: SocketAddr) -> SocketId {
+        loop {
+            let number = (self.secret(peer) >> 33) as u32;
+            if let Some(id) = SocketId::new(number).filter(|id| !self.entries.contains_key(id)) {
+                return id;
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn fail(&mut self, error: ConnectError) {
+        self.phase = Phase::Failed(error);
+        self.ready.notify_all();
+    }
+
+    fn deadline(&self) -> Time {
+        match &self.phase {
+            Phase::Connecting(connecting) => connecting.deadline(),
+            Phase::Failed(_) => Time::FAR_FUTURE,
+            Phase::Open(connection) => connection.deadline(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.phase {
+            Phase::Connecting(_) => false,
+            Phase::Failed(_) => true,
+            Phase::Open(connection) => connection.is_over(),
+        }
+    }
+
+    fn transmit(&mut self, now: Time, batch: &mut Batch) {
+        match &mut self.phase {
+            Phase::Connecting(connecting) => {
+                if let Progress::Failed(error) = connecting.poll(now) {
+                    self.fail(error);
+                } else if let Some(control) = connecting.poll_transmit(now) {
+                    batch.push(connecting.peer(), |out| Packet::Control(control).emit(out));
+                }
+            }
+            Phase::Failed(_) => {}
+            Phase::Open(connection) => {
+                let peer = connection.peer();
+                for _ in 0..TURN {
+                    if batch.is_full() || !batch.try_push(peer, |out| connection.poll_transmit(now, out)) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wakes the application if what it waits for is there.
+    fn notify(&mut self) {
+        let Phase::Open(connection) = &self.phase else { return };
+        let ended = connection.end().is_some();
+        let data = self.want.data && (ended || connection.is_readable());
+        let room = self.want.room.is_some_and(|room| ended || connection.room() >= room || connection.has_complaint());
+        let drained = self.want.drained && (ended || connection.is_drained());
+        if data || room || drained {
+            // Who is not satisfied says so again.
+            self.want = Want::default();
+            self.ready.notify_all();
+        }
+    }
+}

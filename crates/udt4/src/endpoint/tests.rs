@@ -1,0 +1,214 @@
+//! What strangers can make a port do, and what the blocking calls do between two ports of this host.
+
+use std::net::SocketAddr;
+
+use inhaul_base::{Span, Time};
+use proptest::prelude::*;
+
+use super::batch::Batch;
+use super::state::State;
+use super::*;
+use crate::connection::End;
+use crate::handshake::ConnectError;
+use crate::wire::{Control, ControlBody, Handshake, HandshakeKind, Kind, Packet, Sequence, SocketId, Stamp};
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+fn address(port: u16) -> SocketAddr {
+    ([192, 0, 2, 1], port).into()
+}
+
+fn request(step: HandshakeKind, socket: u32, cookie: u32) -> Handshake {
+    Handshake {
+        version: 4,
+        kind: Some(Kind::Stream),
+        initial_sequence: Sequence::truncate(7),
+        mss: 1500,
+        window: 100,
+        step,
+        socket: SocketId::new(socket).unwrap(),
+        cookie,
+        peer: [0; 4],
+    }
+}
+
+fn packet(handshake: Handshake) -> Vec<u8> {
+    let stamp = Stamp { timestamp: 0, destination: None };
+    let mut bytes = Vec::new();
+    Packet::Control(Control { stamp, body: ControlBody::Handshake(handshake) }).emit(&mut bytes);
+    bytes
+}
+
+/// The handshakes that the port sends now, and to whom.
+fn replies(state: &mut State, now: Time) -> Vec<(SocketAddr, Handshake)> {
+    let mut batch = Batch::default();
+    state.poll_transmit(now, &mut batch);
+    let handshake = |bytes: &[u8]| match Packet::parse(bytes).unwrap() {
+        Packet::Control(Control { body: ControlBody::Handshake(handshake), .. }) => Some(handshake),
+        _ => None,
+    };
+    batch.rest().filter_map(|(to, bytes)| Some((to, handshake(bytes)?))).collect()
+}
+
+fn listening(options: Options, backlog: usize) -> State {
+    let mut state = State::new(options, 1);
+    state.listen(backlog).unwrap();
+    state
+}
+
+#[test]
+fn nothing_is_kept_of_clients_that_have_shown_no_cookie() {
+    let mut state = listening(Options::default(), 10);
+    for port in 1..5000 {
+        state.handle(address(port), &packet(request(HandshakeKind::Request, 5, 0)), at(1));
+        state.handle(address(port), &packet(request(HandshakeKind::Agreement, 5, 0xdead)), at(1));
+    }
+    assert_eq!(state.connections(), 0);
+    let all: Vec<_> = std::iter::from_fn(|| Some(replies(&mut state, at(1))).filter(|got| !got.is_empty())).collect();
+    let all = all.concat();
+    assert!(all.len() <= 64, "replies that wait are bounded");
+    assert!(all.iter().all(|(_, handshake)| handshake.step == HandshakeKind::Request && handshake.cookie != 0));
+}
+
+#[test]
+fn one_request_makes_one_connection_however_often_it_comes() {
+    let mut state = listening(Options::default(), 10);
+    state.handle(address(1), &packet(request(HandshakeKind::Request, 5, 0)), at(1));
+    let cookie = replies(&mut state, at(1))[0].1.cookie;
+    let shown = packet(request(HandshakeKind::Agreement, 5, cookie));
+    let sockets: Vec<_> = (0..5)
+        .flat_map(|_| {
+            state.handle(address(1), &shown, at(2));
+            replies(&mut state, at(2))
+        })
+        .map(|(to, handshake)| (to, handshake.step, handshake.socket))
+        .collect();
+    assert_eq!((sockets.len(), state.connections()), (5, 1));
+    assert!(sockets.iter().all(|one| *one == sockets[0] && one.1 == HandshakeKind::Agreement));
+    // Somebody else with that cookie gets nothing.
+    state.handle(address(2), &shown, at(2));
+    assert_eq!((replies(&mut state, at(2)), state.connections()), (vec![], 1));
+}
+
+#[test]
+fn clients_beyond_the_limits_are_refused() {
+    for (backlog, connections_max, expected) in [(3, 100, 3), (100, 4, 4)] {
+        let mut state = listening(Options { connections_max, ..Options::default() }, backlog);
+        let mut refused = 0;
+        for port in 1..=20 {
+            state.handle(address(port), &packet(request(HandshakeKind::Request, 5, 0)), at(1));
+            let cookie = replies(&mut state, at(1))[0].1.cookie;
+            state.handle(address(port), &packet(request(HandshakeKind::Agreement, 5, cookie)), at(1));
+            refused += replies(&mut state, at(1)).iter().filter(|r| r.1.step == HandshakeKind::Rejection).count();
+        }
+        assert_eq!((state.connections(), refused), (expected, 20 - expected));
+    }
+}
+
+proptest! {
+    #[test]
+    fn anything_may_come_to_a_port(datagrams in prop::collection::vec((any::<u16>(), any::<Vec<u8>>(), 0u8..9), 0..50)) {
+        let mut state = listening(Options::default(), 10);
+        let id = state.connect(address(9), true, at(0)).unwrap();
+        for (port, mut bytes, kind) in datagrams {
+            if let [first, second, ..] = bytes.as_mut_slice() {
+                (*first, *second) = (0x80, kind);
+            }
+            if let Some(destination) = bytes.get_mut(12..16) {
+                destination.copy_from_slice(&(if port % 3 == 0 { 0 } else { id.get() }).to_be_bytes());
+            }
+            state.handle(address(port % 20), &bytes, at(1));
+            let _ = replies(&mut state, at(1));
+            prop_assert_eq!(state.connections(), 1);
+        }
+    }
+}
+
+// --- Two ports of this host -----------------------------------------------------------------------------------------
+
+fn endpoint(options: Options) -> Endpoint {
+    Endpoint::bind("127.0.0.1:0".parse().unwrap(), options).unwrap()
+}
+
+fn connected(options: Options) -> (Socket, Socket) {
+    let (near, far) = (endpoint(options), endpoint(options));
+    let incoming = far.listen(1).unwrap();
+    let client = near.connect(far.local_address()).unwrap();
+    (client, incoming.accept().unwrap())
+}
+
+#[test]
+fn a_closed_socket_delivers_and_then_ends() {
+    let (client, server) = connected(Options::default());
+    client.write_all(&[7; 100_000]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.close().unwrap());
+        let mut got = vec![0; 100_000];
+        server.read_exact(&mut got).unwrap();
+        assert!(got == [7; 100_000]);
+        assert_eq!(server.read(&mut got).unwrap(), 0);
+        assert!(matches!(server.write(b"x"), Err(UdtError::Ended(End::ByPeer))));
+    });
+}
+
+#[test]
+fn a_dropped_socket_delivers_too() {
+    let (client, server) = connected(Options::default());
+    client.write_all(&[7; 1_000_000]).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; 1_000_000];
+        server.read_exact(&mut got).map(|()| got == [7; 1_000_000])
+    });
+    drop(client);
+    assert!(reader.join().unwrap().unwrap());
+}
+
+#[test]
+fn messages_come_with_their_boundaries() {
+    let (client, server) = connected(Options { kind: Kind::Message, ..Options::default() });
+    for len in [1usize, 1456, 1457, 100_000] {
+        client.send_message(&vec![len as u8; len], MessageOptions::default()).unwrap();
+        assert_eq!(server.receive_message().unwrap().unwrap(), vec![len as u8; len]);
+    }
+    let too_long = vec![0; 8192 * 1456 + 1];
+    let error = client.send_message(&too_long, MessageOptions::default()).unwrap_err();
+    assert!(matches!(error, UdtError::MessageTooLong { .. }));
+    assert!(matches!(client.send_message(b"", MessageOptions::default()), Err(UdtError::EmptyMessage)));
+    assert!(matches!(client.write(b"x"), Err(UdtError::Kind(_))));
+    drop(client);
+    assert!(server.receive_message().unwrap().is_none());
+}
+
+#[test]
+fn a_read_ends_at_its_time_out() {
+    let (client, _server) = connected(Options::default());
+    client.set_read_timeout(Some(Span::from_millis(20)));
+    assert!(matches!(client.read(&mut [0; 9]), Err(UdtError::TimedOut)));
+}
+
+#[test]
+fn nobody_there_is_told_as_such() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let options = Options { connect_timeout: Span::from_millis(300), ..Options::default() };
+    let error = endpoint(options).connect(silent.local_addr().unwrap()).unwrap_err();
+    assert!(matches!(error, UdtError::Connect(ConnectError::TimedOut)), "{error}");
+}
+
+#[test]
+fn both_sides_of_a_rendezvous_are_ours() {
+    let (near, far) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_far, to_near) = (far.local_address(), near.local_address());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| far.rendezvous(to_near).unwrap());
+        let one = near.rendezvous(to_far).unwrap();
+        let other = other.join().unwrap();
+        one.write_all(b"there").unwrap();
+        other.write_all(b"back").unwrap();
+        let (mut there, mut back) = ([0; 5], [0; 4]);
+        other.read_exact(&mut there).unwrap();
+        one.read_exact(&mut back).unwrap();
+        assert_eq!((&there, &back), (b"there", b"back"));
+    });
+}

@@ -1,0 +1,59 @@
+//! What can be set of an endpoint and its connections.
+
+use inhaul_base::Span;
+
+use crate::handshake::Terms;
+use crate::wire::Kind;
+
+/// How the connections of an endpoint are. The defaults are libudt's, where it has such an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Stream or messages. Both ends of a connection must want the same.
+    pub kind: Kind,
+    /// Largest packet, in bytes, headers of IP (20), UDP (8) and UDT (16) included. The smaller one of both ends counts.
+    /// Larger packets than the path carries are lost: nothing finds its MTU.
+    pub mss: u16,
+    /// Most packets on their way to this end, however large its buffer is.
+    pub flow_window: u32,
+    /// What `write` and `send_message` may hold until the peer has it, in packets for each connection.
+    pub send_buffer: usize,
+    /// What may come in until it is read, in packets for each connection. This much memory, times the MSS, is what a
+    /// peer can make this end hold.
+    pub receive_buffer: usize,
+    /// How long a connection to a listener may take to set up.
+    pub connect_timeout: Span,
+    /// How long to wait for the other side of a rendezvous.
+    pub rendezvous_timeout: Span,
+    /// How long a closed connection may still send what was written before. Then the rest is thrown away.
+    pub linger: Span,
+    /// If nothing is heard from the other side for this time, the connection is broken. Each side sends something each
+    /// second at least.
+    pub peer_timeout: Span,
+    /// Most connections of the endpoint at once. Further clients are refused.
+    pub connections_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Stream,
+            mss: 1500,
+            flow_window: 25_600,
+            send_buffer: 8192,
+            receive_buffer: 8192,
+            connect_timeout: Span::from_secs(3),
+            rendezvous_timeout: Span::from_secs(30),
+            linger: Span::from_secs(180),
+            peer_timeout: Span::from_secs(40),
+            connections_max: 1000,
+        }
+    }
+}
+
+impl Options {
+    /// What a handshake says of them.
+    pub(crate) fn terms(&self) -> Terms {
+        let buffer = u32::try_from(self.receive_buffer).unwrap_or(u32::MAX);
+        Terms::new(self.kind, self.mss, buffer.min(self.flow_window))
+    }
+}

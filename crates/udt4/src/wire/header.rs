@@ -1,0 +1,66 @@
+//! What all packets have.
+
+/// Bytes of the header of every packet.
+pub const HEADER_LEN: usize = 16;
+
+/// Bytes of IPv4 and UDP headers. UDT counts them into the MSS, and counts so for IPv6 too.
+pub const IP_UDP_LEN: usize = 28;
+
+/// Most bytes that a data packet carries if packets have `mss` bytes, headers of IP, UDP and UDT included.
+pub const fn payload_len(mss: u16) -> usize {
+    (mss as usize).saturating_sub(IP_UDP_LEN + HEADER_LEN)
+}
+
+/// The name of one end of a connection: what the other end writes into each packet that is for it. Never 0: that
+/// means a port that has no connection with the sender yet. libudt sees it as a signed number and takes positive ones
+/// only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SocketId(u32);
+
+impl SocketId {
+    /// The id `n`, unless it is one that libudt would not take.
+    pub const fn new(n: u32) -> Option<Self> {
+        if n == 0 || n > i32::MAX as u32 { None } else { Some(Self(n)) }
+    }
+
+    /// The id as it stands in a header.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Why bytes are no packet of UDT 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Shorter than a header, or than what its type needs.
+    #[error("the packet is cut short")]
+    Short,
+    /// A control type that UDT 4 does not have.
+    #[error("control packets have no type {0}")]
+    Type(u16),
+    /// A field has a value that it cannot have.
+    #[error("the field {0} has a value that it cannot have")]
+    Field(&'static str),
+}
+
+/// What every header has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When it was sent: microseconds since the sender's end of the connection was made, modulo 2^32.
+    pub timestamp: u32,
+    /// Which end it is for. `None` is 0 on the wire: a request to a port, for whom nobody there has a name yet.
+    pub destination: Option<SocketId>,
+}
+
+/// The first bit of a control packet.
+pub(super) const CONTROL: u32 = 1 << 31;
+
+pub(super) fn put(out: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        out.extend(word.to_be_bytes());
+    }
+}
+
+pub(super) fn put_header(out: &mut Vec<u8>, first: u32, second: u32, stamp: Stamp) {
+    put(out, &[first, second, stamp.timestamp, stamp.destination.map_or(0, SocketId::get)]);
+}
