@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::{Span, Time};
 
@@ -26,7 +26,14 @@ pub struct Socket {
     held: Arc<Held>,
     id: SocketId,
     peer: SocketAddr,
-    read_timeout: std::sync::Mutex<Option<Span>>,
+    timeouts: Mutex<Timeouts>,
+}
+
+/// How long calls wait at most; `None`: as long as it takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Timeouts {
+    read: Option<Span>,
+    write: Option<Span>,
 }
 
 /// How a message is sent.
@@ -46,7 +53,7 @@ impl Socket {
             Some(Phase::Connecting(connecting)) => connecting.peer(),
             _ => SocketAddr::from(([0, 0, 0, 0], 0)),
         };
-        Self { held, id, peer, read_timeout: std::sync::Mutex::new(None) }
+        Self { held, id, peer, timeouts: Mutex::default() }
     }
 
     /// The address of the other side.
@@ -61,7 +68,18 @@ impl Socket {
 
     /// How long a read or receive waits; `None`: until there is something.
     pub fn set_read_timeout(&self, timeout: Option<Span>) {
-        *self.read_timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = timeout;
+        self.timeouts.lock().unwrap_or_else(PoisonError::into_inner).read = timeout;
+    }
+
+    /// How long a write, a send or a flush waits; `None`: as long as it takes.
+    pub fn set_write_timeout(&self, timeout: Option<Span>) {
+        self.timeouts.lock().unwrap_or_else(PoisonError::into_inner).write = timeout;
+    }
+
+    /// When a call that begins now has waited long enough.
+    fn deadline(&self, of: impl FnOnce(Timeouts) -> Option<Span>) -> Time {
+        let timeouts = *self.timeouts.lock().unwrap_or_else(PoisonError::into_inner);
+        of(timeouts).map_or(Time::FAR_FUTURE, |timeout| self.held.now() + timeout)
     }
 
     /// Reads bytes of the stream; waits for at least one. 0 means that the other side has closed, and all was read.
@@ -108,8 +126,7 @@ impl Socket {
         instead: &'static str,
         mut take: impl FnMut(&mut Connection) -> Option<T>,
     ) -> Result<Option<T>, UdtError> {
-        let timeout = *self.read_timeout.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let deadline = timeout.map_or(Time::FAR_FUTURE, |timeout| self.held.now() + timeout);
+        let deadline = self.deadline(|timeouts| timeouts.read);
         self.wait(deadline, Want { data: true, ..Want::default() }, |connection| {
             if connection.kind() != kind {
                 return Some(Err(UdtError::Kind(instead)));
@@ -126,13 +143,14 @@ impl Socket {
     /// Takes bytes of the stream; waits until there is room for some. Returns how many.
     ///
     /// # Errors
-    /// When the connection has ended or carries messages, or the application at the other side reported an error.
+    /// When the connection has ended or carries messages, the application at the other side reported an error, or the
+    /// time-out has passed.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, UdtError> {
         if bytes.is_empty() {
             return Ok(0);
         }
         let want = Want { room: Some(ROOM_PACKETS), ..Want::default() };
-        self.wait(Time::FAR_FUTURE, want, |connection| {
+        self.wait(self.deadline(|timeouts| timeouts.write), want, |connection| {
             if connection.kind() != Kind::Stream {
                 return Some(Err(UdtError::Kind("send and receive messages over it")));
             }
@@ -163,14 +181,14 @@ impl Socket {
     /// Takes a message; waits until there is room for all of it.
     ///
     /// # Errors
-    /// When the connection has ended or carries a stream, or the message can never fit.
+    /// When the connection has ended or carries a stream, the message can never fit, or the time-out has passed.
     pub fn send_message(&self, message: &[u8], options: MessageOptions) -> Result<(), UdtError> {
         if message.is_empty() {
             return Err(UdtError::EmptyMessage);
         }
         let now = self.held.now();
         let want = Want { room: Some(1), ..Want::default() };
-        self.wait(Time::FAR_FUTURE, want, |connection| {
+        self.wait(self.deadline(|timeouts| timeouts.write), want, |connection| {
             if connection.kind() != Kind::Message {
                 return Some(Err(UdtError::Kind("read and write it")));
             }
@@ -189,10 +207,10 @@ impl Socket {
     /// Waits until the other side has all that was written.
     ///
     /// # Errors
-    /// When the connection ends before.
+    /// When the connection ends before, or the time-out has passed.
     pub fn flush(&self) -> Result<(), UdtError> {
         let want = Want { drained: true, ..Want::default() };
-        self.wait(Time::FAR_FUTURE, want, |connection| match connection.end() {
+        self.wait(self.deadline(|timeouts| timeouts.write), want, |connection| match connection.end() {
             _ if connection.is_drained() => Some(Ok(())),
             Some(end) => Some(Err(end.into())),
             None => None,

@@ -182,10 +182,15 @@ fn messages_come_with_their_boundaries() {
 }
 
 #[test]
-fn a_read_ends_at_its_time_out() {
-    let (client, _server) = connected(Options::default());
+fn calls_end_at_their_time_outs() {
+    let small = Options { send_buffer: 64, receive_buffer: 64, linger: Span::from_millis(10), ..Options::default() };
+    let (client, _server) = connected(small);
     client.set_read_timeout(Some(Span::from_millis(20)));
     assert!(matches!(client.read(&mut [0; 9]), Err(UdtError::TimedOut)));
+    client.set_write_timeout(Some(Span::from_millis(20)));
+    // Nobody reads: two buffers fill up.
+    let error = std::iter::repeat_with(|| client.write(&[0; 100_000])).find_map(Result::err);
+    assert!(matches!(error, Some(UdtError::TimedOut)));
 }
 
 #[test]

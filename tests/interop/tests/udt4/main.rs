@@ -30,15 +30,22 @@ fn endpoint(kind: Kind) -> Endpoint {
     Endpoint::bind(local(0), options(kind)).unwrap()
 }
 
+/// No call takes longer than a test may.
+fn patient(socket: &Socket) {
+    let patience = Some(Span::from_secs(PATIENCE.as_secs()));
+    socket.set_read_timeout(patience);
+    socket.set_write_timeout(patience);
+}
+
 fn accept(incoming: &Incoming) -> Socket {
     let socket = incoming.accept_within(Span::from_secs(10)).unwrap();
-    socket.set_read_timeout(Some(Span::from_secs(PATIENCE.as_secs())));
+    patient(&socket);
     socket
 }
 
 fn connect(endpoint: &Endpoint, port: u16) -> Socket {
     let socket = endpoint.connect(local(port)).unwrap();
-    socket.set_read_timeout(Some(Span::from_secs(PATIENCE.as_secs())));
+    patient(&socket);
     socket
 }
 
@@ -96,7 +103,7 @@ fn they_connect_and_both_sides_send() {
 }
 
 /// libudt's side closes as soon as it has read everything. Its last acknowledgement may be lost, and is not repeated.
-fn arrived(result: Result<(), UdtError>) {
+fn arrived(result: &Result<(), UdtError>) {
     assert!(matches!(result, Ok(()) | Err(UdtError::Ended(End::ByPeer))), "{result:?}");
 }
 
@@ -132,9 +139,9 @@ fn large_file(they_connect: bool, we_send: bool, size: usize, harm: Option<(Harm
     };
     if we_send {
         socket.write_all(&data).unwrap();
-        arrived(socket.flush());
+        arrived(&socket.flush());
         println!("{:?}", socket.statistics().unwrap());
-        arrived(socket.close());
+        arrived(&socket.close());
         peer.finish();
         same(&std::fs::read(&path).unwrap(), &data);
     } else {
@@ -286,7 +293,7 @@ fn both_sides_connect() {
     let (own, theirs) = (endpoint.local_address().port().to_string(), free_port());
     let peer = Peer::start(program, &["rendezvous", "stream", &theirs.to_string(), &own, "echo", "100000"]);
     let socket = endpoint.rendezvous(local(theirs)).unwrap();
-    socket.set_read_timeout(Some(Span::from_secs(10)));
+    patient(&socket);
     let data = bytes(100_000, 7);
     socket.write_all(&data).unwrap();
     let mut back = vec![0; data.len()];
