@@ -175,8 +175,8 @@ fn send(args: &Send) -> Result<(), Failure> {
     std::fs::metadata(&args.path).map_err(|error| {
         Failure::new(code(ErrorKind::PathNotFound), format!("'{}' cannot be read: {error}", args.path.display()))
     })?;
-    let endpoint = Endpoint::bind(args.listen, args.packets.options()).map_err(|error| failure(&error))?;
-    let incoming = endpoint.listen(BACKLOG).map_err(|error| failure(&error))?;
+    let endpoint = Endpoint::bind(args.listen, args.packets.options())?;
+    let incoming = endpoint.listen(BACKLOG)?;
     if !args.json {
         eprintln!("Listening on UDP {}. Nothing is encrypted. Ctrl-C ends it.", endpoint.local_address());
     }
@@ -185,7 +185,7 @@ fn send(args: &Send) -> Result<(), Failure> {
             let socket = match incoming.accept_within(LOOK) {
                 Ok(socket) => socket,
                 Err(UdtError::TimedOut) => continue,
-                Err(error) => return Err(failure(&error)),
+                Err(error) => return Err(error.into()),
             };
             let stop = &stop;
             let client = scope.spawn(move || serve(&socket, args, stop));
@@ -226,8 +226,8 @@ fn receive(args: &Receive) -> Result<(), Failure> {
     }
     let server = resolve(&args.server)?;
     let any = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let endpoint = Endpoint::bind(any, args.packets.options()).map_err(|error| failure(&error))?;
-    let socket = endpoint.connect(server).map_err(|error| failure(&error))?;
+    let endpoint = Endpoint::bind(any, args.packets.options())?;
+    let socket = endpoint.connect(server)?;
     let (began, partial) = (Instant::now(), partial(&args.destination));
     let mut display = Display::new(began, !args.json && !args.quiet && terminal::is_there());
     let begin = |_| OpenOptions::new().write(true).create(true).truncate(true).open(&partial).map(BufWriter::new);
@@ -301,7 +301,7 @@ impl Display {
 
 fn file_failure(error: FileError) -> Failure {
     let kind = match error {
-        FileError::Udt(error) => return failure(&error),
+        FileError::Udt(error) => return error.into(),
         FileError::NotFound(_) | FileError::NotOffered(_) => ErrorKind::PathNotFound,
         FileError::Name(_) => ErrorKind::Usage,
         FileError::Protocol => ErrorKind::Refused,
@@ -313,15 +313,17 @@ fn file_failure(error: FileError) -> Failure {
     Failure::new(code(kind), printable(text.as_bytes()).to_string())
 }
 
-fn failure(error: &UdtError) -> Failure {
-    let kind = match error {
-        UdtError::Bind(_) => ErrorKind::Unreachable,
-        UdtError::Connect(ConnectError::TimedOut) | UdtError::TimedOut => ErrorKind::TimedOut,
-        UdtError::Connect(_) | UdtError::Peer => ErrorKind::Refused,
-        UdtError::Ended(_) => ErrorKind::Unreachable,
-        _ => ErrorKind::Internal,
-    };
-    Failure::new(code(kind), error.to_string())
+impl From<UdtError> for Failure {
+    fn from(error: UdtError) -> Self {
+        let kind = match &error {
+            UdtError::Bind(_) => ErrorKind::Unreachable,
+            UdtError::Connect(ConnectError::TimedOut) | UdtError::TimedOut => ErrorKind::TimedOut,
+            UdtError::Connect(_) | UdtError::Peer => ErrorKind::Refused,
+            UdtError::Ended(_) => ErrorKind::Unreachable,
+            _ => ErrorKind::Internal,
+        };
+        Self::new(code(kind), error.to_string())
+    }
 }
 
 #[cfg(test)]
