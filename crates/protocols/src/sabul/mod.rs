@@ -29,7 +29,7 @@ pub const SABUL: Protocol = Protocol {
         summary: "How the sender adapts its rate: as in release 2.0, in the paper on rate control, or in the first \
                   paper; set at the receiver",
     }],
-    colour: "#117733",
+    colour: "#44aa99",
     predict: None,
     build,
 };

@@ -7,6 +7,8 @@ use super::terms::SYN;
 /// Times are counted in 2^-32 ns, so that no period is rounded: a gap of whole microseconds would be wrong by 6 % at
 /// 1 Gbit/s.
 const FRACTION_BITS: u32 = 32;
+/// No packets are closer, whatever the control says: nobody may have a whole window leave at one instant.
+const PERIOD_MIN_NANOS: f64 = 250.0;
 /// What is earned in this time may leave at once: timers of hosts are not finer.
 const BURST: Span = Span::from_micros(250);
 /// Time that was lost by late wake-ups is made up for if it is no more than this ...
@@ -31,7 +33,7 @@ fn fixed(nanos: u64) -> u128 {
 impl Pacing {
     /// Packets leave `nanos` apart from the next on.
     pub(super) fn set_period(&mut self, nanos: f64) {
-        self.period = (nanos.clamp(0.0, 1e12) * (1u64 << FRACTION_BITS) as f64) as u128;
+        self.period = (nanos.clamp(PERIOD_MIN_NANOS, 1e12) * (1u64 << FRACTION_BITS) as f64) as u128;
     }
 
     /// When the next packet may leave.
