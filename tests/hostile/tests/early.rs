@@ -67,7 +67,7 @@ fn after_description(session: &mut Session, endpoint: &Endpoint) -> (Vec<Frame>,
 }
 
 /// Over the loopback device: packets of 9000, 1500, 1280 and 576 bytes.
-const EARLY_PROBES: i32 = 4;
+const EARLY_PROBES: usize = 4;
 
 #[test]
 fn a_small_file_takes_one_answer_and_no_datagram_but_early_probes() {
