@@ -103,3 +103,36 @@ fn the_examples_of_the_document_run() {
         }
     }
 }
+
+#[test]
+fn a_sender_with_a_finite_send_buffer_waits_for_its_interface_and_loses_nothing_there() {
+    // Twice what the interface carries.
+    let text = r#"
+title = "a rate that the interface does not have"
+duration = "3 s"
+
+[topology.star]
+access = { rate = "1 Gbit/s" }
+senders = [{ name = "node", rtt = "10 ms", link = { rate = "100 Mbit/s" } }]
+
+[[hosts]]
+name = "node"
+
+[[flows]]
+name = "blast"
+protocol = "rbudp"
+parameters = { rate = "200 Mbit/s" }
+from = "node"
+to = "receiver"
+"#;
+    let waits = text.replace("name = \"node\"\n\n", "name = \"node\"\nsend_buffer = \"32 KiB\"\n\n");
+    let [lost, waited] = [text, &waits].map(|text| {
+        let [result] = &run(text, 1)[..] else { panic!("one run") };
+        assert!(result.valid, "{:?}", result.invalid_reason);
+        (result.metrics.loss_ratio.unwrap(), result.flows[0].measured_bps.unwrap())
+    });
+    assert!((0.4..0.6).contains(&lost.0) && waited.0 == 0.0, "{lost:?} {waited:?}");
+    assert!(waited.1 > 94e6, "{waited:?}");
+    let refused = waits.replace("32 KiB", "0 B");
+    assert!(Scenario::parse("test.toml", &refused, &[]).unwrap_err().to_string().contains("send_buffer"));
+}

@@ -29,6 +29,9 @@ pub struct HostSpec {
     pub ring_packets: usize,
     /// What else wants the processor.
     pub tasks: Vec<CompetingTask>,
+    /// Bytes on the wire that each of its endpoints may have waiting at its interface; who has more to send waits.
+    /// `None`: any number, and what the first link's queue does not hold is lost.
+    pub send_buffer: Option<u64>,
     /// How late and how unevenly its programs run; `None`: always at once.
     pub noise: Option<Arc<HostNoise>>,
 }
@@ -36,7 +39,7 @@ pub struct HostSpec {
 impl Default for HostSpec {
     fn default() -> Self {
         // 512 is what common interfaces are set to.
-        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new(), noise: None }
+        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new(), send_buffer: None, noise: None }
     }
 }
 
@@ -48,6 +51,9 @@ impl HostSpec {
         }
         if self.ring_packets == 0 {
             return Err("ring_packets must be at least 1");
+        }
+        if self.send_buffer == Some(0) {
+            return Err("send_buffer must be at least 1");
         }
         let task_is_bad = |task: &CompetingTask| !(0.0..=1.0).contains(&task.share);
         if self.tasks.iter().any(task_is_bad) {
@@ -110,6 +116,8 @@ pub(crate) struct Host {
     pub(crate) postponed: Vec<EndpointId>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
+    /// What each endpoint may have waiting at the interface.
+    pub(crate) send_buffer: Option<u64>,
     ring: VecDeque<Packet>,
     ring_packets: usize,
     /// What the processor is busy with.
@@ -140,6 +148,7 @@ impl Host {
             endpoints: Vec::new(),
             postponed: Vec::new(),
             thread: None,
+            send_buffer: spec.send_buffer,
             ring: VecDeque::new(),
             ring_packets: spec.ring_packets,
             batch: Vec::new(),

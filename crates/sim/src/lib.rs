@@ -13,7 +13,8 @@
 //! the range. Every [`Place`](inhaul_transport::Place) is checked against what was sent; an endpoint that places a
 //! byte wrongly or twice ends the run with a [`SimError`].
 //!
-//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it); the operating system's
+//! **What is not modelled:** the cost of sending at a host (its first link is what bounds it, and loses what its queue does not hold unless
+//! the host has a `send_buffer`); the operating system's
 //! own share of a host (control streams wait for the processor like everything else); IPv6; MTUs, links take packets
 //! of any size; selective acknowledgement in control streams, and their set-up: they stand when a transfer starts.
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod control;
 mod error;
 mod host;
 mod ids;
+mod interface;
 mod ledger;
 mod network;
 mod noise;

@@ -4,12 +4,13 @@
 use std::io;
 
 use inhaul_base::{RandomStream, Span, Time};
-use inhaul_link::Link;
+use inhaul_link::{DropCause, Link};
 
 use crate::addresses::Addresses;
 use crate::agenda::{Agenda, Component, ComponentId};
 use crate::capture::Capture;
 use crate::ids::NodeId;
+use crate::interface::Waiting;
 use crate::packet::{Packet, Pool};
 use crate::routes::Routes;
 use crate::topology::{Topology, Wire};
@@ -23,6 +24,8 @@ pub(crate) struct Line {
     pub(crate) capture: Option<Capture>,
     component: ComponentId,
     to: NodeId,
+    /// Bytes of all packets that were let in.
+    entered: u64,
     /// The largest IP packet that it takes.
     pub(crate) mtu: Option<u32>,
     /// How many packets that arrive next have been read ahead.
@@ -60,6 +63,7 @@ impl Network {
             capture: None,
             component: agenda.add(Component::Link(index)),
             to: wire.to,
+            entered: 0,
             mtu: None,
             ahead: 0,
         };
@@ -67,19 +71,30 @@ impl Network {
         Self { agenda, lines, pool: Pool::default(), hops: 0, routes: Routes::new(topology) }
     }
 
-    /// Sends a packet on from a node.
-    pub(crate) fn send(&mut self, now: Time, at: NodeId, packet: Packet) {
+    /// Sends a packet on from a node. Returns where it stands, if the link took it.
+    pub(crate) fn send(&mut self, now: Time, at: NodeId, packet: Packet) -> Option<Waiting> {
         // That there is a route was made sure of when the transfer or traffic was set up.
-        let Some(link) = self.routes.next(at, packet.to) else { return };
+        let link = self.routes.next(at, packet.to)?;
         let line = &mut self.lines[link.0 as usize];
-        if line.mtu.is_some_and(|mtu| packet.wire_bytes > mtu) {
+        let bytes = packet.wire_bytes;
+        if line.mtu.is_some_and(|mtu| bytes > mtu) {
             self.pool.put_back(packet.datagram);
-            return;
+            return None;
         }
-        // What is dropped the link counts.
-        if line.link.send(now, packet.wire_bytes, packet).is_ok() {
-            self.agenda.schedule(line.component, line.link.next_arrival());
+        // What is dropped the link counts. What will be lost on the wire has its turn like the rest.
+        match line.link.send(now, bytes, packet) {
+            Ok(()) => self.agenda.schedule(line.component, line.link.next_arrival()),
+            Err(DropCause::Lost) => {}
+            Err(_) => return None,
         }
+        line.entered += u64::from(bytes);
+        Some(Waiting { link: link.0, entered: line.entered, bytes })
+    }
+
+    /// Bytes that have left a link's queue.
+    pub(crate) fn left(&mut self, now: Time, link: u32) -> u64 {
+        let line = &mut self.lines[link as usize];
+        line.entered - line.link.queue_bytes(now)
     }
 
     /// Takes the next packet from a link where one is due, if there is one. A packet that has not come to its host

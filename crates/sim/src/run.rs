@@ -15,6 +15,7 @@ use crate::agenda::Component;
 use crate::changes::{Change, Happening};
 use crate::control::{Item, Stream};
 use crate::host::Host;
+use crate::interface::SendBuffer;
 use crate::network::Network;
 use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
 use crate::simulation::{MESSAGES_MAX, Seat};
@@ -252,6 +253,7 @@ struct Outlet<'a> {
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
+    send_buffer: Option<&'a mut SendBuffer>,
     events: &'a mut VecDeque<(EndpointId, Event)>,
     fault: &'a mut Option<SimError>,
 }
@@ -277,7 +279,10 @@ impl Driver for Outlet<'_> {
                 let load = Load::Data { head_len, flow: transmit.flow, from: self.from, to, body };
                 let wire_bytes = (datagram.len() + envelope.len()) as u32 + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
-                self.network.send(now, self.node, packet);
+                let waiting = self.network.send(now, self.node, packet);
+                if let (Some(buffer), Some(waiting)) = (&mut self.send_buffer, waiting) {
+                    buffer.push(waiting);
+                }
             }
         }
         batch.clear();
@@ -339,19 +344,26 @@ impl Simulation {
     /// Has an endpoint send what it has, notes its events, and returns when it wants to be called again.
     fn drain(&mut self, id: EndpointId) -> Option<Time> {
         let seat = &mut self.seats[id.0 as usize];
+        // Time stands still meanwhile: nothing but a full send buffer ends it early.
+        let mut budget = seat.send_buffer.as_mut().map_or(u64::MAX, |buffer| buffer.room(self.now, &mut self.network));
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,
+            send_buffer: seat.send_buffer.as_mut(),
             events: &mut self.events,
             fault: &mut self.fault,
         };
-        // Time stands still meanwhile, so there is nothing else to look after.
-        let mut budget = u64::MAX;
         let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
-        due.map(|at| at.max(self.now))
+        match &mut seat.send_buffer {
+            Some(buffer) if budget == 0 => {
+                buffer.room(self.now, &mut self.network);
+                Some(buffer.writable(self.now, &mut self.network))
+            }
+            _ => due.map(|at| at.max(self.now)),
+        }
     }
 
     /// What follows from what endpoints have said.

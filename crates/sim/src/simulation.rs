@@ -15,6 +15,7 @@ use crate::capture::Capture;
 use crate::changes::{Change, Happening, Timeline};
 use crate::control::WINDOW_MAX;
 use crate::host::{Host, HostStats};
+use crate::interface::SendBuffer;
 use crate::ledger::Ledger;
 use crate::network::Network;
 use crate::noise;
@@ -49,6 +50,8 @@ pub(crate) struct Seat {
     pub(crate) component: ComponentId,
     /// Its flows, as the port knows them that its datagrams come and go by.
     pub(crate) connections: Connections,
+    /// What it has waiting at its host's interface, where that is finite.
+    pub(crate) send_buffer: Option<SendBuffer>,
     /// When it was last woken, and how often at that time.
     pub(crate) woken: (Time, u32),
 }
@@ -155,7 +158,9 @@ impl Simulation {
         }
         self.addresses.push((host, address(host, on_host.len())));
         on_host.push(id);
-        self.seats.push(Seat { endpoint, component, connections: Connections::default(), woken: (Time::ZERO, 0) });
+        let send_buffer = self.hosts[host.0 as usize].send_buffer.map(SendBuffer::new);
+        let connections = Connections::default();
+        self.seats.push(Seat { endpoint, component, connections, send_buffer, woken: (Time::ZERO, 0) });
         Ok(id)
     }
 
@@ -434,7 +439,9 @@ impl Simulation {
 
     /// Bytes of memory that the simulation takes, endpoints included, about; without what is on its way right now.
     pub fn memory_bytes(&self) -> usize {
-        let endpoints: usize = self.seats.iter().map(|seat| seat.endpoint.memory_bytes() + size_of::<Seat>()).sum();
+        let buffer = |seat: &Seat| seat.send_buffer.as_ref().map_or(0, SendBuffer::memory_bytes);
+        let of_seat = |seat: &Seat| size_of::<Seat>() + seat.endpoint.memory_bytes() + buffer(seat);
+        let endpoints: usize = self.seats.iter().map(of_seat).sum();
         self.network.memory_bytes()
             + endpoints
             + self.addresses.capacity() * size_of::<(NodeId, SocketAddrV4)>()

@@ -28,8 +28,9 @@ const DECREASE: f64 = 1.125;
 /// Least window beside the rate, in packets.
 const WINDOW_MIN: u64 = 2;
 const SYN_NANOS: f64 = SYN.as_nanos() as f64;
-/// UDT 4: most decreases in one congestion event.
-const DECREASES_MAX: u64 = 5;
+/// UDT 4: so many NAKs of a congestion event count, later ones change nothing (libudt's code; the draft counts all). So
+/// the rate falls by no more than half in one event.
+const NAKS_MAX: u64 = 5;
 /// UDT 4: least increase for each SYN, in packets.
 const INCREASE_MIN_UDT4: f64 = 0.01;
 /// udt-2004 gives no rule for further NAKs of one congestion event. As in SABUL 2, from which UDT came, the 16th, the
@@ -55,9 +56,8 @@ pub struct Native {
     period_before: f64,
     /// A loss of this packet or a later one is a new congestion event.
     event_end: u64,
-    /// NAKs and decreases in this event.
+    /// NAKs of this event that count.
     naks: u64,
-    decreases: u64,
     /// Average number of NAKs in an event.
     average_naks: f64,
     /// The rate is decreased again each time that so many NAKs came.
@@ -80,7 +80,6 @@ impl Native {
             period_before: START_PERIOD_NANOS,
             event_end: 0,
             naks: 0,
-            decreases: 0,
             average_naks: 1.0,
             again_every: 1,
         }
@@ -143,10 +142,13 @@ impl Native {
             self.begin_event(nak);
             return;
         }
+        if self.variant == Variant::Udt4 && self.naks >= NAKS_MAX {
+            return;
+        }
         self.naks += 1;
         let again = match self.variant {
             Variant::Paper2004 => self.naks >= NAKS_AGAIN && self.naks.is_power_of_two(),
-            Variant::Udt4 => self.decreases < DECREASES_MAX && self.naks.is_multiple_of(self.again_every),
+            Variant::Udt4 => self.naks.is_multiple_of(self.again_every),
         };
         if again {
             self.decrease(nak);
@@ -157,7 +159,7 @@ impl Native {
     fn begin_event(&mut self, nak: &Nak) {
         self.period_before = self.period;
         self.average_naks = (self.average_naks * 0.875 + self.naks as f64 * 0.125).ceil().max(1.0);
-        (self.naks, self.decreases) = (1, 0);
+        self.naks = 1;
         match self.variant {
             Variant::Paper2004 => self.frozen_until = nak.now + SYN,
             Variant::Udt4 => self.again_every = 1 + self.random.below(self.average_naks as u64),
@@ -166,7 +168,6 @@ impl Native {
     }
 
     fn decrease(&mut self, nak: &Nak) {
-        self.decreases += 1;
         self.event_end = nak.next;
         self.set_period(self.period * DECREASE);
     }
@@ -326,10 +327,10 @@ mod tests {
         (0..1_000).for_each(|k| native.on_nak(&nak(at(50), 100 + k % 50, 200, 1.0)));
         assert!((mbps(&native) - 900.0 / 1.125f64.powi(5)).abs() < 1e-6, "{}", mbps(&native));
         assert_eq!(native.limits().frozen_until, Time::ZERO);
-        // After an event of 1,000 NAKs, one in a random number up to the average counts.
+        // Of 1,000 NAKs five counted: the average moves towards them, and one in a random number up to it decreases.
         native.on_nak(&nak(at(90), 200, 300, 1.0));
-        assert_eq!(native.average_naks, 126.0);
-        assert!((1..=126).contains(&native.again_every));
+        assert_eq!(native.average_naks, 2.0);
+        assert!((1..=2).contains(&native.again_every));
     }
 
     #[test]
