@@ -229,11 +229,33 @@ impl RunResult {
         let (name, field) = rest.rsplit_once('.')?;
         match kind {
             "flows" if field == "of_rest" => self.of_rest(name),
+            "flows" | "groups" if matches!(field, "deviation_bps" | "maximum_bps") => {
+                let is_meant = |flow: &&FlowResult| match kind {
+                    "flows" => flow.name == name,
+                    _ => flow.group.as_deref() == Some(name),
+                };
+                let samples = self.samples(self.flows.iter().filter(is_meant))?;
+                Some(if field == "deviation_bps" {
+                    deviation(&samples)
+                } else {
+                    samples.into_iter().fold(0.0, f64::max)
+                })
+            }
             "flows" => self.flows.iter().find(|flow| flow.name == name)?.quantity(field, window),
             "groups" => self.group_quantity(name, field, window),
             "links" => self.links.iter().find(|link| link.name == name)?.quantity(field),
             _ => None,
         }
+    }
+
+    /// The rates of flows together, one after the other over the measured time; `None` if there is none.
+    fn samples<'a>(&self, flows: impl Iterator<Item = &'a FlowResult>) -> Option<Vec<f64>> {
+        let [from, to] = self.measured_s;
+        let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+        for point in flows.flat_map(|flow| &flow.series).filter(|point| point.t_s > from && point.t_s <= to) {
+            *sums.entry((point.t_s * 1e6).round() as u64).or_default() += point.goodput_bps;
+        }
+        (!sums.is_empty()).then(|| sums.into_values().collect())
     }
 
     /// A flow's rate over what the others left of the sum of all ideal rates.
@@ -263,6 +285,13 @@ impl RunResult {
     pub fn measured_flows(&self) -> impl Iterator<Item = &FlowResult> {
         self.flows.iter().filter(|flow| !flow.background)
     }
+}
+
+/// Standard deviation of all there is.
+fn deviation(samples: &[f64]) -> f64 {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    (samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
 fn parse_window(text: &str) -> Option<(f64, f64)> {
@@ -318,5 +347,26 @@ impl Metrics {
                 self.jain_by_scale.iter().find(|index| index.scale_s == scale)?.jain_index
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviation_and_maximum_are_those_of_the_measured_samples() {
+        let flow = |name: &str, rates: &[f64]| FlowResult {
+            name: name.to_owned(),
+            group: Some("all".to_owned()),
+            series: (1..).zip(rates).map(|(k, rate)| Point { t_s: f64::from(k), goodput_bps: *rate }).collect(),
+            ..FlowResult::default()
+        };
+        let flows = vec![flow("a", &[9.0, 1.0, 3.0, 9.0]), flow("b", &[9.0, 4.0, 2.0, 9.0])];
+        let result = RunResult { flows, measured_s: [1.0, 3.0], ..RunResult::default() };
+        let quantities =
+            ["flows.a.deviation_bps", "flows.a.maximum_bps", "groups.all.deviation_bps", "groups.all.maximum_bps"];
+        assert_eq!(quantities.map(|path| result.quantity(path)), [Some(1.0), Some(3.0), Some(0.0), Some(5.0)]);
+        assert_eq!(result.quantity("flows.c.maximum_bps"), None);
     }
 }

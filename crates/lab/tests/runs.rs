@@ -129,10 +129,8 @@ to = "receiver"
     let [lost, waited] = [text, &waits].map(|text| {
         let [result] = &run(text, 1)[..] else { panic!("one run") };
         assert!(result.valid, "{:?}", result.invalid_reason);
-        (result.metrics.loss_ratio.unwrap(), result.flows[0].measured_bps.unwrap())
+        (result.metrics.loss_ratio, result.flows[0].measured_bps)
     });
     assert!((0.4..0.6).contains(&lost.0) && waited.0 == 0.0, "{lost:?} {waited:?}");
     assert!(waited.1 > 94e6, "{waited:?}");
-    let refused = waits.replace("32 KiB", "0 B");
-    assert!(Scenario::parse("test.toml", &refused, &[]).unwrap_err().to_string().contains("send_buffer"));
 }

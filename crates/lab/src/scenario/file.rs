@@ -211,7 +211,7 @@ pub(crate) struct HostFile {
     pub(crate) name: Spanned<String>,
     pub(crate) packet_rate: Option<Spanned<f64>>,
     pub(crate) ring: Option<Spanned<usize>>,
-    pub(crate) send_buffer: Option<Spanned<Size>>,
+    pub(crate) send_buffer: Option<Size>,
     pub(crate) noise: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) tasks: Vec<TaskFile>,

@@ -355,12 +355,7 @@ fn host_specs(hosts: &[HostFile], noise: Option<&Arc<HostNoise>>) -> Result<BTre
             }
             spec.ring_packets = *ring.get_ref();
         }
-        if let Some(buffer) = &host.send_buffer {
-            if buffer.get_ref().0 == 0 {
-                return Err(Refusal::at(buffer.span(), "`send_buffer` is a size, from 1 byte on"));
-            }
-            spec.send_buffer = Some(buffer.get_ref().0);
-        }
+        spec.send_buffer = host.send_buffer.map(|size| size.0);
         for task in &host.tasks {
             if task.on.0 + task.off.0 < Span::from_micros(1) {
                 return Err(Refusal::at(
