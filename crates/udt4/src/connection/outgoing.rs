@@ -29,6 +29,7 @@ fn positive(n: u32) -> u32 {
 impl Connection {
     /// Appends the next packet to send now to `out`, if there is one.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        (self.data_sent, self.alone) = (false, false);
         self.check_ends(now);
         match self.phase {
             Phase::Over => return false,
@@ -60,6 +61,24 @@ impl Connection {
             return true;
         }
         now >= self.last_sent + super::KEEP_ALIVE && self.emit(ControlBody::KeepAlive, now, out)
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), right after that has appended a data packet at the same time: only
+    /// data can follow.
+    pub(crate) fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        (self.data_sent, self.alone) = (false, false);
+        self.transmit_data(now, out)
+    }
+
+    /// Whether the packet that was appended last is data.
+    pub(crate) const fn sent_data(&self) -> bool {
+        self.data_sent
+    }
+
+    /// Whether the packet that was appended last must not leave as a part of a message that is cut later: the peer
+    /// measures when it comes.
+    pub(crate) const fn leaves_alone(&self) -> bool {
+        self.alone
     }
 
     /// Whether it is time for the connection to end.
@@ -129,9 +148,10 @@ impl Connection {
                 self.greeted = true;
                 return self.emit(ControlBody::Handshake(self.agreement.handshake()), now, out);
             }
-            self.send.sent(now, next);
+            self.alone = self.send.sent(now, next);
             match self.data(next, now, out) {
                 Sent::Data => {
+                    self.data_sent = true;
                     self.last_sent = now;
                     self.statistics.packets_sent += 1;
                     self.statistics.packets_sent_again += u64::from(next.again);

@@ -65,15 +65,16 @@ impl Arrivals {
             (0..count.min(INTERVALS as u64)).for_each(|_| self.intervals.push(interval));
         }
         self.last = Some(at);
-        // Two that came together, or that this host's clock cannot tell apart, say nothing of the path.
+        // Two that came together, or that this host's clock cannot tell apart, say nothing of the path. If others came
+        // with the second, all of them came since the first did.
         if let Some((first, came)) = self.pair.take()
             && number == first + 1
             && at > came
         {
-            self.pairs.push(at.since(came).as_nanos());
+            self.pairs.push(at.since(came).as_nanos() / count.max(1));
         }
-        let end = number + count;
-        self.pair = ((end - 1).is_multiple_of(PAIR_EVERY)).then_some((end - 1, at));
+        // When the last of several came that came together is not known.
+        self.pair = (count == 1 && number.is_multiple_of(PAIR_EVERY)).then_some((number, at));
     }
 
     /// A packet came that was sent again: it came out of turn.
@@ -134,6 +135,21 @@ mod tests {
             arrivals.arrive(at((k - u64::from(k % 16 == 1)) * 100 + if k % 16 == 1 { extra } else { 0 }), k, 1);
         }
         assert_eq!(arrivals.capacity(), 83_333);
+        // The first by itself, and the second with those behind it.
+        let mut joined = Arrivals::NONE;
+        for k in 0..20 {
+            joined.arrive(at(k * 1_600), k * 16, 1);
+            joined.arrive(at(k * 1_600 + 30), k * 16 + 1, 15);
+        }
+        assert_eq!(joined.capacity(), 500_000);
+        // The first with others: when it came is not known.
+        let mut vague = Arrivals::NONE;
+        for k in 0..20 {
+            vague.arrive(at(k * 1_600), k * 16, 8);
+            vague.arrive(at(k * 1_600 + 100), k * 16 + 8, 9);
+            vague.arrive(at(k * 1_600 + 112), k * 16 + 17, 1);
+        }
+        assert_eq!(vague.capacity(), 0);
         // One that was overtaken by a packet sent again, or came together with the first, does not count.
         let mut odd = Arrivals::NONE;
         for k in 0..40 {
