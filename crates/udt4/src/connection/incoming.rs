@@ -98,19 +98,21 @@ impl Connection {
         let Some(next) = ack.next.widen(first) else { return false };
         let Capacity { arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
         let window = ack.window.max(WINDOW_LEAST);
+        let rtt = Span::from_micros(u64::from(ack.rtt));
         let core = CoreAck {
             number: ack.number,
             next,
-            rtt: Span::from_micros(u64::from(ack.rtt)),
+            rtt,
             rtt_variation: Span::from_micros(u64::from(ack.rtt_variance)),
             window: u64::from(window),
-            arrival_speed: arrival,
+            arrival_speed: self.delivery.believed(arrival, rtt),
             capacity: link,
         };
         if self.send.on_ack(at, &core).is_err() {
             return false;
         }
         if next >= first {
+            self.delivery.on_ack(at, next, rtt);
             self.peer_takes = next + u64::from(window);
         }
         self.send_buffer.acknowledge(next);

@@ -7,6 +7,7 @@
 //! Call [`handle`](Connection::handle) for each packet. Then, and at each [`deadline`](Connection::deadline), call
 //! [`poll_transmit`](Connection::poll_transmit) until it returns false.
 
+mod delivery;
 mod incoming;
 mod outgoing;
 mod receive_buffer;
@@ -23,6 +24,7 @@ use inhaul_protocols::udt::core::{Control as RateControl, LIGHT_ACK_EVERY, Recei
 use crate::handshake::Agreement;
 use crate::options::Options;
 use crate::wire::{ControlBody, HEADER_LEN, IP_UDP_LEN, Kind, Packet, SEQUENCES, Sequence, payload_len};
+use delivery::Delivery;
 use receive_buffer::ReceiveBuffer;
 use send_buffer::SendBuffer;
 
@@ -108,6 +110,7 @@ pub struct Connection {
     end: Option<End>,
     send: SendSide,
     send_buffer: SendBuffer,
+    delivery: Delivery,
     /// The peer takes packets before this one.
     peer_takes: u64,
     /// When the next data packet may leave, if nothing changes.
@@ -176,6 +179,7 @@ impl Connection {
             end: None,
             send,
             send_buffer: SendBuffer::new(first, options.send_buffer, payload),
+            delivery: Delivery::NONE,
             peer_takes: first + peer_window,
             data_due: Time::ZERO,
             data_sent: false,
