@@ -68,7 +68,10 @@ impl Connection {
                 // told of the end before, it would throw the rest away. It has the data all the same.
                 let next = next.widen(self.send.first());
                 let taken = next.filter(|next| self.send.on_light_ack(at, *next).is_ok());
-                taken.inspect(|next| self.send_buffer.release(*next)).is_some()
+                let Some(next) = taken else { return self.statistics.packets_ignored += 1 };
+                self.delivery.on_ack(at, next);
+                self.send_buffer.release(next);
+                true
             }
             ControlBody::Nak(ranges) => self.handle_nak(ranges, at),
             ControlBody::Ack2(number) => {
@@ -98,21 +101,20 @@ impl Connection {
         let Some(next) = ack.next.widen(first) else { return false };
         let Capacity { arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
         let window = ack.window.max(WINDOW_LEAST);
-        let rtt = Span::from_micros(u64::from(ack.rtt));
         let core = CoreAck {
             number: ack.number,
             next,
-            rtt,
+            rtt: Span::from_micros(u64::from(ack.rtt)),
             rtt_variation: Span::from_micros(u64::from(ack.rtt_variance)),
             window: u64::from(window),
-            arrival_speed: self.delivery.believed(arrival, rtt),
+            arrival_speed: self.delivery.believed(arrival),
             capacity: link,
         };
         if self.send.on_ack(at, &core).is_err() {
             return false;
         }
         if next >= first {
-            self.delivery.on_ack(at, next, rtt);
+            self.delivery.on_ack(at, next);
             self.peer_takes = next + u64::from(window);
         }
         self.send_buffer.acknowledge(next);

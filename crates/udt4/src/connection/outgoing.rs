@@ -119,7 +119,8 @@ impl Connection {
     /// Whether there is new data that the peer takes.
     fn has_new(&self) -> bool {
         let next = self.send.next_number();
-        next < self.send_buffer.end() && next < self.peer_takes
+        let near = next - self.send.first() < self.delivery.flight_max();
+        near && next < self.send_buffer.end() && next < self.peer_takes
     }
 
     /// Whether a data packet may leave as soon as its time comes.
@@ -149,6 +150,9 @@ impl Connection {
                 return self.emit(ControlBody::Handshake(self.agreement.handshake()), now, out);
             }
             self.alone = self.send.sent(now, next);
+            if !next.again {
+                self.delivery.on_sent(now, next.number);
+            }
             match self.data(next, now, out) {
                 Sent::Data => {
                     self.data_sent = true;

@@ -1,6 +1,6 @@
 //! What the times of arrivals say: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
 
-use inhaul_base::Time;
+use inhaul_base::{Span, Time};
 
 use super::terms::PAIR_EVERY;
 
@@ -11,31 +11,51 @@ const PAIRS: usize = 16;
 /// Samples count that are within this factor of the median.
 const NEAR: u64 = 8;
 
-/// The last samples of a time, in nanoseconds.
+/// Packets that took a time to come.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    nanos: u64,
+    packets: u64,
+}
+
+impl Sample {
+    const NONE: Self = Self { nanos: 0, packets: 1 };
+
+    fn nanos_each(self) -> u64 {
+        self.nanos / self.packets
+    }
+}
+
+/// The last samples.
 #[derive(Clone, Copy, Debug)]
 struct Window<const N: usize> {
-    samples: [u64; N],
+    samples: [Sample; N],
     count: usize,
 }
 
 impl<const N: usize> Window<N> {
-    const EMPTY: Self = Self { samples: [0; N], count: 0 };
+    const EMPTY: Self = Self { samples: [Sample::NONE; N], count: 0 };
 
-    fn push(&mut self, nanos: u64) {
-        self.samples[self.count % N] = nanos;
+    fn push(&mut self, span: Span, packets: u64) {
+        self.samples[self.count % N] = Sample { nanos: span.as_nanos(), packets: packets.max(1) };
         self.count += 1;
     }
 
-    /// Median filter: how many samples are near the median, and their sum. `None` until the window is full.
-    fn filtered(&self) -> Option<(u64, u64)> {
+    /// Median filter: how many samples are near the median, and packets a second of all these. `None` until the window
+    /// is full.
+    fn filtered(&self) -> Option<(usize, u32)> {
         if self.count < N {
             return None;
         }
-        let mut sorted = self.samples;
+        let mut sorted = self.samples.map(Sample::nanos_each);
         sorted.sort_unstable();
         let median = sorted[N / 2];
-        let near = sorted.iter().filter(|&&s| s >= median / NEAR && s <= median.saturating_mul(NEAR));
-        Some(near.fold((0, 0), |(count, sum), sample| (count + 1, sum + sample)))
+        let near = |each: u64| each >= median / NEAR && each <= median.saturating_mul(NEAR);
+        let near = self.samples.iter().filter(|sample| near(sample.nanos_each()));
+        let (count, packets, nanos) = near.fold((0, 0, 0), |(count, packets, nanos), sample| {
+            (count + 1, packets + sample.packets, nanos + sample.nanos)
+        });
+        Some((count, per_second(packets, nanos)))
     }
 }
 
@@ -61,8 +81,7 @@ impl Arrivals {
     /// come together are taken as if they had come evenly spread since the last.
     pub(super) fn arrive(&mut self, at: Time, number: u64, count: u64) {
         if let Some(last) = self.last {
-            let interval = at.since(last).as_nanos() / count.max(1);
-            (0..count.min(INTERVALS as u64)).for_each(|_| self.intervals.push(interval));
+            self.intervals.push(at.since(last), count);
         }
         self.last = Some(at);
         // Two that came together, or that this host's clock cannot tell apart, say nothing of the path. If others came
@@ -71,7 +90,7 @@ impl Arrivals {
             && number == first + 1
             && at > came
         {
-            self.pairs.push(at.since(came).as_nanos() / count.max(1));
+            self.pairs.push(at.since(came), count);
         }
         // When the last of several came that came together is not known.
         self.pair = (count == 1 && number.is_multiple_of(PAIR_EVERY)).then_some((number, at));
@@ -86,21 +105,20 @@ impl Arrivals {
     /// Packets a second at which data comes in; 0: not known.
     pub(super) fn speed(&self) -> u32 {
         match self.intervals.filtered() {
-            Some((count, nanos)) if count as usize > INTERVALS / 2 => per_second(count, nanos),
+            Some((count, speed)) if count > INTERVALS / 2 => speed,
             _ => 0,
         }
     }
 
     /// Packets a second that the path carries; 0: not known.
     pub(super) fn capacity(&self) -> u32 {
-        self.pairs.filtered().map_or(0, |(count, nanos)| per_second(count, nanos))
+        self.pairs.filtered().map_or(0, |(_, capacity)| capacity)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_base::Span;
 
     fn at(micros: u64) -> Time {
         Time::ZERO + Span::from_micros(micros)
@@ -125,6 +143,12 @@ mod tests {
         let mut arrivals = Arrivals::NONE;
         (0..20).for_each(|k| arrivals.arrive(at(k * 800), k * 8, 8));
         assert_eq!((arrivals.speed(), arrivals.capacity()), (10_000, 0));
+        // Three messages in a row, and a pause, over and over: neither the rows nor the pauses are the speed.
+        let mut bursts = Arrivals::NONE;
+        (0..20).for_each(|k| {
+            (0..3).for_each(|m| bursts.arrive(at(k * 2_400 + m * 400), (k * 3 + m) * 8, 8));
+        });
+        assert!((9_000..=11_500).contains(&bursts.speed()), "{}", bursts.speed());
     }
 
     #[test]
