@@ -23,7 +23,7 @@ impl Connection {
                 self.note(std::mem::take(run), at);
                 // The peer may not know that there is no room: its packets are answered, but not acknowledged.
                 self.window_shut = true;
-                return self.push_window();
+                self.push_window();
             }
             Inserted::Duplicate => {
                 self.statistics.packets_useless += 1;

@@ -109,7 +109,8 @@ impl Incoming {
     /// Takes in what has come. Says whether there may be more.
     fn receive(&mut self, socket: &Socket) -> io::Result<bool> {
         self.arrivals.clear();
-        let mut slices: Vec<_> = self.memory.chunks_mut(self.message_len).take(self.depth).map(IoSliceMut::new).collect();
+        let mut slices: Vec<_> =
+            self.memory.chunks_mut(self.message_len).take(self.depth).map(IoSliceMut::new).collect();
         let mut ends = [0; MESSAGES_MAX];
         for (end, number) in ends.iter_mut().zip(1..) {
             *end = number;
@@ -146,7 +147,10 @@ impl Driver {
         let wakes = waker.clone();
         let rest = Poller::new()?;
         let traffic = Traffic::NONE;
-        Ok((Self { shared, socket, poller, rest, traffic, waker, incoming, batch, segmentation, blocked: false }, wakes))
+        Ok((
+            Self { shared, socket, poller, rest, traffic, waker, incoming, batch, segmentation, blocked: false },
+            wakes,
+        ))
     }
 
     /// Moves packets until nobody needs it any more.

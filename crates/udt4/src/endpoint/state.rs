@@ -458,7 +458,8 @@ impl Entry {
                         break;
                     }
                     let pushed = batch.try_push(peer, |out| {
-                        let more = if data { connection.poll_data(now, out) } else { connection.poll_transmit(now, out) };
+                        let more =
+                            if data { connection.poll_data(now, out) } else { connection.poll_transmit(now, out) };
                         more.then(|| if connection.leaves_alone() { Joined::No } else { Joined::Yes })
                     });
                     if !pushed {
