@@ -109,6 +109,8 @@ pub struct Connection {
     phase: Phase,
     end: Option<End>,
     send: SendSide,
+    /// Most packets that it may have on their way.
+    window_max: u64,
     send_buffer: SendBuffer,
     delivery: Delivery,
     /// The peer takes packets before this one.
@@ -156,6 +158,16 @@ fn first_number(sequence: Sequence) -> u64 {
     u64::from(SEQUENCES) + u64::from(sequence.get())
 }
 
+/// A sending side that has sent nothing.
+fn send_side(agreement: &Agreement, window_max: u64, now: Time) -> SendSide {
+    let seed = u64::from(agreement.local.get());
+    let mut send = SendSide::new(now, RateControl::native(Variant::Udt4, window_max, seed), window_max, None);
+    // Behind all that was sent, which is nothing: it cannot fail.
+    let _ = send.restart(now, first_number(agreement.first_sent));
+    send.set_packet_bytes((payload_len(agreement.mss) + HEADER_LEN + IP_UDP_LEN) as u64);
+    send
+}
+
 impl Connection {
     /// A connection by `agreement`, made at `now`.
     pub fn new(agreement: Agreement, options: &Options, now: Time) -> Self {
@@ -164,11 +176,7 @@ impl Connection {
         // libudt keeps one packet of its buffer free, and may announce one more than it takes.
         let peer_window = u64::from(agreement.peer_window.saturating_sub(1).max(1));
         let window_max = (options.send_buffer as u64).min(NUMBERS_APART_MAX);
-        let seed = u64::from(agreement.local.get());
-        let mut send = SendSide::new(now, RateControl::native(Variant::Udt4, window_max, seed), window_max, None);
-        // Behind all that was sent, which is nothing: it cannot fail.
-        let _ = send.restart(now, first);
-        send.set_packet_bytes((payload + HEADER_LEN + IP_UDP_LEN) as u64);
+        let send = send_side(&agreement, window_max, now);
         let expected = first_number(agreement.first_expected);
         let window = agreement.window as usize;
         let mut receive = ReceiveSide::new(window as u64, LIGHT_ACK_EVERY);
@@ -178,6 +186,7 @@ impl Connection {
             phase: Phase::Open,
             end: None,
             send,
+            window_max,
             send_buffer: SendBuffer::new(first, options.send_buffer, payload),
             delivery: Delivery::NONE,
             peer_takes: first + peer_window,

@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
 
 use super::send_buffer::Due;
-use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS};
+use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS, first_number, send_side};
 use crate::wire::{Ack, Capacity, Control, ControlBody, Data, LossRange, Packet, Sequence, Stamp, payload_len};
 
 /// Packets of a message that was given up are not sent; so many numbers are passed over at a time.
@@ -53,6 +53,11 @@ impl Connection {
         let expired = self.send.on_timer(now);
         if expired != Expired::No {
             self.data_due = Time::ZERO;
+            if self.send.first() == first_number(self.agreement.first_sent) {
+                // Nothing was ever acknowledged. A client of libudt drops what comes before its thread has seen the
+                // handshake: that says nothing of the network, and must not be what the rate is made of.
+                self.send = send_side(&self.agreement, self.window_max, now);
+            }
         }
         if expired == Expired::KeepAlive {
             return self.emit(ControlBody::KeepAlive, now, out);
