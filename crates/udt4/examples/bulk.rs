@@ -5,7 +5,6 @@
 //!
 //! `hot` sends from and receives into one buffer that stays in the cache; `cold` walks through 1 GiB. The last line of
 //! output is a JSON object with bytes and seconds. Either end may be libudt's.
-#![allow(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
