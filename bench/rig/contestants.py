@@ -124,31 +124,58 @@ class Tcp(Contestant):
         }
 
 
-class Udt(Contestant):
-    """UDT 4 of the distribution's libudt, under rivals/udt.cc."""
+class Rival:
+    """A program of rivals/: C++ over the library of another protocol, built where it is measured."""
 
-    name = "udt4"
-
-    def __init__(self, work):
-        self.source = Path(__file__).parent.parent / "rivals" / "udt.cc"
-        self.binary = Path(work) / "udt"
+    def __init__(self, work, name, library, package):
+        self.name, self.library, self.package = name, library, package
+        self.source = Path(__file__).parent.parent / "rivals" / f"{name}.cc"
+        self.binary = Path(work) / name
 
     def missing(self):
         if self.binary.exists():
             return None
-        command = ["g++", "-std=c++17", "-O2", "-o", self.binary, self.source, "-ludt", "-lpthread"]
+        command = ["g++", "-std=c++17", "-O2", "-o", self.binary, self.source, f"-l{self.library}", "-lpthread"]
         try:
             built = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError:
-            return "apt-get install g++ libudt-dev"
-        return None if built.returncode == 0 else "apt-get install libudt-dev"
+            return f"apt-get install g++ {self.package}"
+        return None if built.returncode == 0 else f"apt-get install {self.package}"
+
+    def command(self, case, *arguments):
+        return [self.binary, *arguments, case.mtu, case.memory]
+
+
+class Ours:
+    """crates/udt4/examples/bulk.rs, which takes the same arguments."""
+
+    name = "bulk"
+
+    def __init__(self, binary):
+        self.binary = binary
+
+    def missing(self):
+        return None if self.binary else "crates/udt4/examples/bulk.rs did not build"
+
+    def command(self, case, *arguments):
+        return [self.binary, *arguments, case.mtu, case.memory, *(["no-offload"] if case.offload == "off" else [])]
+
+
+class Sockets(Contestant):
+    """A library of sockets: one program sends, maybe another one receives."""
+
+    def __init__(self, name, sender, receiver):
+        self.name, self.sender, self.receiver = name, sender, receiver
+
+    def missing(self):
+        return self.sender.missing() or self.receiver.missing()
 
     def move(self, group, case, ends, seconds):
-        shape = [case.mtu, case.memory]
-        receiver = group.start("udt recv", ends.receiver, [self.binary, "recv", PORT, case.senders, *shape])
+        receive = self.receiver.command(case, "recv", PORT, case.senders)
+        receiver = group.start(f"{self.receiver.name} recv", ends.receiver, receive)
         receiver.wait_for_port("udp", PORT)
-        send = [self.binary, "send", ends.receiver_address, PORT, seconds, *shape]
-        senders = [group.start("udt send", ends.sender, send) for _ in range(case.senders)]
+        send = self.sender.command(case, "send", ends.receiver_address, PORT, seconds)
+        senders = [group.start(f"{self.sender.name} send", ends.sender, send) for _ in range(case.senders)]
         for sender in senders:
             sender.wait(seconds + PATIENCE_SECONDS)
         return _counts(_last_json(receiver.wait(PATIENCE_SECONDS)))
@@ -157,10 +184,8 @@ class Udt(Contestant):
 class Inhaul(Contestant):
     """`inhaul bench`: servers send, the caller receives and drives."""
 
-    name = "inhaul"
-
-    def __init__(self, binary):
-        self.binary = binary
+    def __init__(self, name, binary, *options):
+        self.name, self.binary, self.options = name, binary, options
 
     def missing(self):
         return None if self.binary else "the release build of inhaul failed"
@@ -172,7 +197,7 @@ class Inhaul(Contestant):
         for number, address in enumerate(addresses):
             server = [self.binary, "bench", "--server", "--listen", address, *wire]
             group.start("inhaul bench --server", ends.sender, server).wait_for_port("tcp", PORT + number)
-        client = [self.binary, "bench", *addresses, "-t", seconds, "-J", "--memory", case.memory, *wire]
+        client = [self.binary, "bench", *addresses, "-t", seconds, "-J", "--memory", case.memory, *wire, *self.options]
         ended = group.start("inhaul bench", ends.receiver, client).wait(seconds + PATIENCE_SECONDS)
         report = json.loads(ended.stdout)
         return {**_counts(report), "loss_ratio": report.get("loss_ratio")}

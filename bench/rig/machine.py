@@ -22,6 +22,7 @@ def describe():
             "inhaul commit": _first_line("git", "describe", "--always", "--dirty"),
             "rustc": _version("rustc", "--version"),
             "iperf3": _version("iperf3", "--version"),
+            "libsrt": _version("dpkg-query", "--show", "--showformat=${Version}", "libsrt-openssl-dev"),
             "libudt": _version("dpkg-query", "--show", "--showformat=${Version}", "libudt-dev"),
             "nginx": _version("nginx", "-v"),
             "aria2": _version("aria2c", "--version"),

@@ -1,6 +1,18 @@
 """The table of a run, made from its JSON and from nothing else."""
 
-COLUMNS = ("contestant", "Gbit/s", "of raw UDP", "× UDT 4", "CPU s/GB", "machine CPU s/GB", "lost or resent", "stolen")
+COLUMNS = (
+    "contestant",
+    "Gbit/s",
+    "of raw UDP",
+    "× UDT 4",
+    "CPU s/GB",
+    "of UDT 4's",
+    "machine CPU s/GB",
+    "lost or resent",
+    "stolen",
+)
+# What inhaul has of UDT: its transport, and the foreign wire at both ends and at one.
+UDT = ("inhaul-udt", "udt4-ours", "udt4-ours-to-libudt", "libudt-to-udt4-ours")
 
 
 def table(results):
@@ -13,6 +25,7 @@ def table(results):
         f"Linux {machine['kernel']}, rmem_max {machine['rmem_max_bytes']}. {versions}.",
         *_sections(results["rows"]),
         *_ratios(results["rows"]),
+        *_udt_ratios(results["rows"]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -35,6 +48,7 @@ def _cells(row, members):
         _ratio(row, members, "raw-udp", "goodput_bps", "{:.0%}"),
         _ratio(row, members, "udt4", "goodput_bps", "{:.1f}"),
         f"{row['cpu_seconds_per_gigabyte']:.3f}",
+        _ratio(row, members, "udt4", "cpu_seconds_per_gigabyte", "{:.2f}"),
         f"{row['machine_cpu_seconds_per_gigabyte']:.3f}",
         _losses(row),
         f"{row['stolen_ratio']:.1%}",
@@ -84,3 +98,24 @@ def _ratios(rows):
     if lines:
         head = ["## inhaul's share", "", "| of the | lowest | where | highest | where |", "|---|---:|---|---:|---|"]
         yield "\n".join(head + lines)
+
+
+def _udt_ratios(rows):
+    """Where each stands that speaks UDT, or came of it: its worst and best ratio to libudt over the cases."""
+    lines = []
+    for name in ("srt", *UDT):
+        cells = []
+        for field in ("goodput_bps", "cpu_seconds_per_gigabyte"):
+            found = []
+            for row in rows:
+                members = [each for each in rows if each["case"] == row["case"]]
+                value = _quotient(row, members, "udt4", field) if row["contestant"] == name else None
+                found += [(value, row["case"])] if value is not None else []
+            if found:
+                (low, where_low), (high, where_high) = min(found), max(found)
+                cells += [f"{low:.2f}", where_low, f"{high:.2f}", where_high]
+        if cells:
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    if any(row["contestant"] in UDT for row in rows) and lines:
+        head = "| over libudt's | Gbit/s, lowest | where | highest | where | CPU s/GB, lowest | where | highest | where |"
+        yield "\n".join(["## UDT", "", head, "|---" + "|---:|---" * 4 + "|", *lines])

@@ -31,6 +31,8 @@ pub struct Options {
     pub peer_timeout: Span,
     /// Most connections of the endpoint at once. Further clients are refused.
     pub connections_max: usize,
+    /// Whether the kernel may join and cut datagrams, where it can. Nothing of it shows on the wire.
+    pub offload: bool,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             linger: Span::from_secs(180),
             peer_timeout: Span::from_secs(40),
             connections_max: 1000,
+            offload: true,
         }
     }
 }

@@ -138,7 +138,7 @@ impl SendFlow {
                 return;
             }
             let Some(body) = body(next, side, &mut self.bodies, &mut self.core) else { return };
-            side.sent(now, next);
+            let alone = side.sent(now, next);
             self.allowed.spend(packet);
             host.spend(packet);
             self.core.sent.packets += 1;
@@ -146,7 +146,7 @@ impl SendFlow {
             let window_log = log_ceil(side.limits().window.saturating_mul(self.block));
             let head = DataHeader { window_log, offset: body.start, number: low_bits(next.number) };
             out.push(id, route, &head.emit(), body, 0);
-            if next.of_pair() {
+            if alone {
                 out.set_alone();
             }
         }

@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::Ack as CoreAck;
 
 use super::receive_buffer::Inserted;
-use super::{Connection, End};
+use super::{Connection, End, Run};
 use crate::wire::{Ack, Capacity, ControlBody, Data, HandshakeKind, Kind, LossRange, MessageNumber};
 
 /// The number of an ACK that only tells of the window: one that is not waited for when it comes back in an ACK2.
@@ -14,23 +14,39 @@ const WINDOW_ACK: u32 = 0;
 const WINDOW_LEAST: u32 = 2;
 
 impl Connection {
-    pub(super) fn handle_data(&mut self, data: &Data<'_>, at: Time) {
+    /// A data packet has come. `run` are those before it that came together and are not noted yet.
+    pub(super) fn handle_data(&mut self, data: &Data<'_>, at: Time, run: &mut Run) {
         let Some(number) = data.sequence.widen(self.receive_buffer.contiguous()) else { return };
         match self.receive_buffer.insert(number, data) {
             Inserted::NoRoom => {
                 self.statistics.packets_useless += 1;
+                self.note(std::mem::take(run), at);
                 // The peer may not know that there is no room: its packets are answered, but not acknowledged.
                 self.window_shut = true;
-                return self.push_window();
+                self.push_window();
             }
-            Inserted::Duplicate => self.statistics.packets_useless += 1,
+            Inserted::Duplicate => {
+                self.statistics.packets_useless += 1;
+                self.note(std::mem::take(run), at);
+                self.note(Run { first: number, count: 1 }, at);
+            }
             Inserted::New => {
                 self.statistics.packets_received += 1;
                 self.statistics.bytes_received += data.payload.len() as u64;
+                if number != run.first + run.count {
+                    self.note(std::mem::replace(run, Run { first: number, count: 0 }), at);
+                }
+                run.count += 1;
             }
         }
-        // What it refuses it will see again, and then find in the buffer.
-        let _ = self.receive.on_data(at, at, number, 1);
+    }
+
+    /// Has the receiving side know of packets that came.
+    pub(super) fn note(&mut self, run: Run, at: Time) {
+        if run.count > 0 {
+            // What it refuses it will see again, and then find in the buffer.
+            let _ = self.receive.on_data(at, at, run.first, run.count);
+        }
     }
 
     pub(super) fn handle_control(&mut self, body: &ControlBody<'_>, at: Time) {
@@ -49,9 +65,13 @@ impl Connection {
             ControlBody::Ack(ack) => self.handle_ack(ack, at),
             ControlBody::LightAck(next) => {
                 // libudt gives its application what full ACKs cover. So only they say that data has arrived: if it were
-                // told of the end before, it would throw the rest away.
+                // told of the end before, it would throw the rest away. It has the data all the same.
                 let next = next.widen(self.send.first());
-                next.is_some_and(|next| self.send.on_light_ack(at, next).is_ok())
+                let taken = next.filter(|next| self.send.on_light_ack(at, *next).is_ok());
+                let Some(next) = taken else { return self.statistics.packets_ignored += 1 };
+                self.delivery.on_ack(at, next);
+                self.send_buffer.release(next);
+                true
             }
             ControlBody::Nak(ranges) => self.handle_nak(ranges, at),
             ControlBody::Ack2(number) => {
@@ -87,13 +107,14 @@ impl Connection {
             rtt: Span::from_micros(u64::from(ack.rtt)),
             rtt_variation: Span::from_micros(u64::from(ack.rtt_variance)),
             window: u64::from(window),
-            arrival_speed: arrival,
+            arrival_speed: self.delivery.believed(arrival),
             capacity: link,
         };
         if self.send.on_ack(at, &core).is_err() {
             return false;
         }
         if next >= first {
+            self.delivery.on_ack(at, next);
             self.peer_takes = next + u64::from(window);
         }
         self.send_buffer.acknowledge(next);

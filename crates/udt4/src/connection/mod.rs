@@ -7,6 +7,7 @@
 //! Call [`handle`](Connection::handle) for each packet. Then, and at each [`deadline`](Connection::deadline), call
 //! [`poll_transmit`](Connection::poll_transmit) until it returns false.
 
+mod delivery;
 mod incoming;
 mod outgoing;
 mod receive_buffer;
@@ -23,11 +24,16 @@ use inhaul_protocols::udt::core::{Control as RateControl, LIGHT_ACK_EVERY, Recei
 use crate::handshake::Agreement;
 use crate::options::Options;
 use crate::wire::{ControlBody, HEADER_LEN, IP_UDP_LEN, Kind, Packet, SEQUENCES, Sequence, payload_len};
+use delivery::Delivery;
 use receive_buffer::ReceiveBuffer;
 use send_buffer::SendBuffer;
 
 /// Control packets that wait to be sent. More than that are not sent: all of them are repeated if they are needed.
 const CONTROLS_MAX: usize = 64;
+
+/// A stream takes so many bytes ahead of what has left, or so many packets if that is more.
+const UNSENT_BYTES: usize = 1 << 20;
+const UNSENT_PACKETS: usize = 64;
 
 /// If nothing was sent for this time, a keep-alive is. libudt gives a silent peer up after 16 of its time-outs, the
 /// first of which is 300 ms.
@@ -78,6 +84,13 @@ pub struct Statistics {
     pub rtt: Span,
 }
 
+/// Packets that came together, with numbers that follow each other, and are new.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    first: u64,
+    count: u64,
+}
+
 /// How far the end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -96,11 +109,18 @@ pub struct Connection {
     phase: Phase,
     end: Option<End>,
     send: SendSide,
+    /// Most packets that it may have on their way.
+    window_max: u64,
     send_buffer: SendBuffer,
+    delivery: Delivery,
     /// The peer takes packets before this one.
     peer_takes: u64,
     /// When the next data packet may leave, if nothing changes.
     data_due: Time,
+    /// The packet that was appended last is data, ...
+    data_sent: bool,
+    /// ... and begins a pair that the peer measures.
+    alone: bool,
     receive: ReceiveSide,
     receive_buffer: ReceiveBuffer,
     controls: VecDeque<ControlBody<'static>>,
@@ -138,6 +158,16 @@ fn first_number(sequence: Sequence) -> u64 {
     u64::from(SEQUENCES) + u64::from(sequence.get())
 }
 
+/// A sending side that has sent nothing.
+fn send_side(agreement: &Agreement, window_max: u64, now: Time) -> SendSide {
+    let seed = u64::from(agreement.local.get());
+    let mut send = SendSide::new(now, RateControl::native(Variant::Udt4, window_max, seed), window_max, None);
+    // Behind all that was sent, which is nothing: it cannot fail.
+    let _ = send.restart(now, first_number(agreement.first_sent));
+    send.set_packet_bytes((payload_len(agreement.mss) + HEADER_LEN + IP_UDP_LEN) as u64);
+    send
+}
+
 impl Connection {
     /// A connection by `agreement`, made at `now`.
     pub fn new(agreement: Agreement, options: &Options, now: Time) -> Self {
@@ -146,11 +176,7 @@ impl Connection {
         // libudt keeps one packet of its buffer free, and may announce one more than it takes.
         let peer_window = u64::from(agreement.peer_window.saturating_sub(1).max(1));
         let window_max = (options.send_buffer as u64).min(NUMBERS_APART_MAX);
-        let seed = u64::from(agreement.local.get());
-        let mut send = SendSide::new(now, RateControl::native(Variant::Udt4, window_max, seed), window_max, None);
-        // Behind all that was sent, which is nothing: it cannot fail.
-        let _ = send.restart(now, first);
-        send.set_packet_bytes((payload + HEADER_LEN + IP_UDP_LEN) as u64);
+        let send = send_side(&agreement, window_max, now);
         let expected = first_number(agreement.first_expected);
         let window = agreement.window as usize;
         let mut receive = ReceiveSide::new(window as u64, LIGHT_ACK_EVERY);
@@ -160,9 +186,13 @@ impl Connection {
             phase: Phase::Open,
             end: None,
             send,
+            window_max,
             send_buffer: SendBuffer::new(first, options.send_buffer, payload),
+            delivery: Delivery::NONE,
             peer_takes: first + peer_window,
             data_due: Time::ZERO,
+            data_sent: false,
+            alone: false,
             receive,
             receive_buffer: ReceiveBuffer::new(agreement.kind, expected, window),
             controls: VecDeque::new(),
@@ -205,8 +235,8 @@ impl Connection {
     /// When the connection has ended.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, End> {
         self.may_write()?;
-        self.data_due = Time::ZERO;
-        Ok(self.send_buffer.write(bytes))
+        self.look_for_data();
+        Ok(self.send_buffer.write(bytes, self.room()))
     }
 
     /// Takes a message if there is room for all of it; says whether. After `lifetime` it is not sent any more.
@@ -221,8 +251,15 @@ impl Connection {
         now: Time,
     ) -> Result<bool, End> {
         self.may_write()?;
-        self.data_due = Time::ZERO;
+        self.look_for_data();
         Ok(self.send_buffer.push_message(bytes, lifetime, ordered, now))
+    }
+
+    /// There may be data to send where there was none. What waits for its time still does.
+    fn look_for_data(&mut self) {
+        if self.data_due == Time::FAR_FUTURE {
+            self.data_due = Time::ZERO;
+        }
     }
 
     fn may_write(&self) -> Result<(), End> {
@@ -267,9 +304,24 @@ impl Connection {
         self.receive_buffer.is_readable()
     }
 
-    /// Packets for which there is room to send.
+    /// Packets for which there is room to send. While the peer takes what is sent, a stream has room for little more
+    /// than what leaves soon: so it is in the processor's cache still when it does.
     pub fn room(&self) -> usize {
-        self.send_buffer.room()
+        let (room, next) = (self.send_buffer.room(), self.send.next_number());
+        if self.kind() == Kind::Message || next >= self.peer_takes {
+            return room;
+        }
+        room.min(self.unsent_max().saturating_sub(self.send_buffer.end().saturating_sub(next) as usize))
+    }
+
+    /// Packets of room that are worth waking a writer for.
+    pub(crate) fn room_step(&self) -> usize {
+        let capacity = self.send_buffer.message_max() / self.payload_len().max(1);
+        (capacity / 4).min(self.unsent_max() / 2).max(1)
+    }
+
+    fn unsent_max(&self) -> usize {
+        (UNSENT_BYTES / self.payload_len().max(1)).max(UNSENT_PACKETS)
     }
 
     /// The longest message that the send buffer can hold, in bytes.
@@ -315,14 +367,32 @@ impl Connection {
 
     /// A packet for this connection has come from its peer's address at `at`.
     pub fn handle(&mut self, packet: &Packet<'_>, at: Time) {
+        let mut run = Run::default();
+        self.handle_one(packet, at, &mut run);
+        self.note(run, at);
+    }
+
+    /// Packets for this connection have come from its peer's address at `at`, in one message that the kernel joined.
+    pub fn handle_together<'p>(&mut self, packets: impl IntoIterator<Item = Packet<'p>>, at: Time) {
+        let mut run = Run::default();
+        for packet in packets {
+            self.handle_one(&packet, at, &mut run);
+        }
+        self.note(run, at);
+    }
+
+    fn handle_one(&mut self, packet: &Packet<'_>, at: Time, run: &mut Run) {
         if matches!(self.phase, Phase::Leaving(..) | Phase::Over) {
             return;
         }
         self.heard = self.heard.max(Some(at));
         self.data_due = Time::ZERO;
         match packet {
-            Packet::Data(data) => self.handle_data(data, at),
-            Packet::Control(control) => self.handle_control(&control.body, at),
+            Packet::Data(data) => self.handle_data(data, at, run),
+            Packet::Control(control) => {
+                self.note(std::mem::take(run), at);
+                self.handle_control(&control.body, at);
+            }
         }
     }
 

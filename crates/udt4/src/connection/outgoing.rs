@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 use inhaul_protocols::udt::core::{Expired, Feedback, Next, Turn};
 
 use super::send_buffer::Due;
-use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS};
+use super::{Connection, End, Phase, SHUTDOWN_INTERVAL, SHUTDOWNS, first_number, send_side};
 use crate::wire::{Ack, Capacity, Control, ControlBody, Data, LossRange, Packet, Sequence, Stamp, payload_len};
 
 /// Packets of a message that was given up are not sent; so many numbers are passed over at a time.
@@ -29,6 +29,7 @@ fn positive(n: u32) -> u32 {
 impl Connection {
     /// Appends the next packet to send now to `out`, if there is one.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        (self.data_sent, self.alone) = (false, false);
         self.check_ends(now);
         match self.phase {
             Phase::Over => return false,
@@ -52,6 +53,11 @@ impl Connection {
         let expired = self.send.on_timer(now);
         if expired != Expired::No {
             self.data_due = Time::ZERO;
+            if self.send.first() == first_number(self.agreement.first_sent) {
+                // Nothing was ever acknowledged. A client of libudt drops what comes before its thread has seen the
+                // handshake: that says nothing of the network, and must not be what the rate is made of.
+                self.send = send_side(&self.agreement, self.window_max, now);
+            }
         }
         if expired == Expired::KeepAlive {
             return self.emit(ControlBody::KeepAlive, now, out);
@@ -60,6 +66,24 @@ impl Connection {
             return true;
         }
         now >= self.last_sent + super::KEEP_ALIVE && self.emit(ControlBody::KeepAlive, now, out)
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), right after that has appended a data packet at the same time: only
+    /// data can follow.
+    pub(crate) fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        (self.data_sent, self.alone) = (false, false);
+        self.transmit_data(now, out)
+    }
+
+    /// Whether the packet that was appended last is data.
+    pub(crate) const fn sent_data(&self) -> bool {
+        self.data_sent
+    }
+
+    /// Whether the packet that was appended last must not leave as a part of a message that is cut later: the peer
+    /// measures when it comes.
+    pub(crate) const fn leaves_alone(&self) -> bool {
+        self.alone
     }
 
     /// Whether it is time for the connection to end.
@@ -100,7 +124,8 @@ impl Connection {
     /// Whether there is new data that the peer takes.
     fn has_new(&self) -> bool {
         let next = self.send.next_number();
-        next < self.send_buffer.end() && next < self.peer_takes
+        let near = next - self.send.first() < self.delivery.flight_max();
+        near && next < self.send_buffer.end() && next < self.peer_takes
     }
 
     /// Whether a data packet may leave as soon as its time comes.
@@ -129,9 +154,13 @@ impl Connection {
                 self.greeted = true;
                 return self.emit(ControlBody::Handshake(self.agreement.handshake()), now, out);
             }
-            self.send.sent(now, next);
+            self.alone = self.send.sent(now, next);
+            if !next.again {
+                self.delivery.on_sent(now, next.number);
+            }
             match self.data(next, now, out) {
                 Sent::Data => {
+                    self.data_sent = true;
                     self.last_sent = now;
                     self.statistics.packets_sent += 1;
                     self.statistics.packets_sent_again += u64::from(next.again);

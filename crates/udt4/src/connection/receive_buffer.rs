@@ -17,7 +17,12 @@ pub(super) struct ReceiveBuffer {
     /// Bytes of the first slot that the application has taken already (streams).
     taken: usize,
     messages: Messages,
+    /// Memory of packets that were read, for those that come.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Memory of so many packets is kept at most.
+const SPARE_MAX: usize = 1024;
 
 #[derive(Debug)]
 enum Slot {
@@ -61,7 +66,8 @@ impl ReceiveBuffer {
     /// A buffer of `capacity` packets, of which the first has the number `first`.
     pub(super) fn new(kind: Kind, first: u64, capacity: usize) -> Self {
         let (slots, messages) = (VecDeque::new(), Messages::default());
-        Self { kind, capacity: capacity.max(2), base: first, slots, contiguous: first, taken: 0, messages }
+        let (capacity, spare) = (capacity.max(2), Vec::new());
+        Self { kind, capacity, base: first, slots, contiguous: first, taken: 0, messages, spare }
     }
 
     /// Everything before this number has come, or will not come.
@@ -89,7 +95,9 @@ impl ReceiveBuffer {
             return Inserted::Duplicate;
         };
         let (message, position, ordered) = (data.message, data.position, data.ordered);
-        *slot = Slot::Data(Piece { message, position, ordered, payload: data.payload.to_vec() });
+        let mut payload = self.spare.pop().unwrap_or_default();
+        payload.extend_from_slice(data.payload);
+        *slot = Slot::Data(Piece { message, position, ordered, payload });
         self.advance();
         if self.kind == Kind::Message {
             self.join(sequence);
@@ -197,9 +205,15 @@ impl ReceiveBuffer {
     }
 
     fn pop(&mut self) {
-        if self.slots.pop_front().is_some() {
+        if let Some(slot) = self.slots.pop_front() {
             self.base += 1;
             self.taken = 0;
+            if let Slot::Data(Piece { mut payload, .. }) = slot
+                && self.spare.len() < SPARE_MAX
+            {
+                payload.clear();
+                self.spare.push(payload);
+            }
         }
     }
 

@@ -17,9 +17,16 @@ pub(super) struct SendBuffer {
     capacity: usize,
     payload_len: usize,
     message: MessageNumber,
-    /// Bytes that the peer has acknowledged.
+    /// The peer has told its application of packets before this one, or will.
+    acknowledged: u64,
+    /// Bytes that the peer has.
     acknowledged_bytes: u64,
+    /// Memory of packets that are gone, for those that come.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Memory of so many packets is kept at most.
+const SPARE_MAX: usize = 1024;
 
 /// A packet to send.
 #[derive(Clone, Debug)]
@@ -56,12 +63,22 @@ impl SendBuffer {
     pub(super) fn new(first: u64, capacity: usize, payload_len: usize) -> Self {
         let (capacity, payload_len) = (capacity.max(1), payload_len.max(1));
         let (packets, message) = (VecDeque::new(), MessageNumber::FIRST);
-        Self { base: first, packets, sent: first, capacity, payload_len, message, acknowledged_bytes: 0 }
+        Self {
+            base: first,
+            packets,
+            sent: first,
+            capacity,
+            payload_len,
+            message,
+            acknowledged: first,
+            acknowledged_bytes: 0,
+            spare: Vec::new(),
+        }
     }
 
     /// Whether the peer has everything.
     pub(super) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
+        self.acknowledged >= self.end()
     }
 
     /// The number of the packet behind the last one.
@@ -69,7 +86,7 @@ impl SendBuffer {
         self.base + self.packets.len() as u64
     }
 
-    /// Bytes of data that the peer has acknowledged.
+    /// Bytes of data that the peer has.
     pub(super) fn acknowledged_bytes(&self) -> u64 {
         self.acknowledged_bytes
     }
@@ -84,12 +101,16 @@ impl SendBuffer {
         self.capacity.saturating_sub(self.packets.len())
     }
 
-    /// Takes as many bytes of the stream as fit, and says how many.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+    /// Takes as many bytes of the stream as fit into `packets` more packets, and says how many.
+    pub(super) fn write(&mut self, bytes: &[u8], packets: usize) -> usize {
         let mut taken = self.fill_last(bytes);
-        while taken < bytes.len() && self.room() > 0 {
-            let payload = bytes[taken..].iter().take(self.payload_len).copied().collect::<Vec<_>>();
-            taken += payload.len();
+        for _ in 0..packets.min(self.room()) {
+            if taken >= bytes.len() {
+                break;
+            }
+            let chunk = &bytes[taken..bytes.len().min(taken + self.payload_len)];
+            taken += chunk.len();
+            let payload = self.payload(chunk);
             self.push(payload, Position { first: true, last: true }, true, None);
             self.message = self.message.next();
         }
@@ -114,10 +135,17 @@ impl SendBuffer {
         let expires = lifetime.map(|lifetime| now + lifetime);
         for (index, payload) in bytes.chunks(self.payload_len).enumerate() {
             let position = Position { first: index == 0, last: index + 1 == count };
-            self.push(payload.to_vec(), position, ordered, expires);
+            let payload = self.payload(payload);
+            self.push(payload, position, ordered, expires);
         }
         self.message = self.message.next();
         true
+    }
+
+    fn payload(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut payload = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.payload_len));
+        payload.extend_from_slice(bytes);
+        payload
     }
 
     fn push(&mut self, payload: Vec<u8>, position: Position, ordered: bool, expires: Option<Time>) {
@@ -155,12 +183,22 @@ impl SendBuffer {
         (message, self.base + (at - before) as u64, self.base + (at + behind) as u64)
     }
 
-    /// The peer has all packets before `next`.
+    /// The peer has all packets before `next`, and its application is told of them.
     pub(super) fn acknowledge(&mut self, next: u64) {
+        self.release(next);
+        self.acknowledged = self.acknowledged.max(next);
+    }
+
+    /// The peer has all packets before `next`: they need not be kept.
+    pub(super) fn release(&mut self, next: u64) {
         while self.base < next {
-            let Some(packet) = self.packets.pop_front() else { break };
+            let Some(mut packet) = self.packets.pop_front() else { break };
             self.acknowledged_bytes += packet.payload.len() as u64;
             self.base += 1;
+            if self.spare.len() < SPARE_MAX && packet.payload.capacity() > 0 {
+                packet.payload.clear();
+                self.spare.push(packet.payload);
+            }
         }
         self.sent = self.sent.max(self.base);
     }
@@ -184,11 +222,11 @@ mod tests {
     #[test]
     fn small_writes_share_packets_until_they_leave() {
         let mut buffer = SendBuffer::new(10, 3, 4);
-        assert_eq!(buffer.write(b"abc"), 3);
-        assert_eq!(buffer.write(b"def"), 3);
+        assert_eq!(buffer.write(b"abc", 9), 3);
+        assert_eq!(buffer.write(b"def", 9), 3);
         assert_eq!(payload(&mut buffer, 10).unwrap(), b"abcd");
         assert_eq!(payload(&mut buffer, 11).unwrap(), b"ef");
-        assert_eq!(buffer.write(b"ghijklm"), 4, "the second has left, and the third is the last");
+        assert_eq!(buffer.write(b"ghijklm", 9), 4, "the second has left, and the third is the last");
         assert_eq!((payload(&mut buffer, 12).unwrap(), buffer.room()), (b"ghij".to_vec(), 0));
         buffer.acknowledge(12);
         assert_eq!((buffer.room(), buffer.acknowledged_bytes()), (2, 6));
@@ -196,6 +234,16 @@ mod tests {
         buffer.acknowledge(u64::MAX);
         assert!(buffer.is_empty());
         assert_eq!(buffer.end(), 13);
+    }
+
+    #[test]
+    fn what_the_peer_has_makes_room_and_is_not_finished_before_its_application_is_told() {
+        let mut buffer = SendBuffer::new(0, 2, 4);
+        assert_eq!((buffer.write(b"abcdefgh", 1), buffer.write(b"efgh", 9)), (4, 4));
+        buffer.release(2);
+        assert_eq!((buffer.room(), buffer.acknowledged_bytes(), buffer.is_empty()), (2, 8, false));
+        buffer.acknowledge(2);
+        assert!(buffer.is_empty());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
-use inhaul_udp::{Arrival, Interest, Poller, Socket, Waker};
+use inhaul_udp::{Arrival, Interest, MESSAGES_MAX, Poller, Socket, Waker};
+use rustix::io::Errno;
 
 use super::batch::Batch;
 use super::held::Shared;
@@ -12,8 +13,18 @@ use super::held::Shared;
 const SOCKET: u64 = 0;
 const WAKER: u64 = 1;
 
-/// Datagrams that one call takes in.
-const ARRIVALS: usize = 32;
+/// Room for a message of joined datagrams: what UDP carries, and no less.
+const MESSAGE_BYTES: usize = 1 << 16;
+/// Messages that one call takes in when datagrams come joined: half a megabyte at most.
+const AGGREGATES: usize = 8;
+
+/// If so many datagrams move ...
+const BRISK_DATAGRAMS: usize = 32;
+/// ... in this time, more will come soon ...
+const BRISK_SPAN: Span = Span::from_millis(1);
+/// ... and the thread rests for so long before it looks again: one wake-up does for all that came meanwhile. It is far
+/// less than UDT's interval of 10 ms, and less than the time for which packets may leave at once.
+const REST: Span = Span::from_micros(100);
 
 /// If the system has no memory for a datagram, try again after this time.
 const NO_MEMORY: Span = Span::from_millis(1);
@@ -22,14 +33,58 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     socket: Socket,
     poller: Poller,
+    /// Waits for time only.
+    rest: Poller,
+    traffic: Traffic,
     waker: Waker,
-    /// Room for [`ARRIVALS`] datagrams of `datagram_len` bytes.
-    memory: Vec<u8>,
-    datagram_len: usize,
-    arrivals: Vec<Arrival>,
+    incoming: Incoming,
     batch: Batch,
+    /// Whether the kernel cuts messages into datagrams.
+    segmentation: Segmentation,
     /// The socket's buffer is full: wait until it can be written.
     blocked: bool,
+}
+
+/// How much moves.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    since: Time,
+    datagrams: usize,
+    brisk: bool,
+}
+
+impl Traffic {
+    const NONE: Self = Self { since: Time::ZERO, datagrams: 0, brisk: false };
+
+    /// So many datagrams have moved. Says whether more will soon.
+    fn moved(&mut self, now: Time, datagrams: usize) -> bool {
+        self.datagrams += datagrams;
+        let enough = self.datagrams >= BRISK_DATAGRAMS;
+        if now >= self.since + BRISK_SPAN {
+            *self = Self { since: now, datagrams: 0, brisk: enough };
+        }
+        datagrams > 0 && (self.brisk || enough)
+    }
+}
+
+/// Where messages arrive.
+struct Incoming {
+    /// Room for [`MESSAGES_MAX`] messages of `message_len` bytes. Pages that were never used take no memory.
+    memory: Vec<u8>,
+    message_len: usize,
+    /// Longest datagram.
+    mss: usize,
+    /// Messages to make room for: twice as many as came the last time.
+    depth: usize,
+    arrivals: Vec<Arrival>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Segmentation {
+    On,
+    /// A message was refused, maybe because the interface cannot cut it: its datagrams, one by one, will tell.
+    Doubted,
+    Off,
 }
 
 /// What a round came to.
@@ -38,6 +93,47 @@ struct Round {
     finished: bool,
     /// There may be more to receive or to send.
     busy: bool,
+    /// Datagrams that came or left.
+    moved: usize,
+}
+
+impl Incoming {
+    fn new(socket: &Socket, mss: u16) -> Self {
+        let mss = usize::from(mss);
+        // One byte more shows which datagrams are too long.
+        let message_len = if socket.aggregates() { MESSAGE_BYTES } else { mss + 1 };
+        let (memory, arrivals) = (vec![0; MESSAGES_MAX * message_len], Vec::with_capacity(MESSAGES_MAX));
+        Self { memory, message_len, mss, depth: 1, arrivals }
+    }
+
+    /// Takes in what has come. Says whether there may be more.
+    fn receive(&mut self, socket: &Socket) -> io::Result<bool> {
+        self.arrivals.clear();
+        let mut slices: Vec<_> =
+            self.memory.chunks_mut(self.message_len).take(self.depth).map(IoSliceMut::new).collect();
+        let mut ends = [0; MESSAGES_MAX];
+        for (end, number) in ends.iter_mut().zip(1..) {
+            *end = number;
+        }
+        socket.receive(&mut slices, ends.get(..self.depth).unwrap_or_default(), &mut self.arrivals)?;
+        let full = self.arrivals.len() >= self.depth;
+        let joined = self.arrivals.iter().any(|arrival| arrival.len > arrival.segment);
+        self.depth = (self.arrivals.len() * 2).clamp(1, if joined { AGGREGATES } else { MESSAGES_MAX });
+        Ok(full)
+    }
+
+    /// How many datagrams have come.
+    fn datagrams(&self) -> usize {
+        self.arrivals.iter().map(|arrival| arrival.len.div_ceil(arrival.segment.max(1))).sum()
+    }
+
+    /// What has come: each message, and what is known of it.
+    fn messages(&self) -> impl Iterator<Item = (&Arrival, &[u8])> {
+        let messages = self.arrivals.iter().zip(self.memory.chunks(self.message_len));
+        // A datagram with a header of its own, for which no room was agreed on, is none of ours.
+        let whole = messages.filter(|(arrival, _)| !arrival.truncated && arrival.segment <= self.mss);
+        whole.filter_map(|(arrival, memory)| Some((arrival, memory.get(..arrival.len)?)))
+    }
 }
 
 impl Driver {
@@ -46,12 +142,15 @@ impl Driver {
         let poller = Poller::new()?;
         let waker = poller.waker(WAKER)?;
         poller.add(&socket, SOCKET, Interest::Read)?;
-        // One byte more shows which datagrams are too long.
-        let datagram_len = usize::from(mss) + 1;
-        let memory = vec![0; ARRIVALS * datagram_len];
-        let (arrivals, batch) = (Vec::with_capacity(ARRIVALS), Batch::default());
+        let segmentation = if socket.segments() { Segmentation::On } else { Segmentation::Off };
+        let (incoming, batch) = (Incoming::new(&socket, mss), Batch::default());
         let wakes = waker.clone();
-        Ok((Self { shared, socket, poller, waker, memory, datagram_len, arrivals, batch, blocked: false }, wakes))
+        let rest = Poller::new()?;
+        let traffic = Traffic::NONE;
+        Ok((
+            Self { shared, socket, poller, rest, traffic, waker, incoming, batch, segmentation, blocked: false },
+            wakes,
+        ))
     }
 
     /// Moves packets until nobody needs it any more.
@@ -64,75 +163,90 @@ impl Driver {
     fn run_until_finished(&mut self) -> io::Result<()> {
         let mut events = Vec::new();
         loop {
-            let Round { deadline, finished, busy } = self.round()?;
+            let Round { deadline, finished, busy, moved } = self.round()?;
             if finished {
                 return Ok(());
             }
             let now = self.shared.clock.now();
-            if !busy && deadline > now {
+            let brisk = self.traffic.moved(now, moved);
+            if busy {
+                continue;
+            }
+            if brisk {
+                self.rest.sleep_until(self.shared.clock, now + REST, &mut events)?;
+            } else if deadline > now {
                 self.poller.sleep_until(self.shared.clock, deadline, &mut events)?;
-                self.waker.reset();
+                if events.iter().any(|event| event.token == WAKER) {
+                    self.waker.reset();
+                }
             }
         }
     }
 
     /// Receives, lets the connections work, sends.
     fn round(&mut self) -> io::Result<Round> {
-        self.receive()?;
+        let more = self.incoming.receive(&self.socket)?;
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
-        for (at, arrival) in self.arrivals.iter().enumerate() {
-            let start = at * self.datagram_len;
-            if !arrival.truncated
-                && let Some(bytes) = self.memory.get(start..start + arrival.len)
-            {
-                state.handle(arrival.from, bytes, now - arrival.waited);
-            }
+        for (arrival, bytes) in self.incoming.messages() {
+            state.handle_message(arrival.from, bytes, arrival.segment, now - arrival.waited);
         }
+        state.settle(now);
         if self.batch.is_empty() {
             self.batch.clear();
+            self.batch.set_segments(self.segmentation == Segmentation::On);
             state.poll_transmit(now, &mut self.batch);
         }
         let (mut deadline, finished) = (state.deadline(), state.is_finished());
+        let ready = state.take_ready();
         drop(state);
+        // Who is woken while the state is locked only waits for it.
+        ready.iter().for_each(|ready| ready.notify_all());
         let full = self.batch.is_full();
+        let moved = self.incoming.datagrams() + self.batch.datagrams();
         let no_memory = self.send()?;
         if no_memory {
             deadline = now + NO_MEMORY;
         } else if self.blocked {
             deadline = Time::FAR_FUTURE;
         }
-        let busy = self.arrivals.len() == ARRIVALS || full && !self.blocked && !no_memory;
-        Ok(Round { deadline, finished: finished && self.batch.is_empty(), busy })
-    }
-
-    fn receive(&mut self) -> io::Result<()> {
-        self.arrivals.clear();
-        let mut slices: Vec<_> = self.memory.chunks_mut(self.datagram_len).map(IoSliceMut::new).collect();
-        let mut ends = [0; ARRIVALS];
-        for (end, number) in ends.iter_mut().zip(1..) {
-            *end = number;
-        }
-        self.socket.receive(&mut slices, &ends, &mut self.arrivals)
+        let busy = more || full && !self.blocked && !no_memory;
+        Ok(Round { deadline, finished: finished && self.batch.is_empty(), busy, moved })
     }
 
     /// Sends what is in the batch. Says whether the system had no memory for it.
     fn send(&mut self) -> io::Result<bool> {
         while !self.batch.is_empty() {
-            match self.socket.send(self.batch.rest().map(|(to, bytes)| self.socket.outgoing(to, bytes, None))) {
-                Ok(count) => self.batch.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let error = match self.socket.send(self.batch.outgoing(&self.socket)) {
+                Ok(count) => {
+                    self.batch.advance(count);
+                    if self.segmentation == Segmentation::Doubted && count > 0 {
+                        self.segmentation = Segmentation::Off;
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match Errno::from_io_error(&error) {
+                Some(Errno::AGAIN) => {
                     self.set_blocked(true)?;
                     return Ok(false);
                 }
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
-                    return Ok(true);
-                }
+                Some(Errno::NOBUFS) => return Ok(true),
                 // ICMP reports of earlier datagrams, which reading them takes away.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Some(Errno::CONNREFUSED | Errno::INTR) => {}
+                Some(Errno::IO | Errno::INVAL) if self.batch.is_segmented() => {
+                    self.segmentation = Segmentation::Doubted;
+                    self.batch.split();
+                }
                 // No route, or too long for the interface: it is as good as lost.
-                Err(_) => self.batch.advance(1),
+                _ => {
+                    self.batch.advance(1);
+                    if self.segmentation == Segmentation::Doubted {
+                        // One datagram alone fails just so: the kernel's cutting is not to blame.
+                        self.segmentation = Segmentation::On;
+                    }
+                }
             }
         }
         self.set_blocked(false)?;

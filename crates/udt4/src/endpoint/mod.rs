@@ -42,7 +42,8 @@ impl Endpoint {
     /// When the address cannot be used, or the system has no socket or no thread left.
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, UdtError> {
         let options = Options { mss: options.terms().mss, ..options };
-        let socket_options = SocketOptions { offload: Offload::Off, ..SocketOptions::default() };
+        let offload = if options.offload { Offload::Auto } else { Offload::Off };
+        let socket_options = SocketOptions { offload, ..SocketOptions::default() };
         let socket = inhaul_udp::Socket::bind(address, &socket_options)?;
         let local = socket.local_address();
         let shared = Arc::new(Shared::new(State::new(options, random()?)));

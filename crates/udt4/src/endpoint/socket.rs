@@ -12,9 +12,6 @@ use crate::connection::{Connection, End, Statistics};
 use crate::error::UdtError;
 use crate::wire::{Kind, SocketId};
 
-/// A write waits for room for so many packets, or a quarter of the buffer, so that it is not woken for each.
-const ROOM_PACKETS: usize = 64;
-
 /// One end of a connection.
 ///
 /// Several threads may use it at once. When it is dropped, what was written is still sent, [`Options::linger`] at most:
@@ -149,7 +146,7 @@ impl Socket {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let want = Want { room: Some(ROOM_PACKETS), ..Want::default() };
+        let want = Want { room: Some(usize::MAX), ..Want::default() };
         self.wait(self.deadline(|timeouts| timeouts.write), want, |connection| {
             if connection.kind() != Kind::Stream {
                 return Some(Err(UdtError::Kind("send and receive messages over it")));
@@ -286,7 +283,7 @@ impl Socket {
         let mut state = self.held.lock();
         loop {
             let connection = state.open(self.id)?;
-            let quarter = connection.message_max() / connection.payload_len() / 4;
+            let step = connection.room_step();
             if let Some(result) = attempt(connection) {
                 self.touched(state);
                 return result;
@@ -295,7 +292,7 @@ impl Socket {
             entry.want.data |= want.data;
             entry.want.drained |= want.drained;
             if let Some(room) = want.room {
-                let room = room.min(quarter.max(1));
+                let room = room.min(step);
                 entry.want.room = Some(entry.want.room.map_or(room, |other| other.min(room)));
             }
             let ready = entry.ready.clone();

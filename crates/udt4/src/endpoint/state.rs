@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar};
 use inhaul_base::Time;
 use inhaul_transport::kit::Challenges;
 
-use super::batch::Batch;
+use super::batch::{Batch, Joined};
 use crate::connection::Connection;
 use crate::error::UdtError;
 use crate::handshake::{Answer, ConnectError, Connecting, Listener, Progress};
@@ -17,8 +17,8 @@ use crate::wire::{Control, ControlBody, Handshake, Packet, Sequence, SocketId, S
 /// Answers to strangers that wait to be sent. More requests than that get no answer: clients repeat them.
 const REPLIES_MAX: usize = 64;
 
-/// Datagrams that one connection sends at a time while others are due too.
-const TURN: usize = 16;
+/// Datagrams that one connection sends at a time while others are due too: about what is one message to the kernel.
+const TURN: usize = 64;
 
 /// All that the sockets of a port have in common.
 #[derive(Debug)]
@@ -30,6 +30,10 @@ pub(super) struct State {
     entries: BTreeMap<SocketId, Entry>,
     /// When each entry wants its turn.
     agenda: BTreeSet<(Time, SocketId)>,
+    /// Entries to which something has come since they were looked at.
+    touched: Vec<SocketId>,
+    /// Whom to notify when the state is not locked any more.
+    ready: Vec<Arc<Condvar>>,
     listening: Option<Listening>,
     /// Which entry meets whom.
     rendezvous: BTreeMap<SocketAddr, SocketId>,
@@ -91,6 +95,8 @@ impl State {
             made: 0,
             entries: BTreeMap::new(),
             agenda: BTreeSet::new(),
+            touched: Vec::new(),
+            ready: Vec::new(),
             listening: None,
             rendezvous: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -213,13 +219,36 @@ impl State {
     }
 
     /// A datagram has come at `at`.
+    #[cfg(test)]
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
-        let Ok(packet) = Packet::parse(bytes) else { return };
+        self.handle_message(from, bytes, bytes.len(), at);
+        self.settle(at);
+    }
+
+    /// Datagrams have come at `at`, joined: each has `segment` bytes, the last one maybe less. [`settle`](Self::settle)
+    /// when there are no more.
+    pub(super) fn handle_message(&mut self, from: SocketAddr, bytes: &[u8], segment: usize, at: Time) {
+        let mut packets = bytes.chunks(segment.max(1)).filter_map(|bytes| Packet::parse(bytes).ok()).peekable();
+        while let Some(packet) = packets.next() {
+            let destination = packet.stamp().destination;
+            match destination.and_then(|id| Some((id, self.entries.get_mut(&id)?))) {
+                Some((id, Entry { phase: Phase::Open(connection), .. })) if connection.peer() == from => {
+                    let others = std::iter::from_fn(|| packets.next_if(|next| next.stamp().destination == destination));
+                    connection.handle_together(std::iter::once(packet).chain(others), at);
+                    self.touch(id);
+                }
+                _ => self.handle_other(from, &packet, at),
+            }
+        }
+    }
+
+    /// A packet that is not of an open connection, or does not say so.
+    fn handle_other(&mut self, from: SocketAddr, packet: &Packet<'_>, at: Time) {
         let id = match packet.stamp().destination {
             Some(id) => id,
             None => {
                 // The port is meant. Strangers may only ask for connections.
-                let Packet::Control(Control { body: ControlBody::Handshake(request), .. }) = &packet else { return };
+                let Packet::Control(Control { body: ControlBody::Handshake(request), .. }) = packet else { return };
                 match self.rendezvous.get(&from) {
                     Some(id) => *id,
                     None => return self.handle_request(request, from, at),
@@ -228,7 +257,7 @@ impl State {
         };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         match &mut entry.phase {
-            Phase::Connecting(connecting) if connecting.peer() == from => match connecting.handle(&packet, at) {
+            Phase::Connecting(connecting) if connecting.peer() == from => match connecting.handle(packet, at) {
                 Progress::Waiting => {}
                 Progress::Failed(error) => entry.fail(error),
                 Progress::Connected(agreement) => {
@@ -236,22 +265,42 @@ impl State {
                     if agreement.rendezvous {
                         // The packet that proved it may be more than a handshake; and the other side may not know yet.
                         connection.repeat_handshake();
-                        connection.handle(&packet, at);
+                        connection.handle(packet, at);
                     }
                     entry.phase = Phase::Open(Box::new(connection));
                     entry.ready.notify_all();
                 }
             },
-            Phase::Open(connection) if connection.peer() == from => {
-                connection.handle(&packet, at);
-                entry.notify();
-            }
+            Phase::Open(connection) if connection.peer() == from => connection.handle(packet, at),
             _ => return,
         }
-        if entry.is_over() && !entry.held {
-            return self.remove(id);
+        self.touch(id);
+    }
+
+    fn touch(&mut self, id: SocketId) {
+        if self.touched.last() != Some(&id) {
+            self.touched.push(id);
         }
-        self.reschedule(id, at);
+    }
+
+    /// Looks at the entries to which something has come.
+    pub(super) fn settle(&mut self, now: Time) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for id in touched.drain(..) {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            self.ready.extend(entry.satisfied());
+            if entry.is_over() && !entry.held {
+                self.remove(id);
+            } else {
+                self.reschedule(id, now);
+            }
+        }
+        self.touched = touched;
+    }
+
+    /// Whom to notify, once the state is not locked any more.
+    pub(super) fn take_ready(&mut self) -> Vec<Arc<Condvar>> {
+        std::mem::take(&mut self.ready)
     }
 
     /// Somebody without a connection asks for one.
@@ -322,7 +371,7 @@ impl State {
             self.agenda.remove(&(due, id));
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             entry.transmit(now, batch);
-            entry.notify();
+            self.ready.extend(entry.satisfied());
             if entry.is_over() && !entry.held {
                 self.remove(id);
             } else {
@@ -403,26 +452,36 @@ impl Entry {
             Phase::Failed(_) => {}
             Phase::Open(connection) => {
                 let peer = connection.peer();
+                let mut data = false;
                 for _ in 0..TURN {
-                    if batch.is_full() || !batch.try_push(peer, |out| connection.poll_transmit(now, out)) {
+                    if batch.is_full() {
                         break;
                     }
+                    let pushed = batch.try_push(peer, |out| {
+                        let more =
+                            if data { connection.poll_data(now, out) } else { connection.poll_transmit(now, out) };
+                        more.then(|| if connection.leaves_alone() { Joined::No } else { Joined::Yes })
+                    });
+                    if !pushed {
+                        break;
+                    }
+                    data = connection.sent_data();
                 }
             }
         }
     }
 
-    /// Wakes the application if what it waits for is there.
-    fn notify(&mut self) {
-        let Phase::Open(connection) = &self.phase else { return };
+    /// Whom to notify, if what the application waits for is there.
+    fn satisfied(&mut self) -> Option<Arc<Condvar>> {
+        let Phase::Open(connection) = &self.phase else { return None };
         let ended = connection.end().is_some();
         let data = self.want.data && (ended || connection.is_readable());
         let room = self.want.room.is_some_and(|room| ended || connection.room() >= room || connection.has_complaint());
         let drained = self.want.drained && (ended || connection.is_drained());
-        if data || room || drained {
+        (data || room || drained).then(|| {
             // Who is not satisfied says so again.
             self.want = Want::default();
-            self.ready.notify_all();
-        }
+            self.ready.clone()
+        })
     }
 }

@@ -62,5 +62,10 @@ pub(super) fn put(out: &mut Vec<u8>, words: &[u32]) {
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, first: u32, second: u32, stamp: Stamp) {
-    put(out, &[first, second, stamp.timestamp, stamp.destination.map_or(0, SocketId::get)]);
+    let words = [first, second, stamp.timestamp, stamp.destination.map_or(0, SocketId::get)];
+    let mut header = [0; HEADER_LEN];
+    for (bytes, word) in header.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+    out.extend_from_slice(&header);
 }

@@ -1,6 +1,6 @@
 //! What the times of arrivals say: the arrival speed and, by packet pairs, the capacity of the path (udt-2004 2.3).
 
-use inhaul_base::Time;
+use inhaul_base::{Span, Time};
 
 use super::terms::PAIR_EVERY;
 
@@ -11,31 +11,51 @@ const PAIRS: usize = 16;
 /// Samples count that are within this factor of the median.
 const NEAR: u64 = 8;
 
-/// The last samples of a time, in nanoseconds.
+/// Packets that took a time to come.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    nanos: u64,
+    packets: u64,
+}
+
+impl Sample {
+    const NONE: Self = Self { nanos: 0, packets: 1 };
+
+    fn nanos_each(self) -> u64 {
+        self.nanos / self.packets
+    }
+}
+
+/// The last samples.
 #[derive(Clone, Copy, Debug)]
 struct Window<const N: usize> {
-    samples: [u64; N],
+    samples: [Sample; N],
     count: usize,
 }
 
 impl<const N: usize> Window<N> {
-    const EMPTY: Self = Self { samples: [0; N], count: 0 };
+    const EMPTY: Self = Self { samples: [Sample::NONE; N], count: 0 };
 
-    fn push(&mut self, nanos: u64) {
-        self.samples[self.count % N] = nanos;
+    fn push(&mut self, span: Span, packets: u64) {
+        self.samples[self.count % N] = Sample { nanos: span.as_nanos(), packets: packets.max(1) };
         self.count += 1;
     }
 
-    /// Median filter: how many samples are near the median, and their sum. `None` until the window is full.
-    fn filtered(&self) -> Option<(u64, u64)> {
+    /// Median filter: how many samples are near the median, and packets a second of all these. `None` until the window
+    /// is full.
+    fn filtered(&self) -> Option<(usize, u32)> {
         if self.count < N {
             return None;
         }
-        let mut sorted = self.samples;
+        let mut sorted = self.samples.map(Sample::nanos_each);
         sorted.sort_unstable();
         let median = sorted[N / 2];
-        let near = sorted.iter().filter(|&&s| s >= median / NEAR && s <= median.saturating_mul(NEAR));
-        Some(near.fold((0, 0), |(count, sum), sample| (count + 1, sum + sample)))
+        let near = |each: u64| each >= median / NEAR && each <= median.saturating_mul(NEAR);
+        let near = self.samples.iter().filter(|sample| near(sample.nanos_each()));
+        let (count, packets, nanos) = near.fold((0, 0, 0), |(count, packets, nanos), sample| {
+            (count + 1, packets + sample.packets, nanos + sample.nanos)
+        });
+        Some((count, per_second(packets, nanos)))
     }
 }
 
@@ -61,19 +81,19 @@ impl Arrivals {
     /// come together are taken as if they had come evenly spread since the last.
     pub(super) fn arrive(&mut self, at: Time, number: u64, count: u64) {
         if let Some(last) = self.last {
-            let interval = at.since(last).as_nanos() / count.max(1);
-            (0..count.min(INTERVALS as u64)).for_each(|_| self.intervals.push(interval));
+            self.intervals.push(at.since(last), count);
         }
         self.last = Some(at);
-        // Two that came together, or that this host's clock cannot tell apart, say nothing of the path.
+        // Two that came together, or that this host's clock cannot tell apart, say nothing of the path. If others came
+        // with the second, all of them came since the first did.
         if let Some((first, came)) = self.pair.take()
             && number == first + 1
             && at > came
         {
-            self.pairs.push(at.since(came).as_nanos());
+            self.pairs.push(at.since(came), count);
         }
-        let end = number + count;
-        self.pair = ((end - 1).is_multiple_of(PAIR_EVERY)).then_some((end - 1, at));
+        // When the last of several came that came together is not known.
+        self.pair = (count == 1 && number.is_multiple_of(PAIR_EVERY)).then_some((number, at));
     }
 
     /// A packet came that was sent again: it came out of turn.
@@ -85,21 +105,20 @@ impl Arrivals {
     /// Packets a second at which data comes in; 0: not known.
     pub(super) fn speed(&self) -> u32 {
         match self.intervals.filtered() {
-            Some((count, nanos)) if count as usize > INTERVALS / 2 => per_second(count, nanos),
+            Some((count, speed)) if count > INTERVALS / 2 => speed,
             _ => 0,
         }
     }
 
     /// Packets a second that the path carries; 0: not known.
     pub(super) fn capacity(&self) -> u32 {
-        self.pairs.filtered().map_or(0, |(count, nanos)| per_second(count, nanos))
+        self.pairs.filtered().map_or(0, |(_, capacity)| capacity)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_base::Span;
 
     fn at(micros: u64) -> Time {
         Time::ZERO + Span::from_micros(micros)
@@ -124,6 +143,12 @@ mod tests {
         let mut arrivals = Arrivals::NONE;
         (0..20).for_each(|k| arrivals.arrive(at(k * 800), k * 8, 8));
         assert_eq!((arrivals.speed(), arrivals.capacity()), (10_000, 0));
+        // Three messages in a row, and a pause, over and over: neither the rows nor the pauses are the speed.
+        let mut bursts = Arrivals::NONE;
+        (0..20).for_each(|k| {
+            (0..3).for_each(|m| bursts.arrive(at(k * 2_400 + m * 400), (k * 3 + m) * 8, 8));
+        });
+        assert!((9_000..=11_500).contains(&bursts.speed()), "{}", bursts.speed());
     }
 
     #[test]
@@ -134,6 +159,21 @@ mod tests {
             arrivals.arrive(at((k - u64::from(k % 16 == 1)) * 100 + if k % 16 == 1 { extra } else { 0 }), k, 1);
         }
         assert_eq!(arrivals.capacity(), 83_333);
+        // The first by itself, and the second with those behind it.
+        let mut joined = Arrivals::NONE;
+        for k in 0..20 {
+            joined.arrive(at(k * 1_600), k * 16, 1);
+            joined.arrive(at(k * 1_600 + 30), k * 16 + 1, 15);
+        }
+        assert_eq!(joined.capacity(), 500_000);
+        // The first with others: when it came is not known.
+        let mut vague = Arrivals::NONE;
+        for k in 0..20 {
+            vague.arrive(at(k * 1_600), k * 16, 8);
+            vague.arrive(at(k * 1_600 + 100), k * 16 + 8, 9);
+            vague.arrive(at(k * 1_600 + 112), k * 16 + 17, 1);
+        }
+        assert_eq!(vague.capacity(), 0);
         // One that was overtaken by a packet sent again, or came together with the first, does not count.
         let mut odd = Arrivals::NONE;
         for k in 0..40 {

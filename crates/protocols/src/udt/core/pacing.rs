@@ -20,6 +20,8 @@ const OVERSPEED: (u128, u128) = (5, 4);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacing {
     period: u128,
+    /// The period at the most that makes up for lost time.
+    period_least: u128,
     /// When the next packet is due at the exact rate ...
     due: u128,
     /// ... and when it is at the most that makes up for lost time.
@@ -34,6 +36,7 @@ impl Pacing {
     /// Packets leave `nanos` apart from the next on.
     pub(super) fn set_period(&mut self, nanos: f64) {
         self.period = (nanos.clamp(PERIOD_MIN_NANOS, 1e12) * (1u64 << FRACTION_BITS) as f64) as u128;
+        self.period_least = self.period * OVERSPEED.1 / OVERSPEED.0;
     }
 
     /// When the next packet may leave.
@@ -46,7 +49,7 @@ impl Pacing {
     pub(super) fn spend(&mut self, now: Time) {
         let earliest = |kept| fixed((now - kept).as_nanos());
         self.due = self.due.max(earliest(KEPT)) + self.period;
-        self.due_at_most = self.due_at_most.max(earliest(BURST)) + self.period * OVERSPEED.1 / OVERSPEED.0;
+        self.due_at_most = self.due_at_most.max(earliest(BURST)) + self.period_least;
     }
 
     /// Something else held packets back until `now`: what was not used is not missed.

@@ -13,6 +13,8 @@ use super::terms::{Ack, Losses, PAIR_EVERY, SYN};
 const EXPIRE_MIN: Span = Span::from_millis(300);
 /// ... up to so many.
 const EXPIRE_BACKOFF_MAX: u64 = 16;
+/// A pair is measured so often at most: a receiver takes the median of 16 pairs, and tells it each SYN.
+const MEASURE_INTERVAL: Span = Span::from_nanos(SYN.as_nanos() / 32);
 /// Broken: more EXPs in a row than [`EXPIRE_BACKOFF_MAX`], and silence for so long.
 const BROKEN_AFTER: Span = Span::from_secs(5);
 
@@ -27,13 +29,6 @@ pub struct Next {
     pub number: u64,
     /// It was sent before: it carries the same once more.
     pub again: bool,
-}
-
-impl Next {
-    /// Whether it is one of a packet pair, whose distance the receiver measures.
-    pub fn of_pair(&self) -> bool {
-        !self.again && self.number % PAIR_EVERY <= 1
-    }
 }
 
 /// What a sender may do now.
@@ -72,6 +67,8 @@ pub struct SendSide {
     losses: LossList,
     /// The first of a pair has left: the next new packet follows at once.
     pair: bool,
+    /// When the last pair left that the receiver is to measure.
+    measured: Option<Time>,
     /// The receiver takes packets before this one.
     receiver_takes: u64,
     window_max: u64,
@@ -104,6 +101,7 @@ impl SendSide {
             next: 0,
             losses: LossList::default(),
             pair: false,
+            measured: None,
             receiver_takes: window_max,
             window_max,
             packet_bytes: 1500,
@@ -153,12 +151,13 @@ impl SendSide {
         Turn::Send(next)
     }
 
-    /// What [`next`](Self::next) gave has left.
-    pub fn sent(&mut self, now: Time, next: Next) {
+    /// What [`next`](Self::next) gave has left. Says whether it is the first of a pair that the receiver is to measure:
+    /// such a packet must not be joined with others, or its time of arrival is that of all of them.
+    pub fn sent(&mut self, now: Time, next: Next) -> bool {
         self.pacing.spend(now);
         if next.again {
             self.losses.remove(next.number, next.number);
-            return;
+            return false;
         }
         if self.first == self.next {
             // Until now there was nothing that could be answered.
@@ -166,6 +165,12 @@ impl SendSide {
         }
         self.next = self.next.max(next.number + 1);
         self.pair = next.number.is_multiple_of(PAIR_EVERY);
+        // To send each pair's first packet by itself would cost more than all others together at high rates.
+        let measure = self.pair && self.measured.is_none_or(|at| now >= at + MEASURE_INTERVAL);
+        if measure {
+            self.measured = Some(now);
+        }
+        measure
     }
 
     /// The receiver was told not to wait for packets `first` to `last`: they count as sent, and are not sent again
@@ -434,6 +439,15 @@ mod tests {
         }
         assert_eq!(left[..3], [3, 4, 9]);
         assert_eq!(left[3..6], [16, 17, 18], "the first of a pair, and the second with it");
+    }
+
+    #[test]
+    fn the_first_of_a_pair_leaves_by_itself_as_often_as_a_receiver_needs_it() {
+        let mut side = side();
+        let mut alone = |at| (0..48).filter(|&number| side.sent(at, Next { number, again: false })).collect::<Vec<_>>();
+        assert_eq!(alone(at(1)), [0]);
+        assert_eq!(alone(at(1) + MEASURE_INTERVAL / 2), []);
+        assert_eq!(alone(at(1) + MEASURE_INTERVAL), [0]);
     }
 
     #[test]
