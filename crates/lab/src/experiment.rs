@@ -162,6 +162,9 @@ pub enum FigureKind {
     Bars,
     /// The fairness index over time scales, a line for each case.
     Scales,
+    /// A heat map. Cases are called `ROW, COLUMN`. Colour and first line are the first quantity, a share; lines below
+    /// are the other quantities.
+    Pairs,
 }
 
 /// A line of the table: a quantity of a case, and what the paper printed.

@@ -5,7 +5,7 @@ use inhaul_protocols::registry;
 use crate::experiment::{Experiment, Figure, FigureKind, Row, Unit};
 use crate::metrics::{Estimate, Trajectory};
 use crate::plot::{
-    Axis, BandPoint, Bar, BarChart, BarSeries, Chart, Join, Mark, MarkShape, PALETTE, PlotError, Series,
+    Axis, BandPoint, Bar, BarChart, BarSeries, Cell, Chart, HeatMap, Join, Mark, MarkShape, PALETTE, PlotError, Series,
 };
 use crate::repetitions::{cases, quantity};
 use crate::result::{FlowResult, RunResult};
@@ -23,6 +23,8 @@ pub enum Drawing {
     Lines(Chart),
     /// Bars.
     Bars(BarChart),
+    /// A heat map.
+    Pairs(HeatMap),
 }
 
 impl Drawing {
@@ -31,6 +33,7 @@ impl Drawing {
         match self {
             Self::Lines(chart) => chart.to_svg(),
             Self::Bars(chart) => chart.to_svg(),
+            Self::Pairs(map) => map.to_svg(),
         }
     }
 
@@ -42,6 +45,7 @@ impl Drawing {
         match self {
             Self::Lines(chart) => chart.to_png(),
             Self::Bars(chart) => chart.to_png(),
+            Self::Pairs(map) => map.to_png(),
         }
     }
 }
@@ -72,6 +76,7 @@ fn drawing(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> Opti
         }
         FigureKind::Bars => Drawing::Bars(bars(experiment, figure, runs)),
         FigureKind::Scales => Drawing::Lines(scales(experiment, figure, runs)),
+        FigureKind::Pairs => Drawing::Pairs(pairs(figure, runs)),
     })
 }
 
@@ -203,6 +208,43 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
         Axis::new(&kind_words(&figure.quantities), unit(name).map_or("", Unit::sign))
     });
     BarChart { title: figure.title.clone(), groups_label, y, groups, series: series.collect() }
+}
+
+/// A cell for each case `ROW, COLUMN`.
+fn pairs(figure: &Figure, runs: &[RunResult]) -> HeatMap {
+    let named: Vec<_> = cases(runs).into_iter().filter_map(|case| Some((case, case.split_once(", ")?))).collect();
+    let names = |of: fn((&str, &str)) -> String| {
+        let mut names: Vec<String> = Vec::new();
+        for (_, pair) in &named {
+            let name = of(*pair);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
+    let (rows, columns) = (names(|(row, _)| row.to_owned()), names(|(_, column)| column.to_owned()));
+    let cell = |row: &str, column: &str| {
+        let (case, _) = named.iter().find(|(_, pair)| *pair == (row, column))?;
+        let values: Option<Vec<f64>> =
+            figure.quantities.iter().map(|name| Some(quantity(runs, case, name)?.mean)).collect();
+        let values = values?;
+        Some(Cell { value: *values.first()?, words: values.iter().map(|value| percent(*value)).collect() })
+    };
+    let cells = rows.iter().map(|row| columns.iter().map(|column| cell(row, column)).collect()).collect();
+    let meanings: Vec<String> = figure.quantities.iter().map(|name| quantity_words(name)).collect();
+    HeatMap { title: figure.title.clone(), caption: meanings.join("; below it: "), rows, columns, cells }
+}
+
+/// A share, with two digits that mean something.
+fn percent(share: f64) -> String {
+    let hundredths = share * 100.0;
+    match hundredths {
+        h if h >= 9.95 => format!("{h:.0} %"),
+        h if h >= 0.095 => format!("{h:.1} %"),
+        h if h >= 0.0005 => format!("{h:.3} %"),
+        _ => "0 %".to_owned(),
+    }
 }
 
 /// The names of groups, and what they are. Cases of a sweep, like `protocol = gtp, loss = 1 %`, all name the same

@@ -229,6 +229,7 @@ impl RunResult {
         let (name, field) = rest.rsplit_once('.')?;
         match kind {
             "flows" if field == "of_rest" => self.of_rest(name),
+            "flows" if field == "share" => self.share(name),
             "flows" | "groups" if matches!(field, "deviation_bps" | "maximum_bps") => {
                 let is_meant = |flow: &&FlowResult| match kind {
                     "flows" => flow.name == name,
@@ -246,6 +247,13 @@ impl RunResult {
             "links" => self.links.iter().find(|link| link.name == name)?.quantity(field),
             _ => None,
         }
+    }
+
+    /// A flow's part of what all measured flows have.
+    fn share(&self, name: &str) -> Option<f64> {
+        let all: f64 = self.measured_flows().map(|flow| flow.measured_bps).sum();
+        let flow = self.measured_flows().find(|flow| flow.name == name)?;
+        (all > 0.0).then(|| flow.measured_bps / all)
     }
 
     /// The rates of flows together, one after the other over the measured time; `None` if there is none.

@@ -1,6 +1,6 @@
-//! Charts as in a paper: line charts and bar charts, as SVG and as PNG of the same picture.
+//! Charts as in a paper: line charts, bar charts and heat maps, as SVG and as PNG of the same picture.
 //!
-//! A [`Chart`] or [`BarChart`] is plain data. It is laid out into a list of lines, areas and texts, and that list is
+//! A [`Chart`], [`BarChart`] or [`HeatMap`] is plain data. It is laid out into a list of lines, areas and texts, and that list is
 //! written as SVG or drawn as PNG. Text is drawn from the outlines of a font that is part of the program (DejaVu
 //! Sans), in both: a picture looks the same on a machine without any fonts, and the same chart gives the same SVG,
 //! byte for byte.
@@ -8,6 +8,7 @@
 mod bars;
 mod colour;
 mod frame;
+mod heat;
 mod lines;
 mod picture;
 mod png;
@@ -17,6 +18,7 @@ mod ticks;
 
 pub use bars::{Bar, BarChart, BarSeries};
 pub use colour::PALETTE;
+pub use heat::{Cell, HeatMap};
 pub use lines::{BandPoint, Chart, Join, Mark, MarkShape, Series};
 pub use png::PlotError;
 pub(crate) use svg::escape;
