@@ -236,7 +236,8 @@ fn a_client_that_asks_nonsense_or_nothing_stops_no_server() {
     for request in [&[0; 4][..], &[0xff; 100], b"\x04\0\0\0da"] {
         let socket = connect();
         socket.write_all(request).unwrap();
-        socket.close().unwrap();
+        // The server may hang up first.
+        let _ = socket.close();
     }
     drop(connect());
     let outcome = receive(&address, "data", &place.text("here/data"), &[]);

@@ -13,6 +13,10 @@ const WINDOW_ACK: u32 = 0;
 /// The least window that is announced. If it were 0 and the packet that opens it got lost, both sides would wait.
 const WINDOW_LEAST: u32 = 2;
 
+/// libudt takes the median of the last 16 intervals between packets, which are 1 s each until packets have come. So before
+/// that, it reports one packet a second. A sender that believes it would send so slowly after its first loss.
+const ARRIVALS_MEASURED: u64 = 16;
+
 impl Connection {
     pub(super) fn handle_data(&mut self, data: &Data<'_>, at: Time) {
         let Some(number) = data.sequence.widen(self.receive_buffer.contiguous()) else { return };
@@ -79,7 +83,10 @@ impl Connection {
     fn handle_ack(&mut self, ack: &Ack, at: Time) -> bool {
         let first = self.send.first();
         let Some(next) = ack.next.widen(first) else { return false };
-        let Capacity { arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
+        let Capacity { mut arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
+        if next < super::first_number(self.agreement.first_sent) + ARRIVALS_MEASURED {
+            arrival = 0;
+        }
         let window = ack.window.max(WINDOW_LEAST);
         let core = CoreAck {
             number: ack.number,
