@@ -130,8 +130,7 @@ fn a_server_listens_on_ipv6() {
         return;
     }
     let place = Place::new();
-    let (server, line) =
-        start_and_hear(&["udt", "send", &place.text("offered/deep"), "--listen", "[::1]:0", "--once"]);
+    let (server, line) = start_and_hear(&["udt", "send", &place.text("offered/deep"), "--listen", "[::1]:0", "--once"]);
     let address = line.strip_prefix("Listening on UDP ").unwrap().split_once(". ").unwrap().0;
     let outcome = receive(address, "data", &place.text("here/data"), &[]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);

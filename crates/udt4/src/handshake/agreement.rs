@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::wire::{HEADER_LEN, Handshake, HandshakeKind, IP_UDP_LEN, IPV6_EXTRA_LEN, Kind, Sequence, SocketId, VERSION};
+use crate::wire::{
+    HEADER_LEN, Handshake, HandshakeKind, IP_UDP_LEN, IPV6_EXTRA_LEN, Kind, Sequence, SocketId, VERSION,
+};
 
 /// The smallest MSS: a handshake must fit (libudt takes no smaller one either).
 pub const MSS_MIN: u16 = (IP_UDP_LEN + HEADER_LEN + 48) as u16;

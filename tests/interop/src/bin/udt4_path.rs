@@ -3,14 +3,14 @@
 //!     cargo run --release -p inhaul-interop-tests --bin udt4_path [-- OPTION VALUE...]
 //!
 //! On each path, ours sends to libudt and libudt to ours. Options: `--bytes` for each transfer (1 GiB), `--rate` of the
-//! path (300 Mbit/s), `--delay-ms` one way (5), `--seed` (1), `--only WORD` for the paths and directions whose name
-//! contains the word. Ends with 1 when a byte was wrong or a side failed, with 0 and a clear word when there is no libudt
+//! path (300 Mbit/s), `--delay-ms` one way (5), `--seed` (1), `--family` (4 or 6, the version of IP), `--only WORD` for the
+//! paths and directions whose name contains the word. Ends with 1 when a byte was wrong or a side failed, with 0 and a clear word when there is no libudt
 //! or this user may have no network namespaces. Nothing is left of the namespaces, however it ends: they die with it.
 #![allow(clippy::disallowed_methods, reason = "real programs need real time")]
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -59,6 +59,7 @@ struct Options {
     rate: Bitrate,
     delay: Span,
     seed: u64,
+    ipv6: bool,
     only: String,
 }
 
@@ -90,6 +91,7 @@ fn read_options(words: &[&str]) -> Outcome<Options> {
         rate: Bitrate::from_mbps(300),
         delay: Span::from_millis(5),
         seed: 1,
+        ipv6: false,
         only: String::new(),
     };
     let (pairs, rest) = words.as_chunks::<2>();
@@ -99,6 +101,7 @@ fn read_options(words: &[&str]) -> Outcome<Options> {
             "--rate" => options.rate = value.parse()?,
             "--delay-ms" => options.delay = Span::from_millis(value.parse()?),
             "--seed" => options.seed = value.parse()?,
+            "--family" => options.ipv6 = *value == "6",
             "--only" => options.only = (*value).to_owned(),
             _ => return Err(format!("there is no option '{name}'").into()),
         }
@@ -166,8 +169,9 @@ fn compare_all(options: &Options) -> Outcome<()> {
         Err(error) => return Err(error.into()),
     };
     println!(
-        "{} bytes each, {}, {} ms each way, seed {}",
+        "{} bytes each over IPv{}, {}, {} ms each way, seed {}",
         options.bytes,
+        if options.ipv6 { 6 } else { 4 },
         options.rate,
         options.delay.as_millis_f64(),
         options.seed
@@ -196,10 +200,7 @@ fn compare_all(options: &Options) -> Outcome<()> {
 }
 
 fn is_forbidden(error: &(dyn Error + 'static)) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(EmuError::NamespacesForbidden { .. } | EmuError::TunForbidden { .. })
-    )
+    matches!(error.downcast_ref(), Some(EmuError::NamespacesForbidden { .. } | EmuError::TunForbidden { .. }))
 }
 
 /// Two hosts and a link each way, with a queue of one round-trip time.
@@ -219,13 +220,18 @@ fn grid(options: &Options, damage: &Damage) -> Outcome<Grid> {
 /// One transfer. Says how it went.
 fn transfer(peer: &Path, options: &Options, damage: &Damage, we_send: bool) -> Outcome<String> {
     let emulator = Emulator::start(grid(options, damage)?, inhaul_emu::Options::default())?;
-    let (own, at) = (std::env::current_exe()?, IpAddr::V4(emulator.address_of("receiver")?));
+    let (at, any) = if options.ipv6 {
+        (IpAddr::V6(emulator.ipv6_address_of("receiver")?), IpAddr::V6(Ipv6Addr::UNSPECIFIED))
+    } else {
+        (IpAddr::V4(emulator.address_of("receiver")?), IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    };
+    let (own, any_port) = (std::env::current_exe()?, SocketAddr::new(any, 0).to_string());
     let (seed, size) = (options.seed.to_string(), options.bytes.to_string());
     let mut receiver = Command::new(if we_send { peer } else { &own });
     if we_send {
-        receiver.args(["listen", "stream", "0", "0", "verify", &seed, &size]).env("PEER_LOCAL", "0.0.0.0");
+        receiver.args(["listen", "stream", "0", "0", "verify", &seed, &size]).env("PEER_LOCAL", any.to_string());
     } else {
-        receiver.args(["receive", "0.0.0.0:0", &seed, &size]);
+        receiver.args(["receive", &any_port, &seed, &size]);
     }
     let mut receiver = Running::start(&emulator, "receiver", &receiver)?;
     let port = receiver.line()?;
@@ -235,7 +241,7 @@ fn transfer(peer: &Path, options: &Options, damage: &Damage, we_send: bool) -> O
         sender.args(["send", &SocketAddr::new(at, port.parse()?).to_string(), &seed, &size]);
     } else {
         sender.args(["connect", "stream", "0", &port, "generate", &seed, &size]);
-        sender.env("PEER_LOCAL", "0.0.0.0").env("PEER_REMOTE", at.to_string());
+        sender.env("PEER_LOCAL", any.to_string()).env("PEER_REMOTE", at.to_string());
     }
     emulator.begin();
     let began = Instant::now();

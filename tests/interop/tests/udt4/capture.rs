@@ -124,11 +124,11 @@ fn check(capture: &Mutex<Capture>, expected: &[u16]) {
 fn a_stream_that_we_send_is_udt_for_tshark() {
     let Some(program) = program() else { return };
     let capture = Capture::new();
-    let peer = Peer::start(program, &["listen", "stream", "0", "0", "echo", "1000000"]);
+    let peer = Peer::start(program, &["listen", "stream", "0", "0", "echo", "600000"]);
     let relay = Relay::tapped(peer.port(), BAD, 11, &capture);
     let endpoint = endpoint(Kind::Stream);
     let socket = connect(&endpoint, relay.port());
-    let data = bytes(1_000_000, 11);
+    let data = bytes(600_000, 11);
     socket.write_all(&data).unwrap();
     let mut back = vec![0; data.len()];
     socket.read_exact(&mut back).unwrap();

@@ -143,7 +143,12 @@ fn cookie_shown(cookie: u32) -> Vec<u8> {
 }
 
 /// A client of libudt that comes through a relay, with somebody at its side; and our end of the connection.
-fn attacked(endpoint: &Endpoint, attacker: &Arc<Mutex<Attacker>>, seed: u64, size: &str) -> Option<(Relay, Peer, Socket)> {
+fn attacked(
+    endpoint: &Endpoint,
+    attacker: &Arc<Mutex<Attacker>>,
+    seed: u64,
+    size: &str,
+) -> Option<(Relay, Peer, Socket)> {
     let program = program()?;
     let incoming = endpoint.listen(10).unwrap();
     let relay = Relay::tapped(endpoint.local_address().port(), Harm::NONE, seed, attacker);

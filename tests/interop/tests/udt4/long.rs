@@ -25,6 +25,12 @@ fn a_path_that_loses_packets_changes_no_byte_that_they_send() {
     path(&["--bytes", "16Mi", "--only", "loss of 1 %, libudt"]);
 }
 
+/// Our packets must not be longer than the path's 1,500 bytes, for they are not fragmented.
+#[test]
+fn a_path_of_ipv6_carries_whole_packets() {
+    path(&["--bytes", "4Mi", "--family", "6", "--only", "no loss"]);
+}
+
 /// 1 GiB on each path, in each direction:
 ///
 ///     cargo test --release -p inhaul-interop-tests --test udt4 -- --ignored --nocapture a_gibibyte
