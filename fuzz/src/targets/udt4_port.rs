@@ -175,14 +175,14 @@ impl World {
     }
 
     fn use_sockets(&mut self, b: u8) {
-        let lifetime = (b % 4 == 0).then_some(Span::from_millis(b.into()));
+        let lifetime = b.is_multiple_of(4).then_some(Span::from_millis(b.into()));
         for id in &self.sockets {
             let now = self.now;
             self.port.with(*id, now, |connection| {
                 let _ = (connection.take_message(), connection.read(&mut [0; 300]));
                 let _ = match connection.kind() {
                     Kind::Stream => connection.write(&[b; 500]).is_ok(),
-                    Kind::Message => connection.send_message(&[b; 500], lifetime, b % 2 == 0, now).is_ok(),
+                    Kind::Message => connection.send_message(&[b; 500], lifetime, b.is_multiple_of(2), now).is_ok(),
                 };
             });
         }
