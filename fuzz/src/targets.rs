@@ -12,6 +12,7 @@ mod tcp;
 mod text;
 mod udt;
 mod udt4;
+mod udt4_port;
 
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
@@ -24,6 +25,7 @@ pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
 pub use udt::{udt_control, udt_datagram};
 pub use udt4::{udt4_connection, udt4_packet};
+pub use udt4_port::udt4_port;
 
 /// A parser under test.
 #[derive(Debug)]
@@ -73,6 +75,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "udt_control", run: udt_control, corpus: udt::controls, cost: 1 },
     Target { name: "udt4_packet", run: udt4_packet, corpus: udt4::packets, cost: 1 },
     Target { name: "udt4_connection", run: udt4_connection, corpus: udt4::scripts, cost: 20 },
+    Target { name: "udt4_port", run: udt4_port, corpus: udt4_port::scripts, cost: 50 },
 ];
 
 fn samples(texts: &[&str]) -> Vec<Vec<u8>> {

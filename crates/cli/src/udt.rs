@@ -105,8 +105,8 @@ pub(crate) struct Receive {
 /// How packets are.
 #[derive(Debug, Args)]
 struct Packets {
-    /// Largest packet, in bytes with IP and UDP headers (76 to 65535); the smaller one of both ends counts
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(76..))]
+    /// Largest packet, in bytes with IP and UDP headers (92 to 65535); the smaller one of both ends counts
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(92..))]
     #[arg(help_heading = "Transport options")]
     mss: u16,
 }

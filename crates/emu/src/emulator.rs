@@ -1,7 +1,7 @@
 //! A running emulation of a grid.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -142,6 +142,14 @@ impl Emulator {
     /// When there is no such host.
     pub fn address_of(&self, host: &str) -> Result<Ipv4Addr, EmuError> {
         self.find(host).map(|host| self.addresses[host])
+    }
+
+    /// The IPv6 address of a host.
+    ///
+    /// # Errors
+    /// When there is no such host.
+    pub fn ipv6_address_of(&self, host: &str) -> Result<Ipv6Addr, EmuError> {
+        self.find(host).map(ipv6_of)
     }
 
     /// Every host with its address, in the order of the grid.

@@ -48,3 +48,8 @@ pub use error::UdtError;
 pub use handshake::ConnectError;
 pub use options::Options;
 pub use wire::Kind;
+
+/// For the fuzzers alone: what hostile datagrams reach.
+pub mod fuzzing {
+    pub use crate::endpoint::Port;
+}

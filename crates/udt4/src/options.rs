@@ -11,7 +11,8 @@ pub struct Options {
     /// Stream or messages. Both ends of a connection must want the same.
     pub kind: Kind,
     /// Largest packet, in bytes, headers of IP (20), UDP (8) and UDT (16) included. The smaller one of both ends counts.
-    /// Larger packets than the path carries are lost: nothing finds its MTU.
+    /// Over IPv6, 20 bytes less are agreed on, for its longer header. Larger packets than the path carries are lost:
+    /// nothing finds its MTU.
     pub mss: u16,
     /// Most packets on their way to this end, however large its buffer is.
     pub flow_window: u32,

@@ -53,7 +53,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-interop-tests",
-        &["inhaul-sim", "inhaul-link", "inhaul-udt4", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &[
+            "inhaul-emu",
+            "inhaul-sim",
+            "inhaul-link",
+            "inhaul-udt4",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+            "inhaul-fuzz",
+        ],
     ),
     (
         "inhaul-hostile-tests",

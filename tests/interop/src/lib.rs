@@ -1,11 +1,16 @@
-//! Our simulator and TCP family beside ns-3 3.37 on the same dumbbell.
+//! Our simulator and TCP family beside ns-3 3.37 on the same dumbbell, and our UDT 4 beside libudt.
 //!
 //! [`Setting`] is a dumbbell with its flows as plain data. [`ours::run`] plays it here, [`ns3::Reference::run`] there
 //! (`ns3/dumbbell.cc`); both give an [`Outcome`], and [`judge`] says whether they agree, by criteria that stand in its
 //! documentation and were written before the first comparison. [`settings::all`] is the table that is kept in
 //! bench/NS3.md.
+//!
+//! Our UDT 4 beside libudt: `tests/udt4` shows each case, and the program `udt4_path` long transfers over emulated paths.
+//! Both use programs over libudt ([`libudt`]) and a stream that both sides can make ([`noise`]).
 
 pub mod judge;
+pub mod libudt;
+pub mod noise;
 pub mod ns3;
 pub mod ours;
 pub mod report;

@@ -124,6 +124,16 @@ pub(crate) fn start(args: &[&str]) -> Running {
     Running { child, out: Some(out), err: Some(err) }
 }
 
+/// Starts `inhaul` with `args` and waits for the first line of its standard error, which is given, too.
+pub(crate) fn start_and_hear(args: &[&str]) -> (Running, String) {
+    let mut child = inhaul().args(args).spawn().unwrap();
+    let out = read_all(child.stdout.take().unwrap());
+    let (mut err, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    err.read_line(&mut line).unwrap();
+    let err = read_all(err);
+    (Running { child, out: Some(out), err: Some(err) }, line)
+}
+
 /// Runs `inhaul` with `args` to its end.
 pub(crate) fn run(args: &[&str]) -> Outcome {
     start(args).finish()

@@ -23,5 +23,6 @@ mod resume;
 mod settings;
 mod transfers;
 mod trees;
+mod udt;
 mod usage;
 mod verify;

@@ -13,6 +13,12 @@ const WINDOW_ACK: u32 = 0;
 /// The least window that is announced. If it were 0 and the packet that opens it got lost, both sides would wait.
 const WINDOW_LEAST: u32 = 2;
 
+/// libudt takes the median of the last 16 intervals between packets, which are 1 s each until packets have come. So before
+/// that, it reports one packet a second. A sender that believes it would send so slowly after its first loss ...
+const ARRIVALS_MEASURED: u64 = 16;
+/// ... so until then, it counts as so many packets a second at least: one each SYN.
+const ARRIVAL_LEAST: u32 = 100;
+
 impl Connection {
     /// A data packet has come. `run` are those before it that came together and are not noted yet.
     pub(super) fn handle_data(&mut self, data: &Data<'_>, at: Time, run: &mut Run) {
@@ -99,7 +105,11 @@ impl Connection {
     fn handle_ack(&mut self, ack: &Ack, at: Time) -> bool {
         let first = self.send.first();
         let Some(next) = ack.next.widen(first) else { return false };
-        let Capacity { arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
+        let Capacity { mut arrival, link } = ack.capacity.unwrap_or(Capacity { arrival: 0, link: 0 });
+        // 0 means that it is not known.
+        if arrival > 0 && next < super::first_number(self.agreement.first_sent) + ARRIVALS_MEASURED {
+            arrival = arrival.max(ARRIVAL_LEAST);
+        }
         let window = ack.window.max(WINDOW_LEAST);
         let core = CoreAck {
             number: ack.number,

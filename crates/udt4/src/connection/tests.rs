@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::handshake::{Agreement, Listener, Terms};
-use crate::wire::{Ack, Control, Data, Handshake, HandshakeKind, LossRange, MessageNumber, Position, SocketId, Stamp};
+use crate::wire::{
+    Ack, Capacity, Control, Data, Handshake, HandshakeKind, LossRange, MessageNumber, Position, SocketId, Stamp,
+};
 
 fn at(micros: u64) -> Time {
     Time::ZERO + Span::from_micros(micros)
@@ -275,7 +277,7 @@ fn attack(connection: &mut Connection, attack: Attack, now: &mut Time) {
         }
         Attack::Wait(micros) => return *now += Span::from_micros(micros),
         Attack::Ack(n, rtt, window, speed) => {
-            let capacity = Some(crate::wire::Capacity { arrival: speed, link: speed });
+            let capacity = Some(Capacity { arrival: speed, link: speed });
             ControlBody::Ack(Ack { number: n, next: sequence(n), rtt, rtt_variance: rtt, window, capacity })
         }
         Attack::LightAck(n) => ControlBody::LightAck(sequence(n)),
@@ -320,4 +322,27 @@ proptest! {
         }
         prop_assert!(connection.is_over());
     }
+}
+
+/// libudt reports one packet a second of its first packets.
+#[test]
+fn the_speed_of_the_first_packets_is_not_believed() {
+    let [mut end, _] = pair(Kind::Stream, 0, &options());
+    assert_eq!(end.write(&[0; 64 * 1456]), Ok(64 * 1456));
+    let control = |body| Packet::Control(Control { stamp: Stamp { timestamp: 0, destination: Some(id(1)) }, body });
+    end.handle(&control(ControlBody::KeepAlive), at(0));
+    let work = |end: &mut Connection, times: std::ops::Range<u64>| {
+        for micros in times {
+            while end.poll_transmit(at(micros), &mut Vec::new()) {}
+        }
+        end.statistics()
+    };
+    assert_eq!(work(&mut end, 0..100).packets_sent, 16, "the first window");
+    let capacity = Some(Capacity { arrival: 1, link: 1000 });
+    let next = Sequence::truncate(3);
+    let ack = Ack { number: 1, next, rtt: 10_000, rtt_variance: 5_000, window: 64, capacity };
+    end.handle(&control(ControlBody::Ack(ack)), at(100));
+    end.handle(&control(ControlBody::Nak(vec![LossRange { first: next, last: next }])), at(100));
+    let after = work(&mut end, 100..100_000);
+    assert!(after.packets_sent_again == 1 && after.packets_sent > 18, "{after:?}");
 }

@@ -6,6 +6,7 @@ mod batch;
 mod driver;
 mod held;
 mod listener;
+mod port;
 mod socket;
 mod state;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::sync::{Arc, mpsc};
 use inhaul_udp::{Offload, SocketOptions};
 
 pub use listener::Incoming;
+pub use port::Port;
 pub use socket::{MessageOptions, Socket};
 
 use crate::error::UdtError;
@@ -67,6 +69,12 @@ impl Endpoint {
     /// The local address, with the port that the system chose.
     pub fn local_address(&self) -> SocketAddr {
         self.held.local_address()
+    }
+
+    /// Connections that are open, being set up, or not ended yet. A client that asks for one does not count until it has
+    /// shown the listener's cookie.
+    pub fn connections(&self) -> usize {
+        self.held.lock().connections()
     }
 
     /// Connects to a listener at `peer`, within [`Options::connect_timeout`].

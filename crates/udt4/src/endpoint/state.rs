@@ -107,7 +107,6 @@ impl State {
     }
 
     /// Connections that are open, being set up, or not released yet.
-    #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.entries.len()
     }

@@ -1,8 +1,10 @@
 //! What each end of a connection wants, and what both agree on.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::wire::{HEADER_LEN, Handshake, HandshakeKind, IP_UDP_LEN, Kind, Sequence, SocketId, VERSION};
+use crate::wire::{
+    HEADER_LEN, Handshake, HandshakeKind, IP_UDP_LEN, IPV6_EXTRA_LEN, Kind, Sequence, SocketId, VERSION,
+};
 
 /// The smallest MSS: a handshake must fit (libudt takes no smaller one either).
 pub const MSS_MIN: u16 = (IP_UDP_LEN + HEADER_LEN + 48) as u16;
@@ -25,6 +27,15 @@ impl Terms {
     /// Terms, brought into the limits that the wire has.
     pub fn new(kind: Kind, mss: u16, window: u32) -> Self {
         Self { kind, mss: mss.max(MSS_MIN), window: window.clamp(2, WINDOW_MAX) }
+    }
+
+    /// What to want of a connection with `peer`. UDT counts 28 bytes for the headers of IP and UDP, over IPv6 too: so the
+    /// MSS is less by what IPv6 has more, and packets have the same length on the wire. (libudt leaves it. Its packets
+    /// are fragmented then; ours must not be.)
+    #[must_use]
+    pub fn toward(self, peer: IpAddr) -> Self {
+        let extra = if peer.to_canonical().is_ipv4() { 0 } else { IPV6_EXTRA_LEN as u16 };
+        Self { mss: self.mss.saturating_sub(extra).max(MSS_MIN), ..self }
     }
 }
 

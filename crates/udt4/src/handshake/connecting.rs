@@ -55,6 +55,7 @@ impl Connecting {
         let step = if rendezvous { HandshakeKind::Rendezvous } else { HandshakeKind::Request };
         let give_up_at = now + timeout;
         let (cookie, seen, request_at) = (0, None, now);
+        let terms = terms.toward(peer.ip());
         Self { terms, local, peer, initial, rendezvous, step, cookie, seen, request_at, give_up_at }
     }
 

@@ -60,7 +60,7 @@ impl Listener {
     pub fn agree(&self, request: &Handshake, from: SocketAddr, local: SocketId) -> Agreement {
         Agreement {
             kind: self.terms.kind,
-            mss: self.terms.mss.min(request.mss),
+            mss: self.terms.toward(from.ip()).mss.min(request.mss),
             peer_window: request.window.min(WINDOW_MAX),
             window: self.terms.window,
             // Both directions count from the client's number, and so the client knows that the answer is for it.

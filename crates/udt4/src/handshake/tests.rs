@@ -65,6 +65,21 @@ fn client_and_listener_agree_on_the_smaller_mss() {
 }
 
 #[test]
+fn packets_are_as_long_over_ipv6() {
+    let six = address("[2001:db8::1]:1000");
+    let listener = Listener::new(stream(1500, 100), 9);
+    let mut client =
+        Connecting::new(stream(1500, 100), id(77), Sequence::truncate(5000), six, false, (at(0), Span::from_secs(3)));
+    let request = said(&client.poll_transmit(at(0)).unwrap());
+    assert_eq!(request.mss, 1480);
+    assert_eq!(listener.agree(&Handshake { mss: 1500, ..request }, six, id(5)).mss, 1480, "libudt says 1500");
+    assert_eq!(listener.agree(&Handshake { mss: 700, ..request }, six, id(5)).mss, 700);
+    let mapped = address("[::ffff:192.0.2.1]:1000");
+    assert_eq!(listener.agree(&Handshake { mss: 1500, ..request }, mapped, id(5)).mss, 1500);
+    assert_eq!(stream(92, 100).toward(six.ip()).mss, MSS_MIN);
+}
+
+#[test]
 fn a_cookie_is_for_one_address_and_one_or_two_minutes() {
     let listener = Listener::new(stream(1500, 100), 9);
     let request = said(&client(stream(1500, 100)).poll_transmit(at(0)).unwrap());

@@ -6,6 +6,9 @@ pub const HEADER_LEN: usize = 16;
 /// Bytes of IPv4 and UDP headers. UDT counts them into the MSS, and counts so for IPv6 too.
 pub const IP_UDP_LEN: usize = 28;
 
+/// Bytes by which IPv6's header is longer than IPv4's.
+pub const IPV6_EXTRA_LEN: usize = 20;
+
 /// Most bytes that a data packet carries if packets have `mss` bytes, headers of IP, UDP and UDT included.
 pub const fn payload_len(mss: u16) -> usize {
     (mss as usize).saturating_sub(IP_UDP_LEN + HEADER_LEN)

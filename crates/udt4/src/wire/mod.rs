@@ -23,6 +23,6 @@ mod tests;
 pub use control::{Ack, Capacity, Control, ControlBody, LossRange};
 pub use data::{Data, MESSAGES, MessageNumber, Position};
 pub use handshake::{Handshake, HandshakeKind, Kind, VERSION};
-pub use header::{HEADER_LEN, IP_UDP_LEN, ParseError, SocketId, Stamp, payload_len};
+pub use header::{HEADER_LEN, IP_UDP_LEN, IPV6_EXTRA_LEN, ParseError, SocketId, Stamp, payload_len};
 pub use packet::Packet;
 pub use sequence::{SEQUENCES, Sequence};

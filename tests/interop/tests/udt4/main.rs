@@ -1,9 +1,22 @@
 //! Our UDT 4 beside libudt: each role, each direction, streams and messages, over loopback and over a bad network.
 //!
-//! The other side is `udt4/peer.cc`, which is built here. Without libudt or a compiler, the tests say so and pass.
+//! The other side is `udt4/peer.cc`, or an example program of libudt; both are built here. Without libudt or a compiler,
+//! the tests say so and pass.
+//!
+//! - Here: streams and messages in each role, rendezvous, refusals.
+//! - `examples`: libudt's `appserver`, `appclient`, `sendfile` and `recvfile`. `ipv6`: the roles over IPv6.
+//! - `capture`: what tshark's dissector of UDT says of our packets. The relay writes the capture: no privilege is needed.
+//! - `hostile`: somebody between a client of libudt and our listener who replays, truncates and forges.
+//! - `long`: transfers over emulated paths that lose packets (the program `udt4_path`), and ten million hostile inputs.
+//!   Both run here for a short time, or not at all; the commands for long runs are at the tests.
 #![allow(clippy::disallowed_methods, reason = "real programs need real time")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+mod capture;
+mod examples;
+mod hostile;
+mod ipv6;
+mod long;
 mod peer;
 mod relay;
 
@@ -12,10 +25,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use inhaul_base::{RandomStream, Span};
-use inhaul_udt4::files::{self, FileError};
 use inhaul_udt4::{End, Endpoint, Incoming, Kind, MessageOptions, Options, Socket, UdtError};
 
-use peer::{PATIENCE, Peer, example, program};
+use peer::{PATIENCE, Peer, program};
 use relay::{Harm, Relay};
 
 fn local(port: u16) -> SocketAddr {
@@ -333,40 +345,4 @@ fn many_connections_share_a_port() {
     for peer in peers {
         peer.finish();
     }
-}
-
-// --- The example programs of libudt ---------------------------------------------------------------------------------
-
-#[test]
-fn we_fetch_from_their_sendfile() {
-    let Some(sendfile) = example("sendfile") else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let (path, data, port) = (directory.path().join("file"), bytes(3_000_000, 20), free_port());
-    std::fs::write(&path, &data).unwrap();
-    let peer = Peer::start(&sendfile, &[&port.to_string()]);
-    assert!(peer.line().unwrap().starts_with("server is ready"));
-    let endpoint = endpoint(Kind::Stream);
-    let mut got = Vec::new();
-    files::fetch(&connect(&endpoint, port), text(&path), |_| Ok(&mut got), &mut |_, _| true).unwrap();
-    same(&got, &data);
-    let missing = files::fetch(&connect(&endpoint, port), "/no/such", |_| Ok(Vec::new()), &mut |_, _| true);
-    assert!(matches!(missing, Err(FileError::NotFound(_))), "{missing:?}");
-}
-
-#[test]
-fn their_recvfile_fetches_from_us() {
-    let Some(recvfile) = example("recvfile") else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let (offered, landed) = (directory.path().join("offered"), directory.path().join("landed"));
-    let data = bytes(3_000_000, 21);
-    std::fs::create_dir(&offered).unwrap();
-    std::fs::write(offered.join("file"), &data).unwrap();
-    let endpoint = endpoint(Kind::Stream);
-    let incoming = endpoint.listen(10).unwrap();
-    let port = endpoint.local_address().port().to_string();
-    let peer = Peer::start(&recvfile, &["127.0.0.1", &port, "file", text(&landed)]);
-    let (path, size) = files::answer(&accept(&incoming), &offered, &mut |_, _| true).unwrap();
-    assert!(path.ends_with("file") && size == 3_000_000);
-    assert!(peer.ended_well());
-    same(&std::fs::read(&landed).unwrap(), &data);
 }

@@ -7,40 +7,34 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use inhaul_interop_tests::libudt::{self, LibudtError};
+
 /// No test takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/udt4/peer.cc");
-
-/// The examples of libudt, where Debian puts their source.
-const EXAMPLES: &str = "/usr/share/doc/libudt-dev/examples";
 
 /// The program, built once. `None`, with a word why, where there is no compiler or no libudt.
 pub(crate) fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PROGRAM.get_or_init(|| build(Path::new(SOURCE), "udt4-peer")).as_deref()
+    PROGRAM.get_or_init(|| built(libudt::peer(directory()))).as_deref()
 }
 
-/// `sendfile` or `recvfile` of libudt's examples, if their source is there too.
+/// One of libudt's example programs, if their source is there too.
 pub(crate) fn example(name: &str) -> Option<PathBuf> {
-    build(&Path::new(EXAMPLES).join(name).with_extension("cpp"), name)
+    built(libudt::example(directory(), name))
 }
 
-fn build(source: &Path, name: &str) -> Option<PathBuf> {
-    if !Path::new("/usr/include/udt/udt.h").exists() || !source.exists() {
-        println!("skipped: there is no libudt here, or not its examples (Debian: apt install libudt-dev g++)");
-        return None;
-    }
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let mut command = Command::new("g++");
-    command.args(["-O1", "-w", "-I/usr/include/udt", "-o"]).arg(&program).arg(source).args(["-ludt", "-lpthread"]);
-    match command.output() {
-        Ok(output) if output.status.success() => Some(program),
-        Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => {
-            println!("skipped: g++ cannot be run: {error}");
+fn directory() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn built(program: Result<PathBuf, LibudtError>) -> Option<PathBuf> {
+    match program {
+        Ok(program) => Some(program),
+        Err(LibudtError::Absent(why)) => {
+            println!("SKIPPED: {why}");
             None
         }
+        Err(error) => panic!("{error}"),
     }
 }
 
