@@ -105,7 +105,6 @@ impl Batch {
     }
 
     /// The datagrams that have not left.
-    #[cfg(test)]
     pub(super) fn rest(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         let rest = self.messages.iter().skip(self.sent);
         rest.flat_map(|message| self.memory[message.bytes.clone()].chunks(message.segment).map(|d| (message.to, d)))

@@ -218,7 +218,6 @@ impl State {
     }
 
     /// A datagram has come at `at`.
-    #[cfg(test)]
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
         self.handle_message(from, bytes, bytes.len(), at);
         self.settle(at);
