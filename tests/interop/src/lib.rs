@@ -5,9 +5,11 @@
 //! documentation and were written before the first comparison. [`settings::all`] is the table that is kept in
 //! bench/NS3.md.
 //!
-//! Our UDT 4 beside libudt: `tests/udt4` shows each case, and the program `udt4_path` long transfers over emulated paths.
+//! Our UDT 4 beside libudt: `tests/udt4` shows each case, the program `udt4_path` long transfers over emulated paths, and
+//! `udt4_rates` how the rates of both go, and of ours in the simulator.
 //! Both use programs over libudt ([`libudt`]) and a stream that both sides can make ([`noise`]).
 
+pub mod emulated;
 pub mod judge;
 pub mod libudt;
 pub mod noise;

@@ -5,6 +5,7 @@
 //
 // ROLE: listen, connect, rendezvous. KIND: stream, message. PEER_PORT of a listener is 0.
 // ACTION: send FILE; receive FILE SIZE; echo SIZE; generate SEED SIZE; verify SEED SIZE;
+//         blast SECONDS; meter SECONDS (prints the bytes that came, each second);
 //         messages COUNT SIZE LIFETIME_MS ORDERED; collect.
 // Addresses are 127.0.0.1. PEER_LOCAL and PEER_REMOTE set others, of IPv4 or IPv6.
 // PEER_MSS sets the MSS in bytes, PEER_BUFFER the buffers in packets.
@@ -12,6 +13,7 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -106,6 +108,26 @@ static void verify(UDTSOCKET socket, uint64_t seed, int64_t size) {
   std::fflush(stdout);
 }
 
+static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+static void blast(UDTSOCKET socket, double seconds) {
+  std::vector<char> piece(PIECE);
+  for (const double end = now() + seconds; now() < end;) send_all(socket, piece.data(), PIECE);
+}
+
+static void meter(UDTSOCKET socket, double seconds) {
+  std::vector<char> piece(PIECE);
+  int64_t bytes = 0;
+  double due = 1.0;
+  for (const double start = now(); due <= seconds;) {
+    int count = UDT::recv(socket, piece.data(), static_cast<int>(PIECE), 0);
+    if (count == UDT::ERROR) break;
+    bytes += count;
+    for (; due <= seconds && now() >= start + due; due += 1.0) std::printf("%lld\n", static_cast<long long>(bytes));
+    std::fflush(stdout);
+  }
+}
+
 static void set_options(UDTSOCKET socket, bool rendezvous) {
   if (const char* mss = std::getenv("PEER_MSS")) {
     int value = std::atoi(mss);
@@ -171,6 +193,11 @@ int main(int argc, char** argv) {
     generate(socket, std::strtoull(argv[6], nullptr, 10), std::strtoll(argv[7], nullptr, 10));
   } else if (action == "verify") {
     verify(socket, std::strtoull(argv[6], nullptr, 10), std::strtoll(argv[7], nullptr, 10));
+  } else if (action == "blast") {
+    blast(socket, std::atof(argv[6]));
+  } else if (action == "meter") {
+    meter(socket, std::atof(argv[6]));
+    std::_Exit(0);
   } else if (action == "messages") {
     // Message N has SIZE + N bytes: its number in decimal, then '.'.
     int count = std::atoi(argv[6]), size = std::atoi(argv[7]), lifetime = std::atoi(argv[8]);

@@ -8,24 +8,18 @@
 //! or this user may have no network namespaces. Nothing is left of the namespaces, however it ends: they die with it.
 #![allow(clippy::disallowed_methods, reason = "real programs need real time")]
 
-use std::error::Error;
-use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Probability, Span, parse_bytes};
-use inhaul_emu::{
-    EmuError, Emulator, Grid, GridLink, Host, KEEPER_ARGUMENTS, Process, SpawnOptions, Stage, Stream, run_keeper,
-};
+use inhaul_emu::{Emulator, Grid, GridLink, Host, KEEPER_ARGUMENTS, Stage, run_keeper};
+use inhaul_interop_tests::emulated::{Outcome, Running, is_forbidden};
 use inhaul_interop_tests::libudt::{self, LibudtError};
 use inhaul_interop_tests::noise::Noise;
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_udt4::{End, Endpoint, Socket, UdtError};
-
-/// Every error is only told.
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// What is written and read at a time: as in `peer.cc`.
 const PIECE: usize = 1 << 16;
@@ -199,10 +193,6 @@ fn compare_all(options: &Options) -> Outcome<()> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} transfers failed").into()) }
 }
 
-fn is_forbidden(error: &(dyn Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(EmuError::NamespacesForbidden { .. } | EmuError::TunForbidden { .. }))
-}
-
 /// Two hosts and a link each way, with a queue of one round-trip time.
 fn grid(options: &Options, damage: &Damage) -> Outcome<Grid> {
     let queue = QueueLimit::Bytes(options.rate.bytes_in(options.delay * 2).max(30_000));
@@ -263,35 +253,4 @@ fn transfer(peer: &Path, options: &Options, damage: &Damage, we_send: bool) -> O
         "bit-exact in {seconds:.1} s, {mbps:.1} Mbit/s; lost there and back {}; {drops} dropped at queues; emulation {valid}",
         carried.join(" and ")
     ))
-}
-
-/// A program in a host.
-struct Running {
-    process: Process,
-    stdout: BufReader<Box<dyn Read>>,
-}
-
-impl Running {
-    fn start(emulator: &Emulator, host: &str, command: &Command) -> Outcome<Self> {
-        let streams = SpawnOptions { stdout: Stream::Piped, stderr: Stream::Inherit, ..SpawnOptions::default() };
-        let mut process = emulator.spawn(host, command, streams)?;
-        let stdout: Box<dyn Read> = Box::new(process.stdout.take().ok_or("there is no pipe")?);
-        Ok(Self { process, stdout: BufReader::new(stdout) })
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> Outcome<String> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
-    }
-
-    /// Waits for its end, which must be a good one and come in time.
-    fn end(&mut self, longest: Duration) -> Outcome<()> {
-        match self.process.wait_for(longest)? {
-            Some(exit) if exit.status.success() => Ok(()),
-            Some(exit) => Err(format!("a side ended with {}: {}", exit.status, self.line()?).into()),
-            None => Err(format!("a side took longer than {} s", longest.as_secs()).into()),
-        }
-    }
 }
