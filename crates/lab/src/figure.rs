@@ -233,7 +233,8 @@ fn pairs(figure: &Figure, runs: &[RunResult]) -> HeatMap {
     };
     let cells = rows.iter().map(|row| columns.iter().map(|column| cell(row, column)).collect()).collect();
     let meanings: Vec<String> = figure.quantities.iter().map(|name| quantity_words(name)).collect();
-    HeatMap { title: figure.title.clone(), caption: meanings.join("; below it: "), rows, columns, cells }
+    let caption = format!("From top to bottom in each cell: {}", meanings.join("; "));
+    HeatMap { title: figure.title.clone(), caption, rows, columns, cells }
 }
 
 /// A share, with two digits that mean something.

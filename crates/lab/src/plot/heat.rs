@@ -11,7 +11,9 @@ const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 16.0;
 const TITLE_SIZE: f64 = 17.0;
 const TEXT_SIZE: f64 = 13.0;
-const CELL_HEIGHT: f64 = 38.0;
+/// Height of a line in a cell, and what is left above and below all of them.
+const LINE: f64 = 15.0;
+const CELL_MARGIN: f64 = 8.0;
 /// What stands in a cell is written in one of these sizes: the largest that fits.
 const CELL_SIZES: [f64; 4] = [12.0, 11.0, 10.0, 9.0];
 
@@ -78,8 +80,10 @@ impl HeatMap {
                 picture.text_upwards(name, (middle + TEXT_SIZE * 0.36, top - 6.0 - length / 2.0), TEXT_SIZE);
             }
         }
+        let lines = self.cells.iter().flatten().flatten().map(|cell| cell.words.len()).max().unwrap_or(1);
+        let height = LINE * lines as f64 + CELL_MARGIN;
         for (name, cells) in self.rows.iter().zip(&self.cells) {
-            let middle = top + CELL_HEIGHT / 2.0;
+            let middle = top + height / 2.0;
             picture.text(name, (left - 8.0, middle + TEXT_SIZE * 0.36), TEXT_SIZE, Anchor::End);
             for (k, cell) in cells.iter().take(self.columns.len()).enumerate() {
                 let Some(cell) = cell else { continue };
@@ -87,11 +91,11 @@ impl HeatMap {
                     left: left + k as f64 * width,
                     top,
                     right: left + (k + 1) as f64 * width,
-                    bottom: top + CELL_HEIGHT,
+                    bottom: top + height,
                 };
                 draw(&mut picture, &font, cell, place);
             }
-            top += CELL_HEIGHT;
+            top += height;
         }
         picture.height = (top + MARGIN).ceil();
         picture
