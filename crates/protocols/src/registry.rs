@@ -18,6 +18,9 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::rbudp::RBUDP,
 ];
 
+/// What is taken where nobody chooses.
+pub const DEFAULT: &Protocol = &PROTOCOLS[0];
+
 /// Protocols to choose from by their names. Two are equal that have the same names.
 #[derive(Clone, Copy)]
 pub struct Protocols(pub &'static [Protocol]);

@@ -5,20 +5,10 @@ use std::collections::VecDeque;
 
 use inhaul_base::{Span, Time};
 
-use crate::network::Network;
+use crate::network::{Network, Waiting};
 
 /// Where the interface does not transmit, it is looked at again so soon.
 const LOOK_AGAIN: Span = Span::from_millis(10);
-
-/// Where a packet stands in the row of all that has entered a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) link: u32,
-    /// Bytes that had entered the link, this packet's included.
-    pub(crate) entered: u64,
-    /// Bytes of the packet.
-    pub(crate) bytes: u32,
-}
 
 /// The send buffer of an endpoint.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use crate::addresses::Addresses;
 use crate::agenda::{Agenda, Component, ComponentId};
 use crate::capture::Capture;
 use crate::ids::NodeId;
-use crate::interface::Waiting;
 use crate::packet::{Packet, Pool};
 use crate::routes::Routes;
 use crate::topology::{Topology, Wire};
@@ -42,6 +41,16 @@ impl Line {
         }
         self.ahead = self.link.upcoming().take(READ_AHEAD).map(|next| next.datagram.touch()).count();
     }
+}
+
+/// Where a packet stands in the row of all that has entered a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) link: u32,
+    /// Bytes that had entered the link, this packet's included.
+    pub(crate) entered: u64,
+    /// Bytes of the packet.
+    pub(crate) bytes: u32,
 }
 
 /// All that is between hosts.

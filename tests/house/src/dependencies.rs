@@ -68,7 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inhaul-hostile-tests",
         &["inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
-    ("inhaul-house-tests", &[]),
+    ("inhaul-house-tests", &["inhaul-protocols"]),
 ];
 
 /// What `cargo metadata --no-deps` says, as far as the rules need it.

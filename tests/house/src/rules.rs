@@ -1,6 +1,17 @@
 //! Rules over one source file or manifest. Each returns what breaks it, as `LINE: WHAT`.
 
+use std::path::Path;
+
 use crate::source::{Source, line_of, words};
+
+/// Whether the file is tests alone.
+pub fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests")
+        || path.file_stem().is_some_and(|stem| {
+            let stem = stem.to_string_lossy();
+            stem == "tests" || stem.ends_with("_tests")
+        })
+}
 
 /// No file of Rust is longer than this, in lines.
 pub const MAX_LINES: usize = 700;

@@ -11,6 +11,7 @@ use inhaul_house_tests::modules::Modules;
 use inhaul_house_tests::rooms;
 use inhaul_house_tests::rules;
 use inhaul_house_tests::source::Source;
+use inhaul_protocols::registry;
 
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";
@@ -26,6 +27,12 @@ const ENGINES: &[&str] = &[
     "tests/interop/src/bin/udt4_path.rs",
     "tests/interop/src/bin/udt4_rates.rs",
     "tests/interop/tests/udt4",
+];
+/// Where a protocol's name means something else, and what.
+const NAMES_OF_OTHERS: &[(&str, &str)] = &[
+    ("crates/lab/src/agents/jobs.rs", "congestion controls of the kernel"),
+    ("crates/lab/src/kernel_cc", "files of congestion controls of the kernel"),
+    ("crates/cli/src/man.rs", "the page of 'inhaul udt'"),
 ];
 /// Circles between modules that are still there, by crate. The list may only become shorter; what is found has to
 /// be just this.
@@ -118,6 +125,24 @@ fn no_file_is_too_long() {
         rules::too_long(&read(&top().join(path))).into_iter().map(move |what| format!("{}: {what}", path.display()))
     });
     report("long files", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn no_file_outside_the_protocols_names_one() {
+    let names: Vec<String> = registry::PROTOCOLS.iter().map(|protocol| format!("\"{}\"", protocol.name)).collect();
+    let may = |path: &Path| {
+        let elsewhere = ["crates/protocols", "tests", "fuzz", "bench"].iter().any(|room| path.starts_with(room));
+        elsewhere || NAMES_OF_OTHERS.iter().any(|(file, _)| path.starts_with(file))
+    };
+    let mut found = Vec::new();
+    for path in rust_files().into_iter().filter(|path| !may(path) && !rules::is_test(path)) {
+        let text = read(&top().join(&path));
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default().lines().enumerate();
+        let code = code.filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let named = code.filter(|(_, line)| names.iter().any(|name| line.contains(name.as_str())));
+        found.extend(named.map(|(number, line)| format!("{}:{}: {}", path.display(), number + 1, line.trim())));
+    }
+    report("names of protocols", &found);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use inhaul_mover::{NetOptions, Protocols};
+use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
 use super::values::parameter;
@@ -26,7 +27,7 @@ pub(crate) struct Wire {
 #[command(next_help_heading = TRANSPORT)]
 pub(crate) struct Carrier {
     /// Transport protocol of both ends; 'inhaul protocols' lists them
-    #[arg(long, value_name = "NAME", default_value = "gtp")]
+    #[arg(long, value_name = "NAME", default_value = registry::DEFAULT.name)]
     pub(crate) transport: String,
     /// Set a parameter of the transport protocol, at both ends; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
@@ -52,7 +53,7 @@ impl From<Carrier> for Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Carrier { transport: "gtp".to_owned(), set: Vec::new() }.into()
+        Carrier { transport: registry::DEFAULT.name.to_owned(), set: Vec::new() }.into()
     }
 }
 

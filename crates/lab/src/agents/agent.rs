@@ -17,6 +17,7 @@ use inhaul_mover::{
     BenchServerOptions, MoveError, NetOptions, RateDial, Server, StagedFlow, StagedFlowReport, StagedOptions,
     StagedReport, Stop, bench_server, staged,
 };
+use inhaul_protocols::registry;
 use serde::{Deserialize, Serialize};
 
 use super::datagrams::{self, DatagramJob};
@@ -160,7 +161,7 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
         receive_rate: None,
         send_rate: job.send_rate.map(Bitrate::from_bps),
         send_dial: dial.clone(),
-        net: net_options("gtp", &[]),
+        net: net_options(registry::DEFAULT.name, &[]),
     };
     let stop = Stop::new();
     let of_server = stop.clone();

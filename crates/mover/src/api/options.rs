@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_protocols::registry::Protocols;
+use inhaul_protocols::registry::{self, Protocols};
 use inhaul_store::{Existing, Filter, Inbox, Rule};
 use serde::{Deserialize, Serialize};
 
@@ -33,14 +33,14 @@ pub struct NetOptions {
 }
 
 impl Default for NetOptions {
-    /// GTP as it is by default, with offloads, unpinned.
+    /// The default protocol, with offloads, unpinned.
     fn default() -> Self {
         Self {
             mtu: None,
             offload: true,
             cpu: None,
             protocols: Protocols::ALL,
-            transport: "gtp".to_owned(),
+            transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use inhaul_protocols::registry;
 use inhaul_store::digest::group_count;
 use inhaul_store::{Listed, Manifest, ManifestError};
 use inhaul_udp::Socket;
@@ -46,7 +47,7 @@ impl<'o> Wanted<'o> {
     }
 
     /// What a session names that brings no data.
-    pub(crate) const ANY: Self = Self { transport: "gtp", parameters: &[] };
+    pub(crate) const ANY: Self = Self { transport: registry::DEFAULT.name, parameters: &[] };
 }
 
 /// An open session with a server, before any data flows.
