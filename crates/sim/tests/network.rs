@@ -112,7 +112,7 @@ fn same_seed_same_trace_and_another_seed_another_on_any_thread() {
                 off: Spell::Exponential(Span::from_millis(20)),
                 start: Time::ZERO,
             }],
-            noise: None,
+            ..HostSpec::default()
         };
         let Pair { mut sim, hosts, transfer, .. } = pair(&link, host, Bitrate::from_mbps(60), 1 << 22, seed);
         let spell = Spell::Exponential(Span::from_millis(30));
