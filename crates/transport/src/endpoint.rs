@@ -26,6 +26,18 @@ pub struct HostSample {
     pub lateness: Span,
     /// Messages that the kernel has dropped because the thread had not read what came before.
     pub socket_drops: u64,
+    /// When the thread will next not run for a while, if that is foreseen.
+    pub pause: Option<Pause>,
+}
+
+/// A time in which a host does not run an endpoint's thread: others have the processor, or a quota is used up
+/// (rbudp-plus-2006 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// When it begins; it may have begun.
+    pub start: Time,
+    /// How long it lasts.
+    pub length: Span,
 }
 
 /// How a flow is doing. Counters run from the flow's start.

@@ -22,7 +22,7 @@ mod pump;
 
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
-pub use endpoint::{Endpoint, Expected, FlowStats, HostSample};
+pub use endpoint::{Endpoint, Expected, FlowStats, HostSample, Pause};
 pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope};
 pub use event::{Event, FlowError};
 pub use ids::{ConnectionId, FlowId, ObjectId};

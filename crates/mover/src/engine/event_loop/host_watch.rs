@@ -36,7 +36,8 @@ impl HostWatch {
     /// The sample since the last, with all messages that the kernel has dropped so far.
     pub(super) fn take(&mut self, now: Time, drops: u64) -> HostSample {
         // A port that was closed takes its count with it.
-        let sample = HostSample { lateness: self.lateness, socket_drops: drops.saturating_sub(self.drops) };
+        let sample =
+            HostSample { lateness: self.lateness, socket_drops: drops.saturating_sub(self.drops), pause: None };
         *self = Self { told: now, lateness: Span::ZERO, drops };
         sample
     }
@@ -51,12 +52,15 @@ mod tests {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let mut watch = HostWatch::default();
         watch.on_wake(at(105), at(100), false);
-        assert_eq!(watch.take(at(1_000), 3), HostSample { lateness: Span::ZERO, socket_drops: 3 });
+        assert_eq!(watch.take(at(1_000), 3), HostSample { socket_drops: 3, ..HostSample::default() });
         watch.on_wake(at(1_104), at(1_100), true);
         assert!(!watch.is_due(at(1_104)), "4 ms is a tick");
         watch.on_wake(at(1_220), at(1_200), true);
         assert!(watch.is_due(at(1_220)));
-        assert_eq!(watch.take(at(1_220), 4), HostSample { lateness: Span::from_millis(20), socket_drops: 1 });
+        assert_eq!(
+            watch.take(at(1_220), 4),
+            HostSample { lateness: Span::from_millis(20), socket_drops: 1, pause: None }
+        );
         assert!(!watch.is_due(at(1_221)));
         assert!(watch.is_due(at(2_220)));
     }
