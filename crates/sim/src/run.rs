@@ -117,6 +117,11 @@ impl Simulation {
         host.advance(self.now, &mut served);
         self.network.agenda.schedule(host.component, host.due());
         let has_thread = host.thread.is_some();
+        if host.has_scheduler() {
+            self.serve(node, &mut served);
+            self.served = served;
+            return;
+        }
         if !host.is_halted() {
             for endpoint in host.postponed.drain(..) {
                 let component = self.seats[endpoint.0 as usize].component;
@@ -133,7 +138,7 @@ impl Simulation {
     }
 
     /// Hands a batch over, packets in a row for one endpoint together.
-    fn deliver_batch(&mut self, batch: &mut Vec<Packet>) {
+    pub(crate) fn deliver_batch(&mut self, batch: &mut Vec<Packet>) {
         let mut packets = batch.drain(..).peekable();
         let mut run: Vec<Packet> = Vec::new();
         while let Some(packet) = packets.next() {
@@ -303,8 +308,11 @@ impl Simulation {
     /// An endpoint's deadline has come.
     fn on_deadline(&mut self, id: EndpointId) {
         let node = self.addresses[id.0 as usize].0;
-        if self.hosts[node.0 as usize].thread.is_some() {
+        let host = &mut self.hosts[node.0 as usize];
+        if host.thread.is_some() {
             self.wake_for_deadline(node, id);
+        } else if host.has_scheduler() {
+            self.wake_process(node, id);
         } else {
             self.fire(id);
         }
