@@ -21,6 +21,9 @@ use crate::spell::Spell;
 /// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
 const BATCH_MAX: usize = 64;
 
+/// A process with a scheduler takes no more from the ring at a time than it works on for so long, in nanoseconds.
+const BATCH_NANOS: f64 = 100_000.0;
+
 /// A host as plain data. The default takes any number of packets and never loses one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
@@ -234,8 +237,11 @@ impl Host {
 
     /// The process of the endpoints has something to do: returns whether it can do it now.
     pub(crate) fn wake(&mut self, now: Time) -> bool {
-        if let Some(processor) = self.processor.as_mut().filter(|processor| !processor.is_awake()) {
-            processor.wake(now);
+        if self.processor.as_ref().is_some_and(|processor| !processor.is_awake()) {
+            self.work(now);
+            if let Some(processor) = &mut self.processor {
+                processor.wake(now);
+            }
             self.take_speed(now);
         }
         !self.is_halted()
@@ -308,12 +314,20 @@ impl Host {
         self.begin_batch(now);
     }
 
+    /// Packets that are taken at a time. A process hands on what it reads: it does not keep it for long.
+    fn batch_max(&self) -> usize {
+        if self.processor.is_none() {
+            return BATCH_MAX;
+        }
+        ((BATCH_NANOS * self.speed / self.packet_nanos) as usize).clamp(1, BATCH_MAX)
+    }
+
     /// The processor takes what waits, if it is free.
     fn begin_batch(&mut self, now: Time) {
         if !self.batch.is_empty() || self.ring.is_empty() || self.is_halted() {
             return;
         }
-        let count = self.ring.len().min(BATCH_MAX);
+        let count = self.ring.len().min(self.batch_max());
         self.batch.extend(self.ring.drain(..count));
         self.left_nanos = self.packet_nanos * count as f64 + self.interrupted_nanos * self.speed;
         self.interrupted_nanos = 0.0;
