@@ -53,7 +53,7 @@ pub use host::{CompetingTask, HostSpec, HostStats};
 pub use ids::{EndpointId, LinkId, NodeId, TrafficId, TransferId};
 pub use noise::{HostNoise, Stall};
 pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
-pub use scheduler::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, Task};
+pub use scheduler::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};
 pub use shapes::{
     Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,
 };

@@ -4,8 +4,8 @@ use inhaul_base::{Span, Time};
 
 use crate::spell::Spell;
 
-/// Most tasks beside the process of the endpoints.
-const TASKS_MAX: usize = 1_000;
+/// Most tasks of a scheduler, beside the process of the endpoints.
+pub const TASKS_MAX: usize = 1_000;
 /// A task's longest spell of work or sleep, a quota's longest period, and the longest slice.
 const SPELL_MAX: Span = Span::from_secs(3_600);
 /// The shortest.
@@ -101,8 +101,11 @@ impl Default for Task {
 }
 
 impl SchedulerSpec {
-    /// What is wrong with the numbers, if anything.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
+    /// Looks at the numbers.
+    ///
+    /// # Errors
+    /// What is wrong with them, if anything.
+    pub fn check(&self) -> Result<(), &'static str> {
         let nice = |nice: i8| (-20..=19).contains(&nice);
         let spell = |span: Span| (SPELL_MIN..=SPELL_MAX).contains(&span);
         if !nice(self.nice) || !self.tasks.iter().all(|task| nice(task.nice)) {
