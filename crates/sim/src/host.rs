@@ -12,7 +12,7 @@ use inhaul_base::{RandomStream, Span, Time};
 use inhaul_transport::Pause;
 
 use crate::agenda::ComponentId;
-use crate::ids::EndpointId;
+use crate::ids::{EndpointId, TransferId};
 use crate::noise::{HostNoise, Thread};
 use crate::packet::Packet;
 use crate::scheduler::{Processor, SchedulerSpec};
@@ -133,6 +133,8 @@ pub(crate) struct Host {
     pub(crate) endpoints: Vec<EndpointId>,
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<EndpointId>,
+    /// Directions of control streams of which its process has not read what has come.
+    pub(crate) unread: Vec<(TransferId, bool)>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
     /// What each endpoint may have waiting at the interface.
@@ -178,6 +180,7 @@ impl Host {
             stats: HostStats::default(),
             endpoints: Vec::new(),
             postponed: Vec::new(),
+            unread: Vec::new(),
             thread: None,
             send_buffer: spec.send_buffer,
             processor: spec.scheduler.as_ref().map(|scheduler| Box::new(Processor::new(scheduler, scheduling))),
@@ -216,12 +219,7 @@ impl Host {
 
     /// A packet comes in. It goes to the ring, or is handed back to be dropped when the ring is full.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
-        self.stats.arrived_packets += 1;
-        // Interrupts take the processor from the process. While another task runs they take it from that.
-        let was_busy = !self.batch.is_empty() && !self.is_halted();
-        if was_busy {
-            self.left_nanos += self.interrupt_nanos * self.speed;
-        }
+        let was_busy = self.interrupt();
         if self.ring.len() >= self.ring_packets {
             self.stats.ring_drops += 1;
             return Some(packet);
@@ -233,6 +231,16 @@ impl Host {
         }
         self.begin_batch(now);
         None
+    }
+
+    /// A packet interrupts the task that runs. Returns whether that is the process.
+    pub(crate) fn interrupt(&mut self) -> bool {
+        self.stats.arrived_packets += 1;
+        let is_busy = !self.batch.is_empty() && !self.is_halted();
+        if is_busy {
+            self.left_nanos += self.interrupt_nanos * self.speed;
+        }
+        is_busy
     }
 
     /// The process of the endpoints has something to do: returns whether it can do it now.
@@ -249,7 +257,8 @@ impl Host {
 
     /// The process sleeps if it has nothing to do.
     pub(crate) fn rest(&mut self, now: Time) {
-        let is_idle = self.batch.is_empty() && self.ring.is_empty() && self.postponed.is_empty();
+        let waits = !self.ring.is_empty() || !self.postponed.is_empty() || !self.unread.is_empty();
+        let is_idle = self.batch.is_empty() && !waits;
         if let Some(processor) = self.processor.as_mut().filter(|processor| is_idle && processor.runs()) {
             processor.sleep(now);
             self.take_speed(now);

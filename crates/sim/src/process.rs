@@ -3,7 +3,8 @@
 
 use inhaul_transport::HostSample;
 
-use crate::ids::{EndpointId, NodeId};
+use crate::control::Segment;
+use crate::ids::{EndpointId, NodeId, TransferId};
 use crate::packet::Packet;
 use crate::simulation::Simulation;
 
@@ -15,11 +16,31 @@ impl Simulation {
         self.tell(node);
         let host = &mut self.hosts[node.0 as usize];
         if !host.is_halted() {
+            for (id, to_receiver) in std::mem::take(&mut host.unread) {
+                self.read(id, to_receiver);
+            }
+            let host = &mut self.hosts[node.0 as usize];
             for id in std::mem::take(&mut host.postponed) {
                 self.fire(id);
             }
         }
         self.rest(node);
+    }
+
+    /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads what it
+    /// brings.
+    pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, id: TransferId, to_receiver: bool, segment: Segment) {
+        self.hosts[node.0 as usize].interrupt();
+        self.take_segment(id, to_receiver, segment);
+        let host = &mut self.hosts[node.0 as usize];
+        if matches!(segment, Segment::Data(_)) {
+            host.unread.push((id, to_receiver));
+            if host.wake(self.now) {
+                self.serve(node, &mut Vec::new());
+                return;
+            }
+        }
+        self.network.agenda.schedule(host.component, host.due());
     }
 
     /// The deadline of an endpoint has come: its process does it when it has the processor.

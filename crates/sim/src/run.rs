@@ -91,6 +91,11 @@ impl Simulation {
         if host.takes_at_once() {
             host.stats.arrived_packets += 1;
             self.deliver(packet);
+        } else if let Load::Control { transfer, to_receiver, segment } = packet.datagram.load
+            && host.has_scheduler()
+        {
+            self.interrupt_for_segment(packet.to, transfer, to_receiver, segment);
+            self.network.pool.put_back(packet.datagram);
         } else {
             if let Some(dropped) = host.arrive(self.now, packet) {
                 self.network.pool.put_back(dropped.datagram);

@@ -181,9 +181,10 @@ impl Flow {
     }
 
     /// What its sender is told of a pause, if that is in time (rbudp-plus-2006 section 5). A packet that leaves when
-    /// Hold comes arrives a round trip from now: so much earlier the pause must begin and end there.
+    /// Hold comes arrives a round trip from now: so much earlier the pause must begin and end there. The round trip is
+    /// the least one: what measured ones have beyond that is the wait for this host, which a pause ends.
     fn hold(&self, now: Time, pause: Pause) -> Option<OwnMessage> {
-        let rtt = self.core.path.rtt().smoothed().unwrap_or(Span::ZERO);
+        let rtt = self.core.path.rtt().least().unwrap_or(Span::ZERO);
         let there = now + rtt;
         let after = pause.start.since(there);
         let left = (pause.start + pause.length).since(there + after).min(HOLD_MAX);

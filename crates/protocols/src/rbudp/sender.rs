@@ -168,6 +168,7 @@ impl Flow {
     fn on_hold(&mut self, now: Time, after: Span, length: Span) {
         let from = now + after;
         self.hold = Some((from, from + length));
+        self.core.expect_pause(from, from + length);
         self.due = Time::ZERO;
     }
 
