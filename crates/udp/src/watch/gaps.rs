@@ -36,15 +36,6 @@ impl Gaps {
         self.0.clear();
     }
 
-    /// Whether most of `span` was such a pause.
-    pub(super) fn covers(&self, span: Pause) -> bool {
-        let shared = |pause: &Pause| {
-            let end = (pause.start + pause.length).min(span.start + span.length);
-            end.since(pause.start.max(span.start))
-        };
-        self.0.iter().map(shared).fold(Span::ZERO, |sum, part| sum + part) * 2 > span.length
-    }
-
     /// The usual length of a pause.
     pub(super) fn length(&self) -> Option<Span> {
         median(self.0.iter().map(|pause| pause.length).collect())
@@ -62,9 +53,9 @@ impl Gaps {
             return None;
         }
         let pairs = || self.0.iter().zip(self.0.iter().skip(1));
-        let periods = pairs().map(|(a, b)| b.start.since(a.start)).collect();
-        let turns = pairs().map(|(a, b)| b.start.since(a.start + a.length)).collect();
-        let (period, turn) = (Even::of(periods)?, Even::of(turns)?);
+        let periods: Vec<Span> = pairs().map(|(a, b)| b.start.since(a.start)).collect();
+        let turns: Vec<Span> = pairs().map(|(a, b)| b.start.since(a.start + a.length)).collect();
+        let (period, turn) = (Even::of(&periods)?, Even::of(&turns)?);
         let last = self.0.back()?;
         let length = self.length()?;
         let (mut start, step) = if period.spread <= turn.spread && period.spread <= EVEN {
@@ -78,7 +69,7 @@ impl Gaps {
             return None;
         }
         while start < now {
-            start = start + step;
+            start += step;
         }
         Some(Pause { start, length })
     }
@@ -91,8 +82,8 @@ struct Even {
 }
 
 impl Even {
-    fn of(spans: Vec<Span>) -> Option<Self> {
-        let middle = median(spans.clone())?;
+    fn of(spans: &[Span]) -> Option<Self> {
+        let middle = median(spans.to_vec())?;
         let apart = spans.iter().map(|span| Span::from_nanos(span.as_nanos().abs_diff(middle.as_nanos()))).collect();
         let spread = median(apart)?.as_secs_f64() / middle.as_secs_f64().max(1e-9);
         Some(Self { middle, spread })

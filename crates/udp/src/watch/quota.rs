@@ -71,7 +71,7 @@ impl QuotaClock {
 
     /// Takes a look at `now`. Returns the next pause, if one is foreseen.
     pub(super) fn look(&mut self, now: Time, account: Account) -> Option<Pause> {
-        let Some((before, last)) = self.last.replace((now, account)) else { return None };
+        let (before, last) = self.last.replace((now, account))?;
         let passed = now.since(before);
         let used = account.used.saturating_sub(last.used);
         if passed <= LOOK_MAX && passed > Span::ZERO && account.throttled == last.throttled {

@@ -131,7 +131,8 @@ struct Watcher {
     competition: Option<Competition>,
     counted: Time,
     disk: Disk,
-    stalls: Span,
+    /// All that the thread has told of, how long it had waited by then, and how often its quota was used up.
+    stalls: (Span, Span, u64),
     /// For how long it was the disk.
     held_up: Span,
     load: Load,
@@ -161,7 +162,7 @@ impl Watcher {
             competition: None,
             counted: Time::ZERO,
             disk: Disk::new(rustix::param::page_size() as u64),
-            stalls: Span::ZERO,
+            stalls: (Span::ZERO, Span::ZERO, 0),
             held_up: Span::ZERO,
             load: Load::default(),
             window: None,
@@ -194,7 +195,7 @@ impl Watcher {
         let times = self.times.as_ref().and_then(RunFile::read).unwrap_or_default();
         let accounts = self.accounts();
         self.take_window(now, received, times, &accounts);
-        let stall = self.take_stall();
+        let stall = self.take_stall(times, &accounts);
         let disk = self.look_at_disk(now, received, stall);
         if now >= self.tense_until {
             self.record(false);
@@ -274,19 +275,21 @@ impl Watcher {
         self.window = Some((now, received, times, used));
     }
 
-    /// A stall that the thread has told of since the last look.
-    fn take_stall(&mut self) -> Option<Pause> {
+    /// A stall that the thread has told of since the last look, if the disk was the cause: the thread was not waiting
+    /// for its processor meanwhile, nor was its quota used up.
+    fn take_stall(&mut self, times: RunTimes, accounts: &[Account]) -> Option<Pause> {
         let (all, start, length) = self.subject.meter.stalls();
-        let before = std::mem::replace(&mut self.stalls, all);
-        (all > before).then_some(Pause { start, length })
+        let throttled = accounts.iter().map(|account| account.throttled).sum();
+        let (stalls, waited, stopped) = std::mem::replace(&mut self.stalls, (all, times.waited, throttled));
+        let waited = times.waited.saturating_sub(waited);
+        let stalled = all.saturating_sub(stalls);
+        (stalled > waited * 2 && throttled == stopped).then_some(Pause { start, length })
     }
 
     fn look_at_disk(&mut self, now: Time, received: u64, stall: Option<Pause>) -> Option<Pause> {
         if !self.subject.writes {
             return None;
         }
-        // What lasted as long as the processor was away was not the disk's doing.
-        let stall = stall.filter(|stall| !self.by_switch.covers(*stall) && !self.by_delay.covers(*stall));
         if let Some(stall) = stall {
             self.disk.note_stall(stall.length);
             self.scores[Source::Disk as usize].came(stall, &mut |verdict| tell(Source::Disk, verdict));

@@ -15,6 +15,8 @@ use crate::gtp::wire::{OwnMessage, RATE_MAX};
 const INTERVAL_RTTS: u64 = 3;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
+/// What the host can take in is followed in steps of this part.
+const HOST_CHANGE: f64 = 0.02;
 /// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at
 /// once. Not in the paper, where 2 % is all the room there is: a sender whose processor is taken away now and then
 /// would spiral down.
@@ -34,6 +36,8 @@ pub(in crate::gtp) enum Control {
 pub(super) struct Central {
     control: Control,
     given: Option<Bitrate>,
+    /// What the host can take in now, as it says itself.
+    host: Option<Bitrate>,
     socket_buffer: u64,
     capacities: Capacities,
     /// When the central interval ends, and how long it was to be.
@@ -51,6 +55,7 @@ impl Central {
         Self {
             control,
             given,
+            host: None,
             socket_buffer,
             capacities: Capacities::default(),
             due: None,
@@ -61,9 +66,9 @@ impl Central {
         }
     }
 
-    /// C_r: what was given, or less if less was found.
+    /// C_r: what was given, or less if less was found, or if the host takes less in now.
     pub(super) fn capacity(&self) -> Option<Bitrate> {
-        self.given.into_iter().chain(self.capacities.access.limit()).min()
+        self.given.into_iter().chain(self.host).chain(self.capacities.access.limit()).min()
     }
 
     /// When the central interval ends.
@@ -136,6 +141,23 @@ impl Central {
     pub(super) fn limit(&mut self, now: Time, given: Option<Bitrate>, flows: &mut Flows) {
         self.given = given;
         self.schedule(now, flows);
+    }
+
+    /// The host says what it can take in now.
+    pub(super) fn host_takes(&mut self, now: Time, rate: Option<Bitrate>, flows: &mut Flows) {
+        let is_same = match (self.host, rate) {
+            (Some(before), Some(rate)) => (rate.as_f64() / before.as_f64().max(1.0) - 1.0).abs() < HOST_CHANGE,
+            (before, rate) => before == rate,
+        };
+        if !is_same {
+            self.host = rate;
+            self.schedule(now, flows);
+        }
+    }
+
+    /// Nothing comes until then: there is nothing to judge before some has come again.
+    pub(super) fn wait_for(&mut self, until: Time) {
+        self.due = self.due.map(|due| due.max(until + INTERVAL_MIN));
     }
 
     /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All
