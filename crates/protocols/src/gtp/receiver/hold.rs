@@ -44,9 +44,9 @@ impl Outlook {
     }
 
     /// Tells those senders whose data would come in the pause, and be more than the socket buffer takes, to hold: a
-    /// round trip before it begins, so that the last that was sent comes right before. Returns until when data is
-    /// held, if any sender was told.
-    pub(super) fn tell(&mut self, now: Time, socket_buffer: u64, core: &mut Core<Flow>) -> Option<Time> {
+    /// round trip before it begins, so that the last that was sent comes right before. Returns the pause, if any
+    /// sender was told.
+    pub(super) fn tell(&mut self, now: Time, socket_buffer: u64, core: &mut Core<Flow>) -> Option<Pause> {
         if self.due.is_none_or(|due| due > now) {
             return None;
         }
@@ -85,6 +85,6 @@ impl Outlook {
             core.say_own(id, message.emit());
             core.touch(id);
         }
-        told.then(|| end(pause))
+        told.then_some(pause)
     }
 }

@@ -48,8 +48,8 @@ impl Gtp {
 
     /// Has senders hold what would come while the host does not run.
     fn tell_holds(&mut self, now: Time, core: &mut Core<Flow>) {
-        if let Some(until) = self.outlook.tell(now, self.socket_buffer, core) {
-            self.central.wait_for(until);
+        if let Some(pause) = self.outlook.tell(now, self.socket_buffer, core) {
+            self.central.on_hold(pause);
         }
     }
 
