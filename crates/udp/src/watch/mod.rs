@@ -42,8 +42,9 @@ pub use score::Score;
 pub use sources::{Availability, survey};
 pub use watcher::{Subject, Watch};
 
-/// A pause is worth foreseeing from this length on: shorter ones are the wake-ups of every busy host.
-pub const PAUSE_MIN: Span = Span::from_millis(1);
+/// A pause is worth foreseeing from this length on. Shorter ones every busy host has: the kernel takes packets in, for
+/// about a millisecond at a time.
+pub const PAUSE_MIN: Span = Span::from_millis(2);
 
 /// Where a forecast comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
