@@ -325,6 +325,10 @@ impl<O: Outside> Engine<O> {
     fn watch_host(&mut self, deadline: Time, idle: bool) {
         let now = self.outside.now();
         self.host.on_wake(now, deadline, idle);
+        let drops = self.ports.values().map(|port| port.receiver.kernel_drops()).sum();
+        if let Some(watch) = &self.watch {
+            watch.meter.note_drops(drops);
+        }
         if let Some(forecast) = self.watch.as_mut().and_then(|watch| (watch.news)()) {
             let room = self.ports.values().map(|port| port.socket.receive_buffer_bytes() as u64).sum();
             self.host.foresee(forecast, room);
@@ -332,7 +336,6 @@ impl<O: Outside> Engine<O> {
         if !self.host.is_due(now) {
             return;
         }
-        let drops = self.ports.values().map(|port| port.receiver.kernel_drops()).sum();
         let sample = self.host.take(now, drops);
         for driven in &mut self.endpoints {
             driven.endpoint.handle_host(now, sample);

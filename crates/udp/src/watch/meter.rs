@@ -8,6 +8,7 @@ use inhaul_base::{Span, Time};
 #[derive(Debug, Default)]
 pub struct Meter {
     received: AtomicU64,
+    dropped: AtomicU64,
     stalled: AtomicU64,
     last_stall_start: AtomicU64,
     last_stall: AtomicU64,
@@ -19,6 +20,11 @@ impl Meter {
         let before = self.received.load(Ordering::Relaxed);
         // One thread writes, so nothing is lost between the two.
         self.received.store(before.wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    /// The kernel has dropped so many messages since the start, because the thread had not read those before.
+    pub fn note_drops(&self, all: u64) {
+        self.dropped.store(all, Ordering::Relaxed);
     }
 
     /// To receive a batch and to write what was in it took so long that something held it up: the processor, or the
@@ -33,6 +39,11 @@ impl Meter {
     /// Bytes since the start.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// Messages dropped since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// All stalls together, and the last: when it began and how long it was.

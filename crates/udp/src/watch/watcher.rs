@@ -31,14 +31,14 @@ const REST: Span = Span::from_millis(250);
 const CALM: Span = Span::from_millis(50);
 /// ... while the disk may be, ...
 const DISK: Span = Span::from_millis(20);
-/// ... and while the processor may be: at most and at least.
-const TENSE: (Span, Span) = (Span::from_millis(1), Span::from_millis(5));
+/// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
+const TENSE: (Span, Span) = (Span::from_millis(1), Span::from_millis(4));
 /// A reason to look often lasts for so long.
 const TENSION: Span = Span::from_secs(2);
 /// The host's load is taken over this long.
 const LOAD: Span = Span::from_millis(200);
 /// Waiting for this part of the time is a reason to look often.
-const WAITED: f64 = 0.02;
+const WAITED: f64 = 0.05;
 /// So is the use of this part of a quota.
 const USED: f64 = 0.5;
 /// Competitors are counted this often.
@@ -112,6 +112,15 @@ impl Drop for Watch {
     }
 }
 
+/// How things stood when a window of time began.
+struct Began {
+    at: Time,
+    received: u64,
+    dropped: u64,
+    times: RunTimes,
+    used: Vec<Span>,
+}
+
 /// The sources and what was learnt of each.
 struct Watcher {
     subject: Subject,
@@ -136,9 +145,12 @@ struct Watcher {
     /// For how long it was the disk.
     held_up: Span,
     load: Load,
-    window: Option<(Time, u64, RunTimes, Vec<Span>)>,
+    window: Option<Began>,
     scores: [Score; Source::ALL.len()],
     tense_until: Time,
+    /// When the next look was to be, and how often quotas had been used up by the last.
+    due: Time,
+    stopped: u64,
     received: u64,
     said: Forecast,
 }
@@ -168,6 +180,8 @@ impl Watcher {
             window: None,
             scores: Default::default(),
             tense_until: Time::ZERO,
+            due: Time::ZERO,
+            stopped: 0,
             received: 0,
             said: Forecast::default(),
             subject,
@@ -178,6 +192,7 @@ impl Watcher {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = self.subject.clock.now();
             let wait = self.look(now, shared);
+            self.due = now + wait;
             std::thread::park_timeout(Duration::from_nanos(wait.as_nanos()));
         }
         self.report();
@@ -203,7 +218,7 @@ impl Watcher {
             return if disk.is_some() || self.disk.intake().is_some() { DISK } else { CALM };
         }
         self.record(true);
-        self.take_pauses(now, times);
+        self.take_pauses(now, times, &accounts);
         let foreseen = [
             self.foresee_quota(now, &accounts),
             self.by_switch.next(now),
@@ -217,7 +232,8 @@ impl Watcher {
         let pause = self.choose(foreseen);
         self.publish(Forecast { pause, intake: self.intake() }, shared);
         // What is near is looked at often.
-        let ahead = pause.map_or(TENSE.0, |pause| pause.start.since(now) / 4);
+        let nearest = foreseen.into_iter().flatten().map(|pause| pause.start).min();
+        let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / 4);
         ahead.clamp(TENSE.0, TENSE.1)
     }
 
@@ -250,29 +266,39 @@ impl Watcher {
     /// Sees how loaded the host is, now and then.
     fn take_window(&mut self, now: Time, received: u64, times: RunTimes, accounts: &[Account]) {
         let used: Vec<Span> = accounts.iter().map(|account| account.used).collect();
-        let Some((began, bytes, before, used_before)) = &self.window else {
-            self.window = Some((now, received, times, used));
+        let dropped = self.subject.meter.dropped();
+        let next = Began { at: now, received, dropped, times, used };
+        let Some(began) = &self.window else {
+            self.window = Some(next);
             return;
         };
-        let length = now.since(*began);
+        let length = now.since(began.at);
         if length < LOAD {
             return;
         }
-        let quotas = self.quotas.iter().zip(&used).zip(used_before);
+        let quotas = self.quotas.iter().zip(&next.used).zip(&began.used);
         let part = |bandwidth: Bandwidth, used: Span| used.as_secs_f64() / bandwidth.processors().max(1e-9);
         let quota = quotas
             .map(|(((_, clock, _), used), before)| (clock.bandwidth, used.saturating_sub(*before)))
             .max_by(|(a, used_a), (b, used_b)| part(*a, *used_a).total_cmp(&part(*b, *used_b)));
-        let spent =
-            RunTimes { ran: times.ran.saturating_sub(before.ran), waited: times.waited.saturating_sub(before.waited) };
-        let window = Window { length, received: received.saturating_sub(*bytes), times: spent, quota };
+        let spent = RunTimes {
+            ran: times.ran.saturating_sub(began.times.ran),
+            waited: times.waited.saturating_sub(began.times.waited),
+        };
+        let window = Window {
+            length,
+            received: received.saturating_sub(began.received),
+            dropped: dropped.saturating_sub(began.dropped),
+            times: spent,
+            quota,
+        };
         self.load.on_window(window);
         let seconds = length.as_secs_f64();
         let is_used = quota.is_some_and(|(bandwidth, used)| part(bandwidth, used) >= USED * seconds);
         if is_used || spent.waited.as_secs_f64() >= WAITED * seconds {
             self.tense_until = now + TENSION;
         }
-        self.window = Some((now, received, times, used));
+        self.window = Some(next);
     }
 
     /// A stall that the thread has told of since the last look, if the disk was the cause: the thread was not waiting
@@ -315,7 +341,7 @@ impl Watcher {
     }
 
     /// Finds the pauses that have ended since the last look.
-    fn take_pauses(&mut self, now: Time, times: RunTimes) {
+    fn take_pauses(&mut self, now: Time, times: RunTimes, accounts: &[Account]) {
         let origin = self.origin;
         let time = |at: u64| Time::from_nanos(at.saturating_sub(origin));
         let mut ended = Vec::new();
@@ -337,6 +363,13 @@ impl Watcher {
             if !is_known {
                 ended.push(pause);
             }
+        }
+        // Who sleeps when the quota is used up is not taken off, but the watcher was stopped as well.
+        let throttled = accounts.iter().map(|account| account.throttled).sum();
+        let stopped = std::mem::replace(&mut self.stopped, throttled) < throttled;
+        let pause = Pause { start: self.due, length: now.since(self.due) };
+        if stopped && pause.length >= PAUSE_MIN && ended.iter().all(|known| known.start + known.length < pause.start) {
+            ended.push(pause);
         }
         for pause in ended {
             log::trace!("pause {} {}", pause.start.as_nanos(), pause.length.as_nanos());
