@@ -28,6 +28,9 @@ pub struct HostSample {
     pub socket_drops: u64,
     /// When the thread will next not run for a while, if that is foreseen.
     pub pause: Option<Pause>,
+    /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
+    /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
+    pub intake: Option<Bitrate>,
 }
 
 /// A time in which a host does not run an endpoint's thread: others have the processor, or a quota is used up

@@ -1,7 +1,7 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::{NetOptions, Protocols};
+use inhaul_mover::{Monitor, NetOptions, Protocols};
 use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
@@ -20,6 +20,31 @@ pub(crate) struct Wire {
     /// Pin the thread that moves data to this processor, counted from 0 [default: not pinned]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
+    /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) monitor: Watching,
+}
+
+/// Whether a receiver watches its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Watching {
+    // Senders are told where that pays.
+    #[default]
+    Auto,
+    // Senders are told of every pause.
+    On,
+    // Nothing is watched.
+    Off,
+}
+
+impl From<Watching> for Monitor {
+    fn from(watching: Watching) -> Self {
+        match watching {
+            Watching::Auto => Self::Auto,
+            Watching::On => Self::On,
+            Watching::Off => Self::Off,
+        }
+    }
 }
 
 /// Options of every client command. Servers use the protocol that the client chooses.
@@ -80,5 +105,6 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
         protocols: Protocols::ALL,
         transport: transport.carrier.transport.clone(),
         parameters,
+        monitor: wire.monitor.into(),
     }
 }

@@ -30,6 +30,21 @@ pub struct NetOptions {
     pub transport: String,
     /// Parameters of the transport protocol, by name.
     pub parameters: Vec<(String, String)>,
+    /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
+    pub monitor: Monitor,
+}
+
+/// Whether a receiver foresees what its host cannot take in: [`inhaul_udp::watch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monitor {
+    /// It does, and tells senders of a pause where that pays: where more would come in meanwhile than its socket
+    /// buffer is sure to take (rbudp-plus-2006 6, discussion).
+    #[default]
+    Auto,
+    /// It does, and tells senders of every pause.
+    On,
+    /// It does not.
+    Off,
 }
 
 impl Default for NetOptions {
@@ -42,6 +57,7 @@ impl Default for NetOptions {
             protocols: Protocols::ALL,
             transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
+            monitor: Monitor::Auto,
         }
     }
 }

@@ -118,6 +118,9 @@ pub trait Reception: Sized {
     /// What all flows together may take (C_r) has changed.
     fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
 
+    /// How the host is doing, and what it foresees.
+    fn on_host(&mut self, _now: Time, _sample: HostSample, _core: &mut Core<Self::Flow>) {}
+
     /// A timer across flows may have passed.
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
 
