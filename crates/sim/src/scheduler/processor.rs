@@ -96,7 +96,7 @@ impl Processor {
     }
 
     /// The process, which runs, has nothing to do.
-    pub(crate) fn sleep(&mut self, now: Time) {
+    pub(crate) fn fall_asleep(&mut self, now: Time) {
         self.advance(now);
         if self.runs() && std::mem::replace(&mut self.is_awake, false) {
             self.policy.block(now);
