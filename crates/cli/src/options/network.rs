@@ -20,9 +20,19 @@ pub(crate) struct Wire {
     /// Pin the thread that moves data to this processor, counted from 0 [default: not pinned]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
+    /// Receive buffer of each UDP socket to ask the kernel for, in bytes, like 4Mi [default: 8 MiB; the kernel gives at most net.core.rmem_max]
+    #[arg(long, value_name = "BYTES", value_parser = receive_buffer)]
+    pub(crate) receive_buffer: Option<usize>,
     /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) monitor: Watching,
+}
+
+/// A size that a socket may have.
+fn receive_buffer(text: &str) -> Result<usize, String> {
+    let bytes = inhaul_base::parse_bytes(text).map_err(|error| error.to_string())?;
+    let bytes = usize::try_from(bytes).ok().filter(|bytes| (4_096..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "from 4 KiB to 1 GiB".to_owned())
 }
 
 /// Whether a receiver watches its host.
@@ -105,6 +115,7 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
         protocols: Protocols::ALL,
         transport: transport.carrier.transport.clone(),
         parameters,
+        receive_buffer_bytes: wire.receive_buffer,
         monitor: wire.monitor.into(),
     }
 }

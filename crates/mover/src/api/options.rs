@@ -30,6 +30,9 @@ pub struct NetOptions {
     pub transport: String,
     /// Parameters of the transport protocol, by name.
     pub parameters: Vec<(String, String)>,
+    /// Receive buffer of each UDP socket to ask for, in bytes; `None`: 8 MiB. The kernel gives at most
+    /// `net.core.rmem_max`.
+    pub receive_buffer_bytes: Option<usize>,
     /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
     pub monitor: Monitor,
 }
@@ -57,6 +60,7 @@ impl Default for NetOptions {
             protocols: Protocols::ALL,
             transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
+            receive_buffer_bytes: None,
             monitor: Monitor::Auto,
         }
     }

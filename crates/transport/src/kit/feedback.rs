@@ -4,7 +4,7 @@ use inhaul_base::{Bitrate, Span};
 
 /// What comes in while a host does not run must not fill more than this part of its socket buffer: small packets take
 /// more of it than they have bytes, and what is foreseen is not exact.
-const ROOM_PART: f64 = 0.5;
+const ROOM_PART: f64 = 0.75;
 
 /// Whether `bytes` that come in while a host does not run are more than a socket buffer of `room` bytes takes for sure.
 pub fn overflows(bytes: u64, room: u64) -> bool {

@@ -1,6 +1,8 @@
 //! Where the control groups of this process are, and what they say of processor time: version 2, or version 1 with its
 //! controllers apart, mounted anywhere.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use inhaul_base::Span;
@@ -138,21 +140,39 @@ impl Group {
         }
     }
 
-    /// Its account. What was used is `None` where the group does not tell.
-    pub(super) fn account(&self) -> Option<(Account, Option<Span>)> {
-        let stat = std::fs::read_to_string(self.folder.join("cpu.stat")).ok()?;
-        let (account, used) = account_of(&stat)?;
-        let used = used.or_else(|| {
-            let text = std::fs::read_to_string(self.accounts.as_ref()?.join("cpuacct.usage")).ok()?;
-            text.trim().parse().ok().map(Span::from_nanos)
-        });
-        Some((account, used))
+    /// The files of its account, open: they are read many times a second.
+    pub(super) fn open(&self) -> Option<Book> {
+        let used = self.accounts.as_ref().and_then(|folder| File::open(folder.join("cpuacct.usage")).ok());
+        Some(Book { stat: File::open(self.folder.join("cpu.stat")).ok()?, used })
     }
 
     /// Its folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// Where a group's account is kept.
+#[derive(Debug)]
+pub(super) struct Book {
+    stat: File,
+    used: Option<File>,
+}
+
+impl Book {
+    /// The account now. What was used is `None` where the group does not tell.
+    pub(super) fn read(&self) -> Option<(Account, Option<Span>)> {
+        let mut bytes = [0; 1024];
+        let (account, used) = account_of(text(&self.stat, &mut bytes)?)?;
+        let used = used.or_else(|| text(self.used.as_ref()?, &mut bytes)?.trim().parse().ok().map(Span::from_nanos));
+        Some((account, used))
+    }
+}
+
+/// What a small file holds now.
+fn text<'b>(file: &File, bytes: &'b mut [u8]) -> Option<&'b str> {
+    let len = file.read_at(bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..len]).ok()
 }
 
 /// Reads `cpu.max`.
@@ -244,7 +264,7 @@ mod tests {
         let found = with_quota(dir.path());
         assert_eq!(found.len(), 1, "the root has none");
         assert!((found[0].1.processors() - 0.25).abs() < 1e-9);
-        assert_eq!(found[0].0.account().unwrap().1, Some(Span::from_micros(5)));
+        assert_eq!(found[0].0.open().unwrap().read().unwrap().1, Some(Span::from_micros(5)));
         assert!(with_quota(&dir.path().join("nowhere")).is_empty());
     }
 }

@@ -54,7 +54,7 @@ fn quota() -> Availability {
                 group.folder().display()
             );
             let seen = Availability::new(Source::Quota, true, found);
-            match group.account() {
+            match group.open().and_then(|book| book.read()) {
                 Some((_, Some(_))) => seen,
                 Some((_, None)) => seen.more("what others in the group use is not seen: only this process is counted"),
                 None => Availability { works: false, ..seen }.more("mount the group's cpu.stat into the container"),

@@ -11,7 +11,7 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::Pause;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::cgroup::{self, Group};
+use super::cgroup::{self, Book, Group};
 use super::competitors::{self, Competition};
 use super::disk::{Disk, PageCache, Seen};
 use super::gaps::{Gaps, Switches};
@@ -121,12 +121,38 @@ struct Began {
     used: Vec<Span>,
 }
 
+/// A group with a quota.
+struct Quota {
+    book: Book,
+    clock: QuotaClock,
+    /// What other processes have used of it.
+    others: Option<Span>,
+}
+
+impl Quota {
+    fn new((group, bandwidth): &(Group, Bandwidth)) -> Option<Self> {
+        Some(Self { book: group.open()?, clock: QuotaClock::new(*bandwidth), others: None })
+    }
+
+    /// The account, this process having used `process` in all.
+    fn account(&mut self, process: Span) -> Account {
+        let (account, used) = self.book.read().unwrap_or_default();
+        // What the group tells lags by a tick; what this process used is exact. Whichever is more.
+        let used = used.map_or(process, |used| {
+            let others = self.others.unwrap_or_default().max(used.saturating_sub(process));
+            self.others = Some(others);
+            process + others
+        });
+        Account { used, ..account }
+    }
+}
+
 /// The sources and what was learnt of each.
 struct Watcher {
     subject: Subject,
     watched: i32,
     allowed: Vec<usize>,
-    quotas: Vec<(Group, QuotaClock, Option<Span>)>,
+    quotas: Vec<Quota>,
     times: Option<RunFile>,
     delay: RunDelay,
     ring: Option<SwitchRing>,
@@ -142,6 +168,9 @@ struct Watcher {
     disk: Disk,
     /// All that the thread has told of, how long it had waited by then, and how often its quota was used up.
     stalls: (Span, Span, u64),
+    /// When the disk was last looked at, and what it foresaw.
+    disk_seen: Time,
+    disk_ahead: Option<Pause>,
     /// For how long it was the disk.
     held_up: Span,
     load: Load,
@@ -162,7 +191,7 @@ impl Watcher {
         Self {
             watched,
             allowed,
-            quotas: quotas.into_iter().map(|(group, bandwidth)| (group, QuotaClock::new(bandwidth), None)).collect(),
+            quotas: quotas.iter().filter_map(Quota::new).collect(),
             times: RunFile::of_thread(watched).ok(),
             delay: RunDelay::default(),
             ring: SwitchRing::of_thread(watched).ok(),
@@ -175,6 +204,8 @@ impl Watcher {
             counted: Time::ZERO,
             disk: Disk::new(rustix::param::page_size() as u64),
             stalls: (Span::ZERO, Span::ZERO, 0),
+            disk_seen: Time::ZERO,
+            disk_ahead: None,
             held_up: Span::ZERO,
             load: Load::default(),
             window: None,
@@ -249,18 +280,7 @@ impl Watcher {
             return Vec::new();
         }
         let process = Span::from_nanos(nanos(clock_gettime(ClockId::ProcessCPUTime)));
-        let read = |(group, _, offset): &mut (Group, QuotaClock, Option<Span>)| {
-            let (account, used) = group.account().unwrap_or_default();
-            // What the group tells lags by a tick; what this process used is exact. Whichever is more.
-            let used = used.map_or(process, |used| {
-                let others = *offset.get_or_insert(used.saturating_sub(process));
-                let others = others.max(used.saturating_sub(process));
-                *offset = Some(others);
-                process + others
-            });
-            Account { used, ..account }
-        };
-        self.quotas.iter_mut().map(read).collect()
+        self.quotas.iter_mut().map(|quota| quota.account(process)).collect()
     }
 
     /// Sees how loaded the host is, now and then.
@@ -279,7 +299,7 @@ impl Watcher {
         let quotas = self.quotas.iter().zip(&next.used).zip(&began.used);
         let part = |bandwidth: Bandwidth, used: Span| used.as_secs_f64() / bandwidth.processors().max(1e-9);
         let quota = quotas
-            .map(|(((_, clock, _), used), before)| (clock.bandwidth, used.saturating_sub(*before)))
+            .map(|((quota, used), before)| (quota.clock.bandwidth, used.saturating_sub(*before)))
             .max_by(|(a, used_a), (b, used_b)| part(*a, *used_a).total_cmp(&part(*b, *used_b)));
         let spent = RunTimes {
             ran: times.ran.saturating_sub(began.times.ran),
@@ -321,9 +341,15 @@ impl Watcher {
             self.scores[Source::Disk as usize].came(stall, &mut |verdict| tell(Source::Disk, verdict));
             log::trace!("stall {} {}", stall.start.as_nanos(), stall.length.as_nanos());
         }
+        // To have it told costs the kernel some, so that is not done at every look.
+        if now.since(self.disk_seen) < DISK {
+            return self.disk_ahead.filter(|pause| pause.start > now);
+        }
+        self.disk_seen = now;
         let cache = PageCache::parse(&std::fs::read_to_string("/proc/vmstat").ok()?)?;
         self.held_up = self.held_up + stall.map_or(Span::ZERO, |stall| stall.length);
-        self.disk.look(now, Seen { cache, received, stalled: self.held_up })
+        self.disk_ahead = self.disk.look(now, Seen { cache, received, stalled: self.held_up });
+        self.disk_ahead
     }
 
     /// Has the kernel record switches, or not: that costs the thread some at each.
@@ -383,9 +409,9 @@ impl Watcher {
     // --- What follows from it ---------------------------------------------------------------------------------------
 
     fn foresee_quota(&mut self, now: Time, accounts: &[Account]) -> Option<Pause> {
-        let pauses = self.quotas.iter_mut().zip(accounts).filter_map(|((_, clock, _), account)| {
-            let pause = clock.look(now, *account);
-            pause.filter(|_| clock.is_near())
+        let pauses = self.quotas.iter_mut().zip(accounts).filter_map(|(quota, account)| {
+            let pause = quota.clock.look(now, *account);
+            pause.filter(|_| quota.clock.is_near())
         });
         pauses.min_by_key(|pause| pause.start)
     }
