@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-transport", &["inhaul-base"]),
     ("inhaul-protocols", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-store", &["inhaul-base"]),
+    ("inhaul-identity", &[]),
     ("inhaul-link", &["inhaul-base"]),
     ("inhaul-sim", &["inhaul-link", "inhaul-transport", "inhaul-base"]),
     (
@@ -28,11 +29,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-udt4", &["inhaul-protocols", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
-    ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    (
+        "inhaul-mover",
+        &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+    ),
     // Its tests mutate configuration files with the fuzzers' hand.
     (
         "inhaul-cli",
-        &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-udt4", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"],
+        &[
+            "inhaul-emu",
+            "inhaul-lab",
+            "inhaul-mover",
+            "inhaul-identity",
+            "inhaul-udt4",
+            "inhaul-protocols",
+            "inhaul-base",
+            "inhaul-fuzz",
+        ],
     ),
     (
         "inhaul-fuzz",
@@ -40,6 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-lab",
             "inhaul-mover",
             "inhaul-store",
+            "inhaul-identity",
             "inhaul-udp",
             "inhaul-udt4",
             "inhaul-protocols",
@@ -66,7 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-hostile-tests",
-        &["inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &["inhaul-mover", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
     ("inhaul-house-tests", &["inhaul-protocols"]),
 ];
