@@ -121,6 +121,8 @@ pub(crate) const fn code(kind: ErrorKind) -> u8 {
         ErrorKind::Integrity => 10,
         ErrorKind::UdpBlocked => 11,
         ErrorKind::Partial => 16,
+        ErrorKind::Untrusted => 17,
+        ErrorKind::NoRight => 18,
         ErrorKind::Interrupted => 130,
     }
 }

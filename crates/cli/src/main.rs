@@ -12,6 +12,7 @@ mod documented;
 mod exit;
 mod foreign;
 mod get;
+mod key;
 mod lab;
 mod link;
 mod logs;
@@ -31,7 +32,9 @@ mod signals;
 mod stream;
 mod summary;
 mod terminal;
+mod token;
 mod transfer;
+mod trust;
 mod udt;
 mod usage;
 mod verify;
@@ -74,6 +77,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Ls(args) => ls::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Token(command) => token::run(command),
+        Command::Key(command) => key::run(command),
         Command::Protocols(args) => {
             protocols::run(args);
             Ok(())

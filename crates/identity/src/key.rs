@@ -23,7 +23,7 @@ const PEM_END: &str = "-----END PRIVATE KEY-----";
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// An Ed25519 key. Its file is PEM, as `openssl genpkey -algorithm ed25519` writes it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     seed: [u8; SEED_LEN],
     public: [u8; 32],

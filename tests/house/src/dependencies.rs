@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "inhaul-emu",
             "inhaul-mover",
+            "inhaul-identity",
             "inhaul-udp",
             "inhaul-sim",
             "inhaul-link",

@@ -14,6 +14,7 @@ use crate::api::report::SourceStatus;
 use crate::api::request::Request;
 use crate::api::source::{Destination, Server, Source};
 use crate::api::stream_output::StreamOutput;
+use crate::api::trust::{ServerIdentity, Trust};
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct NetOptions {
     pub transport: String,
     /// Parameters of the transport protocol, by name.
     pub parameters: Vec<(String, String)>,
+    /// Which servers are believed, and who this host is to them.
+    pub trust: Trust,
 }
 
 impl Default for NetOptions {
@@ -42,6 +45,7 @@ impl Default for NetOptions {
             protocols: Protocols::ALL,
             transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
+            trust: Trust::default(),
         }
     }
 }
@@ -67,7 +71,9 @@ pub struct ServeOptions {
     pub manifest_memory: u64,
     /// How long running sessions may continue after the server is told to stop.
     pub grace: Span,
-    /// Asks the server to open its directories again.
+    /// Who the server is, and whom it lets in.
+    pub identity: ServerIdentity,
+    /// Asks the server to open its directories again, and to read its certificate again.
     pub reload: Ask,
     /// Asks the server to log the running sessions.
     pub status: Ask,
@@ -228,6 +234,8 @@ pub struct BenchServerOptions {
     pub send_rate: Option<Bitrate>,
     /// A dial that changes this limit while the server runs, if there is one.
     pub send_dial: Option<RateDial>,
+    /// Who the server is, and whom it lets in.
+    pub identity: ServerIdentity,
     /// How the network is used.
     pub net: NetOptions,
 }
