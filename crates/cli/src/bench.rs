@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 use inhaul_base::{Bitrate, format_bytes, parse_bytes};
-use inhaul_identity::{Key, Right, Rights};
+use inhaul_identity::{Key, Right, Rights, Ticket};
 use inhaul_mover::{
     BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, Server,
     ServerIdentity, Trust,
 };
 
 use crate::exit::{self, Failure};
+use crate::key::key_failure;
 use crate::options::{
     OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
 };
-use crate::key::key_failure;
 use crate::output::announce;
 use crate::output::to_json;
 use crate::serve::host_of;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         };
         let listening = |address: SocketAddr| {
             let mut server = Server::new(host_of(address), address.port());
-            server.ticket.fingerprint = Some(fingerprint);
+            server.ticket = Ticket { fingerprint: Some(fingerprint), token: None }.into();
             announce(&format!("listening on {address}\ninhaul bench {server}#{}", server.ticket));
         };
         return Ok(inhaul_mover::bench_server(&options, &stop, listening)?);

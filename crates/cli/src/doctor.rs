@@ -51,8 +51,7 @@ const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
     let trust = trust::settle(&args.security, &args.server)?;
-    let options =
-        DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone(), trust };
+    let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone(), trust };
     let mut said_rate = false;
     let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
         if args.json {

@@ -11,8 +11,8 @@ use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Securi
 use crate::serve::cache_directory;
 use crate::signals::stop_on_signals;
 use crate::stream;
-use crate::trust;
 use crate::transfer::{self, Output};
+use crate::trust;
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 

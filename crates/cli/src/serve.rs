@@ -92,9 +92,15 @@ pub(crate) struct Serve {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Security options")]
 struct Doors {
-    /// Give rights to everybody: read, write or copy, with commas between several [without RIGHTS: read]
-    #[arg(long, value_name = "RIGHTS", num_args = 0..=1, require_equals = true, default_missing_value = "read")]
-    public: Option<Rights>,
+    /// Let everybody list and fetch what is offered
+    #[arg(long)]
+    public: bool,
+    /// Let everybody put into the directory of --accept-puts
+    #[arg(long)]
+    public_puts: bool,
+    /// Let everybody have this server fetch from the servers of --accept-copies-from
+    #[arg(long)]
+    public_copies: bool,
     /// Print no command with a token
     #[arg(long)]
     no_ticket: bool,
@@ -144,7 +150,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         log::info!("this server's key is new: {fingerprint}, in {}", path.display());
         audit(&state, &Event::Key { what: "made", of: "this server", key: fingerprint.to_string() });
     }
-    let public = args.doors.public.unwrap_or_default();
+    let public = args.doors.public();
     let certificate = args.doors.certificate.clone().zip(args.doors.key.clone());
     let certificate = certificate.map(|(chain, key)| Certificate { chain, key });
     let options = ServeOptions {
@@ -160,28 +166,59 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         identity: ServerIdentity { key: key.clone(), certificate, state: Some(state), public },
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
-        net: NetOptions { parameters: args.set.clone(), ..net_options(&args.wire, &Transport::default(), Trust::default()) },
+        net: NetOptions {
+            parameters: args.set.clone(),
+            ..net_options(&args.wire, &Transport::default(), Trust::default())
+        },
     };
     let tickets = args.doors.tickets(args.accept.accept_puts.is_some(), &key)?;
     Ok(inhaul_mover::serve(&options, &stop, |address| {
         announce(&format!("listening on {address}"));
         let server = || args.doors.advertise.clone().unwrap_or_else(|| Server::new(host_of(address), address.port()));
         for (right, ticket) in tickets {
-            let address = Source { mirrors: vec![Server { ticket, ..server() }], path: String::new() }.to_secret_text();
-            announce(&match right {
-                Right::Read => format!("inhaul get '{address}' ."),
-                _ => format!("inhaul put FILE '{address}'"),
-            });
+            let address = |path| Source { mirrors: vec![Server { ticket: ticket.clone().into(), ..server() }], path };
+            if right == Right::Read {
+                for (path, name) in places(&args.directories) {
+                    announce(&format!("inhaul get {} {}", quoted(&address(path).to_secret_text()), quoted(&name)));
+                }
+            } else {
+                announce(&format!("inhaul put FILE {}", quoted(&address(String::new()).to_secret_text())));
+            }
         }
     })?)
 }
 
+/// The path in addresses of each directory that is offered, and what it becomes where it is fetched to.
+fn places(directories: &[PathBuf]) -> Vec<(String, String)> {
+    let name = |directory: &PathBuf| {
+        let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+        real.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+    };
+    match directories {
+        // The path of the one directory has no name of its own.
+        [only] => vec![(String::new(), name(only))],
+        several => several.iter().map(|directory| (name(directory), ".".to_owned())).collect(),
+    }
+}
+
+/// As one word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
 impl Doors {
+    /// What everybody may do.
+    fn public(&self) -> Rights {
+        let given = [(self.public, Right::Read), (self.public_puts, Right::Write), (self.public_copies, Right::Copy)];
+        given.into_iter().filter(|(is_given, _)| *is_given).fold(Rights::NONE, |rights, (_, right)| rights.with(right))
+    }
+
     /// The tickets of the commands that are printed: for getting, and, if there are puts, for putting.
     fn tickets(&self, accepts_puts: bool, key: &Key) -> Result<Vec<(Right, Ticket)>, Failure> {
         let rights = [Right::Read, Right::Write].into_iter().filter(|right| *right == Right::Read || accepts_puts);
         let ticket = |right: Right| {
-            let is_public = self.public.is_some_and(|public| public.has(right));
+            let is_public = self.public().has(right);
             let token = if is_public || self.no_ticket { None } else { Some(lasting(key, right)?) };
             Ok((right, Ticket { fingerprint: Some(key.fingerprint()), token }))
         };

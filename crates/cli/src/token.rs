@@ -55,16 +55,15 @@ pub(crate) enum Tokens {
 
 /// The command line of `inhaul token make`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("rights").required(true).multiple(true))]
 pub(crate) struct Make {
     /// Allow listing and fetching what is beneath PATH
-    #[arg(long, value_name = "PATH", group = "rights", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
     read: Option<String>,
     /// Allow puts to beneath PATH
-    #[arg(long, value_name = "PATH", group = "rights", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
     write: Option<String>,
     /// Allow copies from other servers to beneath PATH
-    #[arg(long, value_name = "PATH", group = "rights", help_heading = TOKEN)]
+    #[arg(long, value_name = "PATH", help_heading = TOKEN)]
     copy: Option<String>,
     /// How long it is good: a number with s, m, h, d or w behind it
     #[arg(long, value_name = "TIME", default_value = "2d", value_parser = lifetime, help_heading = TOKEN)]
@@ -132,7 +131,7 @@ fn make(args: &Make) -> Result<(), Failure> {
     let made = Made { grant, end: now().plus(args.until), label: args.label.clone() };
     let token = issue(&key, &made)?;
     let mut server = args.server.clone().unwrap_or_else(|| Server::new(own_address(), DEFAULT_PORT));
-    server.ticket = Ticket { fingerprint: Some(key.fingerprint()), token: Some(token) };
+    server.ticket = Ticket { fingerprint: Some(key.fingerprint()), token: Some(token) }.into();
     let path = made.grant.scope.to_string().trim_start_matches('/').to_owned();
     announce(&Source { mirrors: vec![server], path }.to_secret_text());
     Ok(())
@@ -143,7 +142,10 @@ pub(crate) fn issue(key: &Key, made: &Made) -> Result<Token, Failure> {
     let state = state();
     let id = TokenId::random().map_err(|error: TokenError| failure(&error))?;
     Book::add(&state.tokens(), id, made).map_err(|error: BookError| failure(&error))?;
-    audit(&state, &Event::Token { what: "made", token: id.to_string(), gives: format!("{} until {}", made.grant, made.end) });
+    audit(
+        &state,
+        &Event::Token { what: "made", token: id.to_string(), gives: format!("{} until {}", made.grant, made.end) },
+    );
     Ok(again(key, id, made))
 }
 
@@ -203,6 +205,15 @@ fn lifetime(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_has_the_documented_fields() {
+        let [name, rights, path, end] = ["1", "read", "/", "2026-11-24T12:00:00Z"].map(str::to_owned);
+        crate::documented::assert_documented(
+            "The tokens of token list",
+            &Listed { name, rights, path, end, label: "for Ann" },
+        );
+    }
 
     #[test]
     fn lifetime_takes_units() {

@@ -34,10 +34,7 @@ pub(crate) fn audit(state: &State, event: &Event<'_>) {
 }
 
 /// What the options say. On a terminal the user is asked about servers that are not known.
-pub(crate) fn settle<'s>(
-    security: &Security,
-    servers: impl IntoIterator<Item = &'s Server>,
-) -> Result<Trust, Failure> {
+pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = &'s Server>) -> Result<Trust, Failure> {
     let state = state();
     let ca = security.ca.as_ref().map(|ca| if ca.as_os_str() == "system" { Ca::System } else { Ca::File(ca.clone()) });
     let unknown = if security.accept_new { UnknownServer::Remember } else { UnknownServer::Refuse };

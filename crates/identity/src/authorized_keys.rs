@@ -92,9 +92,8 @@ mod tests {
     #[test]
     fn lines_give_rights_beneath_paths() {
         let [a, b, c] = [b"a", b"b", b"c"].map(|key| Fingerprint::of(key));
-        let text = format!(
-            "# who may do what\n{a}\n{b} read=/run-42 write alice read the manual\n{b} copy=/my%20runs\n"
-        );
+        let text =
+            format!("# who may do what\n{a}\n{b} read=/run-42 write alice read the manual\n{b} copy=/my%20runs\n");
         let keys = AuthorizedKeys::parse(&text).unwrap();
         let may = |key, right, path: &str| keys.grants_of(key).iter().any(|grant| grant.allows(right, path));
         assert!(may(a, Right::Read, "/anything") && !may(a, Right::Write, "/anything"));

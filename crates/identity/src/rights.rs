@@ -91,8 +91,7 @@ impl Rights {
 
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> =
-            Right::ALL.into_iter().filter(|right| self.has(*right)).map(|right| right.name()).collect();
+        let names: Vec<&str> = Right::ALL.into_iter().filter(|right| self.has(*right)).map(Right::name).collect();
         f.write_str(if names.is_empty() { "nothing".to_owned() } else { names.join(",") }.as_str())
     }
 }

@@ -40,7 +40,7 @@ mod which {
 }
 
 /// The name of a token, which is no secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokenId([u8; TokenId::LEN]);
 
 impl TokenId {

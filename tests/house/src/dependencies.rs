@@ -64,7 +64,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-contract-tests",
-        &["inhaul-mover", "inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &[
+            "inhaul-mover",
+            "inhaul-identity",
+            "inhaul-sim",
+            "inhaul-link",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+        ],
     ),
     (
         "inhaul-interop-tests",
@@ -81,7 +89,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-hostile-tests",
-        &["inhaul-mover", "inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &[
+            "inhaul-mover",
+            "inhaul-store",
+            "inhaul-identity",
+            "inhaul-udp",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+        ],
     ),
     ("inhaul-house-tests", &["inhaul-protocols"]),
 ];

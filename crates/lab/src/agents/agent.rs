@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_identity::{Key, Right, Rights};
+use inhaul_identity::{Right, Rights, Ticket};
 use inhaul_mover::{
     BenchServerOptions, MoveError, NetOptions, RateDial, Server, ServerIdentity, StagedFlow, StagedFlowReport,
     StagedOptions, StagedReport, Stop, bench_server, staged,
@@ -158,15 +158,15 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let listener = TcpListener::bind((data, TCP_PORT))?;
     let of_listener = Arc::clone(&served);
     thread::spawn(move || kernel_tcp::serve(&listener, &of_listener));
-    let key = Key::random().map_err(io::Error::other)?;
-    let fingerprint = key.fingerprint();
+    let identity = ServerIdentity::passing(Rights::only(Right::Read)).map_err(io::Error::other)?;
+    let fingerprint = identity.key.fingerprint();
     let dial = (!job.send_rates.is_empty()).then(RateDial::default);
     let options = BenchServerOptions {
         listen: (data, TRANSPORT_PORT).into(),
         receive_rate: None,
         send_rate: job.send_rate.map(Bitrate::from_bps),
         send_dial: dial.clone(),
-        identity: ServerIdentity { key, certificate: None, state: None, public: Rights::only(Right::Read) },
+        identity,
         net: net_options(registry::DEFAULT.name, &[]),
     };
     let stop = Stop::new();
@@ -240,7 +240,7 @@ fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport
     let flows = of.flows.iter().map(|flow| StagedFlow {
         server: Server {
             // Keys that make no sense are none, and a server without one is not believed.
-            ticket: flow.key.as_deref().and_then(|key| key.parse().ok()).unwrap_or_default(),
+            ticket: flow.key.as_deref().and_then(|key| key.parse::<Ticket>().ok()).unwrap_or_default().into(),
             ..Server::new(flow.server.to_string(), TRANSPORT_PORT)
         },
         start: Span::from_secs_f64(flow.start_s),

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use inhaul_identity::{Ticket, TicketError};
 
@@ -17,13 +18,13 @@ pub struct Server {
     /// TCP and UDP port.
     pub port: u16,
     /// What stood behind the `#`: the fingerprint of its key, and a token for it.
-    pub ticket: Ticket,
+    pub ticket: Arc<Ticket>,
 }
 
 impl Server {
     /// A server of which nothing else is known.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port, ticket: Ticket::default() }
+        Self { host: host.into(), port, ticket: Arc::default() }
     }
 }
 
@@ -156,11 +157,11 @@ fn part_tickets(text: &str) -> (&str, Option<&str>) {
 /// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
 fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceError> {
     let Some(text) = tickets else { return Ok(()) };
-    let tickets = text.split(',').map(str::parse).collect::<Result<Vec<Ticket>, _>>()?;
+    let tickets = text.split(',').map(|text| text.parse().map(Arc::new)).collect::<Result<Vec<Arc<Ticket>>, _>>()?;
     match tickets.as_slice() {
-        [one] => servers.iter_mut().for_each(|server| server.ticket = one.clone()),
+        [one] => servers.iter_mut().for_each(|server| server.ticket = Arc::clone(one)),
         each if each.len() == servers.len() => {
-            servers.iter_mut().zip(each).for_each(|(server, ticket)| server.ticket = ticket.clone());
+            servers.iter_mut().zip(each).for_each(|(server, ticket)| server.ticket = Arc::clone(ticket));
         }
         _ => return Err(SourceError::TicketCount { tickets: tickets.len(), servers: servers.len() }),
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use inhaul_identity::{Key, Rights, State};
+use inhaul_identity::{Key, KeyError, Rights, State};
 
 /// How a client finds out that a server is the one that was meant, and who it is itself.
 ///
@@ -67,6 +67,14 @@ pub struct Certificate {
 }
 
 impl ServerIdentity {
+    /// One that lasts as long as its process, with a new key, that gives `public` rights to everybody.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn passing(public: Rights) -> Result<Self, KeyError> {
+        Ok(Self { key: Key::random()?, certificate: None, state: None, public })
+    }
+
     /// What the tokens of this server are made with.
     pub fn token_secret(key: &Key) -> [u8; 32] {
         key.derive("inhaul tokens 1")

@@ -2,7 +2,7 @@
 //! the progress. See [`crate::delegate::delegated`].
 
 use inhaul_base::Bitrate;
-use inhaul_identity::{Caveats, Fingerprint, KnownHosts, Right, Rights, Scope, Token};
+use inhaul_identity::{Caveats, Fingerprint, KnownHosts, Right, Rights, Scope, Ticket, Token};
 
 use crate::api::error::MoveError;
 use crate::api::options::{CopyOptions, Stop, Update};
@@ -76,19 +76,18 @@ fn handed_on(source: &Source, session: &Session, trust: &Trust) -> Result<String
         let Some(holder) = session.stream.peer_key() else { continue };
         let path = source.path.as_str();
         if let Some(token) = &mirror.ticket.token {
-            mirror.ticket.token = Some(limited(token, path, holder)?);
-            mirror.ticket.fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+            let token = Some(limited(token, path, holder)?);
+            let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+            mirror.ticket = Ticket { fingerprint, token }.into();
             continue;
         }
         match ask_token(mirror, path, holder, trust) {
-            Ok((token, key)) => {
-                mirror.ticket.token = token;
-                mirror.ticket.fingerprint = key;
-            }
+            Ok((token, fingerprint)) => mirror.ticket = Ticket { fingerprint, token }.into(),
             // It may be within the other server's reach alone, and public.
             Err(error) if error.is_passing() || matches!(error, MoveError::UnknownHost { .. }) => {
                 log::info!("{mirror}: no token could be asked for: {error}");
-                mirror.ticket.fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+                let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+                mirror.ticket = Ticket { fingerprint, token: None }.into();
             }
             Err(error) => return Err(error),
         }

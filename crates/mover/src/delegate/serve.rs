@@ -18,7 +18,8 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
     server::serve(options, stop, ready, |accept, desk, audit| {
         // It acts for clients, by the tokens that they hand on to it.
         let identity = &options.identity;
-        let trust = Trust { acting: Some(identity.key.clone()), state: identity.state.clone(), ..options.net.trust.clone() };
+        let trust =
+            Trust { acting: Some(identity.key.clone()), state: identity.state.clone(), ..options.net.trust.clone() };
         let net = NetOptions { trust, ..options.net.clone() };
         // As much memory as for what is fetched from here.
         Ok(Arc::new(Delegations::new(accept, &net, desk, options.manifest_memory, audit)?))

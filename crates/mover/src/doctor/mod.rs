@@ -66,10 +66,11 @@ pub fn doctor(
     hear: &mut dyn FnMut(Bitrate, &Finding),
 ) -> (DoctorReport, Result<(), MoveError>) {
     let before = host::ProcessorTime::read();
-    let (session, failure) = match options.server.as_ref().map(|server| path::Path::open(server, &options.trust)).transpose() {
-        Ok(session) => (session, None),
-        Err(error) => (None, Some(error)),
-    };
+    let (session, failure) =
+        match options.server.as_ref().map(|server| path::Path::open(server, &options.trust)).transpose() {
+            Ok(session) => (session, None),
+            Err(error) => (None, Some(error)),
+        };
     let interface = session.as_ref().and_then(|path| Interface::toward(path.peer()).ok().flatten());
     let speed = interface.as_ref().and_then(|interface| interface.speed);
     let rate = options.rate.or(speed).unwrap_or(RATE_UNKNOWN);

@@ -177,6 +177,7 @@ mod tests {
             sessions_per_address_max: None,
             manifest_memory: 1 << 30,
             grace: inhaul_base::Span::ZERO,
+            identity: crate::ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
             net: NetOptions::default(),
@@ -187,8 +188,9 @@ mod tests {
         };
         let port = address.recv().unwrap().port();
         let source: Source = format!("inhaul://127.0.0.1:1,127.0.0.1:{port}/").parse().unwrap();
+        let trust = Trust { unknown: crate::UnknownServer::TakeAny, ..Trust::default() };
         let mut sizes = Vec::new();
-        let listed = list(&source, false, &mut |item| {
+        let listed = list(&source, &trust, false, &mut |item| {
             sizes.push((item.path, item.size));
             true
         });

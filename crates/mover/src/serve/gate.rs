@@ -33,6 +33,15 @@ pub(crate) struct Caller {
     pub(crate) token: Option<Token>,
 }
 
+/// How far a right reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// To everything.
+    All,
+    /// To what lies beneath a path, and not to where links in it lead.
+    Beneath,
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -52,9 +61,9 @@ impl Gate {
             tls: ServerTls::new(identity)?,
             public: identity.public,
             secret: ServerIdentity::token_secret(&identity.key),
-            keys: state.map(State::authorized_keys).map(|path| {
-                Watched::new(path, |path| AuthorizedKeys::load(path).map_err(|error| error.to_string()))
-            }),
+            keys: state
+                .map(State::authorized_keys)
+                .map(|path| Watched::new(path, |path| AuthorizedKeys::load(path).map_err(|error| error.to_string()))),
             book: state
                 .map(State::tokens)
                 .map(|path| Watched::new(path, |path| Book::load(path).map_err(|error| error.to_string()))),
@@ -73,15 +82,15 @@ impl Gate {
     }
 
     /// Whether a client may do this at `path`; a refusal says what right is missing, and why.
-    pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<(), GreetingError> {
+    pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, GreetingError> {
         let decided = self.decide(caller, right, path);
         let (client, token) = (caller.address.to_string(), caller.token.as_ref().map(|token| token.id().to_string()));
         let key = caller.key.map(|key| key.to_string());
         let access = Access { client: &client, key, token, right: right.name(), path };
         match decided {
-            Ok(()) => {
+            Ok(reach) => {
                 self.audit.write(&Event::Granted(access));
-                Ok(())
+                Ok(reach)
             }
             Err(reason) => {
                 self.audit.write(&Event::Refused { access, reason: &reason });
@@ -99,20 +108,23 @@ impl Gate {
         if !self.public.is_none() || by_token || caller.key.and_then(by_key).unwrap_or(false) {
             return Ok(());
         }
-        self.check(caller, Right::Read, "/")
+        self.check(caller, Right::Read, "/").map(drop)
     }
 
     /// Whether a client may do this; why not.
-    fn decide(&self, caller: &Caller, right: Right, path: &str) -> Result<(), String> {
-        if self.public.has(right) && Scope::all().contains(path) {
-            return Ok(());
+    fn decide(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, String> {
+        // Where what is offered ends is for others to say.
+        if self.public.has(right) {
+            return Ok(Reach::All);
         }
         // Whoever shows a token acts by that alone. A server that copies for a client would lend it its own rights
         // otherwise.
         if let Some(token) = &caller.token {
             return match self.look_at(token, caller.key) {
-                Ok(grant) if grant.allows(right, path) => Ok(()),
-                Ok(Grant { rights, scope }) => Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id())),
+                Ok(grant) if grant.allows(right, path) => Ok(Reach::of(&grant)),
+                Ok(Grant { rights, scope }) => {
+                    Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()))
+                }
                 Err(why) => Err(format!("the token {} gives nothing: {why}", token.id())),
             };
         }
@@ -143,16 +155,18 @@ impl Gate {
     }
 
     /// Whether the host with this key may; if not, why not, if there is more to say than that it is not known.
-    fn by_key(&self, key: Fingerprint, right: Right, path: &str) -> Result<(), Option<String>> {
+    fn by_key(&self, key: Fingerprint, right: Right, path: &str) -> Result<Reach, Option<String>> {
         let Some(keys) = &self.keys else { return Err(None) };
         let grants = keys.look(|keys| keys.grants_of(key).to_vec()).map_err(|_| {
             // What is wrong with the file is for the server's user, who finds it in the log.
             Some("the authorised keys of this server cannot be read".to_owned())
         })?;
-        if grants.iter().any(|grant| grant.allows(right, path)) {
-            return Ok(());
+        // Of two that allow it, the one that reaches further.
+        if let Some(reach) = grants.iter().filter(|grant| grant.allows(right, path)).map(Reach::of).min() {
+            return Ok(reach);
         }
-        let given: Vec<String> = grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
+        let given: Vec<String> =
+            grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
         Err((!given.is_empty()).then(|| format!("the key {key} has {} only", given.join(", "))))
     }
 
@@ -193,13 +207,22 @@ impl Gate {
     }
 }
 
+impl Reach {
+    fn of(grant: &Grant) -> Self {
+        if grant.scope.is_all() { Self::All } else { Self::Beneath }
+    }
+}
+
 /// A file that is read again when it has changed.
 #[derive(Debug)]
 struct Watched<T> {
     path: PathBuf,
     load: fn(&Path) -> Result<T, String>,
-    last: Mutex<Option<(Option<Stamp>, Result<T, String>)>>,
+    last: Mutex<Option<Version<T>>>,
 }
+
+/// A version of a file, `None` for one that was not there, and what was read of it.
+type Version<T> = (Option<Stamp>, Result<T, String>);
 
 /// Which version of a file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +293,7 @@ mod tests {
         Token::make(&server.secret, TokenId::random().unwrap(), grant, end, None)
     }
 
-    fn why(result: Result<(), GreetingError>) -> String {
+    fn why(result: Result<Reach, GreetingError>) -> String {
         match result.unwrap_err() {
             GreetingError::Refused { code: RefusalCode::NoRight, text } => text,
             other => panic!("{other:?}"),

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
 use inhaul_protocols::registry::Protocols;
-use inhaul_store::{ScanOptions, printable};
+use inhaul_store::{ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
-use crate::serve::gate::{Caller, Gate};
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
+use crate::serve::gate::{Caller, Gate, Reach};
 use crate::serve::orders::Orders;
 use crate::serve::serving::{Described, Fetcher};
 use crate::session::control_stream::{ControlStream, StreamError};
@@ -134,7 +134,9 @@ fn not_secured(error: HandshakeError) -> GreetingError {
             refused(RefusalCode::Version, "this server secures all connections: install the same release on both")
         }
         HandshakeError::Stream(error) => error.into(),
-        HandshakeError::Distrust(_) | HandshakeError::Refused { .. } => refused(RefusalCode::Malformed, error.to_string()),
+        HandshakeError::Distrust(_) | HandshakeError::Refused { .. } => {
+            refused(RefusalCode::Malformed, error.to_string())
+        }
     }
 }
 
@@ -185,16 +187,16 @@ fn converse(stream: &mut ControlStream, house: &House) -> Result<(Transport, Cli
     let may = |right: Right, path: &str| gate.check(&caller, right, path);
     let request = match (first, role, service) {
         (Frame::Open { path, owner, attributes, early }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
-            may(Right::Read, &path)?;
+            let no_links = may(Right::Read, &path)? == Reach::Beneath;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes };
+            let options = ScanOptions { owner, attributes, no_links };
             ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
-            may(Right::Read, &path)?;
+            let no_links = may(Right::Read, &path)? == Reach::Beneath;
             let began = Instant::now();
-            let items = send_listing(stream, catalogue, path.as_bytes(), recursive)?;
+            let items = send_listing(stream, catalogue, path.as_bytes(), ListOptions { recursive, no_links })?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             ClientRequest::Nothing
@@ -206,7 +208,7 @@ fn converse(stream: &mut ControlStream, house: &House) -> Result<(Transport, Cli
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders.attend(stream, &order, &transport, udp_port, &may)?;
+            orders.attend(stream, &order, &transport, udp_port, &|right, path| may(right, path).map(drop))?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
@@ -292,7 +294,8 @@ fn open(
 pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes, early } if path == "/" => {
-            let opened = open(stream, catalogue, b"/", ScanOptions { owner: false, attributes }, early);
+            let opened =
+                open(stream, catalogue, b"/", ScanOptions { owner: false, attributes, no_links: false }, early);
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
@@ -325,12 +328,12 @@ fn send_listing(
     stream: &mut ControlStream,
     catalogue: &Catalogue,
     path: &[u8],
-    recursive: bool,
+    options: ListOptions,
 ) -> Result<u64, GreetingError> {
     let mut piece = Vec::new();
     let mut broken = None;
     let mut items = 0;
-    let listed = catalogue.list(path, recursive, &mut |item| {
+    let listed = catalogue.list(path, options, &mut |item| {
         items += 1;
         if piece.len() + item.encoded_len() > MAX_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
@@ -361,7 +364,11 @@ fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::source::Server;
+    use crate::api::trust::{ServerIdentity, Trust, UnknownServer};
     use crate::session::slots::Slots;
+    use crate::session::tls::ClientSide;
+    use inhaul_identity::Rights;
     use std::net::TcpListener;
 
     /// What the server answers to `frames`, and what it makes of the client.
@@ -371,9 +378,19 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (tcp, from) = listener.accept().unwrap();
             let slot = Slots::new(1, 1).take(from.ip()).unwrap();
-            greet(tcp, slot, &service, &NetOptions::default(), 77, &Arc::default())
+            let identity = ServerIdentity::passing(Rights::ALL).unwrap();
+            let house = House {
+                service,
+                gate: Arc::new(Gate::new(&identity, Arc::default()).unwrap()),
+                net: Arc::default(),
+                udp_port: 77,
+                desk: Arc::default(),
+            };
+            greet(tcp, slot, &house)
         });
         let mut client = ControlStream::new(tcp).unwrap();
+        let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+        client.connect_tls(ClientSide::new(&Server::new("a", 1), &trust).unwrap(), Instant::now() + STEP).unwrap();
         let soon = Instant::now() + STEP;
         for frame in frames {
             client.send(frame, soon).unwrap();

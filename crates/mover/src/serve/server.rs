@@ -18,8 +18,8 @@ use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
-use crate::serve::budget::Budget;
 use crate::serve::audit::Audit;
+use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
@@ -66,7 +66,8 @@ pub(crate) fn serve(
     let gate = Gate::new(&identity, Arc::clone(&audit))?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
-    let orders = options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
+    let orders =
+        options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
     let slots = slots(options, process::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;

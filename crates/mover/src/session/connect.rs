@@ -116,6 +116,9 @@ impl Session {
     fn handshake_error(&self, error: HandshakeError) -> MoveError {
         let server = self.server.clone();
         match error {
+            HandshakeError::Stream(StreamError::Tls(rustls::Error::InvalidMessage(_))) => {
+                self.protocol_error("it does not speak TLS".to_owned())
+            }
             HandshakeError::Stream(error) => self.stream_error(&error, GREETING_SECONDS),
             HandshakeError::Distrust(error) => distrusted(&server, error),
             HandshakeError::Refused { code, text } => self.unexpected(&Frame::Refused { code, text }),
@@ -519,11 +522,17 @@ mod tests {
 
     #[test]
     fn connect_tells_an_unknown_host_from_one_where_nothing_listens() {
-        let unknown =
-            Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch, Wanted::ANY).unwrap_err();
+        let unknown = Session::connect(
+            &server("no-such-host.invalid", 1),
+            SessionRole::Fetch,
+            Wanted::no_data(&Trust::default()),
+        )
+        .unwrap_err();
         assert!(matches!(unknown, MoveError::UnknownHost { .. }), "{unknown}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap_err();
+        let nothing =
+            Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::no_data(&Trust::default()))
+                .unwrap_err();
         assert!(matches!(nothing, MoveError::Unreachable { .. }), "{nothing}");
     }
 
@@ -536,8 +545,8 @@ mod tests {
             let (mut tcp, _) = listener.accept().unwrap();
             tcp.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
         });
-        let mut session = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap();
-        let error = session.await_greeting().unwrap_err();
+        let server = server("127.0.0.1", port);
+        let error = Session::connect(&server, SessionRole::Fetch, Wanted::no_data(&Trust::default())).unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");
     }

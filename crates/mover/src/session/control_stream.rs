@@ -131,7 +131,7 @@ impl ControlStream {
     ///
     /// # Errors
     /// When the connection breaks or the peer does not read.
-    pub(crate) fn write_all(&mut self, deadline: Instant) -> Result<(), StreamError> {
+    pub fn write_all(&mut self, deadline: Instant) -> Result<(), StreamError> {
         while self.written < self.outgoing.len() {
             self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
@@ -306,10 +306,18 @@ impl<W: Read + Write> ControlStream<W> {
         if bytes > MAX_FRAME {
             return Err(StreamError::TooLong(bytes));
         }
+        self.queue_bytes(&plain)
+    }
+
+    /// Polled: queues bytes, frames or not: for tools and tests that break the rules.
+    ///
+    /// # Errors
+    /// When TLS does not take them.
+    pub fn queue_bytes(&mut self, plain: &[u8]) -> Result<(), StreamError> {
         match &mut self.seal {
-            Some(seal) => seal.seal(&plain, &mut self.outgoing).map_err(StreamError::Io),
+            Some(seal) => seal.seal(plain, &mut self.outgoing).map_err(StreamError::Io),
             None => {
-                self.outgoing.extend_from_slice(&plain);
+                self.outgoing.extend_from_slice(plain);
                 Ok(())
             }
         }

@@ -4,10 +4,13 @@
 //! A server that can take nobody in says so in the clear, before it has spent anything on the client. TLS begins with
 //! another byte than a frame, so the client can tell the two apart.
 
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustls::server::Acceptor;
 
+use crate::api::source::Server;
+use crate::api::trust::{ServerIdentity, Trust};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, RefusalCode};
 use crate::session::tls::{ClientSide, Distrust, Seal, ServerTls};
@@ -56,7 +59,9 @@ impl ControlStream {
             let (incoming, outgoing) = self.buffers();
             if let Err(error) = seal.open(&bytes, incoming, outgoing) {
                 self.alert();
-                return Err(verdict.distrust().map_or_else(|| StreamError::Tls(error).into(), HandshakeError::Distrust));
+                return Err(verdict
+                    .distrust()
+                    .map_or_else(|| StreamError::Tls(error).into(), HandshakeError::Distrust));
             }
         }
         verdict.accept()?;
@@ -123,6 +128,29 @@ impl ControlStream {
         Ok(())
     }
 
+    /// Takes over a connection to `server`, and secures it before `deadline`: for tools and tests, which speak frames
+    /// themselves.
+    ///
+    /// # Errors
+    /// In words, when no secure connection comes about.
+    pub fn secured_client(tcp: TcpStream, server: &Server, trust: &Trust, deadline: Instant) -> Result<Self, String> {
+        let mut stream = Self::new(tcp).map_err(|error| error.to_string())?;
+        let side = ClientSide::new(server, trust).map_err(|error| error.to_string())?;
+        stream.connect_tls(side, deadline).map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
+    /// Takes over the connection of a client, and secures it before `deadline`: for tools and tests.
+    ///
+    /// # Errors
+    /// In words, when no secure connection comes about.
+    pub fn secured_server(tcp: TcpStream, identity: &ServerIdentity, deadline: Instant) -> Result<Self, String> {
+        let mut stream = Self::new(tcp).map_err(|error| error.to_string())?;
+        let tls = ServerTls::new(identity).map_err(|error| error.to_string())?;
+        stream.accept_tls(&tls, deadline).map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
     /// Tells the peer why it ends here, if it listens.
     fn alert(&mut self) {
         let _ = self.write_all(Instant::now() + ALERT);
@@ -133,3 +161,6 @@ impl ControlStream {
 fn is_heard_in_clear(code: RefusalCode) -> bool {
     matches!(code, RefusalCode::Busy | RefusalCode::Version | RefusalCode::Malformed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,6 +123,7 @@ impl Verdict {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn here(error: impl ToString) -> Distrust {
     Distrust::Here(error.to_string())
 }

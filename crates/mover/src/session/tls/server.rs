@@ -6,9 +6,7 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{
-    AlwaysResolvesServerRawPublicKeys, CertificateType, NoServerSessionStorage, ResolvesServerCert,
-};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, CertificateType, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 
