@@ -11,7 +11,6 @@ use inhaul_mover::{
 };
 
 use crate::exit::{self, Failure};
-use crate::key::key_failure;
 use crate::options::{
     OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
 };
@@ -111,7 +110,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     if args.server {
         let state = trust::state();
-        let (key, _) = Key::load_or_make(&state.server_key()).map_err(key_failure)?;
+        let (key, _) = Key::load_or_make(&state.server_key())?;
         let fingerprint = key.fingerprint();
         let options = BenchServerOptions {
             listen: args.listen,

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use inhaul_identity::{KeyError, KnownHostsError};
 use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
 use serde::Serialize;
 
@@ -87,6 +88,18 @@ impl Failed {
 impl From<MoveError> for Failure {
     fn from(error: MoveError) -> Self {
         Self::new(code(error.kind()), error.to_string())
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::new(code(ErrorKind::Untrusted), error.to_string())
+    }
+}
+
+impl From<KnownHostsError> for Failure {
+    fn from(error: KnownHostsError) -> Self {
+        Self::new(code(ErrorKind::Untrusted), error.to_string())
     }
 }
 

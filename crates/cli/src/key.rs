@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use inhaul_identity::audit::Event;
-use inhaul_identity::{Fingerprint, Key, KeyError, KnownHosts, KnownHostsError};
+use inhaul_identity::{Fingerprint, Key, KnownHosts};
 use inhaul_mover::{ErrorKind, Server};
 
 use crate::exit::{Failure, code};
@@ -65,20 +65,20 @@ pub(crate) fn run(command: &Keys) -> Result<(), Failure> {
     let hosts = state.known_hosts();
     match command {
         Keys::Show => {
-            let client = own(Key::load_or_make(&state.client_key()))?;
-            let server = own(Key::load_or_make(&state.server_key()))?;
-            announce(&format!("client {client}\nserver {server}"));
+            let (client, _) = Key::load_or_make(&state.client_key())?;
+            let (server, _) = Key::load_or_make(&state.server_key())?;
+            announce(&format!("client {}\nserver {}", client.fingerprint(), server.fingerprint()));
         }
         Keys::Trust(TrustKey { server, key }) => {
             let name = server.to_string();
-            KnownHosts::forget(&hosts, &name).map_err(unusable)?;
-            KnownHosts::add(&hosts, &name, *key).map_err(unusable)?;
+            KnownHosts::forget(&hosts, &name)?;
+            KnownHosts::add(&hosts, &name, *key)?;
             audit(&state, &Event::Key { what: "trusted", of: &name, key: key.to_string() });
         }
         Keys::Forget(Forget { server }) => {
             let name = server.to_string();
-            let known = KnownHosts::load(&hosts).map_err(unusable)?;
-            if KnownHosts::forget(&hosts, &name).map_err(unusable)? == 0 {
+            let known = KnownHosts::load(&hosts)?;
+            if KnownHosts::forget(&hosts, &name)? == 0 {
                 return Err(Failure::new(code(ErrorKind::PathNotFound), format!("{name}: no key of it is known")));
             }
             for key in known.keys_of(&name) {
@@ -87,18 +87,4 @@ pub(crate) fn run(command: &Keys) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// The fingerprint of a key of this user.
-fn own(key: Result<(Key, bool), KeyError>) -> Result<Fingerprint, Failure> {
-    key.map(|(key, _)| key.fingerprint()).map_err(key_failure)
-}
-
-/// The failure of a key that cannot be used.
-pub(crate) fn key_failure(error: KeyError) -> Failure {
-    Failure::new(code(ErrorKind::Untrusted), error.to_string())
-}
-
-fn unusable(error: KnownHostsError) -> Failure {
-    Failure::new(code(ErrorKind::Untrusted), error.to_string())
 }

@@ -13,7 +13,6 @@ use inhaul_mover::{
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::exit::{Failure, code};
-use crate::key::key_failure;
 use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::signals::{ask_by_signal, stop_on_signals};
@@ -144,7 +143,7 @@ impl Accept {
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let state = trust::state();
-    let (key, is_new) = Key::load_or_make(&state.server_key()).map_err(key_failure)?;
+    let (key, is_new) = Key::load_or_make(&state.server_key())?;
     if is_new {
         let (fingerprint, path) = (key.fingerprint(), state.server_key());
         log::info!("this server's key is new: {fingerprint}, in {}", path.display());

@@ -7,7 +7,6 @@ use inhaul_mover::{DEFAULT_PORT, ErrorKind, Server, ServerIdentity, Source};
 use serde::Serialize;
 
 use crate::exit::{Failure, code};
-use crate::key::key_failure;
 use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
 use crate::serve::own_address;
@@ -127,7 +126,7 @@ fn make(args: &Make) -> Result<(), Failure> {
         grant = Some(Grant { rights, scope });
     }
     let Some(grant) = grant else { return Err(Failure::usage("name a right: --read, --write or --copy")) };
-    let (key, _) = Key::load_or_make(&state().server_key()).map_err(key_failure)?;
+    let (key, _) = Key::load_or_make(&state().server_key())?;
     let made = Made { grant, end: now().plus(args.until), label: args.label.clone() };
     let token = issue(&key, &made)?;
     let mut server = args.server.clone().unwrap_or_else(|| Server::new(own_address(), DEFAULT_PORT));

@@ -41,7 +41,7 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
     let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca };
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_asked && !security.accept_new && trust.ca.is_none() {
-        let known = KnownHosts::load(&state.known_hosts()).map_err(|error| distrust(error.to_string()))?;
+        let known = KnownHosts::load(&state.known_hosts())?;
         let unknown: BTreeSet<&Server> = servers
             .into_iter()
             .filter(|server| server.ticket.fingerprint.is_none() && known.keys_of(&server.to_string()).is_empty())
@@ -80,11 +80,7 @@ fn ask(state: &State, server: &Server, key: Fingerprint) -> Result<(), Failure> 
 
 /// Remembers the key of a server.
 fn trust(state: &State, server: &Server, key: Fingerprint) -> Result<(), Failure> {
-    KnownHosts::add(&state.known_hosts(), &server.to_string(), key).map_err(|error| distrust(error.to_string()))?;
+    KnownHosts::add(&state.known_hosts(), &server.to_string(), key)?;
     audit(state, &Event::Key { what: "trusted", of: &server.to_string(), key: key.to_string() });
     Ok(())
-}
-
-fn distrust(message: String) -> Failure {
-    Failure::new(crate::exit::code(inhaul_mover::ErrorKind::Untrusted), message)
 }

@@ -41,7 +41,8 @@ fn build() -> PathBuf {
 
 /// The directory of the keys of this process's tests.
 pub fn state() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()))
+    let test = std::env::current_exe().unwrap();
+    test.with_file_name(format!("hostile-state-{}", std::process::id()))
 }
 
 /// A command line of the program, before it is started.
