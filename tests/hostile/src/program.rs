@@ -40,7 +40,7 @@ fn build() -> PathBuf {
 }
 
 /// The directory of the keys of this process's tests.
-pub fn state() -> PathBuf {
+fn state() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.with_file_name(format!("hostile-state-{}", std::process::id()))
 }

@@ -195,6 +195,49 @@ fn a_token_is_for_one_server_and_one_holder() {
 }
 
 #[test]
+fn a_copy_is_by_a_token_for_its_path_and_never_by_the_key_of_the_server_that_copies() {
+    let (from, to, own) = (offered(), Scratch::new(), Scratch::new());
+    let source = closed(&from, "127.0.0.1:0");
+    let state = Scratch::new();
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--grace", "0", "--accept-copies-from"];
+    let server = with_state(&state, &listen).arg(source.server.address.to_string()).arg("--accept-puts").arg(to.path());
+    let copier = Closed { server: server.arg(from.path()).serve(), state };
+    let copy = |path: &str, source_ticket: &str, ticket: &str| {
+        let ticket_of = |ticket: &str| if ticket.is_empty() { String::new() } else { format!("#{ticket}") };
+        let from = format!("{}{}", source.server.source(path), ticket_of(source_ticket));
+        let to = format!("{}{}", copier.server.source("/"), ticket_of(ticket));
+        with_state(&own, &["copy", "-q", "--accept-new", &from, &to]).finish(PATIENCE)
+    };
+    let may_copy = copier.ticket(&["--copy", "/", "--until", "1h"]);
+    let may_read = source.ticket(&["--read", "/a", "--until", "1h"]);
+    assert_ends(&copy("/a", &may_read, ""), NO_RIGHT, "the right 'copy' on '/' is missing");
+    assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
+    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/a' only");
+    // The server that copies may read everything there by its own key; who orders a copy may not.
+    let keys = with_state(&copier.state, &["key", "show"]).finish(PATIENCE);
+    let key = keys.stdout.lines().find_map(|line| line.strip_prefix("server ")).unwrap();
+    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read\n")).unwrap();
+    assert_ends(&copy("/b", "", &may_copy), NO_RIGHT, "the right 'read' on '/b' is missing");
+    assert_ends(&copy("/b", &may_read, &may_copy), NO_RIGHT, "gives 'read' on '/a' only");
+    let copied = copy("/a/f", &may_read, &may_copy);
+    assert_eq!(copied.code, Some(0), "{}", copied.summary());
+    assert!(std::fs::read(to.path().join("f")).unwrap() == noise(100_000, 1));
+    // Who is let in by a key has the source make the token.
+    let keys = with_state(&own, &["key", "show"]).finish(PATIENCE);
+    let key = keys.stdout.lines().find_map(|line| line.strip_prefix("client ")).unwrap();
+    std::fs::write(source.state.path().join("authorized_keys"), format!("{key} read=/b\n")).unwrap();
+    let copied = copy("/b", "", &may_copy);
+    assert_eq!(copied.code, Some(0), "{}", copied.summary());
+    assert!(std::fs::read(to.path().join("b/f")).unwrap() == noise(100_000, 2));
+    let log = std::fs::read_to_string(source.state.path().join("audit.log")).unwrap();
+    assert!(log.contains("\"what\":\"delegated\"") && !log.contains(&may_read), "{log}");
+    figures(
+        "copies beyond the rights of who orders them",
+        "exit 18; within them, by a token for path and host, exit 0",
+    );
+}
+
+#[test]
 fn a_ticket_that_was_revoked_opens_nothing() {
     let from = offered();
     let closed = closed(&from, "127.0.0.1:0");
