@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const CONNECTING: [&str; 7] = ["GET", "PLAN", "PUT", "COPY", "LS", "DOCTOR", "BENCH"];
 
 /// The directory of the keys of this process's tests.
-fn state() -> PathBuf {
+pub(crate) fn state() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()))
 }
 

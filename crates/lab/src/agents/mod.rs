@@ -14,6 +14,7 @@ mod kernel_tcp;
 mod net;
 mod seen;
 mod talk;
+mod tunnel;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -113,7 +113,7 @@ impl Verdict {
             match known.keys_of(&self.server) {
                 [] => {
                     KnownHosts::add(path, &self.server, seen).map_err(here)?;
-                    log::warn!("{}: its key {seen} is remembered from now on", self.server);
+                    log::info!("{}: its key {seen} is remembered from now on", self.server);
                 }
                 keys if keys.contains(&seen) => {}
                 [known, ..] => return Err(Distrust::Changed { known: *known, seen }),
