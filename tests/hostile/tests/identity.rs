@@ -149,6 +149,7 @@ fn a_token_gives_no_more_than_it_says() {
     assert_ends(&closed.get("/a/link/f", &ticket), 7, "goes through a link");
     let put = inhaul(["put", "-q", "Cargo.toml", &format!("{}#{ticket}", closed.server.source("/a"))]).finish(PATIENCE);
     assert_ends(&put, NO_RIGHT, "the right 'write' on '/a' is missing");
+    std::fs::create_dir(from.path().join("inbox/in")).unwrap();
     let write = closed.ticket(&["--write", "/in", "--until", "1h"]);
     let put = |path: &str| {
         inhaul(["put", "-q", "Cargo.toml", &format!("{}#{write}", closed.server.source(path))]).finish(PATIENCE)

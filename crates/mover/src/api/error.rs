@@ -63,7 +63,7 @@ pub enum MoveError {
         detail: String,
     },
     /// The server does not give the right to do that.
-    #[error("{server} refused: {detail}")]
+    #[error("{server}: {detail}")]
     NoRight {
         /// The server.
         server: Server,

@@ -2,7 +2,7 @@
 //! the progress. See [`crate::delegate::delegated`].
 
 use inhaul_base::Bitrate;
-use inhaul_identity::{Caveats, Fingerprint, KnownHosts, Right, Rights, Scope, Ticket, Token};
+use inhaul_identity::{Caveats, Fingerprint, Grant, KnownHosts, Right, Rights, Scope, Ticket, Token};
 
 use crate::api::error::MoveError;
 use crate::api::options::{CopyOptions, Stop, Update};
@@ -76,7 +76,7 @@ fn handed_on(source: &Source, session: &Session, trust: &Trust) -> Result<String
         let Some(holder) = session.stream.peer_key() else { continue };
         let path = source.path.as_str();
         if let Some(token) = &mirror.ticket.token {
-            let token = Some(limited(token, path, holder)?);
+            let token = Some(limited(mirror, token, path, holder)?);
             let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
             mirror.ticket = Ticket { fingerprint, token }.into();
             continue;
@@ -95,8 +95,15 @@ fn handed_on(source: &Source, session: &Session, trust: &Trust) -> Result<String
     Ok(source.to_secret_text())
 }
 
-/// The same token for reading at `path` only, by the host with the key `holder` only.
-fn limited(token: &Token, path: &str, holder: Fingerprint) -> Result<Token, MoveError> {
+/// The same token for reading at `path` of `server` only, by the host with the key `holder` only.
+fn limited(server: &Server, token: &Token, path: &str, holder: Fingerprint) -> Result<Token, MoveError> {
+    let grant = token.claims().grant;
+    if !grant.as_ref().is_some_and(|grant| grant.allows(Right::Read, path)) {
+        let given =
+            grant.map_or_else(|| "nothing".to_owned(), |Grant { rights, scope }| format!("'{rights}' on '{scope}'"));
+        let detail = format!("the right 'read' on '/{path}' is missing: the token {} gives {given} only", token.id());
+        return Err(MoveError::NoRight { server: server.clone(), detail });
+    }
     let usage = |error: &dyn std::error::Error| MoveError::Usage(format!("the token cannot be handed on: {error}"));
     let scope = Scope::new(path).map_err(|error| usage(&error))?;
     let caveats =
