@@ -16,7 +16,7 @@ use crate::options::{
 };
 use crate::output::announce;
 use crate::output::to_json;
-use crate::serve::host_of;
+use crate::own_address::host_of;
 use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate};
 use crate::trust;

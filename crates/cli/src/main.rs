@@ -21,6 +21,7 @@ mod man;
 mod near_miss;
 mod options;
 mod output;
+mod own_address;
 mod plan;
 mod progress;
 mod protocols;

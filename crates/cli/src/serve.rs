@@ -1,6 +1,6 @@
 //! `inhaul serve`.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGUSR1};
 use crate::exit::{Failure, code};
 use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
+use crate::own_address::host_of;
 use crate::signals::{ask_by_signal, stop_on_signals};
 use crate::token;
 use crate::trust::{self, audit};
@@ -236,24 +237,6 @@ fn lasting(key: &Key, right: Right) -> Result<Token, Failure> {
         return Ok(token::again(key, id, made));
     }
     token::issue(key, &Made { grant, end: trust::now().plus(TICKET_SECONDS), label: TICKET_LABEL.to_owned() })
-}
-
-/// The host in an address for others: the address that is listened on, or one of this host's.
-pub(crate) fn host_of(listening: SocketAddr) -> String {
-    if listening.ip().is_unspecified() { own_address() } else { listening.ip().to_string() }
-}
-
-/// An address of this host, from which it would reach the rest of the world; its name, if it would not.
-pub(crate) fn own_address() -> String {
-    let toward = |from: &str, to: &str| {
-        // Nothing is sent: the system only picks a route. The addresses are of documentation (RFC 5737, RFC 3849).
-        let socket = UdpSocket::bind(from).ok()?;
-        socket.connect(to).ok()?;
-        socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
-    };
-    let address = toward("0.0.0.0:0", "192.0.2.1:9").or_else(|| toward("[::]:0", "[2001:db8::1]:9"));
-    let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    address.map_or_else(name, |address| address.to_string())
 }
 
 /// Where digests are remembered, by the XDG base directory specification; `None` when this user has no place for it.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::{Failure, code};
 use crate::options::OUTPUT;
 use crate::output::{announce, to_json};
-use crate::serve::own_address;
+use crate::own_address::own_address;
 use crate::trust::{audit, now, state};
 
 pub(crate) const MAKE_EXAMPLES: &str = "\

@@ -5,7 +5,10 @@ use inhaul_identity::{
     UnixTime,
 };
 
-use super::samples;
+/// The bytes of texts.
+fn bytes_of(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
 
 const SECRET: [u8; 32] = [7; 32];
 
@@ -56,7 +59,7 @@ pub fn ticket(data: &[u8]) -> bool {
 pub(super) fn tickets() -> Vec<Vec<u8>> {
     let token = Token::from_bytes(&tokens()[0]).map(|token| token.to_secret_text()).unwrap_or_default();
     let fingerprint = Fingerprint::of(b"server");
-    samples(&[&format!("{fingerprint}.{token}"), &fingerprint.to_string(), &format!(".{token}")])
+    bytes_of(&[&format!("{fingerprint}.{token}"), &fingerprint.to_string(), &format!(".{token}")])
 }
 
 /// A file of known hosts, of authorised keys, of tokens, or of a key: the first byte says which.
@@ -82,7 +85,7 @@ pub fn trust_file(data: &[u8]) -> bool {
 
 pub(super) fn trust_files() -> Vec<Vec<u8>> {
     let key = Fingerprint::of(b"x");
-    samples(&[
+    bytes_of(&[
         &format!("\0dtn1:4321 {key}\n# comment\n[::1]:5000 {key} again"),
         &format!("\x01{key} read=/run-42 write=/a%20b copy alice\n{key}"),
         "\x02made 0001020304050607 read,write /a%20b 2000000000 for Ann\nrevoked 0001020304050607",

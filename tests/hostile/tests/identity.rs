@@ -482,3 +482,23 @@ fn keys_are_read_by_nobody_else() {
     let refused = with_state(&state, &["serve", "--listen", "127.0.0.1:0"]).arg(from.path()).finish(PATIENCE);
     assert_ends(&refused, UNTRUSTED, "chmod 600");
 }
+
+#[test]
+fn what_is_asked_for_comes_without_a_word_from_the_server() {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+    let (told, listen) = channel();
+    let told = Mutex::new(told);
+    // The handshake is over with the client's second flight; its server says nothing then.
+    let server = HostileServer::start(move |session, _| {
+        let heard = [session.receive(Duration::from_secs(2)), session.receive(Duration::from_secs(2))];
+        told.lock().unwrap().send(heard).unwrap();
+    });
+    let to = Scratch::new();
+    let get = inhaul(["get", "-q", &server.source("/f")]).arg(to.path().join("x")).start();
+    let heard = listen.recv_timeout(PATIENCE).unwrap();
+    drop(get);
+    let is_all = matches!(&heard, [Heard::Frame(Frame::Hello { .. }), Heard::Frame(Frame::Open { .. })]);
+    figures("round trips until the description comes", "TCP 1, TLS 1, request 1: the request waits for nothing else");
+    assert!(is_all, "{heard:?}");
+}

@@ -51,11 +51,12 @@ impl Seal {
     ) -> Result<(), rustls::Error> {
         let mut result = Ok(());
         while !bytes.is_empty() && result.is_ok() {
-            // Behind the peer's farewell it takes nothing.
-            if !self.connection.read_tls(&mut bytes).is_ok_and(|len| len > 0) {
-                break;
-            }
-            result = self.take_opened(opened);
+            result = match self.connection.read_tls(&mut bytes) {
+                // Behind the peer's farewell nothing counts.
+                Ok(0) => break,
+                Ok(_) => self.take_opened(opened),
+                Err(error) => Err(rustls::Error::General(error.to_string())),
+            };
         }
         self.drain(sealed);
         result
