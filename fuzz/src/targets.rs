@@ -3,6 +3,7 @@
 
 mod endpoints;
 mod gtp;
+mod identity;
 mod kit;
 mod lab;
 mod mover;
@@ -16,6 +17,7 @@ mod udt4_port;
 
 pub use endpoints::endpoints;
 pub use gtp::{gtp_control, gtp_datagram};
+pub use identity::{ticket, token, trust_file};
 pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
 pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
@@ -71,6 +73,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },
     Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::own_datagrams, cost: 1 },
     Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls, cost: 1 },
+    Target { name: "ticket", run: ticket, corpus: identity::tickets, cost: 1 },
+    Target { name: "token", run: token, corpus: identity::tokens, cost: 4 },
+    Target { name: "trust_file", run: trust_file, corpus: identity::trust_files, cost: 4 },
     Target { name: "udt_datagram", run: udt_datagram, corpus: udt::own_datagrams, cost: 1 },
     Target { name: "udt_control", run: udt_control, corpus: udt::controls, cost: 1 },
     Target { name: "udt4_packet", run: udt4_packet, corpus: udt4::packets, cost: 1 },

@@ -9,6 +9,7 @@ use crate::completions::{self, Completions};
 use crate::copy::{self, Copy};
 use crate::doctor::{self, Doctor};
 use crate::get::{self, Get};
+use crate::key::Keys;
 use crate::lab::Lab;
 use crate::link::Link;
 use crate::logs::LogLevel;
@@ -18,13 +19,14 @@ use crate::plan::{self, Plan};
 use crate::protocols::{self, Protocols};
 use crate::put::{self, Put};
 use crate::serve::{self, Serve};
+use crate::token::Tokens;
 use crate::udt::Udt;
 use crate::verify::{self, Manifest, Verify};
 
 const EXAMPLES: &str = "\
 A first transfer, from host dtn1 to this one:
-  dtn1$ inhaul serve /data
-      $ inhaul get inhaul://dtn1/file .
+  dtn1$ inhaul serve /data        # prints the address, with a ticket behind its '#'
+      $ inhaul get 'inhaul://dtn1/file#TICKET' .
 
 Exit codes:
   0 complete             6 timed out              12 check failed (lab, doctor)
@@ -32,7 +34,8 @@ Exit codes:
   2 usage error          8 no space left          14 a command failed (link)
   3 path not found       9 destination unusable   15 not permitted on this host
   4 host unknown        10 data is wrong          16 some data is missing
-  5 unreachable         11 UDP blocked           130 interrupted
+  5 unreachable         11 UDP blocked           17 server not trusted
+                        18 right is missing     130 interrupted
 
 'inhaul COMMAND --help' explains a command and has examples. 'inhaul man DIR' writes
 the same texts, and more, as man pages.";
@@ -98,6 +101,12 @@ pub(crate) enum Command {
     /// Find what slows transfers down, on this host and on the path from a server; changes nothing
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Doctor),
+    /// Make, list and revoke tokens, which give others rights at this user's server
+    #[command(subcommand)]
+    Token(Tokens),
+    /// Show this user's keys, and say which keys of servers to trust
+    #[command(subcommand)]
+    Key(Keys),
     /// Measure the rate of a path from memory to memory, like iperf3
     #[command(after_help = bench::EXAMPLES, override_usage = bench::USAGE)]
     Bench(Bench),

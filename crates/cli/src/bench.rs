@@ -4,16 +4,22 @@ use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 use inhaul_base::{Bitrate, format_bytes, parse_bytes};
+use inhaul_identity::{Key, Right, Rights, Ticket};
 use inhaul_mover::{
     BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, Server,
+    ServerIdentity, Trust,
 };
 
 use crate::exit::{self, Failure};
-use crate::options::{OUTPUT, RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, seconds};
+use crate::options::{
+    OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
+};
 use crate::output::announce;
 use crate::output::to_json;
+use crate::own_address::host_of;
 use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate};
+use crate::trust;
 
 /// Heading of the options that say what is measured.
 const MEASUREMENT: &str = "Measurement options";
@@ -78,6 +84,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "RATE", requires = "server", help_heading = RATES)]
     send_rate: Option<Bitrate>,
     #[command(flatten)]
+    security: Security,
+    #[command(flatten)]
     wire: Wire,
 }
 
@@ -100,18 +108,28 @@ impl From<MemoryArg> for Memory {
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let net = net_options(&args.wire, &args.transport);
     if args.server {
+        let state = trust::state();
+        let (key, _) = Key::load_or_make(&state.server_key())?;
+        let fingerprint = key.fingerprint();
         let options = BenchServerOptions {
             listen: args.listen,
             receive_rate: args.receive_rate,
             send_rate: args.send_rate,
             send_dial: None,
-            net,
+            // It has nothing that is anybody's, and runs as long as somebody measures.
+            identity: ServerIdentity { key, certificate: None, state: None, public: Rights::only(Right::Read) },
+            net: net_options(&args.wire, &args.transport, Trust::default()),
         };
-        let listening = |address| announce(&format!("listening on {address}"));
+        let listening = |address: SocketAddr| {
+            let mut server = Server::new(host_of(address), address.port());
+            server.ticket = Ticket { fingerprint: Some(fingerprint), token: None }.into();
+            announce(&format!("listening on {address}\ninhaul bench {server}#{}", server.ticket));
+        };
         return Ok(inhaul_mover::bench_server(&options, &stop, listening)?);
     }
+    let trust = trust::settle(&args.security, &args.servers)?;
+    let net = net_options(&args.wire, &args.transport, trust);
     let options = BenchOptions {
         servers: args.servers.clone(),
         limit: args.bytes.map_or(BenchLimit::Seconds(args.time), BenchLimit::Bytes),

@@ -5,9 +5,10 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
 
 use crate::exit::Failure;
-use crate::options::{Carrier, FILES, RATES, Retry, Selection, Wire, net_options};
+use crate::options::{Carrier, FILES, RATES, Retry, Security, Selection, Wire, net_options};
 use crate::signals::stop_on_signals;
 use crate::transfer::{self, Output};
+use crate::trust;
 
 pub(crate) const USAGE: &str = "inhaul copy [OPTIONS] <SOURCE>... <DEST>";
 
@@ -19,7 +20,10 @@ these hosts and ports:
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G.
 
 If this command ends early, the copy ends too. To continue, run the same command again.
-Transfers are not encrypted yet.
+
+The server of DEST must give the right 'copy'. What may be read at a SOURCE, by its ticket
+or by this user's key, is handed on to that server: a token for this path and this server
+alone, and not the key.
 
 Examples:
   From dtn1 to dtn2; the command may run on any host:
@@ -51,6 +55,8 @@ pub(crate) struct Copy {
     #[arg(long, short = 'n', help_heading = FILES)]
     dry_run: bool,
     #[command(flatten)]
+    security: Security,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -61,6 +67,8 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         let text = "--owner is for 'inhaul get': files that others bring belong to the server's user";
         return Err(Failure::usage(text));
     }
+    let servers = sources.iter().flat_map(|source| &source.mirrors).chain([&destination.server]);
+    let trust = trust::settle(&args.security, servers)?;
     let options = CopyOptions {
         sources,
         destination,
@@ -72,7 +80,7 @@ pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
         fresh: args.no_resume,
         rate: args.rate,
         retry_for: args.retry.retry_for,
-        net: net_options(&Wire::default(), &args.carrier.clone().into()),
+        net: net_options(&Wire::default(), &args.carrier.clone().into(), trust),
     };
     transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::copy(&options, &stop, hear))
 }

@@ -7,8 +7,9 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{DoctorOptions, Finding, Server, Verdict};
 
 use crate::exit::{self, Failure};
-use crate::options::OUTPUT;
+use crate::options::{OUTPUT, Security};
 use crate::output::{announce, to_json};
+use crate::trust;
 
 pub(crate) const EXAMPLES: &str = "\
 Each finding is 'ok', 'COSTS' with an estimate of the cost, 'BROKEN' or 'unknown'.
@@ -37,6 +38,8 @@ pub(crate) struct Doctor {
     /// Also test the disk of this directory: write at most 1 GB for at most 3 s, and leave nothing there
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Check options")]
     disk: Option<PathBuf>,
+    #[command(flatten)]
+    security: Security,
     /// Print one JSON object (docs/json.md)
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
@@ -47,7 +50,8 @@ const INDENT: usize = 25;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
-    let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone() };
+    let trust = trust::settle(&args.security, &args.server)?;
+    let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone(), trust };
     let mut said_rate = false;
     let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
         if args.json {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use inhaul_identity::{KeyError, KnownHostsError};
 use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
 use serde::Serialize;
 
@@ -90,6 +91,18 @@ impl From<MoveError> for Failure {
     }
 }
 
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::new(code(ErrorKind::Untrusted), error.to_string())
+    }
+}
+
+impl From<KnownHostsError> for Failure {
+    fn from(error: KnownHostsError) -> Self {
+        Self::new(code(ErrorKind::Untrusted), error.to_string())
+    }
+}
+
 /// The failure for an error that is in a report. The report was printed already if JSON was requested.
 pub(crate) fn reported(error: &MoveError) -> Failure {
     Failure::reported(code(error.kind()), Some(error.to_string()))
@@ -121,6 +134,8 @@ pub(crate) const fn code(kind: ErrorKind) -> u8 {
         ErrorKind::Integrity => 10,
         ErrorKind::UdpBlocked => 11,
         ErrorKind::Partial => 16,
+        ErrorKind::Untrusted => 17,
+        ErrorKind::NoRight => 18,
         ErrorKind::Interrupted => 130,
     }
 }

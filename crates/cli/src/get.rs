@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
 use crate::signals::stop_on_signals;
 use crate::transfer::Output;
-use crate::{stream, transfer};
+use crate::{stream, transfer, trust};
 
 pub(crate) const USAGE: &str = "\
 inhaul get [OPTIONS] <SOURCE>... <DEST>
@@ -31,7 +31,11 @@ DEST says where the data lands. Existing files do not change this:
            A named pipe is used in the same way.
 
 A file gets its name when every byte of it is verified. To continue after any
-interruption, run the same command again. Transfers are not encrypted yet.
+interruption, run the same command again.
+
+A server prints the address to fetch from, with a ticket behind its '#': the fingerprint
+of its key, and a token with rights. Without a ticket, the server must know this user's
+key ('inhaul key show'), or be public: docs/security.md.
 
 Examples:
   One file, into this directory:
@@ -103,13 +107,14 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
 }
 
 /// What is fetched from where to where, and how.
-pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
+pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
     let requests = match args.list() {
         Some((format, path)) => read_list(format, path)?,
         None => sources.into_iter().map(Request::from).collect(),
     };
     let selection = &args.selection;
+    let trust = trust::settle(&args.security, trust::servers_of(&requests))?;
     Ok(GetOptions {
         requests,
         destination,
@@ -126,7 +131,7 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, MoveError> {
         manifest: None,
         stream: None,
         retry_for: Span::ZERO,
-        net: net_options(&args.wire, &args.transport),
+        net: net_options(&args.wire, &args.transport, trust),
     })
 }
 

@@ -9,8 +9,9 @@ use inhaul_mover::{Hash, Listed, ListedKind, Server, Source, printable};
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::options::OUTPUT;
+use crate::options::{OUTPUT, Security};
 use crate::output::to_json;
+use crate::trust;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +27,8 @@ pub(crate) struct Ls {
     #[arg(help = "What to list, as HOST[:PORT][,HOST[:PORT]...]/PATH; the first server that answers counts")]
     #[arg(value_name = "SOURCE", value_parser = source)]
     source: Source,
+    #[command(flatten)]
+    security: Security,
     /// List directories with everything in them
     #[arg(long, short, help_heading = "Listing options")]
     recursive: bool,
@@ -41,6 +44,7 @@ pub(crate) struct Ls {
 }
 
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
+    let trust = trust::settle(&args.security, &args.source.mirrors)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
@@ -51,9 +55,9 @@ pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
         written.is_ok()
     };
     let listed = if args.metalink && args.checksums {
-        inhaul_mover::list_checksums(&args.source, &mut |item, hash| write(&item, Some(hash)))
+        inhaul_mover::list_checksums(&args.source, &trust, &mut |item, hash| write(&item, Some(hash)))
     } else {
-        inhaul_mover::list(&args.source, args.recursive || args.metalink, &mut |item| write(&item, None))
+        inhaul_mover::list(&args.source, &trust, args.recursive || args.metalink, &mut |item| write(&item, None))
     };
     // A reader that has gone away is no error of ours.
     let _ = match &listed {

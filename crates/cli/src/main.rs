@@ -12,6 +12,7 @@ mod documented;
 mod exit;
 mod foreign;
 mod get;
+mod key;
 mod lab;
 mod link;
 mod logs;
@@ -20,6 +21,7 @@ mod man;
 mod near_miss;
 mod options;
 mod output;
+mod own_address;
 mod plan;
 mod progress;
 mod protocols;
@@ -31,7 +33,9 @@ mod signals;
 mod stream;
 mod summary;
 mod terminal;
+mod token;
 mod transfer;
+mod trust;
 mod udt;
 mod usage;
 mod verify;
@@ -74,6 +78,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Ls(args) => ls::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Token(command) => token::run(command),
+        Command::Key(command) => key::run(command),
         Command::Protocols(args) => {
             protocols::run(args);
             Ok(())

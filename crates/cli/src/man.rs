@@ -44,6 +44,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("report", 7, include_str!("../../../docs/report.md")),
     ("resume", 7, include_str!("../../../docs/resume.md")),
     ("scenario", 5, include_str!("../../../docs/scenario.md")),
+    ("security", 7, include_str!("../../../docs/security.md")),
     ("serve", 7, include_str!("../../../docs/serve.md")),
     ("trees", 7, include_str!("../../../docs/trees.md")),
     ("udt", 7, include_str!("../../../docs/udt.md")),
@@ -56,12 +57,14 @@ const RELATED: &[(&str, &[&str])] = &[
     ("inhaul-get", &["trees", "mirrors", "resume", "integrity", "progress"]),
     ("inhaul-put", &["put", "trees", "resume"]),
     ("inhaul-copy", &["put", "trees", "resume"]),
-    ("inhaul-serve", &["serve", "put"]),
+    ("inhaul-serve", &["serve", "security", "put"]),
     ("inhaul-plan", &["plan"]),
     ("inhaul-verify", &["integrity"]),
     ("inhaul-manifest", &["integrity"]),
     ("inhaul-ls", &["mirrors"]),
     ("inhaul-doctor", &["doctor"]),
+    ("inhaul-token-make", &["security"]),
+    ("inhaul-key-show", &["security"]),
     ("inhaul-udt-send", &["udt"]),
     ("inhaul-udt-receive", &["udt"]),
 ];
@@ -177,6 +180,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
     let variables = [
         ("INHAUL_CONFIG", "The configuration file, like --config."),
         ("INHAUL_LAB_SECRET", "The secret that 'inhaul lab' and its agents share."),
+        ("INHAUL_STATE", "Where keys, known hosts and tokens are kept: inhaul-security(7)."),
         ("INHAUL_NODE", "Set by 'inhaul link' for the commands that it runs: the host that they are in."),
         ("NO_COLOR", "When set, logs have no colours."),
         ("XDG_CONFIG_HOME", "Where the configuration file is looked for, else in ~/.config."),
@@ -189,6 +193,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
     text += ".SH FILES\n";
     for (file, meaning) in [
         ("~/.config/inhaul/config.toml", "Values for options: inhaul-config(5)."),
+        ("~/.local/state/inhaul", "Keys, known hosts, authorised keys, tokens and the audit log: inhaul-security(7)."),
         ("~/.cache/inhaul/digests", "Digests of large files that were sent, so that they are not read again."),
         ("NAME.partial", "At the destination: a file that is not complete yet."),
         (
@@ -357,7 +362,7 @@ mod tests {
     #[test]
     fn exit_codes_are_all_there_and_short() {
         let codes = exit_codes();
-        assert_eq!(codes.iter().map(|(code, _)| *code).collect::<Vec<_>>(), (0..17).chain([130]).collect::<Vec<u8>>());
+        assert_eq!(codes.iter().map(|(code, _)| *code).collect::<Vec<_>>(), (0..19).chain([130]).collect::<Vec<u8>>());
         assert_eq!(codes[4].1, "host-unknown: The host's name does not resolve.");
         assert!(codes.iter().all(|(_, text)| !text.contains(['[', '`'])), "{codes:?}");
     }

@@ -7,11 +7,12 @@ use inhaul_base::Bitrate;
 use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
 
 use crate::exit::Failure;
-use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Wire, net_options};
+use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Security, Wire, net_options};
 use crate::serve::cache_directory;
 use crate::signals::stop_on_signals;
 use crate::stream;
 use crate::transfer::{self, Output};
+use crate::trust;
 
 pub(crate) const USAGE: &str = "inhaul put [OPTIONS] <PATH>... <DEST>";
 
@@ -25,8 +26,10 @@ DEST is beneath the directory that the server accepts puts into. The server must
 A local PATH of '-' is standard input; DEST must then be a new name.
 
 This host connects and sends. The server receives, verifies and sets the rates. To
-continue after any interruption, run the same command again. Transfers are not encrypted
-yet.
+continue after any interruption, run the same command again.
+
+The server must give the right 'write': by a ticket behind the '#' of DEST, which it
+prints or 'inhaul token make' makes there, or by this user's key ('inhaul key show').
 
 Examples:
   A directory, under its own name:
@@ -63,6 +66,8 @@ pub(crate) struct Put {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
+    security: Security,
+    #[command(flatten)]
     wire: Wire,
 }
 
@@ -93,6 +98,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
         return Err(Failure::usage("standard input has no name: say what it becomes, as in inhaul://HOST/NAME"));
     }
+    let trust = trust::settle(&args.security, [&destination.server])?;
     let options = PutOptions {
         paths: spool.as_ref().map_or(paths, |spool| vec![spool.file()]),
         destination,
@@ -104,7 +110,7 @@ pub(crate) fn run(args: &Put) -> Result<(), Failure> {
         rate: args.send_rate,
         retry_for: args.retry.retry_for,
         cache: if args.no_cache { None } else { cache_directory() },
-        net: net_options(&args.wire, &args.carrier.clone().into()),
+        net: net_options(&args.wire, &args.carrier.clone().into(), trust),
     };
     transfer::run(&args.output, args.files.dry_run, |hear| inhaul_mover::put(&options, &stop, hear))
 }

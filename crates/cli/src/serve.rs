@@ -5,21 +5,34 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::{Bitrate, Span, parse_bytes};
-use inhaul_mover::{AcceptOptions, NetOptions, ServeOptions, Server};
+use inhaul_identity::audit::Event;
+use inhaul_identity::{Book, Grant, Key, Made, Right, Rights, Scope, Ticket, Token};
+use inhaul_mover::{
+    AcceptOptions, Certificate, ErrorKind, NetOptions, ServeOptions, Server, ServerIdentity, Source, Trust,
+};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, code};
 use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
+use crate::own_address::host_of;
 use crate::signals::{ask_by_signal, stop_on_signals};
+use crate::token;
+use crate::trust::{self, audit};
+
+/// How long the token in the printed command is good.
+const TICKET_SECONDS: u64 = 7 * 86_400;
+/// What it is remembered by.
+const TICKET_LABEL: &str = "printed by serve";
 
 pub(crate) const EXAMPLES: &str = "\
 A RATE is in bits per second and needs a unit: 100k, 850M or 2.5G. BYTES may have a
 unit: 500M is 500,000,000 and 1Gi is 1,073,741,824.
 
-Open the port in the firewall, for TCP and for UDP. Transfers are not encrypted yet,
-and there is no authentication: anyone who can reach the port can read the offered
-directories, and can send data if the server accepts puts.
+Open the port in the firewall, for TCP and for UDP. The server prints a command that
+fetches what it offers, with a token that is good for a week: whoever has that line has
+the rights. 'inhaul token' makes others. Users may also be let in by their keys. Nothing
+is served to strangers without --public: docs/security.md.
 
 Examples:
   Offer /data on every address of this host, port 4321:
@@ -31,7 +44,9 @@ Examples:
   Only for programs on this host, on any free port; the server prints its address:
     inhaul serve /data --listen 127.0.0.1:0
   Accept puts, into /incoming and nowhere else:
-    inhaul serve /data --accept-puts /incoming";
+    inhaul serve /data --accept-puts /incoming
+  Anybody may read:
+    inhaul serve /data --public";
 
 /// The command line of `inhaul serve`.
 #[derive(Debug, Args)]
@@ -66,9 +81,38 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter, help_heading = SERVER)]
     set: Vec<(String, String)>,
     #[command(flatten)]
+    doors: Doors,
+    #[command(flatten)]
     accept: Accept,
     #[command(flatten)]
     wire: Wire,
+}
+
+/// Who is let in.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Security options")]
+struct Doors {
+    /// Let everybody list and fetch what is offered
+    #[arg(long)]
+    public: bool,
+    /// Let everybody put into the directory of --accept-puts
+    #[arg(long)]
+    public_puts: bool,
+    /// Let everybody have this server fetch from the servers of --accept-copies-from
+    #[arg(long)]
+    public_copies: bool,
+    /// Print no command with a token
+    #[arg(long)]
+    no_ticket: bool,
+    /// The server's name and port in the printed command [default: an address of this host]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    advertise: Option<Server>,
+    /// Show this certificate to clients that ask for one (--ca): a PEM file, the server's own first
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The private key of --certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
 }
 
 /// What others may have this server fetch.
@@ -99,6 +143,16 @@ impl Accept {
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
+    let state = trust::state();
+    let (key, is_new) = Key::load_or_make(&state.server_key())?;
+    if is_new {
+        let (fingerprint, path) = (key.fingerprint(), state.server_key());
+        log::info!("this server's key is new: {fingerprint}, in {}", path.display());
+        audit(&state, &Event::Key { what: "made", of: "this server", key: fingerprint.to_string() });
+    }
+    let public = args.doors.public();
+    let certificate = args.doors.certificate.clone().zip(args.doors.key.clone());
+    let certificate = certificate.map(|(chain, key)| Certificate { chain, key });
     let options = ServeOptions {
         directories: args.directories.clone(),
         listen: args.listen,
@@ -109,12 +163,80 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
         manifest_memory: args.manifest_memory,
         grace: Span::from_secs(u64::from(args.grace)),
+        identity: ServerIdentity { key: key.clone(), certificate, state: Some(state), public },
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
-        net: NetOptions { parameters: args.set.clone(), ..net_options(&args.wire, &Transport::default()) },
+        net: NetOptions {
+            parameters: args.set.clone(),
+            ..net_options(&args.wire, &Transport::default(), Trust::default())
+        },
     };
-    eprintln!("inhaul: transfers are not encrypted yet: serve only what may be seen on the way");
-    Ok(inhaul_mover::serve(&options, &stop, |address| announce(&format!("listening on {address}")))?)
+    let tickets = args.doors.tickets(args.accept.accept_puts.is_some(), &key)?;
+    Ok(inhaul_mover::serve(&options, &stop, |address| {
+        announce(&format!("listening on {address}"));
+        let server = || args.doors.advertise.clone().unwrap_or_else(|| Server::new(host_of(address), address.port()));
+        for (right, ticket) in tickets {
+            let address = |path| Source { mirrors: vec![Server { ticket: ticket.clone().into(), ..server() }], path };
+            if right == Right::Read {
+                for (path, name) in places(&args.directories) {
+                    announce(&format!("inhaul get {} {}", quoted(&address(path).to_secret_text()), quoted(&name)));
+                }
+            } else {
+                announce(&format!("inhaul put FILE {}", quoted(&address(String::new()).to_secret_text())));
+            }
+        }
+    })?)
+}
+
+/// The path in addresses of each directory that is offered, and what it becomes where it is fetched to.
+fn places(directories: &[PathBuf]) -> Vec<(String, String)> {
+    let name = |directory: &PathBuf| {
+        let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+        real.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
+    };
+    match directories {
+        // The path of the one directory has no name of its own.
+        [only] => vec![(String::new(), name(only))],
+        several => several.iter().map(|directory| (name(directory), ".".to_owned())).collect(),
+    }
+}
+
+/// As one word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+impl Doors {
+    /// What everybody may do.
+    fn public(&self) -> Rights {
+        let given = [(self.public, Right::Read), (self.public_puts, Right::Write), (self.public_copies, Right::Copy)];
+        given.into_iter().filter(|(is_given, _)| *is_given).fold(Rights::NONE, |rights, (_, right)| rights.with(right))
+    }
+
+    /// The tickets of the commands that are printed: for getting, and, if there are puts, for putting.
+    fn tickets(&self, accepts_puts: bool, key: &Key) -> Result<Vec<(Right, Ticket)>, Failure> {
+        let rights = [Right::Read, Right::Write].into_iter().filter(|right| *right == Right::Read || accepts_puts);
+        let ticket = |right: Right| {
+            let is_public = self.public().has(right);
+            let token = if is_public || self.no_ticket { None } else { Some(lasting(key, right)?) };
+            Ok((right, Ticket { fingerprint: Some(key.fingerprint()), token }))
+        };
+        rights.map(ticket).collect()
+    }
+}
+
+/// A token for everything: the one that was printed before, as long as that is good for half of its life still.
+fn lasting(key: &Key, right: Right) -> Result<Token, Failure> {
+    let grant = Grant { rights: Rights::only(right), scope: Scope::all() };
+    let book = Book::load(&trust::state().tokens());
+    let book = book.map_err(|error| Failure::new(code(ErrorKind::Internal), error.to_string()))?;
+    let before = book.good(trust::now().plus(TICKET_SECONDS / 2));
+    let is_same = |made: &Made| made.grant == grant && made.label == TICKET_LABEL;
+    if let Some((id, made)) = before.filter(|(_, made)| is_same(made)).max_by_key(|(_, made)| made.end) {
+        return Ok(token::again(key, id, made));
+    }
+    token::issue(key, &Made { grant, end: trust::now().plus(TICKET_SECONDS), label: TICKET_LABEL.to_owned() })
 }
 
 /// Where digests are remembered, by the XDG base directory specification; `None` when this user has no place for it.

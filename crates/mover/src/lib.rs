@@ -38,6 +38,7 @@ pub use api::report::{
 pub use api::request::{Known, Location, Part, Request};
 pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
 pub use api::stream_output::StreamOutput;
+pub use api::trust::{Ca, Certificate, ServerIdentity, Trust, UnknownServer};
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
 pub use delegate::{Order, OrderError, OrderRule, Origin, SOURCES_MAX, copy, put, serve};
@@ -46,6 +47,7 @@ pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read
 pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
+pub use session::connect::server_key;
 pub use session::{control_stream, frame};
 // How checksums of lists are computed.
 pub use inhaul_store::checksums::Algorithm;

@@ -25,6 +25,22 @@ pub struct ScanOptions {
     pub owner: bool,
     /// Their extended attributes.
     pub attributes: bool,
+    /// Whether links in the path of the request are an error, rather than followed as long as they stay inside: for a
+    /// client that may read what lies beneath some paths only.
+    pub no_links: bool,
+}
+
+/// How a listing goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// Everything beneath a directory, rather than what lies in it.
+    pub recursive: bool,
+    /// As in [`ScanOptions`].
+    pub no_links: bool,
+}
+
+fn links(no_links: bool) -> Links {
+    if no_links { Links::Refuse } else { Links::FollowInside }
 }
 
 /// Called with the total number of bytes before more memory is held for a client's request. False refuses the memory.
@@ -104,7 +120,7 @@ impl Offered {
         }
         let path = rest.join(&b'/');
         let name = rest.last().copied().unwrap_or(&root.name);
-        let links = Links::FollowInside;
+        let links = links(options.no_links);
         let stat = root.dir.stat(&path, links).map_err(|errno| self.request_error(request, errno))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
@@ -199,6 +215,12 @@ pub enum OfferedError {
         /// What was asked for.
         path: Vec<u8>,
     },
+    /// The path goes through a link, and may not.
+    #[error("'{}' goes through a link, and a right on a path is for what lies there itself", printable(path))]
+    Linked {
+        /// What was asked for.
+        path: Vec<u8>,
+    },
     /// Permission is missing.
     #[error(
         "'{}' may not be read by the server; give it permission (chmod +r, for directories +rx) or leave it out",
@@ -257,6 +279,7 @@ impl OfferedError {
         match errno {
             Errno::NOENT | Errno::NOTDIR => Self::NotFound { path, hint: String::new() },
             Errno::XDEV => Self::Outside { path },
+            Errno::LOOP => Self::Linked { path },
             Errno::NOSYS => Self::KernelTooOld,
             Errno::ACCESS | Errno::PERM => Self::Unreadable { path },
             _ => Self::Io { path, source: errno.into() },

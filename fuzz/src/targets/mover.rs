@@ -6,7 +6,7 @@ use inhaul_mover::{
     read_fetch_list,
 };
 
-use super::{samples, store};
+use super::{identity, samples, store};
 
 /// A session's frame: the first byte is its kind, the others its body. Length and checksum are as they must be,
 /// without which the fuzzer would get no further than them.
@@ -58,6 +58,9 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         Frame::Update { update: br#"{"warning":"slow"}"#.to_vec() },
         Frame::Report { last: true, bytes: vec![3; 20] },
         Frame::Attach { token: 7, source: 1 },
+        Frame::Authorize { token: identity::tokens().swap_remove(0) },
+        Frame::AskToken { holder: [9; 32], path: "/run7".to_owned() },
+        Frame::TokenGrant { token: vec![1; 57] },
         Frame::Finish,
         Frame::Bye,
     ]

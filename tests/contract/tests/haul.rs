@@ -5,7 +5,10 @@ use std::sync::mpsc::channel;
 
 use inhaul_base::Span;
 use inhaul_contract_tests::FIXED_RATE;
-use inhaul_mover::{Ask, GetOptions, NetOptions, Protocols, Request, ServeOptions, Source, Stop, get, serve};
+use inhaul_mover::{
+    Ask, GetOptions, NetOptions, Protocols, Request, ServeOptions, ServerIdentity, Source, Stop, Trust, UnknownServer,
+    get, serve,
+};
 use inhaul_transport::Protocol;
 
 /// More than comes with the description of a small data set.
@@ -18,6 +21,7 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
         protocols: Protocols(&ONLY),
         transport: FIXED_RATE.name.to_owned(),
         parameters: vec![("rate".to_owned(), "400".to_owned())],
+        trust: Trust { unknown: UnknownServer::TakeAny, ..Trust::default() },
         ..NetOptions::default()
     };
     let (offered, landing) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -36,6 +40,7 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
             sessions_per_address_max: None,
             manifest_memory: 1 << 24,
             grace: Span::ZERO,
+            identity: ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: Ask::default(),
             status: Ask::default(),
             net: NetOptions { parameters: Vec::new(), ..net.clone() },

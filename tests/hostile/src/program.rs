@@ -39,6 +39,12 @@ fn build() -> PathBuf {
     profile.join("inhaul")
 }
 
+/// The directory of the keys of this process's tests.
+fn state() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.with_file_name(format!("hostile-state-{}", std::process::id()))
+}
+
 /// A command line of the program, before it is started.
 #[derive(Debug)]
 pub struct Start {
@@ -95,6 +101,14 @@ impl Start {
         command.args(words).args(&self.args);
         // What this user has set for himself is not what is tested; and what one test has cached may not be another's.
         command.env("INHAUL_CONFIG", "/dev/null").env("XDG_CACHE_HOME", "/dev/null");
+        // Keys of these tests, and rights for all: tests of either say so.
+        command.env("INHAUL_STATE", state());
+        for name in ["PUBLIC", "PUBLIC_PUTS", "PUBLIC_COPIES"] {
+            command.env(format!("INHAUL_SERVE_{name}"), "true");
+        }
+        for name in ["GET", "PLAN", "PUT", "COPY", "LS", "DOCTOR", "BENCH"] {
+            command.env(format!("INHAUL_{name}_ACCEPT_NEW"), "true");
+        }
         // What cannot be reached is an error at once; tests of trying again say so.
         for name in ["GET", "PUT", "COPY"] {
             command.env(format!("INHAUL_{name}_RETRY_FOR"), "0");

@@ -1,10 +1,14 @@
 //! A session by hand: frames by the rules, or whatever bytes.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use inhaul_identity::Rights;
+use inhaul_mover::control_stream::{ControlStream, StreamError};
 use inhaul_mover::frame::{Frame, FrameError, SessionRole, VERSION, framed};
+use inhaul_mover::{Server, ServerIdentity, Trust, UnknownServer};
 
 /// How long anything of a session may take that is expected to come.
 const STEP: Duration = Duration::from_secs(10);
@@ -37,13 +41,26 @@ impl Heard {
     }
 }
 
-/// One end of a session's TCP connection: a client's, or a hostile server's.
+/// One end of a session's connection: a client's, or a hostile server's. It is secured when the first is sent or heard.
 #[derive(Debug)]
 pub struct Session {
     tcp: TcpStream,
-    bytes: Vec<u8>,
+    way: Way,
     /// How much content the other side wants to be told with a description, by what it has asked for last.
     early: u32,
+}
+
+/// How far a connection is secured.
+#[derive(Debug)]
+enum Way {
+    /// Not at all yet; as the side that connects, or as a server.
+    Bare {
+        /// Whether it is the server's end.
+        is_server: bool,
+    },
+    Secured(Box<ControlStream>),
+    /// No secure connection came about. What was said in the clear instead, if it was a frame.
+    Failed(Option<Frame>),
 }
 
 impl Session {
@@ -52,17 +69,55 @@ impl Session {
     /// # Errors
     /// When the connection does not come about.
     pub fn connect(server: SocketAddr) -> std::io::Result<Self> {
-        Self::over(TcpStream::connect_timeout(&server, STEP)?)
+        Self::new(TcpStream::connect_timeout(&server, STEP)?, false)
     }
 
-    /// One end of this connection.
+    /// The server's end of this connection.
     ///
     /// # Errors
     /// When the connection is no more.
     pub fn over(tcp: TcpStream) -> std::io::Result<Self> {
+        Self::new(tcp, true)
+    }
+
+    fn new(tcp: TcpStream, is_server: bool) -> std::io::Result<Self> {
         tcp.set_nodelay(true)?;
         tcp.set_write_timeout(Some(STEP))?;
-        Ok(Self { tcp, bytes: Vec::new(), early: 0 })
+        Ok(Self { tcp, way: Way::Bare { is_server }, early: 0 })
+    }
+
+    /// The secured connection; `None` if none came about.
+    fn secured(&mut self) -> Option<&mut ControlStream> {
+        if let Way::Bare { is_server } = self.way {
+            self.way = self.secure(is_server);
+        }
+        match &mut self.way {
+            Way::Secured(stream) => Some(stream),
+            Way::Bare { .. } | Way::Failed(_) => None,
+        }
+    }
+
+    fn secure(&self, is_server: bool) -> Way {
+        let Ok(tcp) = self.tcp.try_clone() else { return Way::Failed(None) };
+        let deadline = Instant::now() + STEP;
+        let secured = if is_server {
+            ControlStream::secured_server(tcp, identity(), deadline)
+        } else if clear_word(&self.tcp) {
+            // It is read as it stands there.
+            let mut stream = ControlStream::new(tcp).unwrap();
+            return Way::Failed(stream.receive(deadline).ok());
+        } else {
+            let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+            let server = Server::new(self.peer().ip().to_string(), self.peer().port());
+            ControlStream::secured_client(tcp, &server, &trust, deadline)
+        };
+        match secured {
+            Ok(stream) => Way::Secured(Box::new(stream)),
+            Err(error) => {
+                println!("no secure session: {error}");
+                Way::Failed(None)
+            }
+        }
     }
 
     /// The connection itself.
@@ -100,7 +155,8 @@ impl Session {
     /// # Errors
     /// When the other side has gone, or takes nothing for ten seconds.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.tcp.write_all(bytes)
+        let stream = self.secured().ok_or(ErrorKind::NotConnected)?;
+        stream.queue_bytes(bytes).and_then(|()| stream.write_all(Instant::now() + STEP)).map_err(std::io::Error::other)
     }
 
     /// Sends a frame of this kind with this body, whatever they are, with its checksum.
@@ -113,34 +169,21 @@ impl Session {
 
     /// The next frame, which is waited for at most for `within`.
     pub fn receive(&mut self, within: Duration) -> Heard {
-        let deadline = Instant::now() + within;
-        loop {
-            match Frame::parse(&self.bytes) {
-                Ok(Some((frame, len))) => {
-                    self.bytes.drain(..len);
-                    if let Frame::Open { early, .. } = frame {
-                        self.early = early;
-                    }
-                    return Heard::Frame(frame);
+        let deadline = Instant::now() + within.max(Duration::from_millis(1));
+        let Some(stream) = self.secured() else {
+            let Way::Failed(said) = &mut self.way else { return Heard::End };
+            return said.take().map_or(Heard::End, Heard::Frame);
+        };
+        match stream.receive(deadline) {
+            Ok(frame) => {
+                if let Frame::Open { early, .. } = frame {
+                    self.early = early;
                 }
-                Ok(None) => {}
-                Err(error) => return Heard::Garbled(error),
+                Heard::Frame(frame)
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            // A time-out of zero would mean none.
-            self.tcp.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
-            let mut piece = [0; 1 << 16];
-            match self.tcp.read(&mut piece) {
-                Ok(0) => return Heard::End,
-                Ok(len) => self.bytes.extend_from_slice(&piece[..len]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if Instant::now() >= deadline {
-                        return Heard::Silence;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Heard::End,
-            }
+            Err(StreamError::Frame(error)) => Heard::Garbled(error),
+            Err(StreamError::TimedOut) => Heard::Silence,
+            Err(_) => Heard::End,
         }
     }
 
@@ -189,4 +232,18 @@ impl Session {
     pub fn reset(self) {
         let _ = rustix::net::sockopt::set_socket_linger(&self.tcp, Some(Duration::ZERO));
     }
+}
+
+/// Who the hostile servers of this process are.
+fn identity() -> &'static ServerIdentity {
+    static IDENTITY: OnceLock<ServerIdentity> = OnceLock::new();
+    IDENTITY.get_or_init(|| ServerIdentity::passing(Rights::NONE).unwrap())
+}
+
+/// Whether a server has said something before it was spoken to: that is in the clear.
+fn clear_word(tcp: &TcpStream) -> bool {
+    tcp.set_nonblocking(true).unwrap();
+    let peeked = tcp.peek(&mut [0]);
+    tcp.set_nonblocking(false).unwrap();
+    matches!(peeked, Ok(1))
 }

@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-transport", &["inhaul-base"]),
     ("inhaul-protocols", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-store", &["inhaul-base"]),
+    ("inhaul-identity", &[]),
     ("inhaul-link", &["inhaul-base"]),
     ("inhaul-sim", &["inhaul-link", "inhaul-transport", "inhaul-base"]),
     (
@@ -17,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "inhaul-emu",
             "inhaul-mover",
+            "inhaul-identity",
             "inhaul-udp",
             "inhaul-sim",
             "inhaul-link",
@@ -28,11 +30,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inhaul-udp", &["inhaul-transport", "inhaul-base"]),
     ("inhaul-udt4", &["inhaul-protocols", "inhaul-udp", "inhaul-transport", "inhaul-base"]),
     ("inhaul-emu", &["inhaul-link", "inhaul-udp", "inhaul-base"]),
-    ("inhaul-mover", &["inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"]),
+    (
+        "inhaul-mover",
+        &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+    ),
     // Its tests mutate configuration files with the fuzzers' hand.
     (
         "inhaul-cli",
-        &["inhaul-emu", "inhaul-lab", "inhaul-mover", "inhaul-udt4", "inhaul-protocols", "inhaul-base", "inhaul-fuzz"],
+        &[
+            "inhaul-emu",
+            "inhaul-lab",
+            "inhaul-mover",
+            "inhaul-identity",
+            "inhaul-udt4",
+            "inhaul-protocols",
+            "inhaul-base",
+            "inhaul-fuzz",
+        ],
     ),
     (
         "inhaul-fuzz",
@@ -40,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-lab",
             "inhaul-mover",
             "inhaul-store",
+            "inhaul-identity",
             "inhaul-udp",
             "inhaul-udt4",
             "inhaul-protocols",
@@ -49,7 +64,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-contract-tests",
-        &["inhaul-mover", "inhaul-sim", "inhaul-link", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &[
+            "inhaul-mover",
+            "inhaul-identity",
+            "inhaul-sim",
+            "inhaul-link",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+        ],
     ),
     (
         "inhaul-interop-tests",
@@ -66,7 +89,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "inhaul-hostile-tests",
-        &["inhaul-mover", "inhaul-store", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
+        &[
+            "inhaul-mover",
+            "inhaul-store",
+            "inhaul-identity",
+            "inhaul-udp",
+            "inhaul-protocols",
+            "inhaul-transport",
+            "inhaul-base",
+        ],
     ),
     ("inhaul-house-tests", &["inhaul-protocols"]),
 ];

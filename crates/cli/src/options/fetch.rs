@@ -9,6 +9,7 @@ use inhaul_mover::{Existing, FetchListFormat, Source};
 use super::headings::RATES;
 use super::network::{Transport, Wire};
 use super::patterns::Patterns;
+use super::security::Security;
 use super::values::source;
 
 /// What is fetched, and how.
@@ -36,6 +37,8 @@ pub(crate) struct Fetch {
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) security: Security,
     #[command(flatten)]
     pub(crate) wire: Wire,
 }

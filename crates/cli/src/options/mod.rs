@@ -5,6 +5,7 @@ mod headings;
 mod network;
 mod patterns;
 mod retry;
+mod security;
 mod values;
 mod wait;
 
@@ -13,5 +14,6 @@ pub(crate) use headings::{FILES, OUTPUT, RATES, SERVER};
 pub(crate) use network::{Carrier, Transport, Wire, net_options};
 pub(crate) use patterns::Patterns;
 pub(crate) use retry::Retry;
+pub(crate) use security::Security;
 pub(crate) use values::{any_address, key_and_value, listen_address, parameter, seconds};
 pub(crate) use wait::WaitArg;

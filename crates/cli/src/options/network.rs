@@ -1,7 +1,7 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::{Monitor, NetOptions, Protocols};
+use inhaul_mover::{Monitor, NetOptions, Protocols, Trust};
 use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
@@ -103,7 +103,7 @@ pub(crate) enum Control {
 }
 
 /// The mover's options from these.
-pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
+pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> NetOptions {
     let mut parameters = transport.carrier.set.clone();
     if transport.control == Control::Paper {
         parameters.push(("control".to_owned(), "paper".to_owned()));
@@ -117,5 +117,6 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport) -> NetOptions {
         parameters,
         receive_buffer_bytes: wire.receive_buffer,
         monitor: wire.monitor.into(),
+        trust,
     }
 }

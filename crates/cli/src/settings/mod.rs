@@ -23,9 +23,9 @@ pub(crate) use setting::SettingsError;
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
 
-/// Variables that mean something and are no flag's: the file's place, the host of `inhaul link`, what agents are to
+/// Variables that mean something and are no flag's: the file's place, that of keys, the host of `inhaul link`, what agents are to
 /// know.
-const OTHER_VARIABLES: [&str; 3] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET"];
+const OTHER_VARIABLES: [&str; 4] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET", "INHAUL_STATE"];
 
 /// What the program was asked to do.
 #[derive(Debug)]

@@ -104,8 +104,8 @@ fn file_must_exist_when_it_is_named_only() {
 }
 
 /// Something for every kind of argument: texts, numbers, rates, addresses, pairs, sources, pictures, traces,
-/// disturbances.
-const SAMPLES: [&str; 13] = [
+/// disturbances, names of tokens, fingerprints.
+const SAMPLES: [&str; 15] = [
     "word",
     "2",
     "90s",
@@ -119,6 +119,8 @@ const SAMPLES: [&str; 13] = [
     "word.json",
     "clean",
     "gtp-2004/fig7",
+    "3f2a90c1d4e5b687",
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
 ];
 
 /// Whether the command would take these words, but for what is missing.

@@ -1,7 +1,7 @@
 //! Servers and clients as real processes over loopback, each bounded in time and cleaned up.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,6 +10,14 @@ pub(crate) use rustix::process::Signal;
 
 /// No command of these tests takes longer on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The commands that connect to servers.
+pub(crate) const CONNECTING: [&str; 7] = ["GET", "PLAN", "PUT", "COPY", "LS", "DOCTOR", "BENCH"];
+
+/// The directory of the keys of this process's tests.
+pub(crate) fn state() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()))
+}
 
 /// The program under test.
 fn inhaul() -> Command {
@@ -25,6 +33,14 @@ fn inhaul_by(prefix: &[&str]) -> Command {
     // What cannot be reached is an error at once; tests of trying again say so.
     for name in ["GET", "PUT", "COPY"] {
         command.env(format!("INHAUL_{name}_RETRY_FOR"), "0");
+    }
+    // Keys of these tests, and rights for all: tests of either say so.
+    command.env("INHAUL_STATE", state());
+    for name in ["PUBLIC", "PUBLIC_PUTS", "PUBLIC_COPIES"] {
+        command.env(format!("INHAUL_SERVE_{name}"), "true");
+    }
+    for name in CONNECTING {
+        command.env(format!("INHAUL_{name}_ACCEPT_NEW"), "true");
     }
     // A place that no cache can be in: what one test has left may not be another's.
     command.env("XDG_CACHE_HOME", "/dev/null");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Outcome, Server, Signal, noise, run, start, tree, wait_until, within};
+use crate::common::{Outcome, Server, Signal, noise, run, start, state, tree, wait_until, within};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -182,6 +182,8 @@ fn shell(script: &str, args: &[&str]) -> (Option<i32>, Vec<u8>, String) {
         .args(args)
         .env("INHAUL_CONFIG", "/dev/null")
         .env("XDG_CACHE_HOME", "/dev/null")
+        .env("INHAUL_STATE", state())
+        .envs(["GET", "PUT"].map(|name| (format!("INHAUL_{name}_ACCEPT_NEW"), "true")))
         .output()
         .unwrap();
     (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())

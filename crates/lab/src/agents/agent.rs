@@ -1,7 +1,7 @@
 //! The agent that runs in each host of a network: this same program. One line of JSON on its standard input is its
 //! job.
 //!
-//! An agent prints `ready` when it listens, and waits for a second line. Its time starts with that line. A sender's
+//! An agent prints `ready` when it listens, a sender's with the fingerprint of its key behind it, and waits for a second line. Its time starts with that line. A sender's
 //! agent serves until a third line comes or its input ends. A receiver's agent runs to the end of its flows. Both end
 //! with their report, one line of JSON.
 
@@ -13,9 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span};
+use inhaul_identity::{Right, Rights, Ticket};
 use inhaul_mover::{
-    BenchServerOptions, MoveError, NetOptions, RateDial, Server, StagedFlow, StagedFlowReport, StagedOptions,
-    StagedReport, Stop, bench_server, staged,
+    BenchServerOptions, MoveError, NetOptions, RateDial, Server, ServerIdentity, StagedFlow, StagedFlowReport,
+    StagedOptions, StagedReport, Stop, bench_server, staged,
 };
 use inhaul_protocols::registry;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,8 @@ pub(super) struct FlowJob {
     /// Its number in the plan.
     pub(super) flow: usize,
     pub(super) server: IpAddr,
+    /// The fingerprint of the server's key, once its agent has told it.
+    pub(super) key: Option<String>,
     pub(super) start_s: f64,
     pub(super) stop_s: Option<f64>,
     pub(super) size: Option<u64>,
@@ -114,16 +117,16 @@ pub fn run_agent(data: IpAddr) -> io::Result<()> {
         Job::Serve(job) => say(&serve(&mut input, &job, data)?),
         Job::Receive(job) => {
             let _sink = job.takes_datagrams.then(|| datagrams::sink(data)).transpose()?;
-            wait_for_go(&mut input)?;
+            wait_for_go(&mut input, READY)?;
             say(&receive(&job))
         }
     }
 }
 
 /// Says that everything is ready, and waits for the start.
-fn wait_for_go(input: &mut impl BufRead) -> io::Result<()> {
+fn wait_for_go(input: &mut impl BufRead, ready: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();
-    writeln!(output, "{READY}")?;
+    writeln!(output, "{ready}")?;
     output.flush()?;
     let mut line = String::new();
     match io::Read::take(input, LINE_BYTES_MAX).read_line(&mut line)? {
@@ -155,12 +158,15 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let listener = TcpListener::bind((data, TCP_PORT))?;
     let of_listener = Arc::clone(&served);
     thread::spawn(move || kernel_tcp::serve(&listener, &of_listener));
+    let identity = ServerIdentity::passing(Rights::only(Right::Read)).map_err(io::Error::other)?;
+    let fingerprint = identity.key.fingerprint();
     let dial = (!job.send_rates.is_empty()).then(RateDial::default);
     let options = BenchServerOptions {
         listen: (data, TRANSPORT_PORT).into(),
         receive_rate: None,
         send_rate: job.send_rate.map(Bitrate::from_bps),
         send_dial: dial.clone(),
+        identity,
         net: net_options(registry::DEFAULT.name, &[]),
     };
     let stop = Stop::new();
@@ -174,7 +180,7 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     });
     // An end of the channel without a word is the server's end: its error is in the report.
     let _ = listening.recv();
-    wait_for_go(input)?;
+    wait_for_go(input, &format!("{READY} {fingerprint}"))?;
     let began = Instant::now();
     for one in job.datagrams.clone() {
         let stop = stop.clone();
@@ -232,7 +238,11 @@ fn receive(job: &ReceiveJob) -> ReceiveReport {
 
 fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport, MoveError> {
     let flows = of.flows.iter().map(|flow| StagedFlow {
-        server: Server { host: flow.server.to_string(), port: TRANSPORT_PORT },
+        server: Server {
+            // Keys that make no sense are none, and a server without one is not believed.
+            ticket: flow.key.as_deref().and_then(|key| key.parse::<Ticket>().ok()).unwrap_or_default().into(),
+            ..Server::new(flow.server.to_string(), TRANSPORT_PORT)
+        },
         start: Span::from_secs_f64(flow.start_s),
         stop: flow.stop_s.map(Span::from_secs_f64),
         size: flow.size,

@@ -98,6 +98,7 @@ impl Jobs {
         job.transports[at].flows.push(FlowJob {
             flow: number,
             server,
+            key: None,
             start_s: flow.start.as_secs_f64(),
             stop_s: flow.stop.map(Time::as_secs_f64),
             size: (!flow.endless).then_some(flow.size),

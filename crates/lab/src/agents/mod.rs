@@ -14,7 +14,9 @@ mod kernel_tcp;
 mod net;
 mod seen;
 mod talk;
+mod tunnel;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,15 +51,25 @@ trait Ground {
 /// Has agents do everything that the plan says, and collects what they saw.
 fn run_agents(plan: &Plan, seed: u64, ground: &dyn Ground, advanced: &dyn Fn(Span)) -> Result<Seen, String> {
     let Jobs { serve, receive } = Jobs::of(plan, seed, &|host| ground.address(host))?;
-    let start = |(host, job): (String, Job)| {
-        let mut agent = ground.start(&host, &job)?;
-        agent.hear_ready().map(|()| agent)
+    let start = |host: &str, job: Job| -> Result<(Agent, String), String> {
+        let mut agent = ground.start(host, &job)?;
+        let key = agent.hear_ready()?;
+        Ok((agent, key))
     };
-    // Senders listen before receivers start.
-    let serving = serve.into_iter().map(|(host, job)| start((host, Job::Serve(job))));
-    let mut senders = serving.collect::<Result<Vec<Agent>, String>>()?;
-    let receiving = receive.into_iter().map(|(host, job)| start((host, Job::Receive(job))));
-    let mut receivers = receiving.collect::<Result<Vec<Agent>, String>>()?;
+    // Senders listen before receivers start, and have told their keys.
+    let (mut senders, mut keys) = (Vec::new(), BTreeMap::new());
+    for (host, job) in serve {
+        let (agent, key) = start(&host, Job::Serve(job))?;
+        senders.push(agent);
+        keys.insert(ground.address(&host)?, key);
+    }
+    let mut receivers = Vec::new();
+    for (host, mut job) in receive {
+        for flow in job.transports.iter_mut().flat_map(|transport| &mut transport.flows) {
+            flow.key = keys.get(&flow.server).cloned();
+        }
+        receivers.push(start(&host, Job::Receive(job))?.0);
+    }
     ground.begin();
     senders.iter_mut().chain(&mut receivers).try_for_each(|agent| agent.tell("go\n"))?;
     wait_for(plan, &receivers, advanced)?;

@@ -3,38 +3,41 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inhaul_base::Span;
+use inhaul_identity::Rights;
+use inhaul_mover::control_stream::{ControlStream, StreamError};
+use inhaul_mover::frame::Frame;
+use inhaul_mover::{Server, ServerIdentity, Trust, UnknownServer};
 use serde::Deserialize;
 
 use super::agent::Job;
 use super::talk::Agent;
-use super::{Ground, failures, judged, refusal, run_agents};
+use super::{Ground, failures, judged, refusal, run_agents, tunnel};
 use crate::emu::left_out;
 use crate::outcome::Outcome;
 use crate::result::RunResult;
 use crate::scenario::{Plan, WhatChanges};
 
-/// How long the other side may take for each line of the introduction.
+/// How long the introduction may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest of these lines.
-const LINE_MAX: u64 = 256;
-/// What an agent's host says when it believes the laboratory.
-const WELCOME: &str = "welcome";
 /// Jobs that a host takes at a time.
 const JOBS_MAX: usize = 64;
 /// A secret that is shorter is guessed too easily.
 const SECRET_MIN: usize = 16;
 /// What the secret is for, so that it proves nothing elsewhere.
-const CONTEXT: &str = "inhaul lab agent, proof of the secret, version 1";
+const CONTEXT: &str = "inhaul lab agent, proof of the secret, version 2";
+/// What of a connection is proven with it.
+const LABEL: &str = "EXPORTER-inhaul-lab-agent";
 
 /// The hosts of a real network, by their names in the scenario.
 #[derive(Clone, Debug)]
@@ -123,17 +126,24 @@ impl Ground for Hosts {
     fn start(&self, host: &str, job: &Job) -> Result<Agent, String> {
         let at = self.find(host)?.agent()?;
         let lost = |error: io::Error| format!("the agent of host '{host}' at {at} cannot be reached: {error}");
-        let stream = TcpStream::connect_timeout(&at, PATIENCE).map_err(lost)?;
-        stream.set_nodelay(true).map_err(lost)?;
-        introduce(&stream, &self.secret).map_err(|error| match error.kind() {
+        let tcp = TcpStream::connect_timeout(&at, PATIENCE).map_err(lost)?;
+        let of_poll = tcp.try_clone().map_err(lost)?;
+        let stream = introduce(tcp, &self.secret).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 format!("the agent of host '{host}' at {at} knows another secret, or is busy")
             }
             _ => lost(error),
         })?;
-        let input = stream.try_clone().map_err(lost)?;
-        let file = |stream: TcpStream| File::from(OwnedFd::from(stream));
-        Agent::new(host, (file(input), file(stream)), Box::new(()), job)
+        let (ours, theirs) = UnixStream::pair().map_err(lost)?;
+        let file = |end: &UnixStream| end.try_clone().map(|end| File::from(OwnedFd::from(end))).map_err(lost);
+        let (source, sink) = (file(&theirs)?, file(&theirs)?);
+        let carry = move || {
+            // What ends here ends for the laboratory, too: its end of the pipe is closed.
+            let _ = tunnel::carry(stream, &of_poll, source, sink);
+            let _ = theirs.shutdown(Shutdown::Both);
+        };
+        thread::Builder::new().name("lab-tunnel".to_owned()).spawn(carry).map_err(lost)?;
+        Agent::new(host, (file(&ours)?, file(&ours)?), Box::new(Hangup(ours)), job)
     }
 
     fn address(&self, host: &str) -> Result<IpAddr, String> {
@@ -142,49 +152,71 @@ impl Ground for Hosts {
     }
 }
 
-// --- The introduction
-// -------------------------------------------------------------------------------------------------
+/// Tells the other end of a pipe when the laboratory is done with it.
+struct Hangup(UnixStream);
 
-/// What proves that the secret is known without telling it: the agent's host has chosen `nonce`.
-fn proof(secret: &str, nonce: &str) -> String {
-    let key = blake3::derive_key(CONTEXT, secret.as_bytes());
-    blake3::keyed_hash(&key, nonce.as_bytes()).to_hex().to_string()
-}
-
-/// The laboratory's side. `PermissionDenied`: it was not believed.
-fn introduce(stream: &TcpStream, secret: &str) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let nonce = read_line(stream)?;
-    writeln!(&*stream, "{}", proof(secret, &nonce))?;
-    if read_line(stream).is_ok_and(|line| line == WELCOME) {
-        stream.set_read_timeout(None)
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// The agent's side: whether the caller knows the secret.
-fn is_believed(stream: &TcpStream, secret: &str) -> io::Result<bool> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut random = [0; 32];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let nonce = blake3::hash(&random).to_hex().to_string();
-    writeln!(&*stream, "{nonce}")?;
-    let answer = blake3::Hash::from_hex(read_line(stream)?);
-    let wanted = blake3::Hash::from_hex(proof(secret, &nonce));
-    // These hashes are compared in constant time.
-    let believed = answer.is_ok_and(|answer| wanted.is_ok_and(|wanted| wanted == answer));
-    stream.set_read_timeout(None)?;
-    stream.set_write_timeout(None)?;
-    Ok(believed)
+// --- The introduction
+// -------------------------------------------------------------------------------------------------
+
+/// Which side proves that it knows the secret.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Laboratory,
+    Agent,
 }
 
-/// Reads a line byte by byte, because another reader needs the bytes after it.
-fn read_line(stream: &TcpStream) -> io::Result<String> {
-    let mut line = String::new();
-    BufReader::with_capacity(1, stream.take(LINE_MAX)).read_line(&mut line)?;
-    line.strip_suffix('\n').map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidData.into())
+/// What proves on this connection, and on no other, that one side knows the secret. So whoever is in between, with
+/// keys of its own, cannot pass it on.
+fn proof(secret: &str, stream: &ControlStream, side: Side) -> io::Result<blake3::Hash> {
+    let context: &[u8] = match side {
+        Side::Laboratory => b"laboratory",
+        Side::Agent => b"agent",
+    };
+    let of_connection: [u8; 32] = stream.exporter(LABEL, context).ok_or(io::ErrorKind::NotConnected)?;
+    Ok(blake3::keyed_hash(&blake3::derive_key(CONTEXT, secret.as_bytes()), &of_connection))
+}
+
+/// Whether these bytes are the proof. Hashes are compared in constant time.
+fn is_proof(bytes: &[u8], expected: blake3::Hash) -> bool {
+    bytes.try_into().is_ok_and(|bytes: [u8; 32]| blake3::Hash::from(bytes) == expected)
+}
+
+/// The laboratory's side. `PermissionDenied`: it was not believed, or the agent cannot be.
+fn introduce(tcp: TcpStream, secret: &str) -> io::Result<ControlStream> {
+    let deadline = Instant::now() + PATIENCE;
+    let peer = tcp.peer_addr()?;
+    // Both prove that they know the secret: whose key it is does not matter.
+    let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+    let server = Server::new(peer.ip().to_string(), peer.port());
+    let denied = |_: StreamError| io::Error::from(io::ErrorKind::PermissionDenied);
+    let mut stream = ControlStream::secured_client(tcp, &server, &trust, deadline).map_err(io::Error::other)?;
+    let own = proof(secret, &stream, Side::Laboratory)?;
+    stream.send(&Frame::Authorize { token: own.as_bytes().to_vec() }, deadline).map_err(denied)?;
+    let theirs = proof(secret, &stream, Side::Agent)?;
+    match stream.receive(deadline).map_err(denied)? {
+        Frame::TokenGrant { token } if is_proof(&token, theirs) => Ok(stream),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The agent's side; `None` if the caller does not know the secret.
+fn believed(tcp: TcpStream, identity: &ServerIdentity, secret: &str) -> io::Result<Option<ControlStream>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut stream = ControlStream::secured_server(tcp, identity, deadline).map_err(io::Error::other)?;
+    let theirs = proof(secret, &stream, Side::Laboratory)?;
+    match stream.receive(deadline).map_err(io::Error::other)? {
+        Frame::Authorize { token } if is_proof(&token, theirs) => {}
+        _ => return Ok(None),
+    }
+    let token = proof(secret, &stream, Side::Agent)?.as_bytes().to_vec();
+    stream.send(&Frame::TokenGrant { token }, deadline).map_err(io::Error::other)?;
+    Ok(Some(stream))
 }
 
 /// Listens for laboratories that know `secret` and runs an agent, a process of its own, for each job; its flows use
@@ -194,11 +226,12 @@ fn read_line(stream: &TcpStream) -> io::Result<String> {
 /// When the address cannot be listened on.
 pub fn serve_agents(listen: SocketAddr, data: IpAddr, secret: &str, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let secret: Arc<str> = checked(secret).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?.into();
+    let identity = ServerIdentity::passing(Rights::NONE).map_err(io::Error::other)?;
     let listener = TcpListener::bind(listen)?;
     ready(listener.local_addr()?);
     let jobs = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming().flatten() {
-        let (secret, jobs) = (Arc::clone(&secret), Arc::clone(&jobs));
+        let (secret, jobs, identity) = (Arc::clone(&secret), Arc::clone(&jobs), identity.clone());
         if jobs.fetch_add(1, Ordering::AcqRel) >= JOBS_MAX {
             jobs.fetch_sub(1, Ordering::AcqRel);
             continue;
@@ -206,7 +239,7 @@ pub fn serve_agents(listen: SocketAddr, data: IpAddr, secret: &str, ready: impl 
         let of_thread = Arc::clone(&jobs);
         let work = move || {
             // The caller sees a failure as the end of the stream.
-            let _ = serve_job(&stream, data, &secret);
+            let _ = serve_job(stream, data, &identity, &secret);
             of_thread.fetch_sub(1, Ordering::AcqRel);
         };
         if thread::Builder::new().name("lab-agent".to_owned()).spawn(work).is_err() {
@@ -216,22 +249,26 @@ pub fn serve_agents(listen: SocketAddr, data: IpAddr, secret: &str, ready: impl 
     Ok(())
 }
 
-fn serve_job(stream: &TcpStream, data: IpAddr, secret: &str) -> io::Result<()> {
-    if !is_believed(stream, secret)? {
-        return Ok(());
-    }
-    stream.set_nodelay(true)?;
-    writeln!(&*stream, "{WELCOME}")?;
-    let end = || stream.try_clone().map(|stream| Stdio::from(OwnedFd::from(stream)));
+fn serve_job(tcp: TcpStream, data: IpAddr, identity: &ServerIdentity, secret: &str) -> io::Result<()> {
+    let of_poll = tcp.try_clone()?;
+    let Some(stream) = believed(tcp, identity, secret)? else { return Ok(()) };
     let mut command = Command::new("/proc/self/exe");
-    command.args(["lab", "agent", "--data", &data.to_string()]).stdin(end()?).stdout(end()?);
-    command.spawn()?.wait()?;
-    Ok(())
+    command.args(["lab", "agent", "--data", &data.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut agent = command.spawn()?;
+    let (Some(input), Some(output)) = (agent.stdin.take(), agent.stdout.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    let file = |end: OwnedFd| File::from(end);
+    let carried = tunnel::carry(stream, &of_poll, file(output.into()), file(input.into()));
+    // Its input has ended by now, and it ends with that.
+    agent.wait()?;
+    carried
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
 
     const SECRET: &str = "a secret that is long enough";
 
@@ -250,18 +287,14 @@ mod tests {
     }
 
     /// What both sides make of each other.
-    fn meet(ours: &str, theirs: &'static str) -> (io::Result<()>, bool) {
+    fn meet(ours: &str, theirs: &'static str) -> (io::Result<ControlStream>, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let agent = thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let believed = is_believed(&stream, theirs).unwrap();
-            if believed {
-                writeln!(&stream, "{WELCOME}").unwrap();
-            }
-            believed
+            let (tcp, _) = listener.accept().unwrap();
+            believed(tcp, &ServerIdentity::passing(Rights::NONE).unwrap(), theirs).unwrap().is_some()
         });
-        (introduce(&TcpStream::connect(to).unwrap(), ours), agent.join().unwrap())
+        (introduce(TcpStream::connect(to).unwrap(), ours), agent.join().unwrap())
     }
 
     #[test]
@@ -273,8 +306,73 @@ mod tests {
     }
 
     #[test]
-    fn proof_depends_on_secret_and_nonce() {
-        assert_ne!(proof(SECRET, "a"), proof(SECRET, "b"));
-        assert_ne!(proof(SECRET, "a"), proof("x", "a"));
+    fn introduction_is_good_on_its_own_connection_only() {
+        // Somebody in between, who is an agent to the laboratory and a laboratory to the agent, and passes on what
+        // they say.
+        let agents = TcpListener::bind("127.0.0.1:0").unwrap();
+        let between = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (at_agent, at_between) = (agents.local_addr().unwrap(), between.local_addr().unwrap());
+        let agent = thread::spawn(move || {
+            let (tcp, _) = agents.accept().unwrap();
+            believed(tcp, &ServerIdentity::passing(Rights::NONE).unwrap(), SECRET).unwrap().is_some()
+        });
+        let middle = thread::spawn(move || {
+            let deadline = Instant::now() + PATIENCE;
+            let identity = ServerIdentity::passing(Rights::NONE).unwrap();
+            let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+            let (tcp, _) = between.accept().unwrap();
+            let mut laboratory = ControlStream::secured_server(tcp, &identity, deadline).unwrap();
+            let tcp = TcpStream::connect(at_agent).unwrap();
+            let mut agent =
+                ControlStream::secured_client(tcp, &Server::new("127.0.0.1", at_agent.port()), &trust, deadline)
+                    .unwrap();
+            agent.send(&laboratory.receive(deadline).unwrap(), deadline).unwrap();
+            agent.receive(deadline).is_ok()
+        });
+        assert!(introduce(TcpStream::connect(at_between).unwrap(), SECRET).is_err());
+        assert!(!agent.join().unwrap() && !middle.join().unwrap());
+    }
+
+    #[test]
+    fn tunnel_carries_both_ways_until_both_have_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let file = |end: &UnixStream| File::from(OwnedFd::from(end.try_clone().unwrap()));
+        let (mut near, at_laboratory) = UnixStream::pair().unwrap();
+        let (mut far, at_agent) = UnixStream::pair().unwrap();
+        let agent = thread::spawn(move || {
+            let (tcp, _) = listener.accept().unwrap();
+            let of_poll = tcp.try_clone().unwrap();
+            let stream = believed(tcp, &ServerIdentity::passing(Rights::NONE).unwrap(), SECRET).unwrap().unwrap();
+            let carried = tunnel::carry(stream, &of_poll, file(&at_agent), file(&at_agent));
+            at_agent.shutdown(Shutdown::Both).unwrap();
+            carried
+        });
+        let laboratory = thread::spawn(move || {
+            let tcp = TcpStream::connect(to).unwrap();
+            let of_poll = tcp.try_clone().unwrap();
+            let stream = introduce(tcp, SECRET).unwrap();
+            let carried = tunnel::carry(stream, &of_poll, file(&at_laboratory), file(&at_laboratory));
+            at_laboratory.shutdown(Shutdown::Both).unwrap();
+            carried
+        });
+        let bytes: Vec<u8> = (0..3_000_000).map(|n| (n % 251) as u8).collect();
+        let sent = bytes.clone();
+        let writer = thread::spawn(move || {
+            near.write_all(&sent).unwrap();
+            near
+        });
+        let mut come = vec![0; bytes.len()];
+        far.read_exact(&mut come).unwrap();
+        assert!(come == bytes);
+        let mut near = writer.join().unwrap();
+        far.write_all(b"done\n").unwrap();
+        let mut line = [0; 5];
+        near.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"done\n");
+        near.shutdown(Shutdown::Write).unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        laboratory.join().unwrap().unwrap();
+        agent.join().unwrap().unwrap();
     }
 }

@@ -48,12 +48,11 @@ impl Agent {
         format!("the agent in host '{}' is lost: {error}", self.host)
     }
 
-    pub(super) fn hear_ready(&mut self) -> Result<(), String> {
-        if self.hear_line()? == READY.as_bytes() {
-            Ok(())
-        } else {
-            Err(format!("the agent in host '{}' did not start", self.host))
-        }
+    /// Waits until it is ready; the fingerprint of its key, if it has one.
+    pub(super) fn hear_ready(&mut self) -> Result<String, String> {
+        let line = self.hear_line()?;
+        let key = line.strip_prefix(READY.as_bytes()).and_then(|key| str::from_utf8(key).ok());
+        key.map(|key| key.trim().to_owned()).ok_or_else(|| format!("the agent in host '{}' did not start", self.host))
     }
 
     /// Its next line, or what it said before it ended. It may take its time for the whole, but must not fall silent.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use inhaul_identity::Fingerprint;
+
 use crate::api::source::{Server, Source};
 
 /// Why a transfer, a bench or a server failed.
@@ -58,6 +60,56 @@ pub enum MoveError {
         /// The server.
         server: Server,
         /// What it said.
+        detail: String,
+    },
+    /// The server does not give the right to do that.
+    #[error("{server}: {detail}")]
+    NoRight {
+        /// The server.
+        server: Server,
+        /// What it said.
+        detail: String,
+    },
+    /// The server's key is not known.
+    #[error(
+        "{server}: its key is not known here: {key}; if 'inhaul key show' says the same there: 'inhaul key trust {server} {key}', or repeat this with --accept-new"
+    )]
+    ServerKeyUnknown {
+        /// The server.
+        server: Server,
+        /// The fingerprint of its key.
+        key: Fingerprint,
+    },
+    /// The server has another key than before.
+    #[error(
+        "{server}: ITS KEY HAS CHANGED from {known} to {seen}: another host may have taken its place. If it has a new key, and 'inhaul key show' says so there: 'inhaul key trust {server} {seen}'"
+    )]
+    ServerKeyChanged {
+        /// The server.
+        server: Server,
+        /// The fingerprint that is known.
+        known: Fingerprint,
+        /// The fingerprint of the key that it has shown.
+        seen: Fingerprint,
+    },
+    /// The server has another key than its address says.
+    #[error(
+        "{server}: its key is {seen}, and the address says {pinned}: another host may have taken its place, or the server has a new key and prints a new address"
+    )]
+    ServerKeyNotPinned {
+        /// The server.
+        server: Server,
+        /// The fingerprint in the address.
+        pinned: Fingerprint,
+        /// The fingerprint of the key that it has shown.
+        seen: Fingerprint,
+    },
+    /// No secure connection to the server comes about.
+    #[error("{server}: {detail}")]
+    Untrusted {
+        /// The server.
+        server: Server,
+        /// Why not.
         detail: String,
     },
     /// The server is busy: a limit of its sessions or its memory is reached.
@@ -292,13 +344,17 @@ pub enum ErrorKind {
     UdpBlocked,
     /// Some data has landed, and some has not.
     Partial,
+    /// The server's key is not known, has changed, or is not certified.
+    Untrusted,
+    /// The server does not give the right.
+    NoRight,
     /// The user stopped it.
     Interrupted,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Internal,
         Self::Usage,
         Self::PathNotFound,
@@ -311,6 +367,8 @@ impl ErrorKind {
         Self::Integrity,
         Self::UdpBlocked,
         Self::Partial,
+        Self::Untrusted,
+        Self::NoRight,
         Self::Interrupted,
     ];
 
@@ -329,6 +387,8 @@ impl ErrorKind {
             Self::Integrity => "integrity",
             Self::UdpBlocked => "udp-blocked",
             Self::Partial => "partial",
+            Self::Untrusted => "untrusted",
+            Self::NoRight => "no-right",
             Self::Interrupted => "interrupted",
         }
     }
@@ -357,6 +417,11 @@ impl MoveError {
             Self::Refused { .. } | Self::Busy { .. } | Self::Protocol { .. } | Self::MirrorsDiffer { .. } => {
                 ErrorKind::Refused
             }
+            Self::NoRight { .. } => ErrorKind::NoRight,
+            Self::ServerKeyUnknown { .. }
+            | Self::ServerKeyChanged { .. }
+            | Self::ServerKeyNotPinned { .. }
+            | Self::Untrusted { .. } => ErrorKind::Untrusted,
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,

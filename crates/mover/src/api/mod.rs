@@ -8,3 +8,4 @@ pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod stream_output;
+pub(crate) mod trust;

@@ -14,6 +14,7 @@ use crate::api::report::SourceStatus;
 use crate::api::request::Request;
 use crate::api::source::{Destination, Server, Source};
 use crate::api::stream_output::StreamOutput;
+use crate::api::trust::{ServerIdentity, Trust};
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct NetOptions {
     pub receive_buffer_bytes: Option<usize>,
     /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
     pub monitor: Monitor,
+    /// Which servers are believed, and who this host is to them.
+    pub trust: Trust,
 }
 
 /// Whether a receiver foresees what its host cannot take in: [`inhaul_udp::watch`].
@@ -62,6 +65,7 @@ impl Default for NetOptions {
             parameters: Vec::new(),
             receive_buffer_bytes: None,
             monitor: Monitor::Auto,
+            trust: Trust::default(),
         }
     }
 }
@@ -87,7 +91,9 @@ pub struct ServeOptions {
     pub manifest_memory: u64,
     /// How long running sessions may continue after the server is told to stop.
     pub grace: Span,
-    /// Asks the server to open its directories again.
+    /// Who the server is, and whom it lets in.
+    pub identity: ServerIdentity,
+    /// Asks the server to open its directories again, and to read its certificate again.
     pub reload: Ask,
     /// Asks the server to log the running sessions.
     pub status: Ask,
@@ -248,6 +254,8 @@ pub struct BenchServerOptions {
     pub send_rate: Option<Bitrate>,
     /// A dial that changes this limit while the server runs, if there is one.
     pub send_dial: Option<RateDial>,
+    /// Who the server is, and whom it lets in.
+    pub identity: ServerIdentity,
     /// How the network is used.
     pub net: NetOptions,
 }

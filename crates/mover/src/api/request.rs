@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn check_tells_what_is_missing_from_what_is_another_version() {
         let manifest = crate::session::groups::tests::manifest_of(&[("a", 5), ("b", 6)]);
-        let server = Server { host: "a".to_owned(), port: 1 };
+        let server = Server::new("a", 1);
         assert!(listed(&[("a", 5)]).check(&server, &manifest).is_ok());
         let other = listed(&[("a", 5), ("b", 7)]).check(&server, &manifest).unwrap_err();
         assert!(matches!(&other, MoveError::OtherVersion { detail } if detail.contains("'b' has 6 bytes")), "{other}");

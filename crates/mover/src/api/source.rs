@@ -1,18 +1,51 @@
-//! Where data comes from, as users write it: `inhaul://host[:port][,host[:port]...]/path`.
+//! Where data comes from, as users write it: `inhaul://host[:port][,host[:port]...]/path[#ticket[,ticket...]]`.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use inhaul_identity::{Ticket, TicketError};
 
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
 
-/// A server, by name or address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A server, by name or address. Two of the same host and port are the same, whatever their tickets.
+#[derive(Clone, Debug)]
 pub struct Server {
     /// A name, an IPv4 address, or an IPv6 address without its brackets.
     pub host: String,
     /// TCP and UDP port.
     pub port: u16,
+    /// What stood behind the `#`: the fingerprint of its key, and a token for it.
+    pub ticket: Arc<Ticket>,
+}
+
+impl Server {
+    /// A server of which nothing else is known.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port, ticket: Arc::default() }
+    }
+}
+
+impl PartialEq for Server {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Server {}
+
+impl PartialOrd for Server {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Server {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.host, self.port).cmp(&(&other.host, other.port))
+    }
 }
 
 /// A data set and the servers that each have a copy of it.
@@ -49,6 +82,17 @@ pub enum SourceError {
     /// A `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
     #[error("'{0}' is no path: write % as %25, and other characters as they are")]
     Path(String),
+    /// What stands behind the `#` is no ticket.
+    #[error("what stands behind the '#' is no ticket ({0}); a '#' of the path is written %23")]
+    Ticket(#[from] TicketError),
+    /// There are other numbers of tickets and of servers.
+    #[error("there are {tickets} tickets for {servers} servers: write one for all, or one for each with commas")]
+    TicketCount {
+        /// Tickets behind the `#`.
+        tickets: usize,
+        /// Servers before it.
+        servers: usize,
+    },
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -61,8 +105,8 @@ impl FromStr for Source {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
-        let (hosts, path) = split(text)?;
-        let mut mirrors = Vec::new();
+        let Parts { hosts, path, tickets } = split(text)?;
+        let mut mirrors: Vec<Server> = Vec::new();
         for host in hosts.split(',') {
             let server: Server = host.parse()?;
             if mirrors.contains(&server) {
@@ -70,6 +114,7 @@ impl FromStr for Source {
             }
             mirrors.push(server);
         }
+        hand_out(tickets, &mut mirrors)?;
         // Slashes are trimmed after decoding: '%2F' is one too.
         Ok(Self { mirrors, path: decode_path(path)?.trim_matches('/').to_owned() })
     }
@@ -79,24 +124,55 @@ impl FromStr for Destination {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
-        let (hosts, path) = split(text)?;
+        let Parts { hosts, path, tickets } = split(text)?;
         if hosts.contains(',') {
             return Err(SourceError::SeveralServers);
         }
-        Ok(Self { server: hosts.parse()?, path: decode_path(path)?.trim_start_matches('/').to_owned() })
+        let mut server: Server = hosts.parse()?;
+        hand_out(tickets, std::slice::from_mut(&mut server))?;
+        Ok(Self { server, path: decode_path(path)?.trim_start_matches('/').to_owned() })
     }
 }
 
-/// The hosts and the path of an `inhaul://` URL.
-fn split(text: &str) -> Result<(&str, &str), SourceError> {
+/// The parts of an `inhaul://` URL.
+struct Parts<'t> {
+    hosts: &'t str,
+    path: &'t str,
+    /// What stands behind the `#`, if there is one.
+    tickets: Option<&'t str>,
+}
+
+fn split(text: &str) -> Result<Parts<'_>, SourceError> {
     let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
-    Ok(rest.split_once('/').unwrap_or((rest, "")))
+    let (rest, tickets) = part_tickets(rest);
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    Ok(Parts { hosts, path, tickets })
+}
+
+/// Parts what stands behind the last `#`.
+fn part_tickets(text: &str) -> (&str, Option<&str>) {
+    text.rsplit_once('#').map_or((text, None), |(text, tickets)| (text, Some(tickets)))
+}
+
+/// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
+fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceError> {
+    let Some(text) = tickets else { return Ok(()) };
+    let tickets = text.split(',').map(|text| text.parse().map(Arc::new)).collect::<Result<Vec<Arc<Ticket>>, _>>()?;
+    match tickets.as_slice() {
+        [one] => servers.iter_mut().for_each(|server| server.ticket = Arc::clone(one)),
+        each if each.len() == servers.len() => {
+            servers.iter_mut().zip(each).for_each(|(server, ticket)| server.ticket = Arc::clone(ticket));
+        }
+        _ => return Err(SourceError::TicketCount { tickets: tickets.len(), servers: servers.len() }),
+    }
+    Ok(())
 }
 
 impl FromStr for Server {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
+        let (text, tickets) = part_tickets(text);
         let wrong = || SourceError::Host(text.to_owned());
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -124,7 +200,9 @@ impl FromStr for Server {
                 port.parse().ok().filter(|&port| port != 0).ok_or_else(|| SourceError::Port(port.to_owned()))?
             }
         };
-        Ok(Self { host: host.to_owned(), port })
+        let mut server = Self::new(host, port);
+        hand_out(tickets, std::slice::from_mut(&mut server))?;
+        Ok(server)
     }
 }
 
@@ -169,8 +247,17 @@ impl fmt::Display for Source {
             }
             write!(f, "{server}")?;
         }
-        // The one character that reading a path does not take as it is.
-        write!(f, "/{}", self.path.replace('%', "%25"))
+        // The characters that reading a path does not take as they are.
+        write!(f, "/{}", self.path.replace('%', "%25").replace('#', "%23"))
+    }
+}
+
+impl Source {
+    /// Its whole text, with the tickets, which `Display` leaves out: a secret if one of them has a token.
+    pub fn to_secret_text(&self) -> String {
+        let tickets: Vec<String> = self.mirrors.iter().map(|server| server.ticket.to_secret_text()).collect();
+        let is_bare = tickets.iter().all(String::is_empty);
+        if is_bare { self.to_string() } else { format!("{self}#{}", tickets.join(",")) }
     }
 }
 
@@ -179,7 +266,7 @@ mod tests {
     use super::*;
 
     fn server(host: &str, port: u16) -> Server {
-        Server { host: host.to_owned(), port }
+        Server::new(host, port)
     }
 
     #[test]
@@ -239,8 +326,28 @@ mod tests {
 
     #[test]
     fn display_can_be_read_again() {
-        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F"] {
+        for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F", "inhaul://a:1/%23"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn tickets_are_for_all_servers_or_one_for_each() {
+        let [a, b] = [b"a", b"b"].map(|key| inhaul_identity::Fingerprint::of(key));
+        let pins = |text: &str| {
+            let source: Source = text.parse().unwrap();
+            assert_eq!(source.to_secret_text().parse::<Source>().unwrap(), source);
+            source.mirrors.iter().map(|server| server.ticket.fingerprint).collect::<Vec<_>>()
+        };
+        assert_eq!(pins(&format!("inhaul://x,y/f#{a}")), [Some(a), Some(a)]);
+        assert_eq!(pins(&format!("inhaul://x,y/f#{a},{b}")), [Some(a), Some(b)]);
+        assert_eq!(pins(&format!("inhaul://x,y/f#,{b}")), [None, Some(b)]);
+        assert_eq!(pins("inhaul://x/a%23b"), [None]);
+        assert_eq!(format!("x:1#{a}").parse::<Server>().unwrap().ticket.fingerprint, Some(a));
+        let count = SourceError::TicketCount { tickets: 3, servers: 2 };
+        assert_eq!(format!("inhaul://x,y/f#{a},{b},{a}").parse::<Source>(), Err(count));
+        assert!(matches!("inhaul://x/a#b".parse::<Source>(), Err(SourceError::Ticket(_))));
+        let shown = format!("inhaul://x/f#{a}").parse::<Source>().unwrap().to_string();
+        assert_eq!(shown, "inhaul://x:4321/f", "what is shown and logged has no ticket");
     }
 }

@@ -15,6 +15,7 @@ use crate::engine::endpoints::Endpoints;
 use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, PortId, Sink};
+use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Bencher, Service};
 use crate::serve::reception::Reception;
 use crate::serve::server::{ListeningPair, SESSIONS_MAX, later, listen};
@@ -45,6 +46,7 @@ pub fn bench_server(
         // A measuring client may have any number of flows, mostly from one host.
         reception: Reception::new(
             Service::Bench,
+            Gate::new(&options.identity, Arc::default())?,
             &options.net,
             address.port(),
             Arc::default(),

@@ -2,11 +2,14 @@
 //! the progress. See [`crate::delegate::delegated`].
 
 use inhaul_base::Bitrate;
+use inhaul_identity::{Caveats, Fingerprint, Grant, KnownHosts, Right, Rights, Scope, Ticket, Token};
 
 use crate::api::error::MoveError;
 use crate::api::options::{CopyOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
+use crate::api::source::{Server, Source};
+use crate::api::trust::Trust;
 use crate::delegate::follow::follow;
 use crate::delegate::order::{Order, Origin, SOURCES_MAX};
 use crate::delegate::retry::repeat;
@@ -43,9 +46,12 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
     }
     let requests: Vec<Request> = options.sources.iter().cloned().map(Request::from).collect();
     destination::place(&requests, options.destination.path.as_ref())?;
+    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
+    let sources = options.sources.iter().map(|source| handed_on(source, &session, &options.net.trust));
+    let sources = sources.collect::<Result<_, _>>()?;
     let order = Order {
         transfer,
-        origin: Origin::Servers { sources: options.sources.iter().map(ToString::to_string).collect() },
+        origin: Origin::Servers { sources },
         destination: options.destination.path.clone(),
         rules: options.rules.iter().cloned().map(Into::into).collect(),
         existing: options.existing,
@@ -56,8 +62,71 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
         rate_bps: options.rate.map(Bitrate::bps),
         retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
     };
-    let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     session.delegate(order.encode()?)?;
     session.await_greeting()?;
     Ok(session)
+}
+
+/// The source as the server of `session` gets it: with the fingerprint of each mirror's key, as it is known here, and
+/// with tokens that let that server fetch just this, and nobody else.
+fn handed_on(source: &Source, session: &Session, trust: &Trust) -> Result<String, MoveError> {
+    let mut source = source.clone();
+    for mirror in &mut source.mirrors {
+        // One that shows a certificate is trusted with no token: what would bind it is not known.
+        let Some(holder) = session.stream.peer_key() else { continue };
+        let path = source.path.as_str();
+        if let Some(token) = &mirror.ticket.token {
+            let token = Some(limited(mirror, token, path, holder)?);
+            let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+            mirror.ticket = Ticket { fingerprint, token }.into();
+            continue;
+        }
+        match ask_token(mirror, path, holder, trust) {
+            Ok((token, fingerprint)) => mirror.ticket = Ticket { fingerprint, token }.into(),
+            // It may be within the other server's reach alone, and public.
+            Err(error) if error.is_passing() || matches!(error, MoveError::UnknownHost { .. }) => {
+                log::info!("{mirror}: no token could be asked for: {error}");
+                let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+                mirror.ticket = Ticket { fingerprint, token: None }.into();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(source.to_secret_text())
+}
+
+/// The same token for reading at `path` of `server` only, by the host with the key `holder` only.
+fn limited(server: &Server, token: &Token, path: &str, holder: Fingerprint) -> Result<Token, MoveError> {
+    let grant = token.claims().grant;
+    if !grant.as_ref().is_some_and(|grant| grant.allows(Right::Read, path)) {
+        let given =
+            grant.map_or_else(|| "nothing".to_owned(), |Grant { rights, scope }| format!("'{rights}' on '{scope}'"));
+        let detail = format!("the right 'read' on '/{path}' is missing: the token {} gives {given} only", token.id());
+        return Err(MoveError::NoRight { server: server.clone(), detail });
+    }
+    let usage = |error: &dyn std::error::Error| MoveError::Usage(format!("the token cannot be handed on: {error}"));
+    let scope = Scope::new(path).map_err(|error| usage(&error))?;
+    let caveats =
+        Caveats { rights: Some(Rights::only(Right::Read)), scope: Some(scope), holder: Some(holder), end: None };
+    token.attenuated(caveats).map_err(|error| usage(&error))
+}
+
+/// The key that a server is known by here.
+fn known(server: &Server, trust: &Trust) -> Result<Option<Fingerprint>, MoveError> {
+    let Some(state) = &trust.state else { return Ok(None) };
+    let hosts = KnownHosts::load(&state.known_hosts());
+    let hosts = hosts.map_err(|error| MoveError::Untrusted { server: server.clone(), detail: error.to_string() })?;
+    Ok(hosts.keys_of(&server.to_string()).first().copied())
+}
+
+/// Asks a source for a token for the host with the key `holder`; gives the source's own key, too.
+fn ask_token(
+    server: &Server,
+    path: &str,
+    holder: Fingerprint,
+    trust: &Trust,
+) -> Result<(Option<Token>, Option<Fingerprint>), MoveError> {
+    let mut session = Session::connect(server, SessionRole::Fetch, Wanted::no_data(trust))?;
+    let token = session.ask_token(path, holder)?;
+    Ok((token, session.stream.peer_key()))
 }

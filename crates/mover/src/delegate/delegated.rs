@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span};
+use inhaul_identity::Right;
+use inhaul_identity::audit::Event;
 use inhaul_store::{Inbox, printable};
 
 use crate::api::error::MoveError;
@@ -25,6 +27,7 @@ use crate::delegate::order::{Order, Origin};
 use crate::engine::net::Transport;
 use crate::engine::probe::{Admission, ProbeDesk};
 use crate::haul::get::{get, get_attached};
+use crate::serve::audit::Audit;
 use crate::serve::orders::Orders;
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
@@ -56,6 +59,7 @@ pub(crate) struct Delegations {
     manifest_memory_max: u64,
     net: NetOptions,
     desk: Arc<ProbeDesk>,
+    audit: Arc<Audit>,
     state: Mutex<State>,
 }
 
@@ -101,6 +105,7 @@ impl Delegations {
         net: &NetOptions,
         desk: Arc<ProbeDesk>,
         manifest_memory: u64,
+        audit: Arc<Audit>,
     ) -> Result<Self, MoveError> {
         Ok(Self {
             inbox: Arc::new(Inbox::open(&options.directory)?),
@@ -109,6 +114,7 @@ impl Delegations {
             manifest_memory_max: manifest_memory / options.transfers_max.max(1) as u64,
             net: net.clone(),
             desk,
+            audit,
             state: Mutex::default(),
         })
     }
@@ -161,7 +167,7 @@ impl Delegations {
         let socket = sockets::branch(&self.net, local, from).map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
-            let server = Server { host: stream.peer().ip().to_string(), port: stream.peer().port() };
+            let server = Server::new(stream.peer().ip().to_string(), stream.peer().port());
             Session { datagrams: from, manifest_memory_max, ..Session::over(server, stream) }
         };
         Ok(Paths::Attached(attached.into_iter().map(session).collect(), socket))
@@ -225,8 +231,14 @@ impl Orders for Delegations {
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
+        may: &dyn Fn(Right, &str) -> Result<(), GreetingError>,
     ) -> Result<(), GreetingError> {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
+        let right = match &order.origin {
+            Origin::Client { .. } => Right::Write,
+            Origin::Servers { .. } => Right::Copy,
+        };
+        may(right, &format!("/{}", order.destination))?;
         let options = self.options_of(&order, transport)?;
         let place = self.place(order.transfer)?;
         let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
@@ -251,6 +263,13 @@ impl Orders for Delegations {
         let told = relay(stream, &incoming, &place.stop);
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
         let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
+        self.audit.write(&Event::Moved {
+            client: &stream.peer().to_string(),
+            path: &order.destination,
+            bytes,
+            seconds,
+            outcome: &result.as_ref().map_or_else(ToString::to_string, |()| format!("{right}: done")),
+        });
         match &result {
             Ok(()) => log::info!("{}: {what}: {bytes} bytes in {seconds:.1} s, done", stream.peer()),
             Err(error) => log::warn!("{}: {what}: {bytes} bytes in {seconds:.1} s, failed: {error}", stream.peer()),
@@ -284,7 +303,11 @@ impl Drop for Place<'_> {
 fn describe(origin: &Origin) -> String {
     match origin {
         Origin::Client { sources } => format!("{sources} of its data sets"),
-        Origin::Servers { sources } => printable(sources.join(" ").as_bytes()),
+        Origin::Servers { sources } => {
+            // Without what is secret in them.
+            let bare = sources.iter().map(|source| source.rsplit_once('#').map_or(&source[..], |(bare, _)| bare));
+            printable(bare.collect::<Vec<_>>().join(" ").as_bytes())
+        }
     }
 }
 

@@ -73,6 +73,9 @@ fn listen(session: &mut Session, stop: &Stop, hear: &mut dyn FnMut(Update)) -> R
             Frame::Refused { code: RefusalCode::Busy, text } => {
                 return Err(MoveError::Busy { server: session.server.clone(), detail: text });
             }
+            Frame::Refused { code: RefusalCode::NoRight, text } => {
+                return Err(MoveError::NoRight { server: session.server.clone(), detail: text });
+            }
             Frame::Refused { text, .. } => {
                 return Err(MoveError::Refused { server: session.server.clone(), detail: text });
             }
@@ -119,7 +122,7 @@ mod tests {
             theirs.send(frame, Instant::now() + CLOSING).unwrap();
         }
         drop(theirs);
-        let server = Server { host: "b".to_owned(), port: 1 };
+        let server = Server::new("b", 1);
         let stream = ControlStream::new(tcp).unwrap();
         let mut session = Session::over(server, stream);
         let mut heard = Vec::new();

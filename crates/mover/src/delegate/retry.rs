@@ -114,7 +114,7 @@ mod tests {
     use crate::api::source::Server;
 
     fn lost() -> MoveError {
-        MoveError::ServerLost { server: Server { host: "b".to_owned(), port: 1 }, detail: "gone".to_owned() }
+        MoveError::ServerLost { server: Server::new("b", 1), detail: "gone".to_owned() }
     }
 
     /// What comes of attempts that end in these ways, and what is told meanwhile.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_would_be_the_same_again_ends_it_and_so_does_no_time_to_try() {
-        let refused = || MoveError::Refused { server: Server { host: "b".to_owned(), port: 1 }, detail: String::new() };
+        let refused = || MoveError::Refused { server: Server::new("b", 1), detail: String::new() };
         assert!(matches!(attempts(Span::from_secs(60), vec![Err(refused())]), (_, Err(MoveError::Refused { .. }), 1)));
         assert!(matches!(attempts(Span::ZERO, vec![Err(lost())]), (_, Err(MoveError::ServerLost { .. }), 1)));
     }

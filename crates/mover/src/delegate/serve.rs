@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::api::error::MoveError;
-use crate::api::options::{ServeOptions, Stop};
+use crate::api::options::{NetOptions, ServeOptions, Stop};
+use crate::api::trust::Trust;
 use crate::delegate::delegated::Delegations;
 use crate::serve::server;
 
@@ -14,8 +15,13 @@ use crate::serve::server;
 /// # Errors
 /// When a directory cannot be offered or taken into, when the address cannot be listened on, or when the system fails.
 pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)) -> Result<(), MoveError> {
-    server::serve(options, stop, ready, |accept, desk| {
+    server::serve(options, stop, ready, |accept, desk, audit| {
+        // It acts for clients, by the tokens that they hand on to it.
+        let identity = &options.identity;
+        let trust =
+            Trust { acting: Some(identity.key.clone()), state: identity.state.clone(), ..options.net.trust.clone() };
+        let net = NetOptions { trust, ..options.net.clone() };
         // As much memory as for what is fetched from here.
-        Ok(Arc::new(Delegations::new(accept, &options.net, desk, options.manifest_memory)?))
+        Ok(Arc::new(Delegations::new(accept, &net, desk, options.manifest_memory, audit)?))
     })
 }

@@ -19,6 +19,7 @@ pub use self::finding::{Cost, Finding, Verdict};
 use crate::api::error::MoveError;
 use crate::api::report::ErrorReport;
 use crate::api::source::Server;
+use crate::api::trust::Trust;
 
 /// The rate to aim at where neither the user nor the interface tells one.
 const RATE_UNKNOWN: Bitrate = Bitrate::from_gbps(1);
@@ -32,6 +33,8 @@ pub struct DoctorOptions {
     pub rate: Option<Bitrate>,
     /// The directory whose disk is tried.
     pub disk: Option<PathBuf>,
+    /// Which servers are believed.
+    pub trust: Trust,
 }
 
 /// What a doctor has found. Serialised, it is the object that `docs/json.md` documents.
@@ -64,10 +67,11 @@ pub fn doctor(
     hear: &mut dyn FnMut(Bitrate, &Finding),
 ) -> (DoctorReport, Result<(), MoveError>) {
     let before = host::ProcessorTime::read();
-    let (session, failure) = match options.server.as_ref().map(path::Path::open).transpose() {
-        Ok(session) => (session, None),
-        Err(error) => (None, Some(error)),
-    };
+    let (session, failure) =
+        match options.server.as_ref().map(|server| path::Path::open(server, &options.trust)).transpose() {
+            Ok(session) => (session, None),
+            Err(error) => (None, Some(error)),
+        };
     let interface = session.as_ref().and_then(|path| Interface::toward(path.peer()).ok().flatten());
     let speed = interface.as_ref().and_then(|interface| interface.speed);
     let rate = options.rate.or(speed).unwrap_or(RATE_UNKNOWN);

@@ -11,6 +11,7 @@ use super::finding::{Cost, Finding, Verdict};
 use super::kernel::per_second;
 use crate::api::error::MoveError;
 use crate::api::source::Server;
+use crate::api::trust::Trust;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
@@ -41,8 +42,8 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub(super) fn open(server: &Server) -> Result<Self, MoveError> {
-        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::ANY)?;
+    pub(super) fn open(server: &Server, trust: &Trust) -> Result<Self, MoveError> {
+        let mut session = Session::connect(server, SessionRole::Fetch, Wanted::no_data(trust))?;
         let token = session.ask_to_probe()?;
         let prober = Prober::new(session.datagrams, token).map_err(MoveError::system("no UDP socket for probes"))?;
         Ok(Self { server: server.clone(), session, prober })

@@ -25,6 +25,7 @@ impl Running {
             sessions_per_address_max: None,
             manifest_memory: 1 << 30,
             grace: inhaul_base::Span::ZERO,
+            identity: crate::ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
             net: NetOptions::default(),
@@ -51,7 +52,8 @@ fn verdict_of(report: &DoctorReport, check: &str) -> Option<Verdict> {
 }
 
 fn look_at(address: &str) -> (DoctorReport, Result<(), MoveError>) {
-    let options = DoctorOptions { server: Some(address.parse().unwrap()), ..DoctorOptions::default() };
+    let trust = Trust { unknown: crate::UnknownServer::TakeAny, ..Trust::default() };
+    let options = DoctorOptions { server: Some(address.parse().unwrap()), trust, ..DoctorOptions::default() };
     let mut heard = 0;
     let (report, result) = doctor(&options, &mut |_, _| heard += 1);
     assert_eq!(heard, report.findings.len());

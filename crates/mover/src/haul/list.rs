@@ -8,6 +8,7 @@ use inhaul_store::{Kind, Listed, ListedKind, digest};
 use crate::api::error::MoveError;
 use crate::api::options::Stop;
 use crate::api::source::{Server, Source};
+use crate::api::trust::Trust;
 use crate::haul::digest_plan::DigestPlan;
 use crate::session::connect::{Session, Wanted, first_of};
 use crate::session::frame::{Frame, GroupDigest, GroupRun, MAX_RUNS, SessionRole};
@@ -23,9 +24,14 @@ const GROUPS_AHEAD: u64 = 4096;
 ///
 /// # Errors
 /// When no mirror answers, or the one that does has no such thing; then of the last that was tried.
-pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bool) -> Result<(), MoveError> {
+pub fn list(
+    source: &Source,
+    trust: &Trust,
+    recursive: bool,
+    each: &mut dyn FnMut(Listed) -> bool,
+) -> Result<(), MoveError> {
     let path = source.path.clone();
-    let (mut session, mut patience, (mut items, mut last)) = first_answer(source, move |session| {
+    let (mut session, mut patience, (mut items, mut last)) = first_answer(source, trust, move |session| {
         let mut patience = Patience::for_listing();
         session.list(&path, recursive)?;
         let first = session.listing(&mut patience)?;
@@ -43,9 +49,13 @@ pub fn list(source: &Source, recursive: bool, each: &mut dyn FnMut(Listed) -> bo
 ///
 /// # Errors
 /// When no mirror answers, when the one that does has no such thing, or when that cannot be read.
-pub fn list_checksums(source: &Source, each: &mut dyn FnMut(Listed, digest::Hash) -> bool) -> Result<(), MoveError> {
+pub fn list_checksums(
+    source: &Source,
+    trust: &Trust,
+    each: &mut dyn FnMut(Listed, digest::Hash) -> bool,
+) -> Result<(), MoveError> {
     let path = source.path.clone();
-    let (mut session, manifest) = first_answer(source, move |session| session.open(&path, false, false, 0))?;
+    let (mut session, manifest) = first_answer(source, trust, move |session| session.open(&path, false, false, 0))?;
     let manifest = Arc::new(manifest);
     let mut links: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
     for link in manifest.hard_links() {
@@ -127,15 +137,16 @@ impl Digests<'_> {
 /// A session with the first server of `source` that answers what `ask` asks, and its answer.
 fn first_answer<T: Send + 'static>(
     source: &Source,
+    trust: &Trust,
     ask: impl Fn(&mut Session) -> Result<T, MoveError> + Send + Sync + 'static,
 ) -> Result<(Session, T), MoveError> {
     type Job<T> = Box<dyn FnOnce() -> Result<(Session, T), MoveError> + Send>;
     let ask = Arc::new(ask);
     let job = |server: &Server| {
-        let (server, ask) = (server.clone(), Arc::clone(&ask));
+        let (server, trust, ask) = (server.clone(), trust.clone(), Arc::clone(&ask));
         Box::new(move || {
             // No data will flow, so any transport would do.
-            let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::ANY)?;
+            let mut session = Session::connect(&server, SessionRole::Fetch, Wanted::no_data(&trust))?;
             let answer = ask(&mut session)?;
             Ok((session, answer))
         }) as Job<T>
@@ -166,6 +177,7 @@ mod tests {
             sessions_per_address_max: None,
             manifest_memory: 1 << 30,
             grace: inhaul_base::Span::ZERO,
+            identity: crate::ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
             net: NetOptions::default(),
@@ -176,8 +188,9 @@ mod tests {
         };
         let port = address.recv().unwrap().port();
         let source: Source = format!("inhaul://127.0.0.1:1,127.0.0.1:{port}/").parse().unwrap();
+        let trust = Trust { unknown: crate::UnknownServer::TakeAny, ..Trust::default() };
         let mut sizes = Vec::new();
-        let listed = list(&source, false, &mut |item| {
+        let listed = list(&source, &trust, false, &mut |item| {
             sizes.push((item.path, item.size));
             true
         });

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, format_bytes};
-use inhaul_store::{DataSet, Listed, Offered, OfferedError, ScanOptions, printable};
+use inhaul_store::{DataSet, ListOptions, Listed, Offered, OfferedError, ScanOptions, printable};
 
 use crate::serve::budget::{Budget, Share};
 use crate::session::early::{self, OFFERED_BYTES};
@@ -41,7 +41,7 @@ pub(crate) struct OpenSet {
 }
 
 /// A data set as clients ask for it: path, and which of the [`ScanOptions`].
-type Key = (Vec<u8>, bool, bool);
+type Key = (Vec<u8>, bool, bool, bool);
 
 /// See the module's description.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Catalogue {
 
     /// The data set at `path`, for a client that comes from `from`.
     pub(crate) fn open(&self, path: &[u8], options: ScanOptions, from: IpAddr) -> Result<Arc<OpenSet>, GreetingError> {
-        let key = (path.to_vec(), options.owner, options.attributes);
+        let key = (path.to_vec(), options.owner, options.attributes, options.no_links);
         let origin = Origin::from(from);
         let deadline = Instant::now() + TURN_MAX;
         let mut state = self.lock();
@@ -144,11 +144,11 @@ impl Catalogue {
     pub(crate) fn list(
         &self,
         path: &[u8],
-        recursive: bool,
+        options: ListOptions,
         each: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), GreetingError> {
         let mut share = self.budget.share();
-        let listed = self.offered.list(path, recursive, &mut |bytes| share.hold(bytes), each);
+        let listed = self.offered.list(path, options, &mut |bytes| share.hold(bytes), each);
         listed.map_err(|error| self.refusal(path, &error, &share))
     }
 
@@ -182,7 +182,7 @@ impl Catalogue {
     fn refusal(&self, path: &[u8], error: &OfferedError, share: &Share) -> GreetingError {
         let code = match error {
             OfferedError::NotFound { .. } => RefusalCode::NotFound,
-            OfferedError::Outside { .. } => RefusalCode::Outside,
+            OfferedError::Outside { .. } | OfferedError::Linked { .. } => RefusalCode::Outside,
             // Waiting for others does not help who needs more than half of all.
             OfferedError::TooMuchMemory { .. } if share.bytes() > self.budget.limit() / 2 => {
                 let (path, limit) = (printable(path), format_bytes(self.budget.limit() as u64));
@@ -313,7 +313,7 @@ mod tests {
         let mut others = catalogue.budget.share();
         assert!(others.hold(90_000));
         assert_eq!(code(open(&catalogue)), RefusalCode::Busy);
-        let listed = catalogue.list(b"/", true, &mut |_| true);
+        let listed = catalogue.list(b"/", ListOptions { recursive: true, no_links: false }, &mut |_| true);
         assert!(matches!(listed, Err(GreetingError::Refused { code: RefusalCode::Busy, .. })), "{listed:?}");
         drop(others);
         assert!(catalogue.open(b"/file-0001", ScanOptions::default(), HERE).is_ok());

@@ -4,8 +4,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inhaul_identity::audit::Event;
+use inhaul_identity::{Fingerprint, Right, Token};
 use inhaul_protocols::registry::Protocols;
-use inhaul_store::{ScanOptions, printable};
+use inhaul_store::{ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
 use crate::api::options::NetOptions;
@@ -13,10 +15,12 @@ use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
+use crate::serve::gate::{Caller, Gate, Reach};
 use crate::serve::orders::Orders;
 use crate::serve::serving::{Described, Fetcher};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::handshake::HandshakeError;
 use crate::session::refusal::{GreetingError, refused};
 use crate::session::slots::Slot;
 
@@ -42,6 +46,19 @@ pub(crate) enum Service {
     Files(Arc<Catalogue>, Option<Arc<dyn Orders>>),
     /// Benches.
     Bench,
+}
+
+/// A server, to those who greet its clients.
+#[derive(Clone, Debug)]
+pub(crate) struct House {
+    pub(crate) service: Service,
+    /// Who may have what.
+    pub(crate) gate: Arc<Gate>,
+    /// Parameters of transports that this host's user has set.
+    pub(crate) net: Arc<NetOptions>,
+    pub(crate) udp_port: u16,
+    /// Where clients are admitted that only try the path.
+    pub(crate) desk: Arc<ProbeDesk>,
 }
 
 /// A session that is set up, and waits for the data thread.
@@ -79,20 +96,19 @@ enum ClientRequest {
 
 /// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client
 /// that cannot have it is told why. The session holds its `slot` as long as it is open.
-pub(crate) fn greet(
-    tcp: TcpStream,
-    slot: Slot,
-    service: &Service,
-    net: &NetOptions,
-    udp_port: u16,
-    desk: &Arc<ProbeDesk>,
-) -> Result<Option<Arrival>, GreetingError> {
+pub(crate) fn greet(tcp: TcpStream, slot: Slot, house: &House) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
     stream.hold(slot);
-    match converse(&mut stream, service, net, udp_port, desk) {
+    let secured = stream.accept_tls(house.gate.tls(), Instant::now() + STEP).map_err(not_secured);
+    match secured.and_then(|()| converse(&mut stream, house)) {
         Ok((transport, request)) => Ok(request.grant(stream, transport)),
         Err(error) => {
-            log::info!("{}: no session: {error}", stream.peer());
+            let (client, reason) = (stream.peer().to_string(), error.to_string());
+            log::info!("{client}: no session: {error}");
+            // What a client may not do has been written down with what it wanted.
+            if !matches!(&error, GreetingError::Refused { code: RefusalCode::NoRight, .. }) {
+                house.gate.audit().write(&Event::NoSession { client: &client, reason: &reason });
+            }
             let refusal = match &error {
                 GreetingError::Refused { code, text } => Some((*code, text.clone())),
                 GreetingError::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
@@ -107,6 +123,19 @@ pub(crate) fn greet(
                 while stream.receive(until).is_ok() {}
             }
             Err(error)
+        }
+    }
+}
+
+/// Why a client could not be secured. One that speaks in the clear is told so in the clear.
+fn not_secured(error: HandshakeError) -> GreetingError {
+    match error {
+        HandshakeError::Stream(StreamError::InClear) => {
+            refused(RefusalCode::Version, "this server secures all connections: install the same release on both")
+        }
+        HandshakeError::Stream(error) => error.into(),
+        HandshakeError::Distrust(_) | HandshakeError::Refused { .. } => {
+            refused(RefusalCode::Malformed, error.to_string())
         }
     }
 }
@@ -128,13 +157,9 @@ impl ClientRequest {
     }
 }
 
-fn converse(
-    stream: &mut ControlStream,
-    service: &Service,
-    net: &NetOptions,
-    udp_port: u16,
-    desk: &Arc<ProbeDesk>,
-) -> Result<(Transport, ClientRequest), GreetingError> {
+fn converse(stream: &mut ControlStream, house: &House) -> Result<(Transport, ClientRequest), GreetingError> {
+    let House { service, gate, net, udp_port, desk } = house;
+    let udp_port = *udp_port;
     let Frame::Hello { version, role, transport, parameters } = stream.receive(Instant::now() + STEP)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
@@ -152,34 +177,51 @@ fn converse(
     let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
     let transport = Transport { name: transport.name, parameters: parameters.into() };
     stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
-    let first = stream.receive(Instant::now() + STEP)?;
+    let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
+    let mut first = stream.receive(Instant::now() + STEP)?;
+    if let Frame::Authorize { token } = &first {
+        let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
+        caller.token = Some(token);
+        first = stream.receive(Instant::now() + STEP)?;
+    }
+    let may = |right: Right, path: &str| gate.check(&caller, right, path);
     let request = match (first, role, service) {
         (Frame::Open { path, owner, attributes, early }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
+            let no_links = may(Right::Read, &path)? == Reach::Beneath;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes };
+            let options = ScanOptions { owner, attributes, no_links };
             ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
+            let no_links = may(Right::Read, &path)? == Reach::Beneath;
             let began = Instant::now();
-            let items = send_listing(stream, catalogue, path.as_bytes(), recursive)?;
+            let items = send_listing(stream, catalogue, path.as_bytes(), ListOptions { recursive, no_links })?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             ClientRequest::Nothing
         }
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
+            gate.check_any(&caller)?;
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders.attend(stream, &order, &transport, udp_port)?;
+            orders.attend(stream, &order, &transport, udp_port, &|right, path| may(right, path).map(drop))?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
+        (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
+            let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
+            let token = token.map(|token| token.to_bytes()).unwrap_or_default();
+            stream.send(&Frame::TokenGrant { token }, Instant::now() + STEP)?;
+            ClientRequest::Nothing
+        }
         (Frame::Bench { size, memory }, SessionRole::BenchFetch | SessionRole::BenchPush, Service::Bench) => {
+            may(Right::Read, "/")?;
             log::info!("{}: benches over {}", stream.peer(), transport.name);
             stream.send(&Frame::DataSet { last: true, bytes: Vec::new() }, Instant::now() + STEP)?;
             ClientRequest::Bench { role, size, memory }
@@ -252,7 +294,8 @@ fn open(
 pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes, early } if path == "/" => {
-            let opened = open(stream, catalogue, b"/", ScanOptions { owner: false, attributes }, early);
+            let opened =
+                open(stream, catalogue, b"/", ScanOptions { owner: false, attributes, no_links: false }, early);
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
@@ -285,12 +328,12 @@ fn send_listing(
     stream: &mut ControlStream,
     catalogue: &Catalogue,
     path: &[u8],
-    recursive: bool,
+    options: ListOptions,
 ) -> Result<u64, GreetingError> {
     let mut piece = Vec::new();
     let mut broken = None;
     let mut items = 0;
-    let listed = catalogue.list(path, recursive, &mut |item| {
+    let listed = catalogue.list(path, options, &mut |item| {
         items += 1;
         if piece.len() + item.encoded_len() > MAX_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
@@ -321,7 +364,11 @@ fn attend_probes(stream: &mut ControlStream, desk: &Arc<ProbeDesk>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::source::Server;
+    use crate::api::trust::{ServerIdentity, Trust, UnknownServer};
     use crate::session::slots::Slots;
+    use crate::session::tls::ClientSide;
+    use inhaul_identity::Rights;
     use std::net::TcpListener;
 
     /// What the server answers to `frames`, and what it makes of the client.
@@ -331,9 +378,19 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (tcp, from) = listener.accept().unwrap();
             let slot = Slots::new(1, 1).take(from.ip()).unwrap();
-            greet(tcp, slot, &service, &NetOptions::default(), 77, &Arc::default())
+            let identity = ServerIdentity::passing(Rights::ALL).unwrap();
+            let house = House {
+                service,
+                gate: Arc::new(Gate::new(&identity, Arc::default()).unwrap()),
+                net: Arc::default(),
+                udp_port: 77,
+                desk: Arc::default(),
+            };
+            greet(tcp, slot, &house)
         });
         let mut client = ControlStream::new(tcp).unwrap();
+        let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+        client.connect_tls(ClientSide::new(&Server::new("a", 1), &trust).unwrap(), Instant::now() + STEP).unwrap();
         let soon = Instant::now() + STEP;
         for frame in frames {
             client.send(frame, soon).unwrap();

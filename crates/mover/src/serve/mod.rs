@@ -2,11 +2,13 @@
 //!
 //! It uses `session`, `engine`, `api` and `system`. What clients order it to fetch is carried out behind [`orders`].
 
+pub(crate) mod audit;
 pub(crate) mod bodies;
 mod budget;
 pub(crate) mod catalogue;
 mod digest_service;
 mod early;
+pub(crate) mod gate;
 pub(crate) mod greeting;
 pub(crate) mod orders;
 pub(crate) mod reception;

@@ -2,19 +2,23 @@
 
 use std::fmt::Debug;
 
+use inhaul_identity::Right;
+
 use crate::engine::net::Transport;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
 /// Carries out orders of clients.
 pub(crate) trait Orders: Debug + Send + Sync {
-    /// Carries out what a client has ordered, over its session; `udp_port` is the server's own.
+    /// Carries out what a client has ordered, over its session; `udp_port` is the server's own, and
+    /// `may` says whether the client has a right on a path.
     fn attend(
         &self,
         stream: &mut ControlStream,
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
+        may: &dyn Fn(Right, &str) -> Result<(), GreetingError>,
     ) -> Result<(), GreetingError>;
 
     /// Hands over a session that brings the data set of number `source`, for the order with this token.

@@ -9,18 +9,14 @@ use crate::engine::Engine;
 use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
-use crate::serve::greeting::{Arrival, Service, greet};
+use crate::serve::gate::Gate;
+use crate::serve::greeting::{Arrival, House, Service, greet};
 use crate::session::slots::Slots;
 use crate::system::threads;
 
 /// See the module's description.
 pub(crate) struct Reception {
-    service: Service,
-    /// Parameters of transports that this host's user has set.
-    net: Arc<NetOptions>,
-    udp_port: u16,
-    /// Where clients are admitted that only try the path.
-    desk: Arc<ProbeDesk>,
+    house: Arc<House>,
     slots: Arc<Slots>,
     greeted: Sender<Arrival>,
     arrivals: Receiver<Arrival>,
@@ -30,19 +26,25 @@ pub(crate) struct Reception {
 impl Reception {
     pub(crate) fn new(
         service: Service,
+        gate: Gate,
         net: &NetOptions,
         udp_port: u16,
         desk: Arc<ProbeDesk>,
         slots: Arc<Slots>,
     ) -> Self {
         let (greeted, arrivals) = channel();
-        let net = Arc::new(net.clone());
-        Self { service, net, udp_port, desk, slots, greeted, arrivals, turned_away: Seldom::default() }
+        let house = House { service, gate: Arc::new(gate), net: Arc::new(net.clone()), udp_port, desk };
+        Self { house: Arc::new(house), slots, greeted, arrivals, turned_away: Seldom::default() }
     }
 
     /// Offers something else to those who come from now on.
     pub(crate) fn offer(&mut self, service: Service) {
-        self.service = service;
+        self.house = Arc::new(House { service, ..House::clone(&self.house) });
+    }
+
+    /// Lets those who come from now on in by another gate.
+    pub(crate) fn set_gate(&mut self, gate: Gate) {
+        self.house = Arc::new(House { gate: Arc::new(gate), ..House::clone(&self.house) });
     }
 
     /// Greets a client, unless there are too many: then it is told so, and the connection is closed.
@@ -57,11 +59,10 @@ impl Reception {
                 return;
             }
         };
-        let (service, udp_port, desk) = (self.service.clone(), self.udp_port, Arc::clone(&self.desk));
-        let (greeted, waker, net) = (self.greeted.clone(), engine.waker(), Arc::clone(&self.net));
+        let (house, greeted, waker) = (Arc::clone(&self.house), self.greeted.clone(), engine.waker());
         let run = move || {
             // Those that were refused have been told, and logged.
-            if let Ok(Some(arrival)) = greet(tcp, slot, &service, &net, udp_port, &desk) {
+            if let Ok(Some(arrival)) = greet(tcp, slot, &house) {
                 // The data thread may have ended meanwhile.
                 let _ = greeted.send(arrival);
             }

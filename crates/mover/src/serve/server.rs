@@ -6,18 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
+use crate::api::trust::ServerIdentity;
 use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
+use crate::serve::audit::Audit;
 use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
+use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
 use crate::serve::reception::Reception;
@@ -54,23 +58,28 @@ pub(crate) fn serve(
     options: &ServeOptions,
     stop: &Stop,
     ready: impl FnOnce(SocketAddr),
-    take_orders: impl FnOnce(&AcceptOptions, Arc<ProbeDesk>) -> Result<Arc<dyn Orders>, MoveError>,
+    take_orders: impl FnOnce(&AcceptOptions, Arc<ProbeDesk>, Arc<Audit>) -> Result<Arc<dyn Orders>, MoveError>,
 ) -> Result<(), MoveError> {
     net::check_server(&options.net)?;
+    let identity = options.identity.clone();
+    let audit = Arc::new(Audit::new(identity.state.as_ref().map(|state| Log::at(state.audit_log()))));
+    let gate = Gate::new(&identity, Arc::clone(&audit))?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
-    let orders = options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk))).transpose()?;
+    let orders =
+        options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
     let slots = slots(options, process::allow_many_files());
     let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
     let mut engine = Engine::new()?;
-    let serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
+    let mut serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
+    serving.set_audit(Arc::clone(&audit));
     engine.listen(tcp)?;
     let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
     let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(options.send_rate));
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk), EarlyEchoes::new(serving.challenge_seed())),
-        reception: Reception::new(service, &options.net, address.port(), desk, slots),
+        reception: Reception::new(service, gate, &options.net, address.port(), desk, slots),
         directories: options.directories.clone(),
         send_rate: options.send_rate,
         budget,
@@ -81,10 +90,14 @@ pub(crate) fn serve(
         stop: stop.clone(),
         reload: options.reload.clone(),
         status: options.status.clone(),
+        identity,
+        audit: Arc::clone(&audit),
         grace: options.grace,
         stopping: Stopping::No,
     };
     threads::become_data_thread(&options.net)?;
+    let (key, public) = (options.identity.key.fingerprint().to_string(), options.identity.public.to_string());
+    audit.write(&AuditEvent::Started { key, public });
     ready(address);
     engine.run(&mut server)
 }
@@ -175,6 +188,8 @@ struct FileServer {
     stop: Stop,
     reload: Ask,
     status: Ask,
+    identity: ServerIdentity,
+    audit: Arc<Audit>,
     grace: Span,
     stopping: Stopping,
     sink: Echoing,
@@ -243,6 +258,10 @@ impl FileServer {
                     log::info!("what is offered has been opened anew");
                 }
                 Err(error) => log::warn!("what was offered before still is: {error}"),
+            }
+            match Gate::new(&self.identity, Arc::clone(&self.audit)) {
+                Ok(gate) => self.reception.set_gate(gate),
+                Err(error) => log::warn!("the certificate stays the one before: {error}"),
             }
         }
         if self.status.take() {

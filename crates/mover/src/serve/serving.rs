@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_identity::audit::Event as AuditEvent;
 use inhaul_store::digest_cache::DigestCache;
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
@@ -16,6 +17,7 @@ use crate::engine::endpoints::Endpoints;
 use crate::engine::net::Transport;
 use crate::engine::port::Port;
 use crate::engine::{EndCause, Engine, PortId};
+use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
@@ -85,6 +87,8 @@ pub(crate) struct Serving {
     sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
     idle_look: Time,
+    /// Where it is written down what was moved.
+    audit: Arc<Audit>,
 }
 
 impl Serving {
@@ -105,7 +109,13 @@ impl Serving {
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             idle_look: Time::ZERO,
+            audit: Arc::default(),
         })
+    }
+
+    /// Writes down there what is moved.
+    pub(crate) fn set_audit(&mut self, audit: Arc<Audit>) {
+        self.audit = audit;
     }
 
     /// The secret of all challenges that this host makes.
@@ -210,9 +220,24 @@ impl Serving {
     fn forget(&mut self, engine: &Engine, flow: FlowId, outcome: &str) {
         if let Some(session) = self.sessions.remove(&flow) {
             log::info!("{}, {outcome}", self.describe(engine, flow, &session));
+            self.note_moved(flow, session, engine.now(), outcome.to_owned());
         }
         self.bodies.remove(flow);
         self.digests.forget(flow);
+    }
+
+    /// Writes down what was moved. Elsewhere: the data thread waits for no disk.
+    fn note_moved(&self, flow: FlowId, session: Session, now: Time, outcome: String) {
+        let Session { client, path, began, .. } = session;
+        let (audit, bytes) = (Arc::clone(&self.audit), self.bodies.sent_bytes(flow));
+        let (client, seconds) = (client.to_string(), now.since(began).as_secs_f64());
+        let write = move || {
+            let (client, path, outcome) = (&client, &path, &outcome);
+            audit.write(&AuditEvent::Moved { client, path, bytes, seconds, outcome });
+        };
+        if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
+            log::error!("the audit log cannot be written: {error}");
+        }
     }
 
     /// Who has fetched what by now.

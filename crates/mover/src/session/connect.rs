@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use inhaul_identity::{Fingerprint, Token};
 use inhaul_protocols::registry;
 use inhaul_store::digest::group_count;
 use inhaul_store::{Listed, Manifest, ManifestError};
@@ -12,12 +13,15 @@ use inhaul_udp::Socket;
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Stop};
 use crate::api::source::Server;
+use crate::api::trust::{Trust, UnknownServer};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::dial::dial;
 use crate::session::early::{Early, GROUPS_MAX};
 use crate::session::early_path::{EarlyFlow, EarlyPath};
 use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::handshake::HandshakeError;
 use crate::session::patience::Patience;
+use crate::session::tls::{ClientSide, Distrust};
 use crate::system::{sockets, threads};
 
 /// How long a server may take to greet.
@@ -38,16 +42,20 @@ pub(crate) struct Wanted<'o> {
     pub(crate) transport: &'o str,
     /// Its parameters, names and values, for both ends.
     pub(crate) parameters: &'o [(String, String)],
+    /// Which servers are believed.
+    pub(crate) trust: &'o Trust,
 }
 
 impl<'o> Wanted<'o> {
     /// What the user has chosen.
     pub(crate) fn of(options: &'o NetOptions) -> Self {
-        Self { transport: &options.transport, parameters: &options.parameters }
+        Self { transport: &options.transport, parameters: &options.parameters, trust: &options.trust }
     }
 
     /// What a session names that brings no data.
-    pub(crate) const ANY: Self = Self { transport: registry::DEFAULT.name, parameters: &[] };
+    pub(crate) fn no_data(trust: &'o Trust) -> Self {
+        Self { transport: registry::DEFAULT.name, parameters: &[], trust }
+    }
 }
 
 /// An open session with a server, before any data flows.
@@ -90,11 +98,31 @@ impl Session {
 
     fn greet(server: &Server, tcp: TcpStream, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
         let gone = |error: std::io::Error| MoveError::Unreachable { server: server.clone(), detail: error.to_string() };
-        let stream = ControlStream::new(tcp).map_err(gone)?;
+        let mut stream = ControlStream::new(tcp).map_err(gone)?;
+        let side = ClientSide::new(server, wanted.trust).map_err(|error| distrusted(server, error))?;
+        let secured = stream.connect_tls(side, Instant::now() + Duration::from_secs(GREETING_SECONDS));
         let mut session = Self { greeted: false, ..Self::over(server.clone(), stream) };
+        secured.map_err(|error| session.handshake_error(error))?;
         let (transport, parameters) = (wanted.transport.to_owned(), wanted.parameters.to_vec());
-        session.send(&Frame::Hello { version: VERSION, role, transport, parameters })?;
+        session.queue(&Frame::Hello { version: VERSION, role, transport, parameters })?;
+        if let Some(token) = &server.ticket.token {
+            session.queue(&Frame::Authorize { token: token.to_bytes() })?;
+        }
+        // The end of the handshake leaves with it.
+        session.write()?;
         Ok(session)
+    }
+
+    fn handshake_error(&self, error: HandshakeError) -> MoveError {
+        let server = self.server.clone();
+        match error {
+            HandshakeError::Stream(StreamError::Tls(rustls::Error::InvalidMessage(_))) => {
+                self.protocol_error("it does not speak TLS".to_owned())
+            }
+            HandshakeError::Stream(error) => self.stream_error(&error, GREETING_SECONDS),
+            HandshakeError::Distrust(error) => distrusted(&server, error),
+            HandshakeError::Refused { code, text } => self.unexpected(&Frame::Refused { code, text }),
+        }
     }
 
     /// Probes the way of datagrams, which are to come over a socket of their own, while the session is agreed on. A
@@ -288,8 +316,30 @@ impl Session {
         Err(self.protocol_error("it sends pieces of an answer with nothing in them".to_owned()))
     }
 
+    /// Asks for a token with which the host with the key `holder` may fetch what is at `path`; `None`: it needs none.
+    pub(crate) fn ask_token(&mut self, path: &str, holder: Fingerprint) -> Result<Option<Token>, MoveError> {
+        self.send(&Frame::AskToken { holder: *holder.bytes(), path: format!("/{path}") })?;
+        match self.receive(GREETING_SECONDS)? {
+            Frame::TokenGrant { token } if token.is_empty() => Ok(None),
+            Frame::TokenGrant { token } => {
+                let token = Token::from_bytes(&token);
+                token.map(Some).map_err(|error| self.protocol_error(error.to_string()))
+            }
+            frame => Err(self.unexpected(&frame)),
+        }
+    }
+
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), MoveError> {
-        let sent = self.stream.send(frame, Instant::now() + Duration::from_secs(GREETING_SECONDS));
+        self.queue(frame)?;
+        self.write()
+    }
+
+    fn queue(&mut self, frame: &Frame) -> Result<(), MoveError> {
+        self.stream.queue(frame).map_err(|error| self.stream_error(&error, GREETING_SECONDS))
+    }
+
+    fn write(&mut self) -> Result<(), MoveError> {
+        let sent = self.stream.write_all(Instant::now() + Duration::from_secs(GREETING_SECONDS));
         if sent.is_err() {
             // A server that turns clients away closes before it has read what they ask for. What it said first says
             // more.
@@ -335,7 +385,10 @@ impl Session {
             StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
             // It has ended or its host has, or it is none of ours and hangs up on strangers.
             StreamError::Closed | StreamError::Io(_) => MoveError::Unreachable { server, detail: error.to_string() },
-            StreamError::Frame(_) | StreamError::TooSoon => self.protocol_error(error.to_string()),
+            StreamError::Frame(_) | StreamError::TooSoon | StreamError::InClear => {
+                self.protocol_error(error.to_string())
+            }
+            StreamError::Tls(_) => MoveError::Untrusted { server, detail: error.to_string() },
             // An order with very many rules.
             StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
         }
@@ -353,10 +406,35 @@ impl Session {
                 MoveError::PathNotFound { server, detail: text.clone() }
             }
             Frame::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text.clone() },
+            Frame::Refused { code: RefusalCode::NoRight, text } => MoveError::NoRight { server, detail: text.clone() },
             Frame::Refused { text, .. } => MoveError::Refused { server, detail: text.clone() },
             _ => self.protocol_error("it answered out of turn".to_owned()),
         }
     }
+}
+
+/// What to tell the user of a server that is not believed.
+fn distrusted(server: &Server, error: Distrust) -> MoveError {
+    let server = server.clone();
+    match error {
+        Distrust::Unknown(key) => MoveError::ServerKeyUnknown { server, key },
+        Distrust::Changed { known, seen } => MoveError::ServerKeyChanged { server, known, seen },
+        Distrust::NotPinned { pinned, seen } => MoveError::ServerKeyNotPinned { server, pinned, seen },
+        Distrust::Here(detail) => MoveError::Untrusted { server, detail },
+    }
+}
+
+/// The fingerprint of a server's key, which it has proven to have. Whether it is the right one is for the caller to
+/// know.
+///
+/// # Errors
+/// When the server cannot be reached, or no secure connection comes about.
+pub fn server_key(server: &Server) -> Result<Fingerprint, MoveError> {
+    let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+    // No fingerprint that is expected stands in the way.
+    let bare = Server::new(server.host.clone(), server.port);
+    let session = Session::connect(&bare, SessionRole::Fetch, Wanted::no_data(&trust))?;
+    session.stream.peer_key().ok_or_else(|| session.protocol_error("it has shown no key".to_owned()))
 }
 
 /// Runs the jobs at once, each on a thread, and gives their results in the jobs' order.
@@ -439,16 +517,22 @@ mod tests {
     use std::net::TcpListener;
 
     fn server(host: &str, port: u16) -> Server {
-        Server { host: host.to_owned(), port }
+        Server::new(host, port)
     }
 
     #[test]
     fn connect_tells_an_unknown_host_from_one_where_nothing_listens() {
-        let unknown =
-            Session::connect(&server("no-such-host.invalid", 1), SessionRole::Fetch, Wanted::ANY).unwrap_err();
+        let unknown = Session::connect(
+            &server("no-such-host.invalid", 1),
+            SessionRole::Fetch,
+            Wanted::no_data(&Trust::default()),
+        )
+        .unwrap_err();
         assert!(matches!(unknown, MoveError::UnknownHost { .. }), "{unknown}");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let nothing = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap_err();
+        let nothing =
+            Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::no_data(&Trust::default()))
+                .unwrap_err();
         assert!(matches!(nothing, MoveError::Unreachable { .. }), "{nothing}");
     }
 
@@ -461,8 +545,8 @@ mod tests {
             let (mut tcp, _) = listener.accept().unwrap();
             tcp.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
         });
-        let mut session = Session::connect(&server("127.0.0.1", port), SessionRole::Fetch, Wanted::ANY).unwrap();
-        let error = session.await_greeting().unwrap_err();
+        let server = server("127.0.0.1", port);
+        let error = Session::connect(&server, SessionRole::Fetch, Wanted::no_data(&Trust::default())).unwrap_err();
         other.join().unwrap();
         assert!(matches!(error, MoveError::Protocol { .. }), "{error}");
     }

@@ -1,17 +1,19 @@
 //! The control stream: frames over one TCP connection, first blocking (set-up), then polled (engine).
 //!
-//! This is the seam for security. Sealing comes in here, below the frames and above TCP: what [`ControlStream::fill`]
-//! reads is opened before it reaches `incoming`, what [`ControlStream::flush`] writes is sealed as it leaves
-//! `outgoing`. Until then everything crosses the network in the clear.
+//! TLS is in here, below the frames and above TCP: see [`crate::session::handshake`]. What is read is opened before it
+//! reaches `incoming`. What is sent is sealed as soon as it is queued, so `outgoing`, and every limit on it, counts
+//! what really leaves.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use inhaul_identity::Fingerprint;
 use rustix::net::sockopt;
 
 use crate::session::frame::{Frame, FrameError, MAX_FRAME};
 use crate::session::slots::Slot;
+use crate::session::tls::Seal;
 
 /// Most bytes that may wait to be written: a few of the largest frames. Nobody who asks for [`ControlStream::room`]
 /// comes near it.
@@ -20,6 +22,8 @@ const MAX_OUTGOING: usize = 4 * MAX_FRAME;
 const ROOM_BYTES: usize = 64 * 1024;
 /// What stands before a frame and says how long it is.
 const LENGTH_BYTES: usize = 4;
+/// Bytes that are asked for in one call.
+const CHUNK: usize = 64 * 1024;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
@@ -58,6 +62,12 @@ pub enum StreamError {
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The peer has not sealed what it sent, or is not who it should be.
+    #[error("the connection is not secure: {0}")]
+    Tls(#[source] rustls::Error),
+    /// The peer says something in the clear.
+    #[error("it does not secure its connections")]
+    InClear,
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Io(#[source] io::Error),
@@ -68,12 +78,14 @@ pub enum StreamError {
 #[derive(Debug)]
 pub struct ControlStream<W = TcpStream> {
     wire: W,
+    /// `None`: not secured yet, or in a test of the engine.
+    seal: Option<Box<Seal>>,
     peer: SocketAddr,
     local: SocketAddr,
     /// What has come in; frames before `taken` have been handed out.
     incoming: Vec<u8>,
     taken: usize,
-    /// What waits to go out; bytes before `written` are gone.
+    /// What waits to go out, sealed; bytes before `written` are gone.
     outgoing: Vec<u8>,
     written: usize,
     /// Bytes that the connection has taken, of all that was ever sent.
@@ -119,7 +131,7 @@ impl ControlStream {
     ///
     /// # Errors
     /// When the connection breaks or the peer does not read.
-    pub(crate) fn write_all(&mut self, deadline: Instant) -> Result<(), StreamError> {
+    pub fn write_all(&mut self, deadline: Instant) -> Result<(), StreamError> {
         while self.written < self.outgoing.len() {
             self.wire.set_write_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             self.write_some()?;
@@ -142,6 +154,32 @@ impl ControlStream {
         }
     }
 
+    /// Blocking: bytes as they come from the connection, before `deadline`: for the handshake.
+    pub(super) fn read_raw(&mut self, deadline: Instant) -> Result<Vec<u8>, StreamError> {
+        let mut bytes = vec![0; CHUNK];
+        loop {
+            self.wire.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
+            match self.wire.read(&mut bytes) {
+                Ok(0) => return Err(StreamError::Closed),
+                Ok(len) => {
+                    bytes.truncate(len);
+                    return Ok(bytes);
+                }
+                Err(error) => _ = nothing_yet(error)?,
+            }
+        }
+    }
+
+    /// What comes in and what goes out, for the handshake.
+    pub(super) fn buffers(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>) {
+        (&mut self.incoming, &mut self.outgoing)
+    }
+
+    /// From now on everything is sealed, and opened.
+    pub(super) fn set_seal(&mut self, seal: Seal) {
+        self.seal = Some(Box::new(seal));
+    }
+
     /// Ends set-up: from now on the stream is polled.
     ///
     /// # Errors
@@ -156,6 +194,7 @@ impl<W: Read + Write> ControlStream<W> {
     pub(crate) fn over(wire: W, peer: SocketAddr, local: SocketAddr) -> Self {
         Self {
             wire,
+            seal: None,
             peer,
             local,
             incoming: Vec::new(),
@@ -176,6 +215,18 @@ impl<W: Read + Write> ControlStream<W> {
     /// What its bytes go over: to wait for it.
     pub(crate) fn wire(&self) -> &W {
         &self.wire
+    }
+
+    /// The fingerprint of the peer's raw key; `None` if it has shown none, or a certificate.
+    pub fn peer_key(&self) -> Option<Fingerprint> {
+        self.seal.as_ref().and_then(|seal| seal.peer_key())
+    }
+
+    /// Bytes that only the two ends of this stream know, the same at both: keys for what goes beside it (RFC 8446 7.5,
+    /// RFC 5705). Each purpose has a `label` of its own, which begins with `EXPORTER`; each flow and each direction a
+    /// `context`. `None` if the stream is not secured.
+    pub fn exporter<const N: usize>(&self, label: &str, context: &[u8]) -> Option<[u8; N]> {
+        self.seal.as_ref().and_then(|seal| seal.export(label, context))
     }
 
     /// The peer's address.
@@ -249,14 +300,27 @@ impl<W: Read + Write> ControlStream<W> {
     /// # Errors
     /// When it is too long; nothing is queued then.
     pub fn queue(&mut self, frame: &Frame) -> Result<(), StreamError> {
-        let before = self.outgoing.len();
-        frame.encode(&mut self.outgoing);
-        let bytes = self.outgoing.len() - before - LENGTH_BYTES;
+        let mut plain = Vec::new();
+        frame.encode(&mut plain);
+        let bytes = plain.len() - LENGTH_BYTES;
         if bytes > MAX_FRAME {
-            self.outgoing.truncate(before);
             return Err(StreamError::TooLong(bytes));
         }
-        Ok(())
+        self.queue_bytes(&plain)
+    }
+
+    /// Polled: queues bytes, frames or not: for tools and tests that break the rules.
+    ///
+    /// # Errors
+    /// When TLS does not take them.
+    pub fn queue_bytes(&mut self, plain: &[u8]) -> Result<(), StreamError> {
+        match &mut self.seal {
+            Some(seal) => seal.seal(plain, &mut self.outgoing).map_err(StreamError::Io),
+            None => {
+                self.outgoing.extend_from_slice(plain);
+                Ok(())
+            }
+        }
     }
 
     /// Polled: writes what the connection takes just now.
@@ -288,7 +352,9 @@ impl<W: Read + Write> ControlStream<W> {
 
     /// Reads once; 0 when nothing has come yet.
     fn read_some(&mut self) -> Result<usize, StreamError> {
-        const CHUNK: usize = 64 * 1024;
+        if self.seal.is_some() {
+            return self.read_sealed();
+        }
         let held = self.incoming.len();
         self.incoming.resize(held + CHUNK, 0);
         let result = self.wire.read(&mut self.incoming[held..]);
@@ -298,6 +364,23 @@ impl<W: Read + Write> ControlStream<W> {
             Ok(n) => Ok(n),
             Err(error) => nothing_yet(error),
         }
+    }
+
+    /// The same where it is sealed: so many bytes have come as the network has carried.
+    fn read_sealed(&mut self) -> Result<usize, StreamError> {
+        let Self { wire, seal: Some(seal), incoming, outgoing, .. } = self else { return Ok(0) };
+        let mut bytes = vec![0; CHUNK];
+        let len = match wire.read(&mut bytes) {
+            Ok(0) => return Err(StreamError::Closed),
+            Ok(len) => len,
+            Err(error) => return nothing_yet(error),
+        };
+        if let Err(error) = seal.open(&bytes[..len], incoming, outgoing) {
+            // The peer is told why, if it still listens.
+            let _ = self.write_some();
+            return Err(StreamError::Tls(error));
+        }
+        Ok(len)
     }
 
     /// Writes once; 0 when nothing is taken yet.

@@ -227,7 +227,7 @@ mod tests {
         let (_listener, _queued, silent) = black_hole();
         let refusing = SocketAddr::from(([127, 0, 0, 3], silent.port()));
         let failures = race(&[refusing, silent], Duration::from_millis(300)).unwrap_err();
-        let server = Server { host: "many".to_owned(), port: silent.port() };
+        let server = Server::new("many", silent.port());
         let error = failed(&server, &failures);
         let text = error.to_string();
         assert!(matches!(error, MoveError::Unreachable { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! The session's frames: what a client and a server say to each other over TCP.
+//! The session's frames: what a client and a server say to each other over TLS.
 //!
 //! A frame is `[length: u32][kind: u8][body][checksum: u32]`, numbers big-endian; `length` counts what follows it and
 //! is at most [`MAX_FRAME`]. The checksum is the CRC-32C of all that stands before it in the frame: TCP's own is 16
@@ -10,6 +10,7 @@
 //! ```text
 //! client                                server
 //! Hello {magic, version, role, transport, parameters} ->
+//! Authorize {token}, if it has one ->
 //!                                  <-   Welcome {version, udp_port}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
@@ -18,6 +19,8 @@
 //!                                  <-   Listing pieces, the last marked, or  Refused
 //!     or  Probe                    ->   (a session for this alone; datagrams as in `probe.rs`)
 //!                                  <-   ProbeGrant {token}  or  Refused
+//!     or  AskToken {path, holder}  ->   (a session for this alone)
+//!                                  <-   TokenGrant {token}  or  Refused
 //!     or  Delegate {order}         ->   (a session for this alone)
 //!                                  <-   ProbeGrant {token}  (if the client has the data itself), or  Refused
 //!                                  <-   Update ..., then Report pieces, the last marked
@@ -53,7 +56,7 @@ pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
 /// The version of this session protocol.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// Most parameters of a transport in a greeting.
 pub const MAX_PARAMETERS: usize = 32;
 /// Most bytes of a parameter's name, and of its value.
@@ -107,6 +110,8 @@ pub enum RefusalCode {
     Malformed,
     /// This server does not do that for others, or not for this one.
     NotAllowed,
+    /// The client has no right to do that there.
+    NoRight,
 }
 
 /// How a bench's flow did, as its receiver counted, and what the reporting process spent.
@@ -154,6 +159,23 @@ pub enum Frame {
         code: RefusalCode,
         /// Why, for the user. Of a frame that came in it is safe on a terminal: see [`inhaul_store::printable`].
         text: String,
+    },
+    /// The client has a token that gives it rights: see [`inhaul_identity::Token`].
+    Authorize {
+        /// The token's bytes.
+        token: Vec<u8>,
+    },
+    /// The client wants a token with which another host may fetch what lies at this path.
+    AskToken {
+        /// The fingerprint of the other host's key.
+        holder: [u8; 32],
+        /// Path below the offered directories, with a leading slash.
+        path: String,
+    },
+    /// The token that was asked for. Empty: none is needed.
+    TokenGrant {
+        /// The token's bytes.
+        token: Vec<u8>,
     },
     /// The client wants what lies at this path.
     Open {

@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
 use super::scan::shown;
-use super::{MayHold, Offered, OfferedError, Root};
+use super::{ListOptions, MayHold, Offered, OfferedError, Root, links};
 use crate::beneath::{Beneath, Links};
 use crate::manifest::memory;
 use crate::{Listed, ListedKind, Timestamp};
@@ -26,10 +26,11 @@ impl Offered {
     pub fn list(
         &self,
         request: &[u8],
-        recursive: bool,
+        options: ListOptions,
         may_hold: &mut MayHold<'_>,
         each: &mut dyn FnMut(Listed) -> bool,
     ) -> Result<(), OfferedError> {
+        let (recursive, links) = (options.recursive, links(options.no_links));
         let components = super::components(request)?;
         if components.is_empty() && (self.roots.len() > 1 || self.roots.iter().any(|root| root.is_file)) {
             return self.list_roots(recursive, may_hold, each);
@@ -44,12 +45,16 @@ impl Offered {
             return Ok(());
         }
         let path = rest.join(&b'/');
-        let stat = root.dir.stat(&path, Links::FollowInside).map_err(failed)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        let stat = root.dir.stat(&path, links).map_err(failed)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Symlink {
+            return Err(failed(Errno::LOOP));
+        }
+        if kind != FileType::Directory {
             each(listed(Vec::new(), &stat));
             return Ok(());
         }
-        let top = root.dir.open_directory(&path, Links::FollowInside).map_err(failed)?;
+        let top = root.dir.open_directory(&path, links).map_err(failed)?;
         walk(&top, b"", request, recursive, may_hold, each).map(|_| ())
     }
 
@@ -164,7 +169,7 @@ mod tests {
 
     fn names(offered: &Offered, request: &str, recursive: bool) -> Result<Vec<String>, OfferedError> {
         let mut names = Vec::new();
-        offered.list(request.as_bytes(), recursive, &mut |_| true, &mut |item| {
+        offered.list(request.as_bytes(), ListOptions { recursive, no_links: false }, &mut |_| true, &mut |item| {
             let mark = match item.kind {
                 ListedKind::File => "",
                 ListedKind::Directory => "/",
@@ -200,7 +205,7 @@ mod tests {
         assert_eq!(names(&offered, "sub/b", true).unwrap(), [""]);
         let mut sizes = Vec::new();
         offered
-            .list(b"a", false, &mut |_| true, &mut |item| {
+            .list(b"a", ListOptions::default(), &mut |_| true, &mut |item| {
                 sizes.push(item.size);
                 true
             })
@@ -226,13 +231,14 @@ mod tests {
         let offered = Offered::new(&[one]).unwrap();
         let mut seen = 0;
         offered
-            .list(b"", true, &mut |_| true, &mut |_| {
+            .list(b"", ListOptions { recursive: true, no_links: false }, &mut |_| true, &mut |_| {
                 seen += 1;
                 seen < 3
             })
             .unwrap();
         assert_eq!(seen, 3);
-        let refused = offered.list(b"", true, &mut |_| false, &mut |_| true);
+        let refused =
+            offered.list(b"", ListOptions { recursive: true, no_links: false }, &mut |_| false, &mut |_| true);
         assert!(matches!(refused, Err(OfferedError::TooMuchMemory { .. })), "{refused:?}");
         assert!(matches!(names(&offered, "nothing", false), Err(OfferedError::NotFound { .. })));
         assert!(matches!(names(&offered, "../two", false), Err(OfferedError::Outside { .. })));

@@ -155,7 +155,7 @@ fn scan_tells_holes_owners_and_attributes() {
     file.write_all_at(&[1; 4096], 16 << 20).unwrap();
     let set = rustix::fs::fsetxattr(&file, "user.colour", b"red\0", rustix::fs::XattrFlags::empty());
     let offered = Offered::new(&[dir.path().into()]).unwrap();
-    let options = ScanOptions { owner: true, attributes: true };
+    let options = ScanOptions { owner: true, attributes: true, no_links: false };
     for request in ["/", "/sparse"] {
         let scanned = offered.scan(request.as_bytes(), options).unwrap();
         let entry = &scanned.manifest().entries()[0];

@@ -293,7 +293,7 @@ mod tests {
     }
 
     fn server(name: &str) -> Server {
-        Server { host: name.to_owned(), port: crate::DEFAULT_PORT }
+        Server::new(name, crate::DEFAULT_PORT)
     }
 
     /// `name` answers after `took` that it has files of these sizes.

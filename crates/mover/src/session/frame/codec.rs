@@ -2,6 +2,7 @@
 
 use crc_fast::crc32_iscsi;
 use inhaul_base::Span;
+use inhaul_identity::TOKEN_BYTES_MAX;
 use inhaul_store::printable;
 
 use super::{
@@ -37,6 +38,9 @@ pub(super) mod kind {
     pub(in crate::session::frame) const ATTACH: u8 = 20;
     pub(in crate::session::frame) const FILE_FAILED: u8 = 21;
     pub(in crate::session::frame) const CONTENT: u8 = 22;
+    pub(in crate::session::frame) const AUTHORIZE: u8 = 23;
+    pub(in crate::session::frame) const ASK_TOKEN: u8 = 24;
+    pub(in crate::session::frame) const TOKEN_GRANT: u8 = 25;
     /// Kinds from here on may be ignored.
     pub(in crate::session::frame) const OPTIONAL: u8 = 128;
 }
@@ -136,6 +140,9 @@ impl Frame {
             kind::ATTACH => r.attach(),
             kind::FILE_FAILED => r.file_failed(),
             kind::CONTENT => Some(Self::Content { bytes: r.rest() }),
+            kind::AUTHORIZE => r.token().map(|token| Self::Authorize { token }),
+            kind::ASK_TOKEN => r.ask_token(),
+            kind::TOKEN_GRANT => r.token().map(|token| Self::TokenGrant { token }),
             kind::OPTIONAL.. => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
@@ -179,6 +186,9 @@ impl Frame {
             Self::Attach { .. } => kind::ATTACH,
             Self::FileFailed { .. } => kind::FILE_FAILED,
             Self::Content { .. } => kind::CONTENT,
+            Self::Authorize { .. } => kind::AUTHORIZE,
+            Self::AskToken { .. } => kind::ASK_TOKEN,
+            Self::TokenGrant { .. } => kind::TOKEN_GRANT,
             Self::Optional { kind } => *kind,
         }
     }
@@ -220,6 +230,10 @@ impl Frame {
                 out.push(u8::from(*recursive));
                 out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
             }
+            Self::AskToken { holder, path } => {
+                out.extend_from_slice(holder);
+                out.extend_from_slice(cut(path, MAX_PATH).as_bytes());
+            }
             Self::Bench { size, memory } => {
                 out.extend_from_slice(&size.to_be_bytes());
                 out.push(u8::from(*memory == Memory::Cold));
@@ -231,6 +245,8 @@ impl Frame {
             Self::Protocol { message: bytes }
             | Self::Delegate { order: bytes }
             | Self::Update { update: bytes }
+            | Self::Authorize { token: bytes }
+            | Self::TokenGrant { token: bytes }
             | Self::Content { bytes } => out.extend_from_slice(bytes),
             Self::DigestsOf { runs } => {
                 let numbers = runs.iter().flat_map(|run| [run.first, run.count]);
@@ -286,7 +302,7 @@ impl SessionRole {
 }
 
 impl RefusalCode {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::NotFound,
         Self::Outside,
         Self::Version,
@@ -296,6 +312,7 @@ impl RefusalCode {
         Self::Unreadable,
         Self::Malformed,
         Self::NotAllowed,
+        Self::NoRight,
     ];
 
     fn code(self) -> u8 {
@@ -309,6 +326,7 @@ impl RefusalCode {
             Self::Malformed => 7,
             Self::UnknownTransport => 8,
             Self::NotAllowed => 9,
+            Self::NoRight => 10,
         }
     }
 }
@@ -447,6 +465,14 @@ impl Reader<'_> {
         let size = self.u64()?;
         let memory = if self.flag()? { Memory::Cold } else { Memory::Hot };
         Some(Frame::Bench { size, memory })
+    }
+
+    fn token(&mut self) -> Option<Vec<u8>> {
+        (self.bytes.len() <= TOKEN_BYTES_MAX).then(|| self.rest())
+    }
+
+    fn ask_token(&mut self) -> Option<Frame> {
+        Some(Frame::AskToken { holder: self.take()?, path: self.text(MAX_PATH)? })
     }
 
     fn attach(&mut self) -> Option<Frame> {

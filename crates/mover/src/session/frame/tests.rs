@@ -40,6 +40,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u64>(), memory).prop_map(|(size, memory)| Frame::Bench { size, memory }),
         (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::DataSet { last, bytes }),
         bytes(300).prop_map(|bytes| Frame::Content { bytes }),
+        bytes(300).prop_map(|token| Frame::Authorize { token }),
+        bytes(300).prop_map(|token| Frame::TokenGrant { token }),
+        (any::<[u8; 32]>(), "[a-z/]{0,20}").prop_map(|(holder, path)| Frame::AskToken { holder, path }),
         bytes(300).prop_map(|message| Frame::Protocol { message }),
         prop::collection::vec(any::<(u64, u64)>(), 1..9).prop_map(|runs| Frame::DigestsOf {
             runs: runs.into_iter().map(|(first, count)| GroupRun { first, count }).collect()

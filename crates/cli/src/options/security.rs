@@ -1,0 +1,18 @@
+//! Options about whom to trust.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of every command that connects to servers.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Security options")]
+pub(crate) struct Security {
+    /// Trust servers that are not known yet, and remember their keys; a key that has changed is refused all the same
+    #[arg(long)]
+    pub(crate) accept_new: bool,
+    /// Trust servers by their certificates, if an authority in this PEM file has signed them; 'system' means the
+    /// authorities that this system trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+}

@@ -1,0 +1,21 @@
+//! What others reach this host by, as far as it can tell.
+
+use std::net::{SocketAddr, UdpSocket};
+
+/// The host in an address for others: the address that is listened on, or one of this host's.
+pub(crate) fn host_of(listening: SocketAddr) -> String {
+    if listening.ip().is_unspecified() { own_address() } else { listening.ip().to_string() }
+}
+
+/// An address of this host, from which it would reach the rest of the world; its name, if it would not.
+pub(crate) fn own_address() -> String {
+    let toward = |from: &str, to: &str| {
+        // Nothing is sent: the system only picks a route. The addresses are of documentation (RFC 5737, RFC 3849).
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
+    };
+    let address = toward("0.0.0.0:0", "192.0.2.1:9").or_else(|| toward("[::]:0", "[2001:db8::1]:9"));
+    let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    address.map_or_else(name, |address| address.to_string())
+}

@@ -1,0 +1,78 @@
+//! What people compare: the hash of a public key.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest;
+
+use crate::base64::{self, Alphabet};
+
+/// The SHA-256 of a public key in the form of X.509 (SubjectPublicKeyInfo), which raw public keys have in TLS too (RFC
+/// 7250 3). Its text is the base64 of URLs, 43 characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; Fingerprint::LEN]);
+
+/// A text is no fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a fingerprint has 43 letters, digits, '-' and '_': copy all of it")]
+pub struct FingerprintError;
+
+impl Fingerprint {
+    /// Its length in bytes.
+    pub const LEN: usize = 32;
+
+    /// Of a public key, in DER.
+    pub fn of(public_key_info: &[u8]) -> Self {
+        let mut hash = [0; Self::LEN];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, public_key_info).as_ref());
+        Self(hash)
+    }
+
+    /// The one with these bytes.
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base64::encode(Alphabet::Url, &self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = FingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, FingerprintError> {
+        // What is too long is not even decoded.
+        let bytes = (text.len() < 64).then(|| base64::decode(Alphabet::Url, text)).flatten();
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or(FingerprintError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_can_be_read_again_and_nothing_else() {
+        let fingerprint = Fingerprint::of(b"a key");
+        let text = fingerprint.to_string();
+        assert_eq!(text.len(), 43);
+        assert_eq!(text.parse(), Ok(fingerprint));
+        for wrong in ["", "AAAA", &text[1..], &format!("{text}A"), &"A".repeat(1000)] {
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(FingerprintError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Who somebody is, and what they may do: keys, fingerprints, tickets and tokens, and the files that remember them.
+//!
+//! It uses no network and reads no clock. What it reads comes from files, from command lines and from peers, and is
+//! bounded.
+//!
+//! - A host's [`Key`] is an Ed25519 key. Its [`Fingerprint`] is what people compare and what files list.
+//! - A [`Token`] gives rights to whoever holds it. The server that made it checks it, and keeps no copy.
+//! - A [`Ticket`] stands behind the `#` of an address: the server's fingerprint, a token, or both.
+//! - [`KnownHosts`] and [`AuthorizedKeys`] are what files of these names are to ssh.
+//! - A [`State`] is the directory with all of these files; [`audit`] writes down what was granted and refused.
+#![forbid(unsafe_code)]
+
+pub mod audit;
+mod authorized_keys;
+mod base64;
+mod book;
+mod date;
+mod files;
+mod fingerprint;
+mod key;
+mod known_hosts;
+mod rights;
+mod state;
+mod ticket;
+mod token;
+
+pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
+pub use book::{Book, BookError, Made};
+pub use date::UnixTime;
+pub use files::FileError;
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use key::{Key, KeyError};
+pub use known_hosts::{KnownHosts, KnownHostsError};
+pub use rights::{Grant, Right, Rights, RightsError, Scope, ScopeError};
+pub use state::State;
+pub use ticket::{Ticket, TicketError};
+pub use token::{Caveats, HolderError, TOKEN_BYTES_MAX, Token, TokenError, TokenId, Verified};

@@ -1,0 +1,41 @@
+//! The audit log of a server.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
+
+use inhaul_identity::UnixTime;
+use inhaul_identity::audit::{Event, Log};
+
+/// How often it is said that the log cannot be written.
+const WARNED: Duration = Duration::from_secs(60);
+
+/// See the module's description. Of a server that has no state, nothing is written.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    log: Option<Log>,
+    /// When it was last said that nothing can be written.
+    warned: Mutex<Option<Instant>>,
+}
+
+impl Audit {
+    /// What is written to `log`.
+    pub(crate) fn new(log: Option<Log>) -> Self {
+        Self { log, warned: Mutex::default() }
+    }
+
+    /// Writes down what has happened now.
+    pub(crate) fn write(&self, event: &Event<'_>) {
+        let Some(Err(error)) = self.log.as_ref().map(|log| log.write(now(), event)) else { return };
+        let mut warned = self.warned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= WARNED) {
+            *warned = Some(Instant::now());
+            log::error!("the audit log cannot be written: {error}");
+        }
+    }
+}
+
+/// The time by this host's clock.
+pub(crate) fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixTime::from_seconds(since.as_secs())
+}

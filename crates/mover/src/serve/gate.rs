@@ -1,0 +1,377 @@
+//! Who may do what at a server: by what everybody may, by the client's key, by its token.
+
+use std::fs::Metadata;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use inhaul_identity::audit::{Access, Event};
+use inhaul_identity::{
+    AuthorizedKeys, Book, Fingerprint, Grant, Right, Rights, Scope, State, Token, TokenError, TokenId,
+};
+
+use crate::api::error::MoveError;
+use crate::api::trust::ServerIdentity;
+use crate::serve::audit::{Audit, now};
+use crate::session::frame::RefusalCode;
+use crate::session::refusal::{GreetingError, refused};
+use crate::session::tls::ServerTls;
+
+/// How long a token is good that lets another host fetch for a client, which is authorised by its key: a copy takes
+/// that long at most.
+const DELEGATED_SECONDS: u64 = 7 * 86_400;
+/// Most characters of a path in a refusal.
+const PATH_SHOWN: usize = 200;
+
+/// A client, as far as it has shown who it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) address: SocketAddr,
+    /// The fingerprint of the key that it has proven to have.
+    pub(crate) key: Option<Fingerprint>,
+    pub(crate) token: Option<Token>,
+}
+
+/// How far a right reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// To everything.
+    All,
+    /// To what lies beneath a path, and not to where links in it lead.
+    Beneath,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    tls: ServerTls,
+    public: Rights,
+    secret: [u8; 32],
+    keys: Option<Watched<AuthorizedKeys>>,
+    book: Option<Watched<Book>>,
+    audit: Arc<Audit>,
+}
+
+impl Gate {
+    /// The gate of a server; its certificate is read now.
+    pub(crate) fn new(identity: &ServerIdentity, audit: Arc<Audit>) -> Result<Self, MoveError> {
+        let state = identity.state.as_ref();
+        Ok(Self {
+            tls: ServerTls::new(identity)?,
+            public: identity.public,
+            secret: ServerIdentity::token_secret(&identity.key),
+            keys: state
+                .map(State::authorized_keys)
+                .map(|path| Watched::new(path, |path| AuthorizedKeys::load(path).map_err(|error| error.to_string()))),
+            book: state
+                .map(State::tokens)
+                .map(|path| Watched::new(path, |path| Book::load(path).map_err(|error| error.to_string()))),
+            audit,
+        })
+    }
+
+    /// What clients are shown.
+    pub(crate) fn tls(&self) -> &ServerTls {
+        &self.tls
+    }
+
+    /// Where it is written down what happens.
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Whether a client may do this at `path`; a refusal says what right is missing, and why.
+    pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, GreetingError> {
+        let decided = self.decide(caller, right, path);
+        let (client, token) = (caller.address.to_string(), caller.token.as_ref().map(|token| token.id().to_string()));
+        let key = caller.key.map(|key| key.to_string());
+        let access = Access { client: &client, key, token, right: right.name(), path };
+        match decided {
+            Ok(reach) => {
+                self.audit.write(&Event::Granted(access));
+                Ok(reach)
+            }
+            Err(reason) => {
+                self.audit.write(&Event::Refused { access, reason: &reason });
+                let shown: String = path.chars().take(PATH_SHOWN).collect();
+                let text = format!("the right '{right}' on '{shown}' is missing: {reason}");
+                Err(refused(RefusalCode::NoRight, text))
+            }
+        }
+    }
+
+    /// Whether a client may do anything at all; then it may try the path.
+    pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
+        let by_token = caller.token.as_ref().is_some_and(|token| self.look_at(token, caller.key).is_ok());
+        let by_key = |key| self.keys.as_ref()?.look(|keys| !keys.grants_of(key).is_empty()).ok();
+        if !self.public.is_none() || by_token || caller.key.and_then(by_key).unwrap_or(false) {
+            return Ok(());
+        }
+        self.check(caller, Right::Read, "/").map(drop)
+    }
+
+    /// Whether a client may do this; why not.
+    fn decide(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, String> {
+        // Where what is offered ends is for others to say.
+        if self.public.has(right) {
+            return Ok(Reach::All);
+        }
+        // Whoever shows a token acts by that alone. A server that copies for a client would lend it its own rights
+        // otherwise.
+        if let Some(token) = &caller.token {
+            return match self.look_at(token, caller.key) {
+                Ok(grant) if grant.allows(right, path) => Ok(Reach::of(&grant)),
+                Ok(Grant { rights, scope }) => {
+                    Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()))
+                }
+                Err(why) => Err(format!("the token {} gives nothing: {why}", token.id())),
+            };
+        }
+        let Some(key) = caller.key else { return Err("this client has shown neither a key nor a token".to_owned()) };
+        self.by_key(key, right, path).map_err(|why| {
+            why.unwrap_or_else(|| {
+                format!(
+                    "this server does not know this client. Its user can make a token ('inhaul token make --{right} PATH'), or add this line to its authorised keys: '{key} {right}=PATH'"
+                )
+            })
+        })
+    }
+
+    /// What a token gives now, shown by the host with this key.
+    fn look_at(&self, token: &Token, key: Option<Fingerprint>) -> Result<Grant, String> {
+        let verified = token.verify(&self.secret).map_err(|error| error.to_string())?;
+        if verified.end <= now() {
+            return Err(format!("it has ended on {}", verified.end));
+        }
+        verified.check_holder(key).map_err(|error| error.to_string())?;
+        if let Some(book) = &self.book {
+            let is_revoked = book.look(|book| book.is_revoked(token.id()))?;
+            if is_revoked {
+                return Err("it was revoked".to_owned());
+            }
+        }
+        verified.grant.ok_or_else(|| "its limits leave nothing".to_owned())
+    }
+
+    /// Whether the host with this key may; if not, why not, if there is more to say than that it is not known.
+    fn by_key(&self, key: Fingerprint, right: Right, path: &str) -> Result<Reach, Option<String>> {
+        let Some(keys) = &self.keys else { return Err(None) };
+        let grants = keys.look(|keys| keys.grants_of(key).to_vec()).map_err(|_| {
+            // What is wrong with the file is for the server's user, who finds it in the log.
+            Some("the authorised keys of this server cannot be read".to_owned())
+        })?;
+        // Of two that allow it, the one that reaches further.
+        if let Some(reach) = grants.iter().filter(|grant| grant.allows(right, path)).map(Reach::of).min() {
+            return Ok(reach);
+        }
+        let given: Vec<String> =
+            grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
+        Err((!given.is_empty()).then(|| format!("the key {key} has {} only", given.join(", "))))
+    }
+
+    /// A token with which the host with the key `holder` may fetch what a client may; `None`: everybody may.
+    pub(crate) fn delegate(
+        &self,
+        caller: &Caller,
+        path: &str,
+        holder: Fingerprint,
+    ) -> Result<Option<Token>, GreetingError> {
+        self.check(caller, Right::Read, path)?;
+        if self.public.has(Right::Read) {
+            return Ok(None);
+        }
+        let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
+        let scope = Scope::new(path).map_err(|error| malformed(&error))?;
+        let end = now().plus(DELEGATED_SECONDS);
+        // One that came by a token hands on less of that, and so its end and its revocation hold.
+        let token = match &caller.token {
+            Some(token) if self.look_at(token, caller.key).is_ok_and(|grant| grant.allows(Right::Read, path)) => {
+                let less = inhaul_identity::Caveats {
+                    rights: Some(Rights::only(Right::Read)),
+                    end: Some(end),
+                    scope: Some(scope),
+                    holder: Some(holder),
+                };
+                token.attenuated(less).map_err(|error: TokenError| malformed(&error))?
+            }
+            _ => {
+                let id = TokenId::random().map_err(|error| malformed(&error))?;
+                let grant = Grant { rights: Rights::only(Right::Read), scope };
+                Token::make(&self.secret, id, grant, end, Some(holder))
+            }
+        };
+        let gives = format!("read {path} until {end}, for the host {holder}, asked for by {}", caller.address);
+        self.audit.write(&Event::Token { what: "delegated", token: token.id().to_string(), gives });
+        Ok(Some(token))
+    }
+}
+
+impl Reach {
+    fn of(grant: &Grant) -> Self {
+        if grant.scope.is_all() { Self::All } else { Self::Beneath }
+    }
+}
+
+/// A file that is read again when it has changed.
+#[derive(Debug)]
+struct Watched<T> {
+    path: PathBuf,
+    load: fn(&Path) -> Result<T, String>,
+    last: Mutex<Option<Version<T>>>,
+}
+
+/// A version of a file, `None` for one that was not there, and what was read of it.
+type Version<T> = (Option<Stamp>, Result<T, String>);
+
+/// Which version of a file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl From<Metadata> for Stamp {
+    fn from(of: Metadata) -> Self {
+        Self { inode: of.ino(), len: of.len(), changed: (of.ctime(), of.ctime_nsec()) }
+    }
+}
+
+impl<T> Watched<T> {
+    fn new(path: PathBuf, load: fn(&Path) -> Result<T, String>) -> Self {
+        Self { path, load, last: Mutex::default() }
+    }
+
+    /// Looks at what is in the file now; what cannot be read says so.
+    fn look<R>(&self, at: impl FnOnce(&T) -> R) -> Result<R, String> {
+        let stamp = std::fs::metadata(&self.path).ok().map(Stamp::from);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = last.as_ref().is_some_and(|(read, _)| *read == stamp);
+        if !is_same {
+            let read = (self.load)(&self.path);
+            if let Err(error) = &read {
+                log::error!("{error}: until that is mended, nobody is let in by {}", self.path.display());
+            }
+            *last = Some((stamp, read));
+        }
+        match last.as_ref() {
+            Some((_, Ok(value))) => Ok(at(value)),
+            Some((_, Err(error))) => Err(error.clone()),
+            None => Err(String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_identity::{Caveats, Key, Made, UnixTime};
+
+    struct Server {
+        gate: Gate,
+        state: State,
+        secret: [u8; 32],
+        _dir: tempfile::TempDir,
+    }
+
+    fn server(public: Rights) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::at(dir.path());
+        let key = Key::random().unwrap();
+        let secret = ServerIdentity::token_secret(&key);
+        let identity = ServerIdentity { key, certificate: None, state: Some(state.clone()), public };
+        Server { gate: Gate::new(&identity, Arc::default()).unwrap(), state, secret, _dir: dir }
+    }
+
+    fn caller(key: Option<Fingerprint>, token: Option<Token>) -> Caller {
+        Caller { address: "192.0.2.1:5".parse().unwrap(), key, token }
+    }
+
+    fn token(server: &Server, path: &str, end: UnixTime) -> Token {
+        let grant = Grant { rights: Rights::only(Right::Read), scope: Scope::new(path).unwrap() };
+        Token::make(&server.secret, TokenId::random().unwrap(), grant, end, None)
+    }
+
+    fn why(result: Result<Reach, GreetingError>) -> String {
+        match result.unwrap_err() {
+            GreetingError::Refused { code: RefusalCode::NoRight, text } => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn strangers_get_nothing_unless_it_is_public() {
+        let key = Fingerprint::of(b"somebody");
+        let closed = server(Rights::NONE);
+        let text = why(closed.gate.check(&caller(Some(key), None), Right::Read, "/run-42"));
+        assert!(text.contains("'read' on '/run-42'") && text.contains(&key.to_string()), "{text}");
+        let open = server(Rights::only(Right::Read));
+        open.gate.check(&caller(None, None), Right::Read, "/run-42").unwrap();
+        assert!(open.gate.check(&caller(None, None), Right::Write, "/").is_err());
+    }
+
+    #[test]
+    fn keys_are_let_in_as_soon_as_their_line_is_there_and_no_longer() {
+        let server = server(Rights::NONE);
+        let key = Fingerprint::of(b"alice");
+        let alice = caller(Some(key), None);
+        assert!(server.gate.check(&alice, Right::Read, "/run-42").is_err());
+        std::fs::write(server.state.authorized_keys(), format!("{key} read=/run-42 alice\n")).unwrap();
+        server.gate.check(&alice, Right::Read, "/run-42/raw").unwrap();
+        let text = why(server.gate.check(&alice, Right::Read, "/run-43"));
+        assert!(text.contains("has 'read' on '/run-42' only"), "{text}");
+        std::fs::write(server.state.authorized_keys(), format!("{key} raed=/run-42 alice\n")).unwrap();
+        let text = why(server.gate.check(&alice, Right::Read, "/run-42"));
+        assert!(text.contains("cannot be read"), "{text}");
+        std::fs::remove_file(server.state.authorized_keys()).unwrap();
+        assert!(server.gate.check(&alice, Right::Read, "/run-42").is_err());
+    }
+
+    #[test]
+    fn tokens_give_what_they_say_until_they_end_or_are_revoked() {
+        let server = server(Rights::NONE);
+        let good = token(&server, "/run-42", now().plus(100));
+        let by = |token: &Token| caller(Some(Fingerprint::of(b"anybody")), Some(token.clone()));
+        server.gate.check(&by(&good), Right::Read, "/run-42/x").unwrap();
+        for (right, path) in [(Right::Read, "/run-43"), (Right::Write, "/run-42"), (Right::Read, "/run-42/../run-43")] {
+            let text = why(server.gate.check(&by(&good), right, path));
+            assert!(text.contains("gives 'read' on '/run-42' only"), "{text}");
+        }
+        let text = why(server.gate.check(&by(&token(&server, "/", UnixTime::from_seconds(1))), Right::Read, "/"));
+        assert!(text.contains("has ended on 1970-01-01"), "{text}");
+        let bound = Caveats { holder: Some(Fingerprint::of(b"dtn2")), ..Caveats::default() };
+        let bound = good.attenuated(bound).unwrap();
+        let text = why(server.gate.check(&by(&bound), Right::Read, "/run-42"));
+        assert!(text.contains("only for the host with the key"), "{text}");
+        let dtn2 = caller(Some(Fingerprint::of(b"dtn2")), Some(bound.clone()));
+        server.gate.check(&dtn2, Right::Read, "/run-42").unwrap();
+        let made = Made {
+            grant: Grant { rights: Rights::only(Right::Read), scope: Scope::all() },
+            end: UnixTime::MAX,
+            label: String::new(),
+        };
+        Book::add(&server.state.tokens(), good.id(), &made).unwrap();
+        server.gate.check(&by(&good), Right::Read, "/run-42/x").unwrap();
+        Book::revoke(&server.state.tokens(), good.id()).unwrap();
+        for caller in [by(&good), dtn2] {
+            let text = why(server.gate.check(&caller, Right::Read, "/run-42"));
+            assert!(text.contains("revoked"), "{text}");
+        }
+        let forged = Token::make(&[0; 32], good.id(), made.grant, UnixTime::MAX, None);
+        assert!(why(server.gate.check(&by(&forged), Right::Read, "/")).contains("not made by this server"));
+    }
+
+    #[test]
+    fn what_is_handed_on_is_for_one_host_and_no_more_than_there_was() {
+        let server = server(Rights::NONE);
+        let (alice, dtn2) = (Fingerprint::of(b"alice"), Fingerprint::of(b"dtn2"));
+        std::fs::write(server.state.authorized_keys(), format!("{alice} read=/run-42\n")).unwrap();
+        assert!(server.gate.delegate(&caller(Some(alice), None), "/run-43", dtn2).is_err());
+        let token = server.gate.delegate(&caller(Some(alice), None), "/run-42/raw", dtn2).unwrap();
+        let shown = |key| caller(Some(key), token.clone());
+        server.gate.check(&shown(dtn2), Right::Read, "/run-42/raw/x").unwrap();
+        assert!(server.gate.check(&shown(dtn2), Right::Read, "/run-42/cooked").is_err());
+        assert!(server.gate.check(&shown(Fingerprint::of(b"dtn3")), Right::Read, "/run-42/raw/x").is_err());
+    }
+}
