@@ -1,5 +1,6 @@
 //! Strangers, tokens that are used for more than they give, servers that are not the right ones, and half a handshake.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![allow(clippy::disallowed_methods, reason = "real processes need real time")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
