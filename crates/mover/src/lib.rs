@@ -28,8 +28,8 @@ mod system;
 
 pub use api::error::{ErrorKind, MoveError};
 pub use api::options::{
-    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, Memory, NetOptions,
-    Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
+    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, Memory, Monitor,
+    NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
 pub use api::report::{
     Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,

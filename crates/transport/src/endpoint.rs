@@ -28,6 +28,9 @@ pub struct HostSample {
     pub socket_drops: u64,
     /// When the thread will next not run for a while, if that is foreseen.
     pub pause: Option<Pause>,
+    /// The rate of packets, headers included, that the host can take in on average now, by its processors and its disk
+    /// (gtp-2004 2: what end systems can handle is what bounds C_r). `None`: neither bounds it.
+    pub intake: Option<Bitrate>,
 }
 
 /// A time in which a host does not run an endpoint's thread: others have the processor, or a quota is used up
@@ -92,7 +95,8 @@ pub trait Endpoint {
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
 
-    /// How the host is doing: told about once a second, and at once when something went wrong.
+    /// How the host is doing: told about once a second, and at once when something went wrong or a
+    /// pause is newly foreseen.
     fn handle_host(&mut self, _now: Time, _sample: HostSample) {}
 
     /// A deadline may have passed. Calling it early or for nothing is harmless.

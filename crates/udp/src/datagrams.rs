@@ -19,6 +19,9 @@ pub trait DatagramSocket {
     /// As [`Socket::aggregates`].
     fn aggregates(&self) -> bool;
 
+    /// As [`Socket::receive_buffer_bytes`].
+    fn receive_buffer_bytes(&self) -> usize;
+
     /// As [`Socket::outgoing`].
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m>;
 
@@ -46,6 +49,10 @@ impl DatagramSocket for Socket {
 
     fn aggregates(&self) -> bool {
         self.aggregates()
+    }
+
+    fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes()
     }
 
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {

@@ -10,6 +10,7 @@
 //! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies
 //!   to the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
+//! - A [`watch`] foresees when a thread will not run, and how much its host can take in.
 //! - [`thread`] pins and meters the thread, [`Interface`] tells what is known of the machine's links.
 //!
 //! What the link emulator needs of the kernel beside that is here too: [`create_tun`], [`NetDevice`], [`unshare`],
@@ -32,6 +33,7 @@ mod socket;
 mod sys;
 pub mod thread;
 mod transmit;
+pub mod watch;
 
 pub use clock::Clock;
 pub use datagrams::DatagramSocket;

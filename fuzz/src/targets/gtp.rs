@@ -1,6 +1,6 @@
 //! GTP: what comes in as datagrams and on the control stream.
 
-use inhaul_base::{Bitrate, ByteRange};
+use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_protocols::gtp::wire::{DataHeader, Edge, OwnMessage, SetupMore, VERSION, accept_rate};
 use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::receiver::DataHead;
@@ -49,6 +49,7 @@ pub(super) fn controls() -> Vec<Vec<u8>> {
     let mut all = kit::controls(VERSION, &setup, &rate_field(rate));
     all.push(OwnMessage::Rate { epoch: 1, rate: Bitrate::from_gbps(10), burst: 63_360 }.emit());
     all.push(OwnMessage::Limit { send_rate: None }.emit());
+    all.push(OwnMessage::Hold { epoch: 2, after: Span::from_millis(3), length: Span::from_millis(50) }.emit());
     all
 }
 
@@ -60,6 +61,7 @@ pub(super) fn extreme_controls() -> Vec<Vec<u8>> {
         OwnMessage::Rate { epoch: u16::MAX, rate, burst: u32::MAX }.emit(),
         OwnMessage::Rate { epoch: 1, rate: Bitrate::from_bps(1), burst: 0 }.emit(),
         OwnMessage::Limit { send_rate: Some(rate) }.emit(),
+        OwnMessage::Hold { epoch: u16::MAX, after: Span::ZERO, length: Span::from_micros(u32::MAX.into()) }.emit(),
         Message::Request { id: 1, block: 256, ranges: vec![ByteRange::new(0, u64::MAX)] }.emit(VERSION),
         Message::Accept { connection: ConnectionId(0), token: 0, mtu: u16::MAX, size: u64::MAX, more: &all }
             .emit(VERSION),

@@ -1,8 +1,9 @@
 //! Endpoints seen through other eyes: what an engine may do to them without breaking the contract.
 
-use inhaul_base::Time;
+use inhaul_base::{Span, Time};
 use inhaul_transport::{
-    CONNECTION_FIELD, Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, Place, RxMessage, TxBatch,
+    CONNECTION_FIELD, Command, CommandError, Endpoint, Event, Expected, FlowId, FlowStats, HostSample, Pause, Place,
+    RxMessage, TxBatch,
 };
 
 /// Forwards everything that a decorator leaves as it is.
@@ -147,5 +148,72 @@ impl Endpoint for Strangers {
 
     fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
         self.0.poll_transmit(now, out);
+    }
+}
+
+/// An endpoint whose host foresees its pauses: they come at even distances.
+pub struct Forewarned {
+    endpoint: Box<dyn Endpoint + Send>,
+    /// The next pause, and how far apart they begin.
+    next: Pause,
+    every: Span,
+    /// How long before it begins a pause is told.
+    ahead: Span,
+}
+
+impl Forewarned {
+    /// The first pause is `first`, and others begin `every` so often, each told `ahead` of it.
+    pub fn new(endpoint: Box<dyn Endpoint + Send>, first: Pause, every: Span, ahead: Span) -> Self {
+        Self { endpoint, next: first, every, ahead }
+    }
+
+    fn due(&self) -> Time {
+        Time::from_nanos(self.next.start.as_nanos().saturating_sub(self.ahead.as_nanos()))
+    }
+}
+
+impl Endpoint for Forewarned {
+    fn handle_datagrams(&mut self, now: Time, batch: &[RxMessage<'_>], places: &mut Vec<Place>) {
+        self.endpoint.handle_datagrams(now, batch, places);
+    }
+
+    fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]) {
+        self.endpoint.handle_control(now, flow, message);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while self.due() <= now {
+            self.endpoint.handle_host(now, HostSample { pause: Some(self.next), ..HostSample::default() });
+            self.next.start += self.every;
+        }
+        self.endpoint.handle_timeout(now);
+    }
+
+    fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
+        self.endpoint.command(now, command)
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut TxBatch) {
+        self.endpoint.poll_transmit(now, out);
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.endpoint.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.endpoint.poll_timeout().into_iter().chain([self.due()]).min()
+    }
+
+    fn expected(&self, flow: FlowId) -> Option<Expected> {
+        self.endpoint.expected(flow)
+    }
+
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.endpoint.flow_stats(flow)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.endpoint.memory_bytes()
     }
 }

@@ -13,12 +13,12 @@ use inhaul_base::{Bitrate, Probability, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::{
-    Branch, Change, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Star, StarSpec, Topology, Transfer,
-    TransferId, star,
+    Branch, Change, CompetingTask, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Star, StarSpec, Topology,
+    Transfer, TransferId, star,
 };
 use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Protocol, Role};
 
-pub use decorators::{Aggregated, Nagged, Strangers};
+pub use decorators::{Aggregated, Forewarned, Nagged, Strangers};
 pub use fixed_rate::FIXED_RATE;
 
 /// Every registered protocol, and the one that is for tests only.
@@ -112,6 +112,8 @@ pub struct Spec {
     pub host_rate: Option<Bitrate>,
     /// Packets a second that each host can take in; those that wait meanwhile come to the endpoint together.
     pub packet_rate: Option<f64>,
+    /// Who else wants the receiver's processor, and how many packets wait there meanwhile at most.
+    pub competitors: Option<(CompetingTask, usize)>,
     /// How late and unevenly each host runs.
     pub noise: Option<Arc<HostNoise>>,
     /// Whether the receiver leaves each sender when it has the object.
@@ -139,6 +141,7 @@ impl Spec {
             mtu: 1500,
             host_rate: None,
             packet_rate: None,
+            competitors: None,
             noise: None,
             leaves: false,
             decorate: |endpoint| endpoint,
@@ -161,7 +164,10 @@ impl Spec {
             Branch { host: self.host(), to_hub, from_hub }
         };
         let access = LinkSpec::drop_tail(self.access, Span::ZERO, QueueLimit::Bytes(self.queue_bytes));
-        let receiver = Branch { host: self.host(), to_hub: LinkSpec::ideal(), from_hub: access };
+        let mut receiver = Branch { host: self.host(), to_hub: LinkSpec::ideal(), from_hub: access };
+        if let Some((task, ring_packets)) = self.competitors {
+            (receiver.host.tasks, receiver.host.ring_packets) = (vec![task], ring_packets);
+        }
         StarSpec { senders: self.senders.iter().map(branch).collect(), receiver }
     }
 

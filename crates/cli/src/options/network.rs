@@ -1,7 +1,7 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::{NetOptions, Protocols, Trust};
+use inhaul_mover::{Monitor, NetOptions, Protocols, Trust};
 use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
@@ -20,6 +20,41 @@ pub(crate) struct Wire {
     /// Pin the thread that moves data to this processor, counted from 0 [default: not pinned]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
+    /// Receive buffer of each UDP socket to ask the kernel for, in bytes, like 4Mi [default: 8 MiB; the kernel gives at most net.core.rmem_max]
+    #[arg(long, value_name = "BYTES", value_parser = receive_buffer)]
+    pub(crate) receive_buffer: Option<usize>,
+    /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) monitor: Watching,
+}
+
+/// A size that a socket may have.
+fn receive_buffer(text: &str) -> Result<usize, String> {
+    let bytes = inhaul_base::parse_bytes(text).map_err(|error| error.to_string())?;
+    let bytes = usize::try_from(bytes).ok().filter(|bytes| (4_096..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "from 4 KiB to 1 GiB".to_owned())
+}
+
+/// Whether a receiver watches its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Watching {
+    // Senders are told where that pays.
+    #[default]
+    Auto,
+    // Senders are told of every pause.
+    On,
+    // Nothing is watched.
+    Off,
+}
+
+impl From<Watching> for Monitor {
+    fn from(watching: Watching) -> Self {
+        match watching {
+            Watching::Auto => Self::Auto,
+            Watching::On => Self::On,
+            Watching::Off => Self::Off,
+        }
+    }
 }
 
 /// Options of every client command. Servers use the protocol that the client chooses.
@@ -81,5 +116,7 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> N
         transport: transport.carrier.transport.clone(),
         parameters,
         trust,
+        receive_buffer_bytes: wire.receive_buffer,
+        monitor: wire.monitor.into(),
     }
 }

@@ -33,6 +33,24 @@ pub struct NetOptions {
     pub parameters: Vec<(String, String)>,
     /// Which servers are believed, and who this host is to them.
     pub trust: Trust,
+    /// Receive buffer of each UDP socket to ask for, in bytes; `None`: 8 MiB. The kernel gives at most
+    /// `net.core.rmem_max`.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
+    pub monitor: Monitor,
+}
+
+/// Whether a receiver foresees what its host cannot take in: [`inhaul_udp::watch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monitor {
+    /// It does, and tells senders of a pause where that pays: where more would come in meanwhile than its socket
+    /// buffer is sure to take (rbudp-plus-2006 6, discussion).
+    #[default]
+    Auto,
+    /// It does, and tells senders of every pause.
+    On,
+    /// It does not.
+    Off,
 }
 
 impl Default for NetOptions {
@@ -46,6 +64,8 @@ impl Default for NetOptions {
             transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
             trust: Trust::default(),
+            receive_buffer_bytes: None,
+            monitor: Monitor::Auto,
         }
     }
 }

@@ -193,6 +193,9 @@ impl BenchClient {
         sessions: Vec<(Session, u64)>,
     ) -> Result<(), MoveError> {
         threads::become_data_thread(&options.net)?;
+        if self.role == Role::Receiver {
+            engine.watch_thread(options.net.monitor, false);
+        }
         if self.role == Role::Sender {
             self.begin_sending(options, engine, sessions)?;
         } else {

@@ -98,6 +98,7 @@ impl BenchServer {
         let cpu_before = process::cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
         if role == SessionRole::BenchPush {
+            engine.watch_thread(self.net.monitor, false);
             let endpoint = self.endpoints.of(engine, Role::Receiver, &transport)?;
             engine.add_flow(flow, endpoint, self.port, stream)?;
             // Each flow has its own object.

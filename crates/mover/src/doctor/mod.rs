@@ -4,6 +4,7 @@
 
 mod disk;
 mod finding;
+mod foresight;
 mod host;
 mod kernel;
 mod path;
@@ -84,6 +85,7 @@ pub fn doctor(
         note(kernel::device(interface, rate));
     }
     host::look(rate, &mut note);
+    foresight::look(&mut note);
     if let Some(dir) = &options.disk {
         note(disk::look(dir, rate));
     }

@@ -16,17 +16,20 @@ mod streams;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use inhaul_base::Time;
+use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain};
-use inhaul_udp::{BodySource, SendError, Waker};
+use inhaul_udp::watch::{Forecast, Meter};
+use inhaul_udp::{BodySource, DatagramSocket, SendError, Waker};
 
 use self::flow::Flow;
 use self::host_watch::HostWatch;
 use self::outside::{Kernel, Outside};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
+use crate::api::options::Monitor;
 use crate::engine::demux::{self, Gathered};
 use crate::engine::ids::{EndpointId, PortId};
 use crate::engine::listener::Listener;
@@ -45,6 +48,11 @@ const TURN_BYTES: u64 = 1 << 20;
 const BATCHES_A_TURN: usize = 8;
 /// Connections that are taken in a row.
 const ACCEPTS_A_TURN: usize = 16;
+
+/// Bytes of headers of a datagram, below UDP's payload.
+const HEADERS: u64 = 28;
+/// To take a batch in does not take this long, unless something holds it up.
+const STALL: Span = Span::from_millis(2);
 
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
@@ -148,6 +156,17 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     shown: Vec<usize>,
     pulse: Pulse,
     host: HostWatch,
+    watch: Option<Watched>,
+}
+
+/// The watcher of the engine's thread.
+struct Watched {
+    /// What is told to it.
+    meter: Arc<Meter>,
+    /// What it foresees, if that has changed.
+    news: Box<dyn FnMut() -> Option<Forecast>>,
+    /// Whether bodies are written to a disk.
+    writes: bool,
 }
 
 impl Engine {
@@ -180,6 +199,7 @@ impl<O: Outside> Engine<O> {
             shown: Vec::new(),
             pulse: Pulse::default(),
             host: HostWatch::default(),
+            watch: None,
         })
     }
 
@@ -196,6 +216,18 @@ impl<O: Outside> Engine<O> {
             port: None,
         });
         EndpointId(self.endpoints.len() - 1)
+    }
+
+    /// Has the host of the calling thread, which is to run the engine, watched: endpoints that receive are told of
+    /// pauses before they come, and of what the host can take in. `writes`: what comes in goes to a disk.
+    pub(crate) fn watch_thread(&mut self, monitor: Monitor, writes: bool) {
+        if monitor == Monitor::Off || self.watch.is_some() {
+            return;
+        }
+        self.host.pass_on(monitor);
+        let meter = Arc::new(Meter::default());
+        let news = self.outside.watch_thread(Arc::clone(&meter), writes);
+        self.watch = news.map(|news| Watched { meter, news, writes });
     }
 
     /// A number that no flow and no port has.
@@ -293,10 +325,17 @@ impl<O: Outside> Engine<O> {
     fn watch_host(&mut self, deadline: Time, idle: bool) {
         let now = self.outside.now();
         self.host.on_wake(now, deadline, idle);
+        let drops = self.ports.values().map(|port| port.receiver.kernel_drops()).sum();
+        if let Some(watch) = &self.watch {
+            watch.meter.note_drops(drops);
+        }
+        if let Some(forecast) = self.watch.as_mut().and_then(|watch| (watch.news)()) {
+            let room = self.ports.values().map(|port| port.socket.receive_buffer_bytes() as u64).sum();
+            self.host.foresee(forecast, room);
+        }
         if !self.host.is_due(now) {
             return;
         }
-        let drops = self.ports.values().map(|port| port.receiver.kernel_drops()).sum();
         let sample = self.host.take(now, drops);
         for driven in &mut self.endpoints {
             driven.endpoint.handle_host(now, sample);
@@ -439,12 +478,21 @@ impl<O: Outside> Engine<O> {
             let of_port = port.flow.and_then(|flow| Some((flow, self.flows.get(&flow)?.endpoint.0)));
             let expected = of_port.and_then(|(flow, index)| endpoints[index].endpoint.expected(flow));
             self.places.clear();
-            let pulse = &mut self.pulse;
+            let (pulse, host) = (&mut self.pulse, &mut self.host);
+            let meter = self.watch.as_ref().map(|watch| &*watch.meter);
+            let began = now;
             let (connections, flows, foreign) = (&self.connections, &self.flows, port.foreign);
             let mut show = |messages: &[RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();
-                pulse.count(now, messages.iter().map(RxMessage::datagrams).sum());
+                let count = messages.iter().map(RxMessage::datagrams).sum();
+                pulse.count(now, count);
+                if let Some(meter) = meter {
+                    let bytes = messages.iter().map(|message| message.total_len as u64).sum::<u64>();
+                    let bytes = bytes + count as u64 * HEADERS;
+                    meter.count(bytes);
+                    host.count(now, bytes);
+                }
                 let mut give = |index: usize, messages: &[RxMessage<'_>]| {
                     if !shown.contains(&index) {
                         shown.push(index);
@@ -466,6 +514,12 @@ impl<O: Outside> Engine<O> {
             };
             if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
                 break;
+            }
+            if let Some(watch) = self.watch.as_ref().filter(|watch| watch.writes) {
+                let took = self.outside.now().since(began);
+                if took >= STALL {
+                    watch.meter.note_stall(began, took);
+                }
             }
             app.on_places(&self.places);
             self.drain_shown(&shown, Role::Receiver, now, app);

@@ -47,7 +47,8 @@ pub(crate) fn branch(options: &NetOptions, address: SocketAddr, peer: SocketAddr
 
 fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOptions) -> Result<Socket, MoveError> {
     let offload = if options.offload { Offload::Auto } else { Offload::Off };
-    let socket_options = SocketOptions { offload, ..socket_options };
+    let receive_buffer_bytes = options.receive_buffer_bytes.unwrap_or(socket_options.receive_buffer_bytes);
+    let socket_options = SocketOptions { offload, receive_buffer_bytes, ..socket_options };
     let socket = Socket::bind(address, &socket_options)
         .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })?;
     log::debug!(

@@ -76,6 +76,11 @@ impl Bound {
         self.step > 0.0
     }
 
+    /// Whether more was refuted here, and what came through before was no more.
+    pub fn is_settled(&self) -> bool {
+        self.wait > 0 && self.before.is_none_or(|before| Some(before) <= self.cap)
+    }
+
     /// A measurement says that it is `rate`. Nothing has refuted more, so that is tested as soon as it binds.
     pub fn guess(&mut self, rate: Bitrate) {
         *self = Self { cap: Some(rate.max(FLOOR)), ..Self::default() };

@@ -161,13 +161,23 @@ impl Sending for Gtp {
         body: Reader<'_>,
         core: &mut Core<SendFlow>,
     ) -> Result<(), FlowError> {
-        let Ok(OwnMessage::Rate { epoch, rate, burst }) = OwnMessage::parse(kind, body) else {
-            return Err(FlowError::Protocol("a control message could not be understood"));
-        };
-        if let Some(flow) = core.flows.get_mut(&id) {
-            flow.on_rate(now, epoch, rate.min(RATE_MAX), burst);
+        let flow = core.flows.get_mut(&id);
+        match OwnMessage::parse(kind, body) {
+            Ok(OwnMessage::Rate { epoch, rate, burst }) => {
+                if let Some(flow) = flow {
+                    flow.on_rate(now, epoch, rate.min(RATE_MAX), burst);
+                }
+                self.grant(now, id, core);
+            }
+            Ok(OwnMessage::Hold { epoch, after, length }) => {
+                if let Some(flow) = flow {
+                    flow.on_hold(now, epoch, after, length);
+                }
+            }
+            Ok(OwnMessage::Limit { .. }) | Err(_) => {
+                return Err(FlowError::Protocol("a control message could not be understood"));
+            }
         }
-        self.grant(now, id, core);
         Ok(())
     }
 

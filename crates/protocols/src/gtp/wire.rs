@@ -1,12 +1,12 @@
 //! GTP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]): the header of data, the edge,
 //! what is added to the set-up messages, rates. PROTOCOL.md sections 3 and 4 give the layouts.
 
-use inhaul_base::Bitrate;
+use inhaul_base::{Bitrate, Span};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{OWN_MESSAGES, Reader, WireError, rate_field};
 
 /// Version of the protocol. It stands in both set-up messages.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Length of the headers of data and edge behind the envelope, in bytes. No other datagram is shorter.
 pub const HEADER_LEN: usize = 24;
 /// Rates asked for are never above this, and are never taken for more: "as fast as you can".
@@ -18,6 +18,7 @@ const DATA: u8 = 1;
 const EDGE: u8 = 2;
 const RATE: u8 = OWN_MESSAGES;
 const LIMIT: u8 = OWN_MESSAGES + 1;
+const HOLD: u8 = OWN_MESSAGES + 2;
 
 /// The header of a data packet: a unit data block (UDB) follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,16 @@ pub enum OwnMessage {
         /// The new limit.
         send_rate: Option<Bitrate>,
     },
+    /// Receiver to sender: send no data for a while, because the receiver's host will not take it in then
+    /// (rbudp-plus-2006 4: when to stop, and for how long).
+    Hold {
+        /// The epoch of data that is sent after the hold has begun.
+        epoch: u16,
+        /// How long after this message comes it begins.
+        after: Span,
+        /// How long it lasts.
+        length: Span,
+    },
 }
 
 impl OwnMessage {
@@ -166,6 +177,7 @@ impl OwnMessage {
                 Self::Rate { epoch, rate: rate.ok_or(WireError::Value)?, burst }
             }
             LIMIT => Self::Limit { send_rate: r.rate()? },
+            HOLD => Self::Hold { epoch: r.u16()?, after: micros(r.u32()?), length: micros(r.u32()?) },
             _ => return Err(WireError::Kind),
         };
         r.end().map(|()| message)
@@ -183,8 +195,17 @@ impl OwnMessage {
                 out
             }
             Self::Limit { send_rate } => [&[LIMIT][..], &rate_field(send_rate)].concat(),
+            Self::Hold { epoch, after, length } => {
+                let micros = |span: Span| u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX).to_be_bytes();
+                [&[HOLD][..], &epoch.to_be_bytes(), &micros(after), &micros(length)].concat()
+            }
         }
     }
+}
+
+/// A field of microseconds.
+fn micros(field: u32) -> Span {
+    Span::from_micros(field.into())
 }
 
 #[cfg(test)]
@@ -202,7 +223,12 @@ mod tests {
             rate: Bitrate::from_bps(rate),
             burst,
         });
-        prop_oneof![set_rate, rate().prop_map(|send_rate| OwnMessage::Limit { send_rate })]
+        let hold = any::<(u16, u32, u32)>().prop_map(|(epoch, after, length)| OwnMessage::Hold {
+            epoch,
+            after: micros(after),
+            length: micros(length),
+        });
+        prop_oneof![set_rate, rate().prop_map(|send_rate| OwnMessage::Limit { send_rate }), hold]
     }
 
     proptest! {
@@ -241,7 +267,7 @@ mod tests {
     #[test]
     fn parse_refuses_what_is_not_legal() {
         assert_eq!(OwnMessage::parse(RATE, Reader(&[0; 14])), Err(WireError::Value), "a rate of zero");
-        assert_eq!(OwnMessage::parse(LIMIT + 1, Reader(&[])), Err(WireError::Kind));
+        assert_eq!(OwnMessage::parse(HOLD + 1, Reader(&[])), Err(WireError::Kind));
         assert_eq!(DataHeader::parse(&[0x11; 24]), None, "another kind's");
     }
 }

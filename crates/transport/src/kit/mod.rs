@@ -5,6 +5,7 @@ mod challenge;
 mod connections;
 pub mod division;
 mod early_probes;
+pub mod feedback;
 mod index;
 mod loss_list;
 mod max_min;

@@ -10,7 +10,9 @@ mod message;
 mod namespace;
 mod netlink;
 mod option;
+mod realtime;
 mod slice;
+mod switches;
 mod tcp;
 
 pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
@@ -20,5 +22,7 @@ pub(crate) use message::send;
 pub use message::{Arrival, MESSAGES_MAX, Outgoing};
 pub use namespace::{EndedChild, Namespaces, reap_child, unshare};
 pub(crate) use option::{option, set_option};
+pub(crate) use realtime::set_realtime;
 pub(crate) use slice::{set_idle, set_slice};
+pub(crate) use switches::{Switch, SwitchRing};
 pub use tcp::{TcpCounts, tcp_counts};

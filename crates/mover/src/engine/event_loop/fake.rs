@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_udp::watch::{Forecast, Meter};
 use inhaul_udp::{Arrival, DatagramSocket, Event, Interest, MESSAGES_MAX, Outgoing, Poller, Waker, checksum};
 use rustix::io::Errno;
 
@@ -341,6 +343,11 @@ impl Outside for Fake {
     fn waker(&self, token: u64) -> io::Result<Waker> {
         self.wakers.borrow().waker(token)
     }
+
+    fn watch_thread(&self, _meter: Arc<Meter>, _writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+        // Threads of a test are nobody's business.
+        None
+    }
 }
 
 fn id(source: &Source<'_, Fake>) -> Id {
@@ -377,6 +384,10 @@ impl DatagramSocket for FakeSocket {
 
     fn aggregates(&self) -> bool {
         false
+    }
+
+    fn receive_buffer_bytes(&self) -> usize {
+        4 << 20
     }
 
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {

@@ -6,8 +6,10 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use inhaul_base::Time;
+use inhaul_udp::watch::{Forecast, Meter, Subject, Watch};
 use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Socket, Waker};
 
 use crate::engine::listener::Listener;
@@ -37,6 +39,10 @@ pub(crate) trait Outside {
 
     /// A waker whose wakes are reported as `token` being readable.
     fn waker(&self, token: u64) -> io::Result<Waker>;
+
+    /// Begins to watch the calling thread, which tells the watcher by `meter`. Returns what tells when something else
+    /// is foreseen, if that can be done; the watch ends when it is dropped.
+    fn watch_thread(&self, meter: Arc<Meter>, writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>>;
 }
 
 /// What can be waited for.
@@ -103,6 +109,12 @@ impl Outside for Kernel {
 
     fn waker(&self, token: u64) -> io::Result<Waker> {
         self.poller.waker(token)
+    }
+
+    fn watch_thread(&self, meter: Arc<Meter>, writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+        // Without it a transfer is as good as it was before there were watchers.
+        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes }).ok()?;
+        Some(Box::new(move || watch.news()))
     }
 }
 

@@ -80,6 +80,18 @@ pub(super) struct Capacities {
     alarmed: bool,
 }
 
+/// When a central interval ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) now: Time,
+    /// The same without the time in which data was held.
+    pub(super) active: Time,
+    /// How long the interval was to be.
+    pub(super) interval: Span,
+    /// Data was held lately: a queue has drained meanwhile, and shows nothing.
+    pub(super) held: bool,
+}
+
 fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
     flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running())
 }
@@ -163,7 +175,8 @@ impl Capacities {
 
     // --- What comes in ----------------------------------------------------------------------------------------------
 
-    /// All flows together have received `wire_bytes` since the start.
+    /// All flows together have received `wire_bytes` since the start. `now` does not count time in which data was
+    /// held.
     pub(super) fn note_arrived(&mut self, now: Time, wire_bytes: u64) {
         if self.arrived.back().is_some_and(|(at, _)| now < *at + NOTE_GAP) {
             return;
@@ -203,14 +216,13 @@ impl Capacities {
 
     /// Who is congested, the receiver or single paths? Whoever it is, its capacity was what came through. All flows
     /// together have received `wire_bytes` since the start.
-    pub(super) fn discover(
-        &mut self,
-        now: Time,
-        wire_bytes: u64,
-        interval: Span,
-        socket_buffer: u64,
-        flows: &mut Flows,
-    ) {
+    pub(super) fn discover(&mut self, times: Times, wire_bytes: u64, socket_buffer: u64, flows: &mut Flows) {
+        let Times { now, active, interval, held } = times;
+        // Who asks for a little more than there is would see no queue, until the buffer overflows.
+        let may_test = |bound: &Bound| !held || !bound.is_settled();
+        if !may_test(&self.access) {
+            self.access.break_off();
+        }
         let alarmed = std::mem::take(&mut self.alarmed);
         let asked = sum(running(flows).map(|flow| flow.told_rate));
         let block = running(flows).map(|flow| u64::from(flow.core.block)).max().unwrap_or(0);
@@ -240,7 +252,7 @@ impl Capacities {
         let shared = (common >= threshold && !free) || (lost().next().is_some() && (is_common_loss || is_tests_loss));
         let sent = whole(&seen, flows, Judgement::sent);
         if shared {
-            let came = self.came(now, wire_bytes, interval, alarmed, &seen, flows);
+            let came = self.came(active, wire_bytes, interval, alarmed, &seen, flows);
             // Where much is lost whatever the rate, what came says less than what was sent, less what is in the queue
             // now.
             let lossy = !alarmed && ambient_part(flows) > LOSS_THRESHOLD;
@@ -249,6 +261,7 @@ impl Capacities {
         } else if losing_rate < asked.mul_f64(UNSHARED_PART) {
             let granted = sum(running(flows).map(Flow::granted));
             let binds = self.access.limit().is_some_and(|limit| granted >= limit.mul_f64(BINDS));
+            let binds = binds && may_test(&self.access);
             if binds && free && sent >= granted.mul_f64(ACHIEVED_FREE) {
                 self.access.pass_freely();
             } else if binds && sent >= granted.mul_f64(ACHIEVED) {
@@ -272,6 +285,8 @@ impl Capacities {
                     _ => judged.capacity(own.is_some() || alarmed, flow.controller.target()),
                 };
                 flow.path.refute(capacity, own.map_or(0.0, drain));
+            } else if !may_test(&flow.path) {
+                flow.path.break_off();
             } else if !shared && achieved && flow.path_binds() {
                 if free { flow.path.pass_freely() } else { flow.path.pass(judged.sent(), self.careful) }
             }
@@ -291,7 +306,7 @@ impl Capacities {
         seen
     }
 
-    /// What came through of all flows, counted as a sending rate.
+    /// What came through of all flows, counted as a sending rate. `now` does not count time in which data was held.
     fn came(
         &self,
         now: Time,

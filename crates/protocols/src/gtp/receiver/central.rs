@@ -2,12 +2,13 @@
 //! to 4.4).
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::FlowId;
 use inhaul_transport::kit::max_min;
+use inhaul_transport::{FlowId, Pause};
 
 use super::ambient::AmbientLoss;
-use super::capacities::{Capacities, INTERVAL_MIN};
+use super::capacities::{Capacities, INTERVAL_MIN, Times};
 use super::flow::{BINDS, Flows, Phase};
+use super::hold::end;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -15,6 +16,10 @@ use crate::gtp::wire::{OwnMessage, RATE_MAX};
 const INTERVAL_RTTS: u64 = 3;
 /// Targets that move by less than this part are left alone.
 const TARGET_CHANGE: f64 = 0.001;
+/// No capacity is tested for so many intervals after data was held.
+const HELD_INTERVALS: u64 = 4;
+/// What the host can take in is followed in steps of this part.
+const HOST_CHANGE: f64 = 0.02;
 /// The rate that a sender-limited flow is asked for leaves it this much room, so that the end of the limit shows at
 /// once. Not in the paper, where 2 % is all the room there is: a sender whose processor is taken away now and then
 /// would spiral down.
@@ -34,6 +39,8 @@ pub(in crate::gtp) enum Control {
 pub(super) struct Central {
     control: Control,
     given: Option<Bitrate>,
+    /// What the host can take in now, as it says itself.
+    host: Option<Bitrate>,
     socket_buffer: u64,
     capacities: Capacities,
     /// When the central interval ends, and how long it was to be.
@@ -44,6 +51,33 @@ pub(super) struct Central {
     /// Rates of the flows that ended since the last interval (C_l).
     left: Bitrate,
     retimed: Vec<FlowId>,
+    held: Held,
+}
+
+/// How long data was held so far: what comes is measured over the rest of the time.
+#[derive(Debug, Default)]
+struct Held {
+    before: Span,
+    last: Option<Pause>,
+}
+
+impl Held {
+    fn begin(&mut self, pause: Pause) {
+        let last = self.last.replace(pause);
+        let ended = last.map(|last| end(last).min(pause.start.max(last.start)).since(last.start));
+        self.before = self.before + ended.unwrap_or_default();
+    }
+
+    /// Whether data was held less than some intervals ago.
+    fn is_recent(&self, now: Time, interval: Span) -> bool {
+        self.last.is_some_and(|last| now < end(last) + interval * HELD_INTERVALS)
+    }
+
+    /// The time without that in which data was held.
+    fn active(&self, now: Time) -> Time {
+        let last = self.last.map_or(Span::ZERO, |last| now.min(end(last)).since(last.start));
+        Time::from_nanos(now.as_nanos().saturating_sub((self.before + last).as_nanos()))
+    }
 }
 
 impl Central {
@@ -51,6 +85,7 @@ impl Central {
         Self {
             control,
             given,
+            host: None,
             socket_buffer,
             capacities: Capacities::default(),
             due: None,
@@ -58,12 +93,13 @@ impl Central {
             ended: Time::ZERO,
             left: Bitrate::ZERO,
             retimed: Vec::new(),
+            held: Held::default(),
         }
     }
 
-    /// C_r: what was given, or less if less was found.
+    /// C_r: what was given, or less if less was found, or if the host takes less in now.
     pub(super) fn capacity(&self) -> Option<Bitrate> {
-        self.given.into_iter().chain(self.capacities.access.limit()).min()
+        self.given.into_iter().chain(self.host).chain(self.capacities.access.limit()).min()
     }
 
     /// When the central interval ends.
@@ -138,11 +174,29 @@ impl Central {
         self.schedule(now, flows);
     }
 
+    /// The host says what it can take in now.
+    pub(super) fn host_takes(&mut self, now: Time, rate: Option<Bitrate>, flows: &mut Flows) {
+        let is_same = match (self.host, rate) {
+            (Some(before), Some(rate)) => (rate.as_f64() / before.as_f64().max(1.0) - 1.0).abs() < HOST_CHANGE,
+            (before, rate) => before == rate,
+        };
+        if !is_same {
+            self.host = rate;
+            self.schedule(now, flows);
+        }
+    }
+
+    /// Nothing comes in this time: there is nothing to judge before some has come again.
+    pub(super) fn on_hold(&mut self, pause: Pause) {
+        self.held.begin(pause);
+        self.due = self.due.map(|due| due.max(end(pause) + INTERVAL_MIN));
+    }
+
     /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All
     /// flows together have received `wire_bytes` since the start.
     pub(super) fn on_rtt(&mut self, now: Time, excess: f64, wire_bytes: u64, flows: &Flows) {
         if self.control == Control::Discover {
-            self.capacities.note_arrived(now, wire_bytes);
+            self.capacities.note_arrived(self.held.active(now), wire_bytes);
             let is_alarm = self.capacities.alarms(excess);
             if (is_alarm || self.capacities.lone_test_fails(flows)) && self.due.is_some() {
                 // Of many flows there is always one that is alarmed.
@@ -166,8 +220,11 @@ impl Central {
                 self.redistribute(flows);
             }
             Control::Discover => {
-                self.capacities.note_arrived(now, wire_bytes);
-                self.capacities.discover(now, wire_bytes, self.interval, self.socket_buffer, flows);
+                let active = self.held.active(now);
+                self.capacities.note_arrived(active, wire_bytes);
+                let held = self.held.is_recent(now, self.interval);
+                let times = Times { now, active, interval: self.interval, held };
+                self.capacities.discover(times, wire_bytes, self.socket_buffer, flows);
             }
         }
         self.schedule(now, flows);

@@ -7,9 +7,10 @@ use inhaul_transport::kit::receiver::{FlowCore, RTT_GUESS, ReceiverFlow, Silence
 use inhaul_transport::kit::sender::QUEUED_RANGES_MAX;
 use inhaul_transport::kit::wire::RANGES_MAX;
 use inhaul_transport::kit::{Object, Table};
-use inhaul_transport::{Expected, FlowId, FlowStats};
+use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
+use super::hold::end;
 use super::requests::Outstanding;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;
@@ -117,6 +118,8 @@ pub(crate) struct Flow {
     pub(super) ambient: AmbientLoss,
     pub(super) standing: StandingQueue,
     pub(super) stalled: bool,
+    /// The sender was told that nothing is to come in this time.
+    held: Option<Pause>,
     next_rtt_tick: Time,
     /// When data last came, or was asked for when nothing was outstanding.
     last_data: Time,
@@ -149,6 +152,7 @@ impl Flow {
             ambient: AmbientLoss::default(),
             standing: StandingQueue::default(),
             stalled: false,
+            held: None,
             next_rtt_tick: Time::FAR_FUTURE,
             last_data: now,
             last_arrival: now,
@@ -170,6 +174,7 @@ impl Flow {
     pub(super) fn rest(&mut self) {
         self.phase = Phase::Idle;
         self.stalled = false;
+        self.held = None;
         self.core.path.await_full_size(None);
         self.pending_targets.clear();
         self.standing = StandingQueue::default();
@@ -285,13 +290,26 @@ impl Flow {
         (limit, lead.min(limit) / 2)
     }
 
-    /// Asks for more if enough of what was asked for has come. Returns the request's number and ranges.
-    pub(super) fn ask(&mut self, now: Time, object: &mut Object, socket_buffer: u64) -> Option<(u32, Vec<ByteRange>)> {
+    /// Most bytes that may be outstanding.
+    pub(super) fn outstanding_max(&self, socket_buffer: u64) -> u64 {
+        self.outstanding_limit(socket_buffer).0
+    }
+
+    /// Asks for more if enough of what was asked for has come; no more than `room` bytes are to be outstanding then.
+    /// Returns the request's number and ranges.
+    pub(super) fn ask(
+        &mut self,
+        now: Time,
+        object: &mut Object,
+        socket_buffer: u64,
+        room: u64,
+    ) -> Option<(u32, Vec<ByteRange>)> {
         let may_ask = self.is_running() && self.told_rate > Bitrate::ZERO || matches!(self.phase, Phase::Train { .. });
         if !may_ask {
             return None;
         }
         let (limit, step) = self.outstanding_limit(socket_buffer);
+        let limit = limit.min(room);
         let pending = self.requests.pending_bytes();
         let asked = self.train_is_asked_for();
         if pending + step > limit || asked {
@@ -341,7 +359,8 @@ impl Flow {
         let packets = self
             .told_rate
             .time_for(4 * (u64::from(self.core.block) + self.core.overhead()) + self.burst(self.told_rate));
-        Some(self.last_data + self.patience() + packets.min(Span::from_secs(10)))
+        let held = self.held.map_or(Time::ZERO, end);
+        Some(self.last_data.max(held) + self.patience() + packets.min(Span::from_secs(10)))
     }
 
     /// How long to wait for what should have left by now.
@@ -352,6 +371,30 @@ impl Flow {
     /// Whether what was asked for should have come long ago.
     pub(super) fn has_stalled(&self, now: Time) -> bool {
         self.stalls_at().is_some_and(|at| now >= at)
+    }
+
+    // --- Holds ------------------------------------------------------------------------------------------------------
+
+    /// Whether the sender was told of this pause, or of one that goes into it.
+    pub(super) fn is_held_for(&self, pause: Pause) -> bool {
+        self.held.is_some_and(|held| end(held) > pause.start)
+    }
+
+    /// Whether nothing is to come at `now`, or soon; until when, then. Rates that are told meanwhile would be
+    /// measured over what came before and after.
+    fn held_until(&self, now: Time) -> Option<Time> {
+        self.held.map(end).filter(|end| *end > now)
+    }
+
+    /// The message that has the sender hold its data, so that none comes in this time. What comes after it is judged
+    /// apart from what came before.
+    pub(super) fn hold(&mut self, now: Time, pause: Pause) -> OwnMessage {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.monitor.begin_epoch(self.epoch);
+        self.held = Some(pause);
+        // The message takes half a round trip to the sender, and the data the other half back.
+        let after = pause.start.since(now + self.base_rtt());
+        OwnMessage::Hold { epoch: self.epoch, after, length: pause.length }
     }
 
     // --- Rates ------------------------------------------------------------------------------------------------------
@@ -367,6 +410,9 @@ impl Flow {
 
     /// Takes over the last target from the scheduler that is due.
     pub(super) fn take_due_target(&mut self, now: Time) -> Option<OwnMessage> {
+        if self.held_until(now).is_some() {
+            return None;
+        }
         let mut due = None;
         while let Some(&(at, target)) = self.pending_targets.front()
             && at <= now
@@ -400,7 +446,7 @@ impl Flow {
     /// The controller's step, once per RTT. Returns the loss ratio of the RTT (beyond what is ambient) and the message
     /// to send if the rate has changed.
     pub(super) fn rtt_tick(&mut self, now: Time) -> Option<(f64, Option<OwnMessage>)> {
-        if now < self.next_rtt_tick {
+        if now < self.next_rtt_tick || self.held_until(now).is_some() {
             return None;
         }
         self.next_rtt_tick = now + self.rtt().max(RTT_TICK_MIN);
@@ -468,7 +514,10 @@ impl ReceiverFlow for Flow {
         let losses = [self.requests.expiry(self.monitor.reorder_window()), self.stalls_at()];
         let tick = self.is_running().then_some(self.next_rtt_tick);
         let target = self.pending_targets.front().map(|(at, _)| *at);
-        losses.into_iter().chain([tick, target]).flatten().min()
+        // Rates rest while data is held.
+        let held = self.held.map_or(Time::ZERO, end);
+        let rates = [tick, target].into_iter().flatten().min().map(|at| at.max(held));
+        losses.into_iter().flatten().chain(rates).min()
     }
 
     fn silence(&self) -> Option<Silence> {

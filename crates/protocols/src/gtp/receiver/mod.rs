@@ -4,6 +4,7 @@ mod ambient;
 mod capacities;
 mod central;
 mod flow;
+mod hold;
 mod judgement;
 mod requests;
 
@@ -12,13 +13,14 @@ use inhaul_transport::kit::Object;
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, Core, FlowCore, Receiver, Reception, Rules, Run as PacketRun};
 use inhaul_transport::kit::wire::{Message, Reader};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, Place};
+use inhaul_transport::{EndpointConfig, FlowError, FlowId, HostSample, Place};
 
 use super::monitor::Run;
 use super::wire::{BLOCK_GRAIN, DataHeader, Edge, HEADER_LEN, OwnMessage, SetupMore, VERSION, accept_rate};
 use central::Central;
 pub(super) use central::Control;
 use flow::{Flow, Phase};
+use hold::Outlook;
 use requests::Arrival;
 
 /// All flows of a host that fetches.
@@ -27,6 +29,7 @@ pub(super) type GtpReceiver = Receiver<Gtp>;
 /// What GTP adds to a receiver.
 pub(super) struct Gtp {
     central: Central,
+    outlook: Outlook,
     socket_buffer: u64,
     /// Bytes received by all flows, headers included.
     wire_bytes: u64,
@@ -37,8 +40,16 @@ impl Gtp {
     pub(super) fn new(config: &EndpointConfig, control: Control) -> Self {
         Self {
             central: Central::new(control, config.host_rate, config.socket_buffer_bytes),
+            outlook: Outlook::default(),
             socket_buffer: config.socket_buffer_bytes,
             wire_bytes: 0,
+        }
+    }
+
+    /// Has senders hold what would come while the host does not run.
+    fn tell_holds(&mut self, now: Time, core: &mut Core<Flow>) {
+        if let Some(pause) = self.outlook.tell(now, self.socket_buffer, core) {
+            self.central.on_hold(pause);
         }
     }
 
@@ -200,7 +211,9 @@ impl Reception for Gtp {
     }
 
     fn ask(&mut self, now: Time, flow: &mut Flow, object: &mut Object) -> Option<(u32, Vec<ByteRange>)> {
-        flow.ask(now, object, self.socket_buffer)
+        // What would come while the host does not run must fit into its socket buffer.
+        let room = if self.outlook.meets(now, flow) { self.socket_buffer / 2 } else { u64::MAX };
+        flow.ask(now, object, self.socket_buffer, room)
     }
 
     /// The path is measured anew, because what was lost says nothing of its rate.
@@ -249,12 +262,20 @@ impl Reception for Gtp {
         self.central.limit(now, limit, &mut core.flows);
     }
 
+    /// What the host can take in is C_r (gtp-2004 2), and it may have pauses.
+    fn on_host(&mut self, now: Time, sample: HostSample, core: &mut Core<Flow>) {
+        self.central.host_takes(now, sample.intake, &mut core.flows);
+        self.outlook.foresee(now, sample.pause);
+        self.tell_holds(now, core);
+    }
+
     fn on_timeout(&mut self, now: Time, core: &mut Core<Flow>) {
+        self.tell_holds(now, core);
         self.central.on_timeout(now, self.wire_bytes, &mut core.flows);
     }
 
     fn due(&self) -> Option<Time> {
-        self.central.due()
+        self.central.due().into_iter().chain(self.outlook.due()).min()
     }
 
     fn settle(&mut self, _now: Time, core: &mut Core<Flow>) {

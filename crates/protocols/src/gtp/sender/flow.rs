@@ -23,6 +23,8 @@ const TURN_BYTES_MAX: u64 = 1 << 20;
 const LATENESS: Span = Span::from_micros(100);
 /// ... and little by little what was earned while wake-ups were late by this much.
 pub(super) const LATENESS_KEPT: Span = Span::from_millis(3);
+/// A receiver stops its sender for no longer than this at a time, and no more than this ahead.
+const HOLD_MAX: Span = Span::from_secs(1);
 
 /// A flow's state at the sender.
 pub(crate) struct SendFlow {
@@ -36,8 +38,21 @@ pub(crate) struct SendFlow {
     pub(super) pacer: Pacer,
     /// R_send, which all flows share, has no room before this.
     held_until: Time,
+    /// The receiver's host will not take data in.
+    hold: Option<Hold>,
     edges_sent: usize,
     edge_due: Option<Time>,
+}
+
+/// A time in which nothing is sent.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    from: Time,
+    until: Time,
+    /// The epoch of what is sent after it, and the one in force when it was asked for.
+    epoch: u16,
+    before: u16,
+    begun: bool,
 }
 
 impl SendFlow {
@@ -51,6 +66,7 @@ impl SendFlow {
             burst: 0,
             pacer: Pacer::new(now, Bitrate::ZERO, 0, LATENESS_KEPT),
             held_until: Time::ZERO,
+            hold: None,
             edges_sent: 0,
             edge_due: None,
         }
@@ -67,6 +83,29 @@ impl SendFlow {
         self.epoch = epoch;
         self.requested_rate = rate;
         self.requested_burst = u64::from(burst);
+    }
+
+    /// Nothing is to be sent for a while. A later word replaces an earlier one.
+    pub(super) fn on_hold(&mut self, now: Time, epoch: u16, after: Span, length: Span) {
+        let from = now + after.min(HOLD_MAX);
+        let before = self.epoch;
+        self.hold = Some(Hold { from, until: from + length.min(HOLD_MAX), epoch, before, begun: false });
+    }
+
+    /// Whether nothing may be sent now; until when, then.
+    fn held(&mut self, now: Time) -> Option<Time> {
+        let hold = self.hold.as_mut().filter(|hold| hold.from <= now)?;
+        if !std::mem::replace(&mut hold.begun, true) && self.epoch == hold.before {
+            // What is sent from now on is judged apart from what was sent before.
+            self.epoch = hold.epoch;
+        }
+        if now < hold.until {
+            return Some(hold.until);
+        }
+        self.hold = None;
+        // What was not sent meanwhile was not to be sent.
+        self.pacer.rest(now);
+        None
     }
 
     /// The flow may send this much.
@@ -136,6 +175,9 @@ impl SendFlow {
     /// Appends data packets as far as pacing and `out` allow. Returns the bytes of their IP packets.
     fn push_data(&mut self, now: Time, share: usize, host: &mut Option<Pacer>, out: &mut TxBatch) -> u64 {
         let Some(route) = self.core.route(now) else { return 0 };
+        if self.held(now).is_some() {
+            return 0;
+        }
         let mut allowed = self.pacer.allowance(now);
         let quantum = self.quantum();
         if self.core.queue.is_empty() || allowed < quantum {
@@ -220,7 +262,13 @@ impl SenderFlow for SendFlow {
     }
 
     fn due(&self) -> Option<Time> {
-        let data = (!self.core.queue.is_empty()).then(|| self.pacer.due(self.quantum()).max(self.held_until));
+        let data = (!self.core.queue.is_empty()).then(|| {
+            let due = self.pacer.due(self.quantum()).max(self.held_until);
+            match self.hold {
+                Some(hold) if due >= hold.from => due.max(hold.until),
+                _ => due,
+            }
+        });
         // What is due when the receiver is taken for gone, or will be, waits until it says something.
         let in_time = |due: &Time| *due < self.core.responsive_until();
         let data = data.filter(in_time);

@@ -23,8 +23,8 @@ use super::Object;
 use super::path::{Echo, Outgoing};
 use super::wire::{MTU_MIN, Message, PATH_HEADER_LEN, PathDatagram, Reader};
 use crate::{
-    Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, JoinFlow, Place,
-    RxMessage, TxBatch,
+    Command, CommandError, ENVELOPE_LEN, Endpoint, Event, Expected, FlowError, FlowId, FlowStats, HostSample, JoinFlow,
+    Place, RxMessage, TxBatch,
 };
 
 /// What a protocol adds to a receiver.
@@ -114,6 +114,9 @@ pub trait Reception: Sized {
 
     /// What all flows together may take (C_r) has changed.
     fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
+
+    /// How the host is doing, and what it foresees: see [`Endpoint::handle_host`].
+    fn on_host(&mut self, _now: Time, _sample: HostSample, _core: &mut Core<Self::Flow>) {}
 
     /// A timer across flows may have passed.
     fn on_timeout(&mut self, _now: Time, _core: &mut Core<Self::Flow>) {}
@@ -403,6 +406,11 @@ impl<P: Reception> Endpoint for Receiver<P> {
             Ok(()) => self.core.touch(flow),
             Err(error) => self.fail(now, flow, error),
         }
+        self.settle(now);
+    }
+
+    fn handle_host(&mut self, now: Time, sample: HostSample) {
+        self.protocol.on_host(now, sample, &mut self.core);
         self.settle(now);
     }
 

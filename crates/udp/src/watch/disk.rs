@@ -1,0 +1,240 @@
+//! Foresight of the disk: writers are held up when too much of memory waits to be written (`balance_dirty_pages`). How
+//! much does, how much may, and how fast the disk takes it is all told without privilege in `/proc/vmstat`.
+
+use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::Pause;
+
+/// The rate of the disk is taken over at least this long.
+const WINDOW: Span = Span::from_millis(500);
+/// What is ahead of the level to keep is to be used up in this time.
+const HORIZON: Span = Span::from_secs(2);
+/// From this part of the background threshold on, at which the kernel begins to write, the disk is looked at.
+const NEAR: f64 = 0.8;
+/// Held up for this part of the time, a writer is as fast as its disk.
+const HELD_UP: f64 = 0.1;
+/// So much of what came through then is what the disk takes: a little less, so that what waits grows less.
+const BACK_OFF: f64 = 0.95;
+/// Without being held up a writer tries so much more in each window.
+const TRY: f64 = 1.1;
+/// The bound is given up when it is so many times what comes in.
+const FREE: f64 = 4.0;
+/// A hold-up that is foreseen is as long as the last ones; the first is thought to be this long.
+const STALL: Span = Span::from_millis(100);
+
+/// What `/proc/vmstat` tells of pages that wait to be written, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PageCache {
+    /// Not written yet, or being written.
+    pub(super) waiting: u64,
+    /// Written since the start.
+    pub(super) written: u64,
+    /// From here on the kernel writes by itself.
+    pub(super) background: u64,
+    /// From half-way between the background threshold and this one on, writers are held up.
+    pub(super) threshold: u64,
+}
+
+impl PageCache {
+    /// Reads `/proc/vmstat`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let value = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
+        };
+        Some(Self {
+            waiting: value("nr_dirty")?.saturating_add(value("nr_writeback")?),
+            written: value("nr_written")?,
+            background: value("nr_dirty_background_threshold")?,
+            threshold: value("nr_dirty_threshold")?,
+        })
+    }
+
+    /// Where writers begin to be held up.
+    fn free_run(self) -> u64 {
+        self.background / 2 + self.threshold / 2
+    }
+
+    /// Whether so much waits that it is worth looking often.
+    pub(super) fn is_near(self) -> bool {
+        self.waiting as f64 >= NEAR * self.background as f64
+    }
+}
+
+/// What a look sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The page cache.
+    pub(super) cache: PageCache,
+    /// Bytes of packets that have come, since the start.
+    pub(super) received: u64,
+    /// How long the thread was held up by writing, since the start.
+    pub(super) stalled: Span,
+}
+
+/// What is known of the disk.
+#[derive(Debug)]
+pub(super) struct Disk {
+    page_bytes: u64,
+    window: Option<(Time, Seen)>,
+    /// Bytes a second that the disk has written lately, and how fast what waits has grown.
+    written: f64,
+    growth: f64,
+    came: f64,
+    /// What hold-ups show, where they come without the page cache being full.
+    bound: Option<f64>,
+    /// The usual length of a hold-up.
+    stall: Span,
+    forecast: Option<Bitrate>,
+}
+
+impl Disk {
+    pub(super) fn new(page_bytes: u64) -> Self {
+        Self {
+            page_bytes,
+            window: None,
+            written: 0.0,
+            growth: 0.0,
+            came: 0.0,
+            bound: None,
+            stall: STALL,
+            forecast: None,
+        }
+    }
+
+    /// The rate that the disk bounds what is to come in by; `None`: it does not.
+    pub(super) fn intake(&self) -> Option<Bitrate> {
+        self.forecast
+    }
+
+    /// Writing was held up for so long.
+    pub(super) fn note_stall(&mut self, length: Span) {
+        self.stall = (self.stall * 3 + length) / 4;
+    }
+
+    /// Takes a look at `now`. Returns the next time that writing will be held up, if that is foreseen.
+    pub(super) fn look(&mut self, now: Time, seen: Seen) -> Option<Pause> {
+        let (began, first) = *self.window.get_or_insert((now, seen));
+        let passed = now.since(began);
+        if passed >= WINDOW {
+            self.window = Some((now, seen));
+            self.end_window(passed.as_secs_f64(), first, seen);
+        }
+        let room = seen.cache.free_run().saturating_sub(seen.cache.waiting) * self.page_bytes;
+        let seconds = if self.growth > 0.0 { room as f64 / self.growth } else { f64::INFINITY };
+        let is_soon = seen.cache.is_near() && seconds < HORIZON.as_secs_f64();
+        is_soon.then(|| Pause { start: now + Span::from_secs_f64(seconds), length: self.stall })
+    }
+
+    fn end_window(&mut self, seconds: f64, first: Seen, last: Seen) {
+        let bytes = |pages: u64| (pages * self.page_bytes) as f64;
+        self.written = bytes(last.cache.written.saturating_sub(first.cache.written)) / seconds;
+        self.growth = (bytes(last.cache.waiting) - bytes(first.cache.waiting)) / seconds;
+        self.came = last.received.saturating_sub(first.received) as f64 / seconds;
+        let stalled = last.stalled.saturating_sub(first.stalled).as_secs_f64() / seconds;
+        // Hold-ups show a bound wherever it comes from: a slower file system, a limit of its own.
+        self.bound = match self.bound {
+            _ if stalled >= HELD_UP => Some(self.came * BACK_OFF),
+            Some(bound) if bound > FREE * self.came.max(1.0) => None,
+            Some(bound) => Some(bound * TRY),
+            None => None,
+        };
+        let by_cache = last.cache.is_near().then(|| {
+            // Of what the disk writes, what others have written is not ours.
+            let ours = (self.written - (self.growth + self.written - self.came).max(0.0)).max(0.0);
+            let keep = (last.cache.background + last.cache.free_run()) / 2;
+            let room = bytes(keep) - bytes(last.cache.waiting);
+            ours.max(0.1 * self.written) + room / HORIZON.as_secs_f64()
+        });
+        let bound = self.bound.into_iter().chain(by_cache).reduce(f64::min);
+        self.forecast = bound.map(|rate| Bitrate::from_f64(8.0 * rate.max(0.05 * self.came).max(1.0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4_096;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn parse_reads_what_the_kernel_writes() {
+        let text = "nr_free_pages 1\nnr_dirty 45618\nnr_writeback 382\nnr_writeback_temp 9\nnr_written 557817\n\
+                    nr_dirty_threshold 1163977\nnr_dirty_background_threshold 581278\n";
+        let cache = PageCache { waiting: 46_000, written: 557_817, background: 581_278, threshold: 1_163_977 };
+        assert_eq!(PageCache::parse(text), Some(cache));
+        assert!(!cache.is_near());
+        assert_eq!(PageCache::parse("nr_dirty 4\n"), None);
+    }
+
+    /// A disk of 100 MB/s, a writer that gets what is foreseen, up to 400 MB/s, and thresholds of 1 and 2 GB.
+    fn settle(seconds: u64) -> (Vec<f64>, u64, Option<Time>) {
+        let mut disk = Disk::new(PAGE);
+        let (disk_rate, most) = (100e6, 400e6);
+        let (background, threshold) = (1_000_000_000 / PAGE, 2_000_000_000 / PAGE);
+        let (mut waiting, mut written, mut received) = (0.0, 0.0, 0.0f64);
+        let (mut rates, mut peak, mut first) = (Vec::new(), 0, None);
+        for step in 0..seconds * 50 {
+            let rate = disk.intake().map_or(most, |intake| (intake.as_f64() / 8.0).min(most));
+            received += rate / 50.0;
+            waiting += rate / 50.0;
+            let out = f64::min(disk_rate / 50.0, waiting);
+            waiting -= out;
+            written += out;
+            let pages = |bytes: f64| bytes as u64 / PAGE;
+            let cache = PageCache { waiting: pages(waiting), written: pages(written), background, threshold };
+            peak = peak.max(cache.waiting);
+            let seen = Seen { cache, received: received as u64, stalled: Span::ZERO };
+            if let Some(pause) = disk.look(at(20 * step), seen) {
+                first = first.or(Some(pause.start));
+            }
+            rates.push(rate);
+        }
+        (rates, peak, first)
+    }
+
+    #[test]
+    fn what_may_come_in_settles_at_what_the_disk_writes_before_writers_are_held_up() {
+        let (rates, peak, first) = settle(60);
+        assert!(peak * PAGE < 1_500_000_000, "never held up: {peak}");
+        let last = rates.iter().rev().take(500).sum::<f64>() / 500.0;
+        assert!((last / 100e6 - 1.0).abs() < 0.05, "{last}");
+        // Unbounded, writers would be held up after 1.5 GB at 300 MB/s more than the disk takes: 5 s.
+        let first = first.unwrap().as_secs_f64();
+        assert!((4.0..6.0).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn a_disk_that_keeps_up_bounds_nothing() {
+        let mut disk = Disk::new(PAGE);
+        for step in 0..500u64 {
+            let cache = PageCache { waiting: 1_000, written: 500 * step, background: 250_000, threshold: 500_000 };
+            let seen = Seen { cache, received: step * 2_000_000, stalled: Span::ZERO };
+            assert_eq!(disk.look(at(20 * step), seen), None);
+        }
+        assert_eq!(disk.intake(), None);
+    }
+
+    #[test]
+    fn hold_ups_bound_what_comes_in_and_it_is_tried_again() {
+        let mut disk = Disk::new(PAGE);
+        let cache = PageCache { waiting: 0, written: 0, background: 250_000, threshold: 500_000 };
+        let mut now = 0;
+        let mut look = |disk: &mut Disk, stalled, received| {
+            now += 500;
+            disk.look(at(now), Seen { cache, received, stalled: Span::from_millis(stalled) });
+        };
+        look(&mut disk, 0, 0);
+        look(&mut disk, 200, 10_000_000);
+        // 20 MB/s came through while it was held up.
+        let bound = disk.intake().unwrap().as_f64() / 8.0;
+        assert!((bound / 19e6 - 1.0).abs() < 0.01, "{bound}");
+        look(&mut disk, 200, 20_000_000);
+        assert!(disk.intake().unwrap().as_f64() / 8.0 > bound);
+        // In the end it is forgotten.
+        (3..40).for_each(|k| look(&mut disk, 200, k * 10_000_000));
+        assert_eq!(disk.intake(), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! What the watched thread tells its watcher.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use inhaul_base::{Span, Time};
+
+/// Counts of the watched thread, which its watcher reads. Each is a plain word: to count costs a store.
+#[derive(Debug, Default)]
+pub struct Meter {
+    received: AtomicU64,
+    dropped: AtomicU64,
+    stalled: AtomicU64,
+    last_stall_start: AtomicU64,
+    last_stall: AtomicU64,
+}
+
+impl Meter {
+    /// So many bytes of packets came, headers included.
+    pub fn count(&self, bytes: u64) {
+        let before = self.received.load(Ordering::Relaxed);
+        // One thread writes, so nothing is lost between the two.
+        self.received.store(before.wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    /// The kernel has dropped so many messages since the start, because the thread had not read those before.
+    pub fn note_drops(&self, all: u64) {
+        self.dropped.store(all, Ordering::Relaxed);
+    }
+
+    /// To receive a batch and to write what was in it took so long that something held it up: the processor, or the
+    /// disk. The watcher tells which.
+    pub fn note_stall(&self, start: Time, length: Span) {
+        let before = self.stalled.load(Ordering::Relaxed);
+        self.last_stall_start.store(start.as_nanos(), Ordering::Relaxed);
+        self.last_stall.store(length.as_nanos(), Ordering::Relaxed);
+        self.stalled.store(before.wrapping_add(length.as_nanos()), Ordering::Release);
+    }
+
+    /// Bytes since the start.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Messages dropped since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// All stalls together, and the last: when it began and how long it was.
+    pub(super) fn stalls(&self) -> (Span, Time, Span) {
+        let all = Span::from_nanos(self.stalled.load(Ordering::Acquire));
+        let start = Time::from_nanos(self.last_stall_start.load(Ordering::Relaxed));
+        (all, start, Span::from_nanos(self.last_stall.load(Ordering::Relaxed)))
+    }
+}
