@@ -115,8 +115,8 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> N
         protocols: Protocols::ALL,
         transport: transport.carrier.transport.clone(),
         parameters,
+        trust,
         receive_buffer_bytes: wire.receive_buffer,
         monitor: wire.monitor.into(),
-        trust,
     }
 }

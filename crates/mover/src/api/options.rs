@@ -31,13 +31,13 @@ pub struct NetOptions {
     pub transport: String,
     /// Parameters of the transport protocol, by name.
     pub parameters: Vec<(String, String)>,
+    /// Which servers are believed, and who this host is to them.
+    pub trust: Trust,
     /// Receive buffer of each UDP socket to ask for, in bytes; `None`: 8 MiB. The kernel gives at most
     /// `net.core.rmem_max`.
     pub receive_buffer_bytes: Option<usize>,
     /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
     pub monitor: Monitor,
-    /// Which servers are believed, and who this host is to them.
-    pub trust: Trust,
 }
 
 /// Whether a receiver foresees what its host cannot take in: [`inhaul_udp::watch`].
@@ -63,9 +63,9 @@ impl Default for NetOptions {
             protocols: Protocols::ALL,
             transport: registry::DEFAULT.name.to_owned(),
             parameters: Vec::new(),
+            trust: Trust::default(),
             receive_buffer_bytes: None,
             monitor: Monitor::Auto,
-            trust: Trust::default(),
         }
     }
 }

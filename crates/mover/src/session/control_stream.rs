@@ -1,6 +1,6 @@
 //! The control stream: frames over one TCP connection, first blocking (set-up), then polled (engine).
 //!
-//! TLS is in here, below the frames and above TCP: see [`crate::session::handshake`]. What is read is opened before it
+//! TLS is in here, below the frames and above TCP: see `session::handshake`. What is read is opened before it
 //! reaches `incoming`. What is sent is sealed as soon as it is queued, so `outgoing`, and every limit on it, counts
 //! what really leaves.
 
