@@ -79,10 +79,14 @@ fn mtus(plan: &Plan) -> BTreeMap<NodeId, u16> {
 /// What of a plan neither the emulator nor a real network does, in words.
 pub(crate) fn left_out(plan: &Plan) -> Vec<String> {
     let mut left_out = Vec::new();
-    let limited = |spec: &HostSpec| spec.packet_rate.is_some() || !spec.tasks.is_empty() || spec.noise.is_some();
+    let limited = |spec: &HostSpec| {
+        spec.packet_rate.is_some() || !spec.tasks.is_empty() || spec.noise.is_some() || spec.scheduler.is_some()
+    };
     for (id, name) in plan.topology.nodes() {
         if plan.topology.host_spec(id).is_some_and(limited) {
-            left_out.push(format!("host '{name}' has this machine's processors, not its packet_rate, tasks and noise"));
+            left_out.push(format!(
+                "host '{name}' has this machine's processors, not its packet_rate, tasks, noise and scheduler"
+            ));
         }
     }
     if !plan.captures.is_empty() {

@@ -138,7 +138,8 @@ pub struct Figure {
     pub title: String,
     /// What is drawn.
     pub kind: FigureKind,
-    /// The case that is drawn; empty: the first (trajectories) or all (bars, scales).
+    /// The case that is drawn; empty: the first (trajectories) or all (bars, scales). Bars: all cases that begin with
+    /// it, up to a comma.
     #[serde(default)]
     pub case: String,
     /// Trajectories: flows of these groups are drawn as one line each.

@@ -188,7 +188,9 @@ fn top(series: &[Series]) -> f64 {
 
 /// A group of bars for each case, a colour for each quantity, with confidence intervals and published values.
 fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChart {
-    let cases = cases(runs);
+    let drawn =
+        |case: &str| figure.case.is_empty() || case.strip_prefix(&figure.case).is_some_and(|r| r.starts_with(", "));
+    let cases: Vec<&str> = cases(runs).into_iter().filter(|case| drawn(case)).collect();
     let unit = |name: &str| experiment.rows.iter().find(|row| row.quantity == name).map(|row| row.unit);
     let bar = |case: &str, name: &str| {
         let factor = unit(name).map_or(1.0, Unit::factor);
@@ -203,7 +205,8 @@ fn bars(experiment: &Experiment, figure: &Figure, runs: &[RunResult]) -> BarChar
         colour: String::new(),
         bars: cases.iter().map(|case| bar(case, name)).collect(),
     });
-    let (groups, groups_label) = group_names(&cases);
+    let common = if figure.case.is_empty() { 0 } else { figure.case.len() + ", ".len() };
+    let (groups, groups_label) = group_names(&cases.iter().map(|case| &case[common..]).collect::<Vec<_>>());
     let y = figure.quantities.first().map_or_else(Axis::default, |name| {
         Axis::new(&kind_words(&figure.quantities), unit(name).map_or("", Unit::sign))
     });

@@ -97,17 +97,45 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, ci95, samples })
 }
 
-/// The 97.5 % quantile of Student's t with `degrees` (at least 1) degrees of freedom: tables up to 30, beyond that
-/// Fisher's expansion about the normal quantile, which is right to three digits there.
+/// Standard deviation of independent repetitions, as the estimate of what they were drawn from; `None` of less than
+/// two.
+pub fn deviation(values: &[f64]) -> Option<f64> {
+    let mean = estimate(values)?.mean;
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (values.len() as f64 - 1.0)).sqrt())
+}
+
+/// The 99 % confidence interval of the mean of independent repetitions, by Student's t; `None` of less than two.
+pub fn interval99(values: &[f64]) -> Option<(f64, f64)> {
+    let (mean, deviation) = (estimate(values)?.mean, deviation(values)?);
+    let half = student_t_995(values.len() - 1) * deviation / (values.len() as f64).sqrt();
+    Some((mean - half, mean + half))
+}
+
+/// The 97.5 % quantile of Student's t with `degrees` (at least 1) degrees of freedom.
 fn student_t_975(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
         2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
     ];
-    if let Some(t) = TABLE.get(degrees.saturating_sub(1)) {
+    student_t(degrees, &TABLE, 1.959_964)
+}
+
+/// The 99.5 % quantile.
+fn student_t_995(degrees: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947,
+        2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+    ];
+    student_t(degrees, &TABLE, 2.575_829)
+}
+
+/// Tables up to 30; beyond that Fisher's expansion about the normal quantile, which is right to three digits there.
+fn student_t(degrees: usize, table: &[f64; 30], z: f64) -> f64 {
+    if let Some(t) = table.get(degrees.saturating_sub(1)) {
         return *t;
     }
-    let (z, nu) = (1.959_964_f64, degrees as f64);
+    let nu = degrees as f64;
     z + (z.powi(3) + z) / (4.0 * nu) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * nu * nu)
 }
 
@@ -263,6 +291,17 @@ mod tests {
         assert_eq!(estimate(&[]), None);
         assert_near(student_t_975(40), 2.0211);
         assert_near(student_t_975(1000), 1.9623);
+        assert_near(student_t_995(40), 2.7045);
+    }
+
+    #[test]
+    fn deviation_and_interval99_of_three() {
+        assert_near(deviation(&[1.0, 2.0, 3.0]).unwrap(), 1.0);
+        // 9.925 / sqrt(3).
+        let (low, high) = interval99(&[1.0, 2.0, 3.0]).unwrap();
+        assert_near(low, 2.0 - 5.7302);
+        assert_near(high, 2.0 + 5.7302);
+        assert_eq!((deviation(&[1.0]), interval99(&[])), (None, None));
     }
 
     /// A flow that starts at 0 and delivers `rates[k]` bit/s in second `k`.

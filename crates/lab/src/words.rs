@@ -1,7 +1,12 @@
 //! Quantities in words: what figures and pages say instead of the program's own names.
 
+use crate::repetitions::statistic;
+
 /// `flows.flow1.goodput_bps[1..2]` is `flow1: goodput from 1 to 2 s`.
 pub(crate) fn quantity_words(path: &str) -> String {
+    if let Some((statistic, quantity)) = statistic(path) {
+        return format!("{} of {}", statistic_words(statistic), quantity_words(quantity));
+    }
     if let Some(scale) = path.strip_prefix("metrics.jain_at.") {
         return format!("Jain's index at {scale} s");
     }
@@ -44,6 +49,15 @@ fn owner(path: &str) -> Option<(String, &str)> {
         _ => return None,
     };
     Some((name, field))
+}
+
+fn statistic_words(statistic: &str) -> &str {
+    match statistic {
+        "deviation" => "standard deviation",
+        "low99" => "lower end of the 99 % confidence interval",
+        "high99" => "upper end of the 99 % confidence interval",
+        other => other,
+    }
 }
 
 fn metric_words(path: &str) -> &str {
@@ -95,6 +109,7 @@ mod tests {
             ("groups.TCP.loss_ratio", "TCP together: loss"),
             ("links.access.utilisation", "link access: utilisation"),
             ("metrics.min_max_ratio", "Smallest rate over largest"),
+            ("deviation(flows.f.duration_s)", "standard deviation of f: duration"),
             ("something", "something"),
         ];
         for (path, expected) in words {

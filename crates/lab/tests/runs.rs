@@ -92,8 +92,8 @@ fn the_examples_of_the_document_run() {
     let document = include_str!("../../../docs/scenario.md");
     let examples: Vec<&str> =
         document.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(text, _)| text).collect();
-    assert_eq!(examples.len(), 3);
-    let cells = [1, 1, 6];
+    assert_eq!(examples.len(), 4);
+    let cells = [1, 1, 1, 6];
     for (example, cells) in examples.into_iter().zip(cells) {
         let results = run(example, 2);
         assert_eq!(results.len(), cells);
@@ -133,4 +133,49 @@ to = "receiver"
     });
     assert!((0.4..0.6).contains(&lost.0) && waited.0 == 0.0, "{lost:?} {waited:?}");
     assert!(waited.1 > 94e6, "{waited:?}");
+}
+
+/// A file to a receiver that may have a quarter of a processor, or competes with hogs: loss, and time in seconds.
+fn to_a_limited_receiver(protocol: &str, scheduler: &str) -> (f64, f64) {
+    let text = format!(
+        r#"
+title = "a receiver that does not always run"
+duration = "60 s"
+
+[topology.star]
+access = {{ rate = "1 Gbit/s" }}
+senders = [{{ name = "s", rtt = "10 ms" }}]
+
+[[hosts]]
+name = "receiver"
+packet_rate = 100000.0
+
+[hosts.scheduler]
+{scheduler}
+
+[[flows]]
+name = "f"
+protocol = "{protocol}"
+parameters = {{ rate = "400 Mbit/s" }}
+from = "s"
+to = "receiver"
+size = "50 MB"
+"#
+    );
+    let [result] = &run(&text, 1)[..] else { panic!("one run") };
+    assert!(result.valid && result.flows[0].failure.is_none(), "{:?}", result.invalid_reason);
+    (result.flows[0].loss_ratio, result.flows[0].stop_s)
+}
+
+#[test]
+fn feedback_of_pauses_spares_losses_and_costs_nothing_where_there_are_none() {
+    // cpu.max of a quarter: the receiver needs a third of the processor while data comes. Both take what the processor
+    // can take in, but one of them sends a fifth more for it.
+    let quota = "kind = \"eevdf\"\nquota = \"25 ms\"";
+    let (plain, plus) = (to_a_limited_receiver("rbudp", quota), to_a_limited_receiver("rbudp+", quota));
+    assert!(plain.0 > 0.15 && plus.0 < plain.0 / 10.0, "{plain:?} {plus:?}");
+    assert!(plus.1 < plain.1 * 1.1, "{plain:?} {plus:?}");
+    // Alone, both do the same, packet by packet.
+    let idle = "kind = \"o1\"";
+    assert_eq!(to_a_limited_receiver("rbudp", idle), to_a_limited_receiver("rbudp+", idle));
 }

@@ -16,6 +16,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     crate::udt::PROTOCOL,
     crate::sabul::SABUL,
     crate::rbudp::RBUDP,
+    crate::rbudp::RBUDP_PLUS,
 ];
 
 /// What is taken where nobody chooses.

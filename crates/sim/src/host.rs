@@ -9,15 +9,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use inhaul_base::{RandomStream, Span, Time};
+use inhaul_transport::Pause;
 
 use crate::agenda::ComponentId;
-use crate::ids::EndpointId;
+use crate::ids::{EndpointId, TransferId};
 use crate::noise::{HostNoise, Thread};
 use crate::packet::Packet;
+use crate::scheduler::{Processor, SchedulerSpec};
 use crate::spell::Spell;
 
 /// Most packets that the processor takes from the ring at a time (what Linux's NAPI takes in one poll).
 const BATCH_MAX: usize = 64;
+
+/// A process with a scheduler takes no more from the ring at a time than it works on for so long, in nanoseconds.
+const BATCH_NANOS: f64 = 100_000.0;
 
 /// A host as plain data. The default takes any number of packets and never loses one.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +39,22 @@ pub struct HostSpec {
     pub send_buffer: Option<u64>,
     /// How late and how unevenly its programs run; `None`: always at once.
     pub noise: Option<Arc<HostNoise>>,
+    /// What shares its processor among tasks; `None`: only `tasks` do. A host with a scheduler has neither `tasks` nor
+    /// noise.
+    pub scheduler: Option<Arc<SchedulerSpec>>,
 }
 
 impl Default for HostSpec {
     fn default() -> Self {
         // 512 is what common interfaces are set to.
-        Self { packet_rate: None, ring_packets: 512, tasks: Vec::new(), send_buffer: None, noise: None }
+        Self {
+            packet_rate: None,
+            ring_packets: 512,
+            tasks: Vec::new(),
+            send_buffer: None,
+            noise: None,
+            scheduler: None,
+        }
     }
 }
 
@@ -62,7 +77,11 @@ impl HostSpec {
         if self.tasks.iter().any(|task| task.on.mean() + task.off.mean() < Span::from_nanos(1_000)) {
             return Err("a task's spells must together last a microsecond at least");
         }
-        self.noise.as_ref().map_or(Ok(()), |noise| noise.check())
+        if self.scheduler.is_some() && (self.noise.is_some() || !self.tasks.is_empty()) {
+            return Err("a host with a scheduler has neither noise nor tasks beside the scheduler's");
+        }
+        self.noise.as_ref().map_or(Ok(()), |noise| noise.check())?;
+        self.scheduler.as_ref().map_or(Ok(()), |scheduler| scheduler.check())
     }
 }
 
@@ -114,10 +133,18 @@ pub(crate) struct Host {
     pub(crate) endpoints: Vec<EndpointId>,
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<EndpointId>,
+    /// Directions of control streams of which its process has not read what has come.
+    pub(crate) unread: Vec<(TransferId, bool)>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
     /// What each endpoint may have waiting at the interface.
     pub(crate) send_buffer: Option<u64>,
+    /// Who has the processor, if it has a scheduler.
+    processor: Option<Box<Processor>>,
+    /// Time that an interrupt takes of the processor, in nanoseconds.
+    interrupt_nanos: f64,
+    /// What an interrupt still takes before the next batch.
+    interrupted_nanos: f64,
     ring: VecDeque<Packet>,
     ring_packets: usize,
     /// What the processor is busy with.
@@ -135,7 +162,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(spec: &HostSpec, component: ComponentId, mut random: impl FnMut(usize) -> RandomStream) -> Self {
+    /// `random` has a stream for each of its tasks, and `scheduling` is for those of its scheduler.
+    pub(crate) fn new(
+        spec: &HostSpec,
+        component: ComponentId,
+        mut random: impl FnMut(usize) -> RandomStream,
+        scheduling: RandomStream,
+    ) -> Self {
         let run = |(k, task): (usize, &CompetingTask)| RunningTask {
             task: *task,
             on: false,
@@ -147,17 +180,25 @@ impl Host {
             stats: HostStats::default(),
             endpoints: Vec::new(),
             postponed: Vec::new(),
+            unread: Vec::new(),
             thread: None,
             send_buffer: spec.send_buffer,
+            processor: spec.scheduler.as_ref().map(|scheduler| Box::new(Processor::new(scheduler, scheduling))),
+            interrupt_nanos: spec.scheduler.as_ref().map_or(0.0, |spec| spec.interrupt.as_nanos() as f64),
+            interrupted_nanos: 0.0,
             ring: VecDeque::new(),
             ring_packets: spec.ring_packets,
             batch: Vec::new(),
             packet_nanos: spec.packet_rate.map_or(0.0, |rate| 1e9 / rate),
             left_nanos: 0.0,
             since: Time::ZERO,
-            speed: 1.0,
+            // A process with a scheduler sleeps until there is something to do.
+            speed: if spec.scheduler.is_some() { 0.0 } else { 1.0 },
             tasks: spec.tasks.iter().enumerate().map(run).collect(),
-            at_once: spec.packet_rate.is_none() && spec.tasks.is_empty() && spec.noise.is_none(),
+            at_once: spec.packet_rate.is_none()
+                && spec.tasks.is_empty()
+                && spec.noise.is_none()
+                && spec.scheduler.is_none(),
         }
     }
 
@@ -166,42 +207,107 @@ impl Host {
         self.at_once
     }
 
-    /// Whether competing tasks have left nothing of the processor.
+    /// Whether its processor is shared by a scheduler.
+    pub(crate) fn has_scheduler(&self) -> bool {
+        self.processor.is_some()
+    }
+
+    /// Whether competing tasks have left nothing of the processor. With a scheduler also: whether its process sleeps.
     pub(crate) fn is_halted(&self) -> bool {
         self.speed <= 0.0
     }
 
     /// A packet comes in. It goes to the ring, or is handed back to be dropped when the ring is full.
     pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> Option<Packet> {
-        self.stats.arrived_packets += 1;
+        let was_busy = self.interrupt();
         if self.ring.len() >= self.ring_packets {
             self.stats.ring_drops += 1;
             return Some(packet);
         }
         self.ring.push_back(packet);
         self.stats.ring_packets_max = self.stats.ring_packets_max.max(self.ring.len());
+        if self.wake(now) && !was_busy {
+            self.interrupted_nanos = self.interrupt_nanos;
+        }
         self.begin_batch(now);
         None
+    }
+
+    /// A packet interrupts the task that runs. Returns whether that is the process.
+    pub(crate) fn interrupt(&mut self) -> bool {
+        self.stats.arrived_packets += 1;
+        let is_busy = !self.batch.is_empty() && !self.is_halted();
+        if is_busy {
+            self.left_nanos += self.interrupt_nanos * self.speed;
+        }
+        is_busy
+    }
+
+    /// The process of the endpoints has something to do: returns whether it can do it now.
+    pub(crate) fn wake(&mut self, now: Time) -> bool {
+        if self.processor.as_ref().is_some_and(|processor| !processor.is_awake()) {
+            self.work(now);
+            if let Some(processor) = &mut self.processor {
+                processor.wake(now);
+            }
+            self.take_speed(now);
+        }
+        !self.is_halted()
+    }
+
+    /// The process sleeps if it has nothing to do.
+    pub(crate) fn rest(&mut self, now: Time) {
+        let waits = !self.ring.is_empty() || !self.postponed.is_empty() || !self.unread.is_empty();
+        let is_idle = self.batch.is_empty() && !waits;
+        if let Some(processor) = self.processor.as_mut().filter(|processor| is_idle && processor.runs()) {
+            processor.fall_asleep(now);
+            self.take_speed(now);
+        }
+    }
+
+    /// What the host foresees, if that is new.
+    pub(crate) fn news(&mut self) -> Option<Pause> {
+        self.processor.as_mut()?.news()
+    }
+
+    /// How fast the process is now: what it has done until then is accounted for.
+    fn take_speed(&mut self, now: Time) {
+        self.work(now);
+        if let Some(processor) = &self.processor {
+            self.speed = if processor.runs() { processor.speed() } else { 0.0 };
+        }
     }
 
     /// When the batch is done, or a task begins or ends.
     pub(crate) fn due(&self) -> Option<Time> {
         let busy = !self.batch.is_empty() && self.speed > 0.0;
         let done = busy.then(|| self.since + Span::from_nanos((self.left_nanos / self.speed).ceil() as u64));
-        self.tasks.iter().map(|running| running.switch).chain(done).min()
+        let switch = self.processor.as_ref().and_then(|processor| processor.due());
+        self.tasks.iter().map(|running| running.switch).chain(done).chain(switch).min()
+    }
+
+    /// The processor works at what it has up to `now`.
+    fn work(&mut self, now: Time) {
+        let elapsed = now.since(self.since);
+        self.left_nanos = (self.left_nanos - elapsed.as_nanos() as f64 * self.speed).max(0.0);
+        if self.is_halted() && self.processor.as_ref().is_none_or(|processor| processor.is_awake()) {
+            self.stats.taken = self.stats.taken + elapsed;
+        }
+        self.since = now;
     }
 
     /// Lets time pass up to `now`: tasks come and go, and the batch gets on. A batch that is done is moved to `done`.
     pub(crate) fn advance(&mut self, now: Time, done: &mut Vec<Packet>) {
-        let elapsed = now.since(self.since);
-        self.left_nanos = (self.left_nanos - elapsed.as_nanos() as f64 * self.speed).max(0.0);
-        if self.is_halted() {
-            self.stats.taken = self.stats.taken + elapsed;
-        }
-        self.since = now;
+        self.work(now);
         if !self.batch.is_empty() && self.left_nanos < 0.5 && !self.is_halted() {
             self.stats.batches += 1;
             done.append(&mut self.batch);
+        }
+        if let Some(processor) = &mut self.processor {
+            processor.advance(now);
+            self.take_speed(now);
+            self.begin_batch(now);
+            return;
         }
         for running in &mut self.tasks {
             // A spell may be shorter than the clock's step.
@@ -217,14 +323,23 @@ impl Host {
         self.begin_batch(now);
     }
 
+    /// Packets that are taken at a time. A process hands on what it reads: it does not keep it for long.
+    fn batch_max(&self) -> usize {
+        if self.processor.is_none() {
+            return BATCH_MAX;
+        }
+        ((BATCH_NANOS * self.speed / self.packet_nanos) as usize).clamp(1, BATCH_MAX)
+    }
+
     /// The processor takes what waits, if it is free.
     fn begin_batch(&mut self, now: Time) {
         if !self.batch.is_empty() || self.ring.is_empty() || self.is_halted() {
             return;
         }
-        let count = self.ring.len().min(BATCH_MAX);
+        let count = self.ring.len().min(self.batch_max());
         self.batch.extend(self.ring.drain(..count));
-        self.left_nanos = self.packet_nanos * count as f64;
+        self.left_nanos = self.packet_nanos * count as f64 + self.interrupted_nanos * self.speed;
+        self.interrupted_nanos = 0.0;
         self.since = now;
     }
 

@@ -15,7 +15,8 @@
 //!
 //! **What is not modelled:** the cost of sending at a host (its first link is what bounds it, and loses what its queue does not hold unless
 //! the host has a `send_buffer`); the operating system's
-//! own share of a host (control streams wait for the processor like everything else); IPv6; MTUs, links take packets
+//! own share of a host, but for interrupts where it has a scheduler (control streams wait for the processor like
+//! everything else); IPv6; MTUs, links take packets
 //! of any size; selective acknowledgement in control streams, and their set-up: they stand when a transfer starts.
 #![forbid(unsafe_code)]
 
@@ -32,9 +33,11 @@ mod ledger;
 mod network;
 mod noise;
 mod packet;
+mod process;
 mod recorder;
 mod routes;
 mod run;
+mod scheduler;
 mod shapes;
 mod simulation;
 mod spell;
@@ -50,6 +53,7 @@ pub use host::{CompetingTask, HostSpec, HostStats};
 pub use ids::{EndpointId, LinkId, NodeId, TrafficId, TransferId};
 pub use noise::{HostNoise, Stall};
 pub use recorder::{LinkSample, RecorderSpec, Sample, write_csv, write_json};
+pub use scheduler::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, TASKS_MAX, Task};
 pub use shapes::{
     Branch, Dumbbell, DumbbellSpec, Pair, ParkingLot, ParkingLotSpec, Star, StarSpec, dumbbell, parking_lot, star,
 };

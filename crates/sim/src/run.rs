@@ -91,6 +91,11 @@ impl Simulation {
         if host.takes_at_once() {
             host.stats.arrived_packets += 1;
             self.deliver(packet);
+        } else if let Load::Control { transfer, to_receiver, segment } = packet.datagram.load
+            && host.has_scheduler()
+        {
+            self.interrupt_for_segment(packet.to, transfer, to_receiver, segment);
+            self.network.pool.put_back(packet.datagram);
         } else {
             if let Some(dropped) = host.arrive(self.now, packet) {
                 self.network.pool.put_back(dropped.datagram);
@@ -117,6 +122,11 @@ impl Simulation {
         host.advance(self.now, &mut served);
         self.network.agenda.schedule(host.component, host.due());
         let has_thread = host.thread.is_some();
+        if host.has_scheduler() {
+            self.serve(node, &mut served);
+            self.served = served;
+            return;
+        }
         if !host.is_halted() {
             for endpoint in host.postponed.drain(..) {
                 let component = self.seats[endpoint.0 as usize].component;
@@ -133,7 +143,7 @@ impl Simulation {
     }
 
     /// Hands a batch over, packets in a row for one endpoint together.
-    fn deliver_batch(&mut self, batch: &mut Vec<Packet>) {
+    pub(crate) fn deliver_batch(&mut self, batch: &mut Vec<Packet>) {
         let mut packets = batch.drain(..).peekable();
         let mut run: Vec<Packet> = Vec::new();
         while let Some(packet) = packets.next() {
@@ -303,8 +313,11 @@ impl Simulation {
     /// An endpoint's deadline has come.
     fn on_deadline(&mut self, id: EndpointId) {
         let node = self.addresses[id.0 as usize].0;
-        if self.hosts[node.0 as usize].thread.is_some() {
+        let host = &mut self.hosts[node.0 as usize];
+        if host.thread.is_some() {
             self.wake_for_deadline(node, id);
+        } else if host.has_scheduler() {
+            self.wake_process(node, id);
         } else {
             self.fire(id);
         }

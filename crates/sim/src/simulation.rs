@@ -41,6 +41,7 @@ const TASK_STREAMS: u64 = 2 << 32;
 const TRAFFIC_STREAMS: u64 = 3 << 32;
 const NAME_STREAM: u64 = 4 << 32;
 const NOISE_STREAMS: u64 = 5 << 32;
+const SCHEDULER_STREAMS: u64 = 6 << 32;
 /// Streams of a host: more than it will have tasks.
 const TASKS_PER_HOST: u64 = 1 << 16;
 
@@ -104,7 +105,8 @@ impl Simulation {
             let spec = if let Kind::Host(spec) = &node.kind { spec.clone() } else { Default::default() };
             let component = network.agenda.add(Component::Host(index));
             let first = TASK_STREAMS + u64::from(index) * TASKS_PER_HOST;
-            let mut host = Host::new(&spec, component, |task| RandomStream::new(seed, first + task as u64));
+            let scheduling = RandomStream::new(seed, SCHEDULER_STREAMS + u64::from(index));
+            let mut host = Host::new(&spec, component, |task| RandomStream::new(seed, first + task as u64), scheduling);
             let random = RandomStream::new(seed, NOISE_STREAMS + u64::from(index));
             host.thread = noise::thread(spec.noise.as_ref(), index, &mut network.agenda, random);
             network.agenda.schedule(component, host.due());

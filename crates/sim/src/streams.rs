@@ -30,8 +30,16 @@ impl Simulation {
         self.network.agenda.schedule(running.component, streams.due());
     }
 
-    /// A segment has arrived at one end.
+    /// A segment has arrived at one end, and what it brings is read.
     pub(crate) fn on_segment(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
+        self.take_segment(id, to_receiver, segment);
+        if matches!(segment, Segment::Data(_)) {
+            self.read(id, to_receiver);
+        }
+    }
+
+    /// A segment has arrived at one end: what its kernel does by itself.
+    pub(crate) fn take_segment(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
         self.mix(self.now.as_nanos());
         self.mix(u64::from(id.0) << 1 | u64::from(to_receiver));
         let running = &mut self.transfers[id.0 as usize];
@@ -46,7 +54,6 @@ impl Simulation {
             Segment::Data(range) => {
                 let acknowledgement = streams.direction(to_receiver).on_data(range);
                 self.acknowledge(id, to_receiver, acknowledgement);
-                self.read(id, to_receiver);
             }
         }
     }
@@ -60,7 +67,7 @@ impl Simulation {
     }
 
     /// Hands the messages over that have come in whole.
-    fn read(&mut self, id: TransferId, to_receiver: bool) {
+    pub(crate) fn read(&mut self, id: TransferId, to_receiver: bool) {
         loop {
             let running = &mut self.transfers[id.0 as usize];
             let reader = running.end(to_receiver);

@@ -95,7 +95,8 @@ pub trait Endpoint {
     /// A whole message came in on the flow's control stream. A bad one ends the flow with [`Event::Failed`].
     fn handle_control(&mut self, now: Time, flow: FlowId, message: &[u8]);
 
-    /// How the host is doing: told about once a second, and at once when something went wrong.
+    /// How the host is doing: told about once a second, and at once when something went wrong or a
+    /// pause is newly foreseen.
     fn handle_host(&mut self, _now: Time, _sample: HostSample) {}
 
     /// A deadline may have passed. Calling it early or for nothing is harmless.

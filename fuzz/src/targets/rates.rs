@@ -1,6 +1,6 @@
 //! SABUL and RBUDP: what comes in as datagrams and on the control stream.
 
-use inhaul_base::{Bitrate, ByteRange};
+use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_protocols::{rbudp, sabul};
 use inhaul_transport::kit::receiver::DataHead;
 use inhaul_transport::kit::wire::{Message, Reader, rate_field};
@@ -42,7 +42,7 @@ pub fn rbudp_control(data: &[u8]) -> bool {
 }
 
 pub(super) fn rbudp_controls() -> Vec<Vec<u8>> {
-    use rbudp::wire::{OwnMessage, Section, VERSION};
+    use rbudp::wire::{HOLD_AFTER_MAX, HOLD_MAX, OwnMessage, Section, VERSION};
     let mut all = kit::controls(VERSION, &rate_field(Some(Bitrate::from_mbps(100))), &[]);
     let sections = vec![
         Section::Run(ByteRange::new(0, 2_896)),
@@ -52,6 +52,8 @@ pub(super) fn rbudp_controls() -> Vec<Vec<u8>> {
     all.push(OwnMessage::Done { through: 1, next: 70 }.emit());
     all.push(OwnMessage::Missing { is_last: true, block: 1_448, sections }.emit());
     all.push(OwnMessage::Missing { is_last: false, block: 256, sections: Vec::new() }.emit());
+    all.push(OwnMessage::Hold { after: Span::from_millis(1), length: Span::from_millis(400) }.emit());
+    all.push(OwnMessage::Hold { after: HOLD_AFTER_MAX, length: HOLD_MAX }.emit());
     // What claims as much as it can.
     let whole = Section::Run(ByteRange::at(1 << 50, (1 << 31) - 1));
     all.push(OwnMessage::Missing { is_last: false, block: u16::MAX, sections: vec![whole; 15] }.emit());

@@ -215,6 +215,55 @@ pub(crate) struct HostFile {
     pub(crate) noise: Option<Spanned<String>>,
     #[serde(default)]
     pub(crate) tasks: Vec<TaskFile>,
+    pub(crate) scheduler: Option<Spanned<SchedulerFile>>,
+}
+
+/// What shares a host's processor among tasks.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SchedulerFile {
+    pub(crate) kind: SchedulerName,
+    #[serde(default)]
+    pub(crate) nice: i8,
+    pub(crate) interrupt: Option<Duration>,
+    pub(crate) tick: Option<Duration>,
+    pub(crate) delta: Option<u8>,
+    pub(crate) base_slice: Option<Duration>,
+    pub(crate) quota: Option<Duration>,
+    pub(crate) period: Option<Duration>,
+    #[serde(default)]
+    pub(crate) tasks: Vec<ScheduledTaskFile>,
+}
+
+/// Which scheduler.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SchedulerName {
+    /// That of Linux 2.6.
+    O1,
+    /// Earliest eligible virtual deadline first.
+    Eevdf,
+}
+
+/// A task that competes for a processor with a scheduler, or many alike.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScheduledTaskFile {
+    #[serde(default = "one_task")]
+    pub(crate) count: u16,
+    #[serde(default)]
+    pub(crate) nice: i8,
+    #[serde(default)]
+    pub(crate) memory: f64,
+    pub(crate) runs: Option<Duration>,
+    pub(crate) sleeps: Option<Duration>,
+    #[serde(default)]
+    pub(crate) random: bool,
+    pub(crate) start: Option<Duration>,
+}
+
+const fn one_task() -> u16 {
+    1
 }
 
 /// Other work that takes a host's processor: on, off, on, ...

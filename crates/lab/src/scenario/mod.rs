@@ -6,6 +6,7 @@ mod file;
 mod network;
 mod plan;
 mod routes;
+mod schedulers;
 mod sweep;
 mod units;
 

@@ -12,6 +12,7 @@ use serde_spanned::Spanned;
 
 use super::error::Refusal;
 use super::file::{DumbbellFile, GraphFile, HostFile, LinkFields, ParkingLotFile, ScenarioFile, StarFile};
+use super::schedulers;
 use super::units::{Duration, QueueLength};
 use crate::host_trace;
 
@@ -339,6 +340,8 @@ fn noise_of(name: &Spanned<String>) -> Result<Option<Arc<HostNoise>>, Refusal> {
 fn host_specs(hosts: &[HostFile], noise: Option<&Arc<HostNoise>>) -> Result<BTreeMap<String, HostSpec>, Refusal> {
     let mut specs = BTreeMap::new();
     for host in hosts {
+        // A host with a scheduler says itself when its process runs late.
+        let noise = noise.filter(|_| host.scheduler.is_none());
         let mut spec = HostSpec { noise: noise.cloned(), ..HostSpec::default() };
         if let Some(name) = &host.noise {
             spec.noise = noise_of(name)?;
@@ -370,6 +373,16 @@ fn host_specs(hosts: &[HostFile], noise: Option<&Arc<HostNoise>>) -> Result<BTre
                 off: spell(task.off.0),
                 start: Time::ZERO + task.start.unwrap_or_default().0,
             });
+        }
+        if let Some(scheduler) = &host.scheduler {
+            if spec.noise.is_some() || !host.tasks.is_empty() {
+                let message = "a host with a `scheduler` has neither `noise` nor `tasks` beside it: write tasks into the \
+                               scheduler";
+                return Err(Refusal::at(scheduler.span(), message));
+            }
+            let built = schedulers::build(scheduler.get_ref());
+            let built = built.and_then(|built| built.check().map(|()| built).map_err(str::to_owned));
+            spec.scheduler = Some(Arc::new(built.map_err(|message| Refusal::at(scheduler.span(), message))?));
         }
         if specs.insert(host.name.get_ref().clone(), spec).is_some() {
             return Err(Refusal::at(host.name.span(), format!("host '{}' is described twice", host.name.get_ref())));

@@ -1,3 +1,5 @@
+use inhaul_base::Span;
+
 use super::*;
 
 const STAR: &str = r#"
@@ -86,6 +88,49 @@ fn parse_refuses_with_line_column_and_what_was_expected() {
         ),
     ] {
         let found = refused_with(from, to);
+        assert!(found.contains(expected), "{found}\nnot: {expected}");
+    }
+}
+
+#[test]
+fn parse_builds_schedulers_and_refuses_keys_of_another_kind() {
+    use inhaul_sim::{EevdfSpec, O1Spec, Quota, SchedulerKind};
+
+    let text = |more: &str, fields: &str| {
+        format!("noise = \"vm-idle\"\n{STAR}\n[[hosts]]\nname = \"receiver\"\n{more}\n[hosts.scheduler]\n{fields}\n")
+    };
+    let host = |text: &str| {
+        let scenario = Scenario::parse("s.toml", text, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let topology = &scenario.cells[0].plan.topology;
+        let (id, _) = topology.nodes().find(|(_, name)| *name == "receiver").unwrap();
+        topology.host_spec(id).unwrap().clone()
+    };
+    let tasks =
+        "tasks = [{ count = 3, memory = 1.5 }, { nice = 5, runs = \"1 ms\", sleeps = \"9 ms\", random = true }]";
+    let spec = host(&text("ring = 100", &format!("kind = \"o1\"\ninterrupt = \"2.5 us\"\n{tasks}")));
+    assert!(spec.noise.is_none(), "the scenario's noise is for the others");
+    let scheduler = spec.scheduler.unwrap();
+    assert_eq!((scheduler.tasks.len(), scheduler.tasks[2].memory, scheduler.tasks[3].nice), (4, 1.5, 5));
+    assert_eq!((scheduler.kind, scheduler.interrupt), (SchedulerKind::O1(O1Spec::default()), Span::from_nanos(2_500)));
+    let spec = host(&text("", "kind = \"eevdf\"\nquota = \"25 ms\""));
+    let quota = Some(Quota { quota: Span::from_millis(25), period: Span::from_millis(100) });
+    let kind = SchedulerKind::Eevdf(EevdfSpec { quota, ..EevdfSpec::default() });
+    assert_eq!(spec.scheduler.unwrap().kind, kind);
+
+    for (more, fields, expected) in [
+        ("", "kind = \"cfs\"", "unknown variant `cfs`, expected `o1` or `eevdf`"),
+        ("", "kind = \"o1\"\nquota = \"1 ms\"", "are of `kind = \"eevdf\"`"),
+        ("", "kind = \"eevdf\"\ndelta = 3", "`delta` is of `kind = \"o1\"`"),
+        ("", "kind = \"eevdf\"\nperiod = \"1 ms\"", "a `period` needs a `quota`"),
+        ("", "kind = \"eevdf\"\nquota = \"200 ms\"", "quota is at most period"),
+        ("", "kind = \"o1\"\ntick = \"0 ms\"", "tick and base_slice are from"),
+        ("", "kind = \"o1\"\nnice = 20", "niceness is from -20 to 19"),
+        ("", "kind = \"o1\"\ntasks = [{ runs = \"1 ms\" }]", "both `runs` and `sleeps`"),
+        ("", "kind = \"o1\"\ntasks = [{ count = 999 }, { count = 2 }]", "at most 1000 tasks"),
+        ("noise = \"vm-idle\"", "kind = \"o1\"", "neither `noise` nor `tasks`"),
+        ("tasks = [{ share = 0.5, on = \"1 s\", off = \"1 s\" }]", "kind = \"o1\"", "neither `noise` nor `tasks`"),
+    ] {
+        let found = refused(&text(more, fields));
         assert!(found.contains(expected), "{found}\nnot: {expected}");
     }
 }

@@ -1,5 +1,6 @@
 //! RBUDP, Reliable Blast UDP (He, Leigh, Yu, DeFanti 2002): everything is sent at a rate that the user gives, what is
-//! missing is sent again, in rounds, until nothing is.
+//! missing is sent again, in rounds, until nothing is. And RBUDP+ (rbudp-plus-2006), whose receiver also tells senders
+//! of pauses in which it will not run.
 //!
 //! PROTOCOL.md in this folder specifies it.
 
@@ -25,34 +26,41 @@ pub const RBUDP: Protocol = Protocol {
     summary: "Reliable Blast UDP: sends at the rate that you give, in rounds, until nothing is missing",
     channels: Channels::DatagramsAndControl,
     offloads: Offloads::Any,
-    parameters: &[Parameter {
-        name: "rate",
-        unit: "a rate, like 800M",
-        default: "what --rate or --receive-rate says: one of the three must be given",
-        summary: "What each flow is sent at, headers included. It never adapts; set at the receiver",
-    }],
+    parameters: PARAMETERS,
     colour: "#b8860b",
     predict: Some(predict),
     build,
 };
 
+/// RBUDP with feedback.
+pub const RBUDP_PLUS: Protocol = Protocol {
+    name: "rbudp+",
+    summary: "RBUDP whose receiver has senders stop while it will not run: for busy or limited receivers",
+    colour: "#8b5a00",
+    build: build_plus,
+    ..RBUDP
+};
+
+const PARAMETERS: &[Parameter] = &[Parameter {
+    name: "rate",
+    unit: "a rate, like 800M",
+    default: "what --rate or --receive-rate says: one of the three must be given",
+    summary: "What each flow is sent at, headers included. It never adapts; set at the receiver",
+}];
+
 const HOW: &str = "it sends at a rate that its user gives and does not adapt, so say one: --set rate=800M, \
                    --rate 800M or --receive-rate 800M ('put' takes --set only)";
 
-/// The rate that parameters give.
-fn given_rate(config: &EndpointConfig) -> Result<Option<Bitrate>, SetupError> {
+/// The rate that parameters give to `protocol`.
+fn given_rate(protocol: &'static str, config: &EndpointConfig) -> Result<Option<Bitrate>, SetupError> {
     let mut rate = None;
     for (name, value) in &config.parameters {
         if name != "rate" {
-            return Err(SetupError::UnknownParameter {
-                protocol: RBUDP.name,
-                name: name.clone(),
-                known: "rate".into(),
-            });
+            return Err(SetupError::UnknownParameter { protocol, name: name.clone(), known: "rate".into() });
         }
         let parsed = value.parse::<Bitrate>().ok().filter(|rate| *rate > Bitrate::ZERO);
         rate = Some(parsed.ok_or_else(|| SetupError::BadValue {
-            protocol: RBUDP.name,
+            protocol,
             name: "rate",
             value: value.clone(),
             expected: "a rate in bits per second with k, M, G or T, like 850M",
@@ -62,20 +70,32 @@ fn given_rate(config: &EndpointConfig) -> Result<Option<Bitrate>, SetupError> {
 }
 
 fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError> {
-    let rate = given_rate(config)?;
+    build_either(RBUDP.name, config, receiver::Rbudp::new)
+}
+
+fn build_plus(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError> {
+    build_either(RBUDP_PLUS.name, config, receiver::Rbudp::plus)
+}
+
+fn build_either(
+    protocol: &'static str,
+    config: &EndpointConfig,
+    receiver: fn(&EndpointConfig, Option<Bitrate>) -> receiver::Rbudp,
+) -> Result<Box<dyn Endpoint + Send>, SetupError> {
+    let rate = given_rate(protocol, config)?;
     Ok(match config.role {
         Role::Sender => Box::new(RbudpSender::new(sender::Rbudp::new(config), config.challenge_seed)),
         Role::Receiver if rate.is_none() && config.host_rate.is_none() => {
-            return Err(SetupError::Missing { protocol: RBUDP.name, name: "rate", how: HOW });
+            return Err(SetupError::Missing { protocol, name: "rate", how: HOW });
         }
-        Role::Receiver => Box::new(RbudpReceiver::new(receiver::Rbudp::new(config, rate))),
+        Role::Receiver => Box::new(RbudpReceiver::new(receiver(config, rate))),
     })
 }
 
 /// The model's time for a receiver: see [`Blast::time`].
 fn predict(config: &EndpointConfig, conditions: &Conditions) -> Option<Span> {
     let flows = conditions.flows.max(1);
-    let each = given_rate(config).ok()?;
+    let each = given_rate(RBUDP.name, config).ok()?;
     let all = each.map(|rate| Bitrate::from_bps(rate.bps().saturating_mul(flows)));
     let rate = all.into_iter().chain(config.host_rate).min()?;
     let block = u64::from(largest_block(conditions.path, wire::HEADER_LEN as u16, 1));

@@ -6,10 +6,10 @@ use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{Core, FlowCore, Flows, Receiver, ReceiverFlow, Reception, Rules, Run, Silence};
 use inhaul_transport::kit::wire::{Message, RANGES_MAX, Reader};
 use inhaul_transport::kit::{Meter, Object};
-use inhaul_transport::{EndpointConfig, Expected, FlowError, FlowId, FlowStats, Place};
+use inhaul_transport::{EndpointConfig, Expected, FlowError, FlowId, FlowStats, HostSample, Pause, Place};
 
 use super::tally::Tally;
-use super::wire::{DataHeader, HEADER_LEN, OwnMessage, PIECE_BYTES_MAX, Section, VERSION};
+use super::wire::{DataHeader, HEADER_LEN, HOLD_AFTER_MAX, HOLD_MAX, OwnMessage, PIECE_BYTES_MAX, Section, VERSION};
 
 /// Most blocks of a round, and most ranges that they are in: bounds the tally, and the answer to less than 300 kB.
 const ROUND_BLOCKS_MAX: u64 = 1 << 20;
@@ -22,6 +22,8 @@ const ROUND_BYTES_MIN: u64 = 256 << 10;
 const SETTLE_MIN: Span = Span::from_millis(2);
 const SETTLE_MAX: Span = Span::from_millis(50);
 const SETTLE_PACKETS: u64 = 2;
+/// A pause that leaves less than this to be held at the sender is not worth a message.
+const HOLD_MIN: Span = Span::from_millis(1);
 /// A sender that answers probes but sends no data for so long is given up.
 const MUTE_MAX: Span = Span::from_secs(150);
 
@@ -32,6 +34,8 @@ pub(super) type RbudpReceiver = Receiver<Rbudp>;
 pub(super) struct Rbudp {
     /// What the user gave for each flow.
     rate: Option<Bitrate>,
+    /// Whether senders are told of pauses: RBUDP+.
+    tells_pauses: bool,
     /// What all flows together may take (C_r), and who of it.
     division: Division,
     /// Flows whose round has not been asked for in full.
@@ -41,7 +45,12 @@ pub(super) struct Rbudp {
 impl Rbudp {
     /// A receiver that has each of its flows sent at `rate`, or what of C_r is its share.
     pub(super) fn new(config: &EndpointConfig, rate: Option<Bitrate>) -> Self {
-        Self { rate, division: Division::new(config.host_rate), asking: Vec::new() }
+        Self { rate, tells_pauses: false, division: Division::new(config.host_rate), asking: Vec::new() }
+    }
+
+    /// The same, with feedback.
+    pub(super) fn plus(config: &EndpointConfig, rate: Option<Bitrate>) -> Self {
+        Self { tells_pauses: true, ..Self::new(config, rate) }
     }
 
     fn look_at_share(&mut self, id: FlowId, core: &mut Core<Flow>) {
@@ -169,6 +178,17 @@ impl Flow {
     /// (He and others 2002: it must not be asked for again).
     fn has_settled(&self, now: Time, done: Done) -> bool {
         self.tally.pending_bytes() == 0 || self.next == done.next || now >= self.settles_at(done)
+    }
+
+    /// What its sender is told of a pause, if that is in time (rbudp-plus-2006 section 5). A packet that leaves when
+    /// Hold comes arrives a round trip from now: so much earlier the pause must begin and end there. The round trip is
+    /// the least one: what measured ones have beyond that is the wait for this host, which a pause ends.
+    fn hold(&self, now: Time, pause: Pause) -> Option<OwnMessage> {
+        let rtt = self.core.path.rtt().least().unwrap_or(Span::ZERO);
+        let there = now + rtt;
+        let after = pause.start.since(there);
+        let left = (pause.start + pause.length).since(there + after).min(HOLD_MAX);
+        (left >= HOLD_MIN && after <= HOLD_AFTER_MAX).then_some(OwnMessage::Hold { after, length: left })
     }
 
     /// What it is to be sent at, as far as that is known.
@@ -416,6 +436,20 @@ impl Reception for Rbudp {
 
     fn on_leave(&mut self, _now: Time, flow: &mut Flow, _flows: &mut Flows<Flow>) {
         self.division.look_at(flow, false);
+    }
+
+    fn on_host(&mut self, now: Time, sample: HostSample, core: &mut Core<Flow>) {
+        let Some(pause) = sample.pause.filter(|_| self.tells_pauses) else { return };
+        let expects_data = |flow: &&Flow| flow.core.path.is_open() && flow.tally.pending_bytes() > 0;
+        let holds: Vec<(FlowId, OwnMessage)> = core
+            .flows
+            .values()
+            .filter(expects_data)
+            .filter_map(|flow| Some((flow.core.join.flow, flow.hold(now, pause)?)))
+            .collect();
+        for (id, hold) in holds {
+            core.say_own(id, hold.emit());
+        }
     }
 
     fn limit(&mut self, _now: Time, limit: Option<Bitrate>, core: &mut Core<Flow>) {

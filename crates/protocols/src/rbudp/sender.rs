@@ -137,6 +137,8 @@ pub(super) struct Flow {
     awaits_answer: bool,
     /// Nothing may leave before this.
     due: Time,
+    /// No data may leave from the first time on until the second: the receiver does not run.
+    hold: Option<(Time, Time)>,
 }
 
 impl Flow {
@@ -163,6 +165,25 @@ impl Flow {
         }
     }
 
+    fn on_hold(&mut self, now: Time, after: Span, length: Span) {
+        let from = now + after;
+        self.hold = Some((from, from + length));
+        self.core.expect_pause(from, from + length);
+        self.due = Time::ZERO;
+    }
+
+    /// Until when nothing may leave, if it may not now.
+    fn held(&mut self, now: Time) -> Option<Time> {
+        let (from, until) = self.hold?;
+        if now < until {
+            return (now >= from).then_some(until);
+        }
+        self.hold = None;
+        // What was not sent is not made up for.
+        self.pace.rest(now);
+        None
+    }
+
     fn on_missing(&mut self, now: Time, is_last: bool, block: u16, sections: Vec<Section>) -> Result<(), FlowError> {
         if !self.awaits_answer {
             return Err(FlowError::Protocol("an answer came to nothing that was said"));
@@ -186,6 +207,10 @@ impl Flow {
     /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows.
     fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
         let Some(route) = self.core.route(now) else { return };
+        if let Some(until) = self.held(now) {
+            self.due = until;
+            return;
+        }
         while out.room() > 0 {
             let next = self.again.next_len().or_else(|| self.core.queue.front().map(|front| u64::from(front.block)));
             let Some(next) = next else { return };
@@ -272,6 +297,7 @@ impl Sending for Rbudp {
             owes_done: false,
             awaits_answer: false,
             due: Time::ZERO,
+            hold: None,
         }
     }
 
@@ -298,6 +324,7 @@ impl Sending for Rbudp {
         match message {
             OwnMessage::Rate { rate } => flow.on_rate(now, rate),
             OwnMessage::Missing { is_last, block, sections } => flow.on_missing(now, is_last, block, sections)?,
+            OwnMessage::Hold { after, length } => flow.on_hold(now, after, length),
             OwnMessage::Done { .. } => {
                 return Err(FlowError::Protocol("a sender's message came from the receiver"));
             }

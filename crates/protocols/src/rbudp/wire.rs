@@ -1,7 +1,7 @@
 //! RBUDP on the wire, as far as it is not everybody's ([`inhaul_transport::kit::wire`]). PROTOCOL.md section 3 gives
 //! the layouts.
 
-use inhaul_base::{Bitrate, ByteRange};
+use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_transport::kit::receiver;
 use inhaul_transport::kit::wire::{BLOCK_MIN, OWN_MESSAGES, Reader, WireError, rate_field};
 
@@ -13,6 +13,10 @@ pub const HEADER_LEN: usize = 16;
 pub const BITMAP_BLOCKS_MAX: u32 = 8_192;
 /// Bytes of a section without its bitmap.
 pub const SECTION_BYTES: usize = 12;
+/// The latest begin of a [`OwnMessage::Hold`], and the longest one: what a peer claims stops nobody for long.
+pub const HOLD_AFTER_MAX: Span = Span::from_secs(10);
+/// See [`HOLD_AFTER_MAX`].
+pub const HOLD_MAX: Span = Span::from_secs(5);
 /// Most bytes of sections in one message: a long answer comes in pieces.
 pub const PIECE_BYTES_MAX: usize = 32 << 10;
 
@@ -20,6 +24,7 @@ const DATA: u8 = 1;
 const RATE: u8 = OWN_MESSAGES;
 const DONE: u8 = OWN_MESSAGES + 1;
 const MISSING: u8 = OWN_MESSAGES + 2;
+const HOLD: u8 = OWN_MESSAGES + 3;
 /// A section's count with this bit counts blocks, and a bitmap follows; without it, it counts bytes.
 const BITMAP: u32 = 1 << 31;
 
@@ -143,6 +148,18 @@ pub enum OwnMessage {
         /// What is missing.
         sections: Vec<Section>,
     },
+    /// Receiver to sender: the receiver will not run for a while; send no data meanwhile (rbudp-plus-2006 section 4:
+    /// "when to stop transmission", and "for how long"). Replaces the one before.
+    Hold {
+        /// From its arrival on, in whole microseconds, at most [`HOLD_AFTER_MAX`].
+        after: Span,
+        /// In whole microseconds, from one to [`HOLD_MAX`].
+        length: Span,
+    },
+}
+
+fn micros(span: Span) -> u32 {
+    (span.as_nanos() / 1_000) as u32
 }
 
 impl OwnMessage {
@@ -164,6 +181,14 @@ impl OwnMessage {
                     sections.push(Section::parse(&mut r, block)?);
                 }
                 Self::Missing { is_last: is_last == 1, block, sections }
+            }
+            HOLD => {
+                let (after, length) = (r.u32()?, r.u32()?);
+                if after > micros(HOLD_AFTER_MAX) || !(1..=micros(HOLD_MAX)).contains(&length) {
+                    return Err(WireError::Value);
+                }
+                let span = |micros: u32| Span::from_micros(u64::from(micros));
+                Self::Hold { after: span(after), length: span(length) }
             }
             _ => return Err(WireError::Kind),
         };
@@ -189,6 +214,11 @@ impl OwnMessage {
                 out.extend(block.to_be_bytes());
                 sections.iter().for_each(|section| section.emit(&mut out));
             }
+            Self::Hold { after, length } => {
+                out.push(HOLD);
+                out.extend(micros(*after).to_be_bytes());
+                out.extend(micros(*length).to_be_bytes());
+            }
         }
         out
     }
@@ -211,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn parse_takes_any_bytes_and_what_it_understands_has_one_form(
-            kind in OWN_MESSAGES..OWN_MESSAGES + 4, bytes in prop::collection::vec(any::<u8>(), 0..80),
+            kind in OWN_MESSAGES..OWN_MESSAGES + 5, bytes in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let _ = DataHeader::parse(&bytes);
             if let Ok(message) = OwnMessage::parse(kind, Reader(&bytes)) {
@@ -231,12 +261,26 @@ mod tests {
             OwnMessage::Done { through: 7, next: u32::MAX },
             OwnMessage::Missing { is_last: true, block: 1_448, sections },
             OwnMessage::Missing { is_last: false, block: 256, sections: Vec::new() },
+            OwnMessage::Hold { after: Span::ZERO, length: Span::from_micros(1) },
+            OwnMessage::Hold { after: HOLD_AFTER_MAX, length: HOLD_MAX },
         ] {
             let bytes = message.emit();
             assert_eq!(OwnMessage::parse(bytes[0], Reader(&bytes[1..])), Ok(message));
         }
         let head = DataHeader { number: 7, offset: 1 << 50 };
         assert_eq!(DataHeader::parse(&head.emit()), Some(head));
+    }
+
+    #[test]
+    fn parse_refuses_holds_that_end_too_late_or_are_nothing() {
+        let parse = |after: u32, length: u32| {
+            let bytes = [after.to_be_bytes(), length.to_be_bytes()].concat();
+            OwnMessage::parse(HOLD, Reader(&bytes)).map(drop)
+        };
+        assert_eq!(parse(10_000_000, 5_000_000), Ok(()));
+        for (after, length) in [(10_000_001, 1), (0, 5_000_001), (0, u32::MAX), (0, 0)] {
+            assert_eq!(parse(after, length), Err(WireError::Value), "{after} {length}");
+        }
     }
 
     #[test]

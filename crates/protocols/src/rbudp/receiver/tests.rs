@@ -6,7 +6,7 @@ use inhaul_base::RangeSet;
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader};
 use inhaul_transport::{
     Command, ConnectionId, ENVELOPE_LEN, Endpoint, Envelope, Event, FlowLimits, JoinFlow, ObjectId, PathSpec, Role,
-    RxMessage,
+    RxMessage, TxBatch,
 };
 
 use super::*;
@@ -25,8 +25,8 @@ fn datagram(receiver: &mut impl Endpoint, now: Time, bytes: &[u8]) {
     receiver.handle_datagrams(now, &[message], &mut Vec::new());
 }
 
-/// Opens the path of a receiver, which then asks for an object of ten blocks. The round trip takes no time.
-fn open(receiver: &mut impl Endpoint) {
+/// Opens the path of a receiver, which then asks for an object of ten blocks. The first round trip takes `rtt`.
+fn open(receiver: &mut impl Endpoint, rtt: Span) {
     let (now, object) = (Time::ZERO, ObjectId(1));
     receiver.command(now, Command::Fetch { object, size: SIZE, held: RangeSet::new() }).unwrap();
     let (path, connection) = (PathSpec::clear(1500, sender().ip()), ConnectionId(1));
@@ -35,7 +35,8 @@ fn open(receiver: &mut impl Endpoint) {
     receiver.command(now, Command::Join(join)).unwrap();
     let accept = Message::Accept { connection: ConnectionId(77), token: 5, mtu: 1500, size: SIZE, more: &[] };
     receiver.handle_control(now, FLOW, &accept.emit(VERSION));
-    datagram(receiver, now, &PathDatagram::Echo { number: 1, len: 1464, challenge: 7 }.emit());
+    receiver.poll_transmit(now, &mut TxBatch::with_limit(8));
+    datagram(receiver, now + rtt, &PathDatagram::Echo { number: 1, len: 1464, challenge: 7 }.emit());
 }
 
 /// A block comes alone. Returns how many bytes of it are new.
@@ -75,7 +76,7 @@ fn at(millis: u64) -> Time {
 fn receiver() -> RbudpReceiver {
     let config = EndpointConfig::new(Role::Receiver, 1);
     let mut receiver = RbudpReceiver::new(Rbudp::new(&config, Some(Bitrate::from_mbps(100))));
-    open(&mut receiver);
+    open(&mut receiver, Span::ZERO);
     assert_eq!(said(&mut receiver), (vec![], false), "Setup and Request are everybody's");
     receiver
 }
@@ -164,4 +165,51 @@ fn an_answer_of_any_size_comes_in_pieces_of_bounded_length() {
     }
     assert_eq!(all, sections);
     assert_eq!(in_pieces(1_448, vec![]), [OwnMessage::Missing { is_last: true, block: 1_448, sections: vec![] }]);
+}
+
+/// What a receiver says of a pause of which it hears `now`, in milliseconds: after which time, and for how long.
+fn holds(plus: bool, now: u64, start: u64, length: u64) -> Vec<(f64, f64)> {
+    let config = EndpointConfig::new(Role::Receiver, 1);
+    let make = if plus { Rbudp::plus } else { Rbudp::new };
+    let mut receiver = RbudpReceiver::new(make(&config, Some(Bitrate::from_mbps(100))));
+    open(&mut receiver, Span::from_millis(20));
+    said(&mut receiver);
+    let pause = Pause { start: at(start), length: Span::from_millis(length) };
+    receiver.handle_host(at(now), HostSample { pause: Some(pause), ..HostSample::default() });
+    receiver.handle_host(at(now), HostSample::default());
+    let hold = |message| match message {
+        OwnMessage::Hold { after, length } => (after.as_millis_f64(), length.as_millis_f64()),
+        other => panic!("{other:?}"),
+    };
+    said(&mut receiver).0.into_iter().map(hold).collect()
+}
+
+#[test]
+fn a_foreseen_pause_is_told_a_round_trip_earlier() {
+    // rbudp-plus-2006 section 5: the sender sends for t - RTT/2 from when feedback left, which takes RTT/2 itself.
+    assert_eq!(holds(true, 100, 200, 400), [(80.0, 400.0)]);
+    assert_eq!(holds(false, 100, 200, 400), [], "plain RBUDP has no feedback");
+    // Too late for its beginning.
+    assert_eq!(holds(true, 100, 110, 400), [(0.0, 390.0)]);
+    assert_eq!(holds(true, 100, 50, 400), [(0.0, 330.0)]);
+}
+
+#[test]
+fn a_pause_that_is_over_too_short_or_far_away_is_not_told_and_a_long_one_is_cut() {
+    assert_eq!(holds(true, 100, 50, 70), []);
+    assert_eq!(holds(true, 100, 90, 30), [], "it ends as the message comes");
+    assert_eq!(holds(true, 100, 30_000, 100), []);
+    assert_eq!(holds(true, 100, 200, 3_600_000), [(80.0, 5_000.0)]);
+}
+
+#[test]
+fn who_expects_no_data_holds_nobody() {
+    let config = EndpointConfig::new(Role::Receiver, 1);
+    let mut receiver = RbudpReceiver::new(Rbudp::plus(&config, Some(Bitrate::from_mbps(100))));
+    open(&mut receiver, Span::ZERO);
+    blocks(&mut receiver, at(10), (0..10).map(|k| (k as u32, k)));
+    said(&mut receiver);
+    let pause = Some(Pause { start: at(20), length: Span::from_millis(100) });
+    receiver.handle_host(at(10), HostSample { pause, ..HostSample::default() });
+    assert_eq!(said(&mut receiver).0, []);
 }

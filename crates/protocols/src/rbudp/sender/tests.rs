@@ -6,6 +6,7 @@ use inhaul_transport::{
 };
 
 use super::*;
+use crate::rbudp::wire::HOLD_MAX;
 
 const FLOW: FlowId = FlowId(1);
 const SIZE: u64 = 10_000_000;
@@ -210,4 +211,50 @@ fn a_bitmap_of_the_largest_blocks_without_a_bit_is_looked_through_once() {
     let mut again = Again::default();
     (0..100).for_each(|k| again.push(BLOCK, bits(k, 8_192, &[]), SIZE).unwrap());
     assert_eq!((again.next_len(), again.wire_bytes, again.sections.len()), (None, 0, 0));
+}
+
+#[test]
+fn hold_stops_data_from_when_on_and_for_how_long_it_says() {
+    let mut bench = Bench::new(Some(Bitrate::from_mbps(100)));
+    bench.request(1, &[(0, SIZE)]);
+    let packets = |bench: &mut Bench, millis: u64| {
+        let before = bench.seen.bodies.len();
+        bench.pass(Span::from_millis(millis));
+        bench.seen.bodies.len() - before
+    };
+    packets(&mut bench, 10);
+    let hold = |after, length| OwnMessage::Hold { after: Span::from_millis(after), length: Span::from_millis(length) };
+    bench.control(&hold(20, 100).emit());
+    assert!(packets(&mut bench, 20).abs_diff(238) <= 1);
+    assert_eq!(packets(&mut bench, 99), 0);
+    // What was not sent meanwhile does not follow as a burst: 1 ms of the pause, 10 at the rate, and a first burst as
+    // above.
+    let after = packets(&mut bench, 11);
+    assert!((118..=124).contains(&after), "{after}");
+    // The last Hold holds, also where it ends the one before.
+    bench.control(&hold(0, 5_000).emit());
+    assert_eq!(packets(&mut bench, 50), 0);
+    bench.control(&hold(100, 10).emit());
+    assert!(packets(&mut bench, 50) > 500);
+}
+
+#[test]
+fn hold_does_not_stop_what_is_not_data() {
+    let mut bench = Bench::new(Some(Bitrate::from_mbps(10)));
+    bench.request(1, &[(0, 1_000)]);
+    assert_eq!(bench.pass(Span::from_millis(20)).said.len(), 1);
+    bench.control(&OwnMessage::Hold { after: Span::ZERO, length: Span::from_millis(100) }.emit());
+    bench.missing(true, vec![Section::Run(ByteRange::new(0, 1_000))]);
+    assert_eq!(bench.pass(Span::from_millis(99)).bodies.len(), 1);
+    let seen = bench.pass(Span::from_millis(20));
+    assert_eq!((seen.bodies.len(), seen.said.len(), seen.failed.len()), (2, 2, 0));
+}
+
+#[test]
+fn a_hold_of_an_hour_fails_the_flow() {
+    let mut bench = Bench::new(Some(Bitrate::from_mbps(10)));
+    let hour =
+        [&OwnMessage::Hold { after: Span::ZERO, length: HOLD_MAX }.emit()[..5], &u32::MAX.to_be_bytes()].concat();
+    bench.control(&hour);
+    assert_eq!(bench.pass(Span::ZERO).failed.len(), 1);
 }

@@ -115,7 +115,7 @@ pub trait Reception: Sized {
     /// What all flows together may take (C_r) has changed.
     fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, _core: &mut Core<Self::Flow>) {}
 
-    /// How the host is doing, and what it foresees.
+    /// How the host is doing, and what it foresees: see [`Endpoint::handle_host`].
     fn on_host(&mut self, _now: Time, _sample: HostSample, _core: &mut Core<Self::Flow>) {}
 
     /// A timer across flows may have passed.

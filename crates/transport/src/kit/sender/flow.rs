@@ -40,6 +40,8 @@ pub struct FlowCore {
     peer: Option<SocketAddr>,
     /// When it last did.
     responded: Option<Time>,
+    /// When the receiver will not respond, as it has said.
+    pause: Option<(Time, Time)>,
     /// Answers to probes, each to where the probe came from, and their lengths.
     echoes: VecDeque<(Route, PathDatagram, u16)>,
     open_due: Option<Time>,
@@ -73,6 +75,7 @@ impl FlowCore {
             connection: None,
             peer: None,
             responded: None,
+            pause: None,
             echoes: VecDeque::new(),
             open_due: None,
             next: (now + SILENCE_MAX),
@@ -134,8 +137,19 @@ impl FlowCore {
         match (self.responded, self.rules.feedback_max) {
             (None, _) => Time::ZERO,
             (Some(_), None) => Time::FAR_FUTURE,
-            (Some(at), Some(max)) => at + max,
+            (Some(at), Some(max)) => {
+                let until = at + max;
+                // The time of a pause does not count, from its beginning or the last response on.
+                let paused = self.pause.filter(|(from, to)| *from < until && at < *to);
+                paused.map_or(until, |(from, to)| until + to.since(from.max(at)))
+            }
         }
+    }
+
+    /// The receiver has said that it does not respond from a time on, until another. Nothing may be sent meanwhile:
+    /// what an address gets that has gone is no more for it. Replaces the pause before.
+    pub fn expect_pause(&mut self, from: Time, until: Time) {
+        self.pause = Some((from, until));
     }
 
     /// A receiver that did not respond in time is not waited for by the clock: it has to say something.

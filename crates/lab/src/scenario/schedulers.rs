@@ -1,0 +1,63 @@
+//! Makes the simulator's schedulers from those of a file.
+
+use inhaul_base::{Span, Time};
+use inhaul_sim::{EevdfSpec, O1Spec, Quota, SchedulerKind, SchedulerSpec, Spell, TASKS_MAX, Task};
+
+use super::file::{ScheduledTaskFile, SchedulerFile, SchedulerName};
+
+/// What the file describes. What it leaves out is as in the simulator's defaults.
+///
+/// # Errors
+/// What is wrong, in words. Numbers are not checked.
+pub(crate) fn build(file: &SchedulerFile) -> Result<SchedulerSpec, String> {
+    let kind = match file.kind {
+        SchedulerName::O1 => {
+            if file.base_slice.or(file.quota).or(file.period).is_some() {
+                return Err("`base_slice`, `quota` and `period` are of `kind = \"eevdf\"`".to_owned());
+            }
+            let default = O1Spec::default();
+            let tick = file.tick.map_or(default.tick, |tick| tick.0);
+            SchedulerKind::O1(O1Spec { tick, delta: file.delta.unwrap_or(default.delta) })
+        }
+        SchedulerName::Eevdf => {
+            if file.delta.is_some() {
+                return Err("`delta` is of `kind = \"o1\"`".to_owned());
+            }
+            let default = EevdfSpec::default();
+            let quota = match (file.quota, file.period) {
+                (None, Some(_)) => return Err("a `period` needs a `quota`".to_owned()),
+                // The period that cpu.max has where none is written.
+                (quota, period) => quota.map(|quota| Quota {
+                    quota: quota.0,
+                    period: period.map_or(Span::from_millis(100), |period| period.0),
+                }),
+            };
+            SchedulerKind::Eevdf(EevdfSpec {
+                base_slice: file.base_slice.map_or(default.base_slice, |slice| slice.0),
+                tick: file.tick.map_or(default.tick, |tick| tick.0),
+                quota,
+            })
+        }
+    };
+    let mut tasks = Vec::new();
+    for task in &file.tasks {
+        let built = build_task(task)?;
+        if tasks.len() + usize::from(task.count) > TASKS_MAX {
+            return Err(format!("a scheduler has at most {TASKS_MAX} tasks"));
+        }
+        tasks.extend((0..task.count).map(|_| built));
+    }
+    let interrupt = file.interrupt.unwrap_or_default().0;
+    Ok(SchedulerSpec { kind, nice: file.nice, interrupt, tasks })
+}
+
+fn build_task(file: &ScheduledTaskFile) -> Result<Task, String> {
+    let spell = |span| if file.random { Spell::Exponential(span) } else { Spell::Fixed(span) };
+    let (runs, sleeps) = match (file.runs, file.sleeps) {
+        (None, None) => (None, Span::ZERO),
+        (Some(runs), Some(sleeps)) => (Some(spell(runs.0)), sleeps.0),
+        _ => return Err("a task has both `runs` and `sleeps`, or neither: then it never sleeps".to_owned()),
+    };
+    let start = Time::ZERO + file.start.unwrap_or_default().0;
+    Ok(Task { nice: file.nice, runs, sleeps: spell(sleeps), memory: file.memory, start })
+}
