@@ -66,6 +66,12 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// How often the thread has left its processor because it had to wait for something, and not because another had its
+/// turn.
+pub fn waits() -> u64 {
+    crate::sys::voluntary_switches()
+}
+
 /// The processor time that the thread has used.
 pub fn cpu_time() -> Span {
     Span::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
@@ -98,6 +104,14 @@ mod tests {
     #[test]
     fn run_when_idle_is_permitted_to_everybody() {
         run_when_idle().unwrap();
+    }
+
+    #[test]
+    fn waits_grow_when_the_thread_waits() {
+        let before = waits();
+        let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        rustix::event::poll(&mut [], Some(&wait)).unwrap();
+        assert!(waits() > before);
     }
 
     #[test]

@@ -306,6 +306,11 @@ impl<O: Outside> Engine<O> {
         if self.pulse.is_fast(self.now()) {
             deadline = Time::ZERO;
         }
+        if let Some(watch) = self.watch.as_ref().filter(|watch| watch.writes)
+            && let Some(backlog) = app.sink().backlog()
+        {
+            watch.meter.note_backlog(backlog.waiting, backlog.room, backlog.written);
+        }
         self.outside.wait_until(deadline, ready).map_err(MoveError::system("cannot wait for sockets"))?;
         self.watch_host(deadline, ready.is_empty());
         for event in ready.drain(..) {

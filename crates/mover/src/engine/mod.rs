@@ -18,4 +18,4 @@ pub(crate) use inhaul_udp::BodySource;
 
 pub(crate) use self::event_loop::{Application, EndCause, Engine, PollResult};
 pub(crate) use self::ids::{EndpointId, PortId};
-pub(crate) use self::port::Sink;
+pub(crate) use self::port::{Backlog, Sink};

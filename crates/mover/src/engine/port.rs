@@ -72,6 +72,22 @@ pub(crate) trait Sink<S = Socket> {
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError>;
+
+    /// What waits to be written beside this thread; `None` where bodies go nowhere that can be slow.
+    fn backlog(&self) -> Option<Backlog> {
+        None
+    }
+}
+
+/// Bodies on their way to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    /// Bytes that wait.
+    pub(crate) waiting: u64,
+    /// Bytes that may.
+    pub(crate) room: u64,
+    /// Bytes that were written this way since the start.
+    pub(crate) written: u64,
 }
 
 impl<S: DatagramSocket> Port<S> {

@@ -21,7 +21,7 @@ use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
 
 pub(crate) use self::away::Reopening;
-use self::landings::Landings;
+use self::landings::{DiskPace, Landings};
 pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
 
@@ -133,7 +133,7 @@ impl Haul {
             mirrors: BTreeMap::new(),
             warnings: Vec::new(),
             started: now,
-            sink: Landings { by_flow: BTreeMap::new(), writer: verifier.writer().clone() },
+            sink: Landings { by_flow: BTreeMap::new(), writer: verifier.writer().clone(), pace: DiskPace::default() },
             bodies: NoBodies,
             verifier,
             verified_bytes,

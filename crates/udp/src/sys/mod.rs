@@ -14,6 +14,7 @@ mod realtime;
 mod slice;
 mod switches;
 mod tcp;
+mod usage;
 
 pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
 pub(crate) use interfaces::interface_addresses;
@@ -26,3 +27,4 @@ pub(crate) use realtime::set_realtime;
 pub(crate) use slice::{set_idle, set_slice};
 pub(crate) use switches::{Switch, SwitchRing};
 pub use tcp::{TcpCounts, tcp_counts};
+pub(crate) use usage::voluntary_switches;

@@ -1,6 +1,8 @@
 //! Foresight of the disk: writers are held up when too much of memory waits to be written (`balance_dirty_pages`). How
 //! much does, how much may, and how fast the disk takes it is all told without privilege in `/proc/vmstat`.
 
+use std::collections::VecDeque;
+
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::Pause;
 
@@ -18,6 +20,16 @@ const BACK_OFF: f64 = 0.95;
 const TRY: f64 = 1.1;
 /// The bound is given up when it is so many times what comes in.
 const FREE: f64 = 4.0;
+/// The rate at which a thread beside writes is taken over so long.
+const DRAIN: Span = Span::from_secs(1);
+/// Less of what may wait there than this bounds nothing; ...
+const NONE_WAITS: f64 = 0.05;
+/// ... and so much of it is kept waiting, ...
+const KEEP_WAITING: f64 = 0.25;
+/// ... after this time.
+const CATCH_UP: Span = Span::from_secs(1);
+/// What comes in is not bounded below this.
+const LEAST: Bitrate = Bitrate::from_mbps(1);
 /// A hold-up that is foreseen is as long as the last ones; the first is thought to be this long.
 const STALL: Span = Span::from_millis(100);
 
@@ -55,12 +67,12 @@ impl PageCache {
 
     /// Whether so much waits that it is worth looking often.
     pub(super) fn is_near(self) -> bool {
-        self.waiting as f64 >= NEAR * self.background as f64
+        self.background > 0 && self.waiting as f64 >= NEAR * self.background as f64
     }
 }
 
 /// What a look sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The page cache.
     pub(super) cache: PageCache,
@@ -68,6 +80,8 @@ pub(super) struct Seen {
     pub(super) received: u64,
     /// How long the thread was held up by writing, since the start.
     pub(super) stalled: Span,
+    /// Bytes that wait to be written beside the thread, that may, and that were written so, since the start.
+    pub(super) backlog: (u64, u64, u64),
 }
 
 /// What is known of the disk.
@@ -84,6 +98,10 @@ pub(super) struct Disk {
     /// The usual length of a hold-up.
     stall: Span,
     forecast: Option<Bitrate>,
+    /// What was written beside the thread by when.
+    drained: VecDeque<(Time, u64)>,
+    /// What may come in by what waits there.
+    by_backlog: Option<Bitrate>,
 }
 
 impl Disk {
@@ -97,12 +115,14 @@ impl Disk {
             bound: None,
             stall: STALL,
             forecast: None,
+            drained: VecDeque::new(),
+            by_backlog: None,
         }
     }
 
     /// The rate that the disk bounds what is to come in by; `None`: it does not.
     pub(super) fn intake(&self) -> Option<Bitrate> {
-        self.forecast
+        self.forecast.into_iter().chain(self.by_backlog).min()
     }
 
     /// Writing was held up for so long.
@@ -118,10 +138,29 @@ impl Disk {
             self.window = Some((now, seen));
             self.end_window(passed.as_secs_f64(), first, seen);
         }
+        self.by_backlog = self.drain(now, seen);
         let room = seen.cache.free_run().saturating_sub(seen.cache.waiting) * self.page_bytes;
         let seconds = if self.growth > 0.0 { room as f64 / self.growth } else { f64::INFINITY };
         let is_soon = seen.cache.is_near() && seconds < HORIZON.as_secs_f64();
         is_soon.then(|| Pause { start: now + Span::from_secs_f64(seconds), length: self.stall })
+    }
+
+    /// What may come in, so that a part of what may wait beside the thread does.
+    fn drain(&mut self, now: Time, seen: Seen) -> Option<Bitrate> {
+        let (waiting, room, written) = seen.backlog;
+        self.drained.push_back((now, written));
+        while self.drained.len() > 2 && self.drained.get(1).is_some_and(|(at, _)| now.since(*at) >= DRAIN) {
+            self.drained.pop_front();
+        }
+        let (began, first) = *self.drained.front()?;
+        if (waiting as f64) < NONE_WAITS * room as f64 && self.by_backlog.is_none() || waiting == 0 {
+            return None;
+        }
+        let seconds = now.since(began).as_secs_f64().max(0.02);
+        let rate = (written - first) as f64 / seconds;
+        let rate = rate + (KEEP_WAITING * room as f64 - waiting as f64) / CATCH_UP.as_secs_f64();
+        // Senders are never stopped for good by this: what they send shows when the disk is faster again.
+        Some(Bitrate::from_f64((8.0 * rate).max(LEAST.as_f64())))
     }
 
     fn end_window(&mut self, seconds: f64, first: Seen, last: Seen) {
@@ -186,7 +225,7 @@ mod tests {
             let pages = |bytes: f64| bytes as u64 / PAGE;
             let cache = PageCache { waiting: pages(waiting), written: pages(written), background, threshold };
             peak = peak.max(cache.waiting);
-            let seen = Seen { cache, received: received as u64, stalled: Span::ZERO };
+            let seen = Seen { cache, received: received as u64, ..Seen::default() };
             if let Some(pause) = disk.look(at(20 * step), seen) {
                 first = first.or(Some(pause.start));
             }
@@ -211,10 +250,33 @@ mod tests {
         let mut disk = Disk::new(PAGE);
         for step in 0..500u64 {
             let cache = PageCache { waiting: 1_000, written: 500 * step, background: 250_000, threshold: 500_000 };
-            let seen = Seen { cache, received: step * 2_000_000, stalled: Span::ZERO };
+            let seen = Seen { cache, received: step * 2_000_000, ..Seen::default() };
             assert_eq!(disk.look(at(20 * step), seen), None);
         }
         assert_eq!(disk.intake(), None);
+    }
+
+    #[test]
+    fn what_waits_beside_the_thread_settles_and_what_comes_in_is_what_is_written() {
+        let mut disk = Disk::new(PAGE);
+        let (rate, room) = (30e6, 64e6);
+        let (mut waiting, mut written, mut peak, mut came) = (0.0f64, 0.0f64, 0.0f64, VecDeque::new());
+        // What is asked for comes 60 ms later.
+        for step in 0..1_500u64 {
+            came.push_back(disk.intake().map_or(125e6, |intake| (intake.as_f64() / 8.0).min(125e6)));
+            let now = if came.len() > 3 { came.pop_front().unwrap() } else { 125e6 };
+            // It writes in bursts.
+            let out = if step % 10 < 3 { f64::min(waiting, rate / 0.3 / 50.0) } else { 0.0 };
+            (waiting, written) = (waiting + now / 50.0 - out, written + out);
+            peak = peak.max(waiting);
+            let backlog = (waiting as u64, room as u64, written as u64);
+            disk.look(at(20 * step), Seen { backlog, ..Seen::default() });
+            if step > 500 {
+                assert!(waiting > 0.0 && waiting < 0.6 * room, "{waiting} at {step}");
+            }
+        }
+        assert!(peak < room, "{peak}");
+        assert!((written / 30.0 / rate - 1.0).abs() < 0.05, "{written}");
     }
 
     #[test]
@@ -224,7 +286,7 @@ mod tests {
         let mut now = 0;
         let mut look = |disk: &mut Disk, stalled, received| {
             now += 500;
-            disk.look(at(now), Seen { cache, received, stalled: Span::from_millis(stalled) });
+            disk.look(at(now), Seen { cache, received, stalled: Span::from_millis(stalled), ..Seen::default() });
         };
         look(&mut disk, 0, 0);
         look(&mut disk, 200, 10_000_000);

@@ -9,6 +9,9 @@ use inhaul_base::{Span, Time};
 pub struct Meter {
     received: AtomicU64,
     dropped: AtomicU64,
+    backlog: AtomicU64,
+    backlog_room: AtomicU64,
+    backlog_written: AtomicU64,
     stalled: AtomicU64,
     last_stall_start: AtomicU64,
     last_stall: AtomicU64,
@@ -25,6 +28,13 @@ impl Meter {
     /// The kernel has dropped so many messages since the start, because the thread had not read those before.
     pub fn note_drops(&self, all: u64) {
         self.dropped.store(all, Ordering::Relaxed);
+    }
+
+    /// Bytes wait to be written beside the thread, so many may, and so many were written this way since the start.
+    pub fn note_backlog(&self, waiting: u64, room: u64, written: u64) {
+        self.backlog.store(waiting, Ordering::Relaxed);
+        self.backlog_room.store(room, Ordering::Relaxed);
+        self.backlog_written.store(written, Ordering::Relaxed);
     }
 
     /// To receive a batch and to write what was in it took so long that something held it up: the processor, or the
@@ -44,6 +54,12 @@ impl Meter {
     /// Messages dropped since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// What waits to be written, what may, and what was written so far, in bytes.
+    pub(super) fn backlog(&self) -> (u64, u64, u64) {
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        (read(&self.backlog), read(&self.backlog_room), read(&self.backlog_written))
     }
 
     /// All stalls together, and the last: when it began and how long it was.

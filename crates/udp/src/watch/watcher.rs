@@ -329,7 +329,11 @@ impl Watcher {
         let (stalls, waited, stopped) = std::mem::replace(&mut self.stalls, (all, times.waited, throttled));
         let waited = times.waited.saturating_sub(waited);
         let stalled = all.saturating_sub(stalls);
-        (stalled > waited * 2 && throttled == stopped).then_some(Pause { start, length })
+        let by_disk = stalled > waited * 2 && throttled == stopped;
+        if by_disk {
+            self.held_up = self.held_up + stalled;
+        }
+        by_disk.then_some(Pause { start, length })
     }
 
     fn look_at_disk(&mut self, now: Time, received: u64, stall: Option<Pause>) -> Option<Pause> {
@@ -347,8 +351,8 @@ impl Watcher {
         }
         self.disk_seen = now;
         let cache = PageCache::parse(&std::fs::read_to_string("/proc/vmstat").ok()?)?;
-        self.held_up = self.held_up + stall.map_or(Span::ZERO, |stall| stall.length);
-        self.disk_ahead = self.disk.look(now, Seen { cache, received, stalled: self.held_up });
+        self.disk_ahead =
+            self.disk.look(now, Seen { cache, received, stalled: self.held_up, backlog: self.subject.meter.backlog() });
         self.disk_ahead
     }
 

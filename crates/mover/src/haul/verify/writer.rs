@@ -1,6 +1,7 @@
 //! Writes small files, on its own thread. Making thousands of files a second uses the file system's journal, which
 //! stalls for its commits. The data thread must not stall with it: it would read datagrams late, and take the path for
-//! slow. Large files need neither this thread nor a copy: the data thread writes their bytes directly.
+//! slow. Large files need neither this thread nor a copy while the disk keeps up: the data thread writes their bytes
+//! directly. While it does not, theirs go this way, too, and what waits here tells how much may come in.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,10 +13,13 @@ use inhaul_store::Landing;
 
 use super::task::Task;
 use crate::api::error::MoveError;
+use crate::engine::Backlog;
 use crate::system::threads;
 
 /// Bytes that may wait to be written before the data thread waits, too.
 const BYTES_MAX: usize = 8 << 20;
+/// The same of large files, which take this way only while the disk is slow.
+const LARGE_BYTES_MAX: usize = 64 << 20;
 
 /// While there is more to write, this many tasks are passed on together: waking another thread costs as much as
 /// verifying a small file.
@@ -39,6 +43,8 @@ struct Queue {
 struct State {
     jobs: VecDeque<Job>,
     bytes: usize,
+    /// Bytes that were written so far.
+    written: u64,
     is_over: bool,
 }
 
@@ -76,6 +82,7 @@ impl Writer {
                             failed(error.into());
                             queue.end();
                         }
+                        queue.done(bytes.len());
                     }
                     Job::Tell(task) => told.push(task),
                 }
@@ -91,12 +98,25 @@ impl Writer {
     pub(crate) fn write(&self, landing: &Arc<Landing>, offset: u64, slices: &[IoSlice<'_>]) {
         let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-        self.queue.push(Job::Write { landing: Arc::clone(landing), offset, bytes });
+        self.queue.push(Job::Write { landing: Arc::clone(landing), offset, bytes }, BYTES_MAX);
+    }
+
+    /// The same of a large file, of which more may wait.
+    pub(crate) fn write_large(&self, landing: &Arc<Landing>, offset: u64, slices: &[IoSlice<'_>]) {
+        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+        self.queue.push(Job::Write { landing: Arc::clone(landing), offset, bytes }, LARGE_BYTES_MAX);
+    }
+
+    /// What waits to be written, and what was written so far.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let state = self.queue.state();
+        Backlog { waiting: state.bytes as u64, room: LARGE_BYTES_MAX as u64, written: state.written }
     }
 
     /// Has a task passed on once everything that was to be written before it has been.
     pub(crate) fn tell(&self, task: Task) {
-        self.queue.push(Job::Tell(task));
+        self.queue.push(Job::Tell(task), usize::MAX);
     }
 
     /// Has the thread end, whatever waits.
@@ -111,9 +131,9 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, job: Job) {
+    fn push(&self, job: Job, most: usize) {
         let mut state = self.state();
-        while state.bytes > 0 && state.bytes + job.bytes() > BYTES_MAX && !state.is_over {
+        while state.bytes > 0 && state.bytes + job.bytes() > most && !state.is_over {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if !state.is_over {
@@ -131,14 +151,20 @@ impl Queue {
                 return None;
             }
             if let Some(job) = state.jobs.pop_front() {
-                state.bytes -= job.bytes();
-                self.room.notify_one();
                 return Some(job);
             }
             // Under the lock, but without waiting. Otherwise a task that arrives meanwhile would not wake this thread.
             idle();
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// So many bytes of the job that was taken have been written.
+    fn done(&self, bytes: usize) {
+        let mut state = self.state();
+        state.bytes = state.bytes.saturating_sub(bytes);
+        state.written += bytes as u64;
+        self.room.notify_one();
     }
 
     fn end(&self) {
