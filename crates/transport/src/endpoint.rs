@@ -43,6 +43,13 @@ pub struct Pause {
     pub length: Span,
 }
 
+impl Pause {
+    /// When it ends.
+    pub fn end(self) -> Time {
+        self.start + self.length
+    }
+}
+
 /// How a flow is doing. Counters run from the flow's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowStats {

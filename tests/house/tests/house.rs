@@ -54,6 +54,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
 const SLEEPS: &[(&str, &str)] = &[
     ("crates/mover/src/delegate/delegated.rs", "an order before, of the same transfer, ends when its peers let it"),
     ("crates/mover/src/delegate/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
+    ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),
     ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
     ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),

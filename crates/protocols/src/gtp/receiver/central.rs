@@ -8,7 +8,6 @@ use inhaul_transport::{FlowId, Pause};
 use super::ambient::AmbientLoss;
 use super::capacities::{Capacities, INTERVAL_MIN, Times};
 use super::flow::{BINDS, Flows, Phase};
-use super::hold::end;
 use crate::gtp::bound::Bound;
 use crate::gtp::wire::{OwnMessage, RATE_MAX};
 
@@ -64,18 +63,18 @@ struct Held {
 impl Held {
     fn begin(&mut self, pause: Pause) {
         let last = self.last.replace(pause);
-        let ended = last.map(|last| end(last).min(pause.start.max(last.start)).since(last.start));
+        let ended = last.map(|last| last.end().min(pause.start.max(last.start)).since(last.start));
         self.before = self.before + ended.unwrap_or_default();
     }
 
     /// Whether data was held less than some intervals ago.
     fn is_recent(&self, now: Time, interval: Span) -> bool {
-        self.last.is_some_and(|last| now < end(last) + interval * HELD_INTERVALS)
+        self.last.is_some_and(|last| now < last.end() + interval * HELD_INTERVALS)
     }
 
     /// The time without that in which data was held.
     fn active(&self, now: Time) -> Time {
-        let last = self.last.map_or(Span::ZERO, |last| now.min(end(last)).since(last.start));
+        let last = self.last.map_or(Span::ZERO, |last| now.min(last.end()).since(last.start));
         Time::from_nanos(now.as_nanos().saturating_sub((self.before + last).as_nanos()))
     }
 }
@@ -189,7 +188,7 @@ impl Central {
     /// Nothing comes in this time: there is nothing to judge before some has come again.
     pub(super) fn on_hold(&mut self, pause: Pause) {
         self.held.begin(pause);
-        self.due = self.due.map(|due| due.max(end(pause) + INTERVAL_MIN));
+        self.due = self.due.map(|due| due.max(pause.end() + INTERVAL_MIN));
     }
 
     /// A flow's loss ratio over an RTT, beyond what is ambient: a high one is acted on before the interval ends. All

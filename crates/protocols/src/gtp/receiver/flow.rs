@@ -10,7 +10,6 @@ use inhaul_transport::kit::{Object, Table};
 use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
-use super::hold::end;
 use super::requests::Outstanding;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;
@@ -359,7 +358,7 @@ impl Flow {
         let packets = self
             .told_rate
             .time_for(4 * (u64::from(self.core.block) + self.core.overhead()) + self.burst(self.told_rate));
-        let held = self.held.map_or(Time::ZERO, end);
+        let held = self.held.map_or(Time::ZERO, Pause::end);
         Some(self.last_data.max(held) + self.patience() + packets.min(Span::from_secs(10)))
     }
 
@@ -377,13 +376,13 @@ impl Flow {
 
     /// Whether the sender was told of this pause, or of one that goes into it.
     pub(super) fn is_held_for(&self, pause: Pause) -> bool {
-        self.held.is_some_and(|held| end(held) > pause.start)
+        self.held.is_some_and(|held| held.end() > pause.start)
     }
 
     /// Whether nothing is to come at `now`, or soon; until when, then. Rates that are told meanwhile would be
     /// measured over what came before and after.
     fn held_until(&self, now: Time) -> Option<Time> {
-        self.held.map(end).filter(|end| *end > now)
+        self.held.map(Pause::end).filter(|end| *end > now)
     }
 
     /// The message that has the sender hold its data, so that none comes in this time. What comes after it is judged
@@ -515,7 +514,7 @@ impl ReceiverFlow for Flow {
         let tick = self.is_running().then_some(self.next_rtt_tick);
         let target = self.pending_targets.front().map(|(at, _)| *at);
         // Rates rest while data is held.
-        let held = self.held.map_or(Time::ZERO, end);
+        let held = self.held.map_or(Time::ZERO, Pause::end);
         let rates = [tick, target].into_iter().flatten().min().map(|at| at.max(held));
         losses.into_iter().flatten().chain(rates).min()
     }

@@ -21,15 +21,10 @@ pub(super) struct Outlook {
     due: Option<Time>,
 }
 
-/// When a pause ends.
-pub(super) fn end(pause: Pause) -> Time {
-    pause.start + pause.length
-}
-
 impl Outlook {
     /// The host foresees this now, or nothing any more.
     pub(super) fn foresee(&mut self, now: Time, pause: Option<Pause>) {
-        self.pause = pause.filter(|pause| end(*pause) > now);
+        self.pause = pause.filter(|pause| pause.end() > now);
         self.due = self.pause.map(|_| now);
     }
 
@@ -40,7 +35,7 @@ impl Outlook {
     /// Whether the answer to a request at `now`, a round trip later, would come in the pause.
     pub(super) fn meets(&self, now: Time, flow: &Flow) -> bool {
         let comes = now + flow.base_rtt();
-        self.pause.is_some_and(|pause| pause.start <= comes && comes < end(pause) && !flow.is_held_for(pause))
+        self.pause.is_some_and(|pause| pause.start <= comes && comes < pause.end() && !flow.is_held_for(pause))
     }
 
     /// Tells those senders whose data would come in the pause, and be more than the socket buffer takes, to hold: a
@@ -54,7 +49,7 @@ impl Outlook {
         let pause = self.pause?;
         let mut messages = Vec::new();
         // When it is over, more is asked for again.
-        let mut due = end(pause);
+        let mut due = pause.end();
         if due <= now {
             self.pause = None;
             let flows: Vec<FlowId> = core.flows.awake().map(|(id, _)| *id).collect();
@@ -73,7 +68,7 @@ impl Outlook {
             }
             // What was sent before the message comes there cannot be held any more.
             let start = pause.start.max(now + rtt);
-            let length = end(pause).since(start);
+            let length = pause.end().since(start);
             let comes = flow.told_rate.bytes_in(length).min(flow.outstanding_max(socket_buffer));
             if length >= HOLD_MIN && overflows(comes, socket_buffer) {
                 messages.push((id, flow.hold(now, Pause { start, length })));
