@@ -24,6 +24,10 @@ const ROOM_BYTES: usize = 64 * 1024;
 const LENGTH_BYTES: usize = 4;
 /// Bytes that are asked for in one call.
 const CHUNK: usize = 64 * 1024;
+/// The same where they are sealed: a record or more (RFC 8446 5.1). A server has many streams that wait with this.
+const SEALED_CHUNK: usize = 17 * 1024;
+/// The same before the peer is known: a first message, or more.
+const RAW_CHUNK: usize = 2 * 1024;
 /// Most bytes taken from the socket at one go, so that one busy stream does not starve the others.
 const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
@@ -156,7 +160,7 @@ impl ControlStream {
 
     /// Blocking: bytes as they come from the connection, before `deadline`: for the handshake.
     pub(super) fn read_raw(&mut self, deadline: Instant) -> Result<Vec<u8>, StreamError> {
-        let mut bytes = vec![0; CHUNK];
+        let mut bytes = vec![0; RAW_CHUNK];
         loop {
             self.wire.set_read_timeout(Some(left(deadline)?)).map_err(StreamError::Io)?;
             match self.wire.read(&mut bytes) {
@@ -369,7 +373,7 @@ impl<W: Read + Write> ControlStream<W> {
     /// The same where it is sealed: so many bytes have come as the network has carried.
     fn read_sealed(&mut self) -> Result<usize, StreamError> {
         let Self { wire, seal: Some(seal), incoming, outgoing, .. } = self else { return Ok(0) };
-        let mut bytes = vec![0; CHUNK];
+        let mut bytes = vec![0; SEALED_CHUNK];
         let len = match wire.read(&mut bytes) {
             Ok(0) => return Err(StreamError::Closed),
             Ok(len) => len,
