@@ -9,12 +9,14 @@ COLOURS = {"quota": "#1b6ca8", "switches": "#b8500a", "run-delay": "#3a7d2c", "c
 
 def read(log):
     """The pauses, and of each source its forecasts that came (foreseen and actual) and that did not; times in ms."""
-    pauses, stalls, right, wrong = [], [], {}, {}
+    pauses, stalls, right, wrong, cost = [], [], {}, {}, None
     for line in log.splitlines():
         found = LINE.search(line)
         words = found["what"].split() if found else []
         numbers = [round(int(word) / 1e6, 3) for word in words if word.isdigit()]
-        if words[:1] == ["pause"]:
+        if words[:3] == ["the", "watcher", "took"]:
+            cost = float(words[3])
+        elif words[:1] == ["pause"]:
             pauses.append(numbers)
         elif words[:1] == ["stall"]:
             stalls.append(numbers)
@@ -22,13 +24,13 @@ def read(log):
             right.setdefault(words[0], []).append(numbers)
         elif words[1:2] == ["wrong"]:
             wrong.setdefault(words[0], []).append(numbers)
-    return {"pauses": pauses, "stalls": stalls, "right": right, "wrong": wrong}
+    return {"pauses": pauses, "stalls": stalls, "right": right, "wrong": wrong, "cost_ms": cost}
 
 
 def scores(rows):
-    """For each condition and source: precision, recall, errors, over all runs that were watched."""
+    """For each condition and source: precision, recall, errors, over all runs that were watched and not influenced: what is foreseen, and acted on, comes otherwise."""
     found = {}
-    for row in rows:
+    for row in uninfluenced(rows):
         seen = row["foresight"]
         for source in SOURCES:
             actual = seen["stalls"] if source == "disk" else seen["pauses"]
@@ -41,6 +43,10 @@ def scores(rows):
             sums["right"] += right
             sums["wrong"] += len(wrong)
     return found
+
+
+def uninfluenced(rows):
+    return [row for row in rows if row["name"] == "udt, watched"]
 
 
 def overlap(pause, foreseen, tolerance=3.0):
@@ -56,7 +62,7 @@ def table(rows):
     for (condition, source), sums in scores(rows).items():
         right, count = sums["right"], len(sums["right"]) + sums["wrong"]
         mean = lambda values: f"{sum(values) / len(values):.2f} ms" if values else "–"
-        lengths = [pause[1] for row in rows if row["condition"] == condition for pause in row["foresight"]["stalls" if source == "disk" else "pauses"]]
+        lengths = [pause[1] for row in uninfluenced(rows) if row["condition"] == condition for pause in row["foresight"]["stalls" if source == "disk" else "pauses"]]
         part = lambda of, whole: f"{of / whole:.0%}" if whole else "–"
         cells = [condition, source, sums["actual"], mean(lengths), count, part(len(right), count), part(sums["caught"], sums["actual"])]
         cells += [mean([abs(r[0] - r[2]) for r in right]), mean([abs(r[1] - r[3]) for r in right])]
@@ -66,6 +72,7 @@ def table(rows):
 
 def plot(rows, size=360, margin=50):
     """Foreseen against actual lengths of the pauses that came, one panel for each condition, as SVG."""
+    rows = uninfluenced(rows)
     conditions = list(dict.fromkeys(row["condition"] for row in rows if row["foresight"]["right"]))
     points = {c: [(s, r) for row in rows if row["condition"] == c for s, list_ in row["foresight"]["right"].items() for r in list_] for c in conditions}
     out = []

@@ -10,6 +10,8 @@ use super::PAUSE_MIN;
 const BURN_WINDOW: Span = Span::from_millis(10);
 /// Looks that are further apart say nothing of how fast: the group may have rested in between.
 const LOOK_MAX: Span = Span::from_millis(8);
+/// Who was stopped and goes on looks no later than this after the period has begun.
+const RESUMES: Span = Span::from_millis(5);
 /// Less of a quota than this part is used: no look needs to be taken often.
 const IDLE_PART: f64 = 0.5;
 /// How much of what was learnt from one period counts for what cannot be used of a quota.
@@ -93,11 +95,14 @@ impl QuotaClock {
             let periods = now.since(began).as_nanos() / period.as_nanos().max(1);
             began + period * periods
         });
+        // Who was stopped goes on when a period begins, or a little later.
+        let latest = if account.throttled > last.throttled { passed.min(RESUMES) } else { passed };
+        let earliest = now - latest;
         let began = match by_grid {
-            Some(grid) if self.unsure <= passed && grid + self.unsure >= before => grid.max(before),
-            // What is in doubt is when between the two looks it began.
+            Some(grid) if self.unsure <= latest && grid >= earliest => grid,
+            // What is in doubt is when in this time it began.
             _ => {
-                self.unsure = passed;
+                self.unsure = latest;
                 now
             }
         };

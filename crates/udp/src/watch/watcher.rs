@@ -181,6 +181,7 @@ struct Watcher {
     due: Time,
     stopped: u64,
     received: u64,
+    last_pause: Option<Pause>,
     said: Forecast,
 }
 
@@ -214,6 +215,7 @@ impl Watcher {
             due: Time::ZERO,
             stopped: 0,
             received: 0,
+            last_pause: None,
             said: Forecast::default(),
             subject,
         }
@@ -402,6 +404,11 @@ impl Watcher {
             ended.push(pause);
         }
         for pause in ended {
+            // The watcher may have gone on before the thread, and noted the pause already.
+            if self.last_pause.is_some_and(|last| pause.start < last.start + last.length) {
+                continue;
+            }
+            self.last_pause = Some(pause);
             log::trace!("pause {} {}", pause.start.as_nanos(), pause.length.as_nanos());
             for source in Source::ALL.into_iter().filter(|source| *source != Source::Disk) {
                 self.scores[source as usize].came(pause, &mut |verdict| tell(source, verdict));
@@ -461,6 +468,7 @@ impl Watcher {
 
     /// Logs how good each source was.
     fn report(&self) {
+        log::debug!("the watcher took {:.1} ms of processor", thread::cpu_time().as_millis_f64());
         for (source, score) in Source::ALL.into_iter().zip(&self.scores) {
             if score.actual + score.foreseen > 0 {
                 let mean = |sum: Span| sum.as_millis_f64() / score.right.max(1) as f64;
