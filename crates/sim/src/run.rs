@@ -281,7 +281,7 @@ impl Driver for Outlet<'_> {
             };
             let first = self.connections.take_numbers(transmit.flow, transmit.datagrams.len());
             for (k, datagram) in transmit.datagrams.iter().enumerate() {
-                let number = first.wrapping_add(k as u32);
+                let number = (first + k as u64) as u32;
                 let envelope = transmit.route.connection.map(|connection| Envelope { number, connection }.emit());
                 let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);

@@ -16,4 +16,6 @@ pub struct ConnectionId(pub u32);
 impl ConnectionId {
     /// No flow's: what carries it is for the port itself.
     pub const PORT: Self = Self(0);
+    /// Nobody's: what a port puts in the place of the id of a datagram that is not genuine.
+    pub const NONE: Self = Self(u32::MAX);
 }

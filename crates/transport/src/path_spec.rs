@@ -26,6 +26,11 @@ impl PathSpec {
         Self { mtu, overhead: headers + ENVELOPE_LEN as u16 }
     }
 
+    /// The same path, if sealing adds `tag` bytes to each datagram.
+    pub fn sealed(self, tag: u16) -> Self {
+        Self { overhead: self.overhead + tag, ..self }
+    }
+
     /// A path of a foreign protocol, which has no envelope.
     pub fn foreign(mtu: u16, peer: IpAddr) -> Self {
         Self { mtu, overhead: if peer.is_ipv6() { IPV6_UDP } else { IPV4_UDP } }

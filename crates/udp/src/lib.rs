@@ -6,7 +6,8 @@
 //!   segmentation and receive offload where there are any.
 //! - A [`Transmitter`] sends a `TxBatch`: datagrams of equal length leave as one message that the kernel cuts. A
 //!   [`BodySource`] reads their bodies to between the heads.
-//! - Each datagram carries a [`checksum`], which the transmitter adds and the receiver takes out.
+//! - Each datagram is sealed with the keys of its flow ([`seal`]), or carries a [`checksum`] where it has none: the
+//!   transmitter adds it, and the receiver takes it out.
 //! - A [`Receiver`] takes in a [`Batch`] of messages, for `Endpoint::handle_datagrams`, and then delivers their bodies
 //!   to the `Place`s that the endpoint answered with. Given a [`Window`], bodies are received right where they belong.
 //! - A [`Poller`] waits for sockets, wakers and deadlines of a [`Clock`], to the nanosecond where it must.
@@ -29,6 +30,7 @@ mod datagrams;
 mod machine;
 mod poller;
 mod receive;
+pub mod seal;
 mod socket;
 mod sys;
 pub mod thread;

@@ -12,6 +12,7 @@ use inhaul_transport::{FlowId, Transmit, TxBatch};
 use rustix::io::Errno;
 
 use crate::datagrams::DatagramSocket;
+use crate::seal::Seals;
 use staged::{Run, Staged};
 
 /// Most bytes that one message carries: what fits an IPv4 packet behind IP and UDP headers.
@@ -125,7 +126,8 @@ impl Transmitter {
     /// Sends what is left of `batch`, and clears it; or says why the network takes no more just now. Call it with the
     /// same batch then, as soon as that has changed, and again after an error: it goes on where it stopped.
     ///
-    /// Each datagram gets its envelope here, with a number from `connections` that it keeps.
+    /// Each datagram gets its envelope here, with a number from `connections` that it keeps, and is sealed if `seals`
+    /// has keys of its flow. What is left of a flow that is forgotten is dropped: its keys are gone.
     ///
     /// Datagrams that only probe the path's MTU (padded ones) may be too large: they are dropped, as the path would.
     ///
@@ -136,11 +138,12 @@ impl Transmitter {
         socket: &impl DatagramSocket,
         batch: &mut TxBatch,
         connections: &mut Connections,
+        seals: &mut Seals,
         source: &mut (impl BodySource + ?Sized),
     ) -> Result<Sent, SendError> {
         loop {
             if self.staged.runs().is_empty() {
-                self.stage(batch, connections, source)?;
+                self.stage(batch, connections, seals, source)?;
             }
             if self.staged.runs().is_empty() {
                 batch.clear();
@@ -164,6 +167,7 @@ impl Transmitter {
         &mut self,
         batch: &TxBatch,
         connections: &mut Connections,
+        seals: &mut Seals,
         source: &mut (impl BodySource + ?Sized),
     ) -> Result<(), SendError> {
         self.staged.clear();
@@ -172,12 +176,19 @@ impl Transmitter {
         for transmit in batch.transmits() {
             let mut rest = &transmit.datagrams[skip.min(transmit.datagrams.len())..];
             skip -= transmit.datagrams.len() - rest.len();
+            if transmit.route.connection.is_some() && !connections.knows(transmit.flow) {
+                if !self.staged.runs().is_empty() {
+                    return Ok(());
+                }
+                self.done += rest.len();
+                continue;
+            }
             while !rest.is_empty() {
                 if !self.staged.runs().is_empty() && !self.staged.has_room() {
                     return Ok(());
                 }
                 let transmit = Transmit { datagrams: rest, ..transmit };
-                let (count, error) = self.staged.push(batch, transmit, segmented, connections, source);
+                let (count, error) = self.staged.push(batch, transmit, segmented, connections, seals, source);
                 match error {
                     Some(source) if self.staged.runs().is_empty() => {
                         self.done += 1;
@@ -223,10 +234,10 @@ impl Transmitter {
             }
             _ => {}
         }
-        let Run { flow, peer, datagram_len: bytes, padded, datagrams, .. } = run;
+        let Run { flow, peer, datagram_len: bytes, padded, datagrams, framing, .. } = run;
         if errno == Errno::MSGSIZE && !padded {
             // So are those behind it; trying each of them would cost more than sending it.
-            self.done += as_long(batch, self.done, bytes).max(datagrams);
+            self.done += as_long(batch, self.done, bytes - framing.len()).max(datagrams);
             self.staged.clear();
         } else {
             self.done += datagrams;
@@ -244,14 +255,14 @@ impl Transmitter {
     }
 }
 
-/// How many datagrams from number `first` on, of the same flow and to the same peer, are at least `len` bytes long.
+/// How many datagrams from number `first` on, of the same flow and to the same peer, are at least `len` bytes long,
+/// without what frames them.
 fn as_long(batch: &TxBatch, first: usize, len: usize) -> usize {
     let mut skip = first;
     for transmit in batch.transmits() {
         match transmit.datagrams.get(skip..).filter(|rest| !rest.is_empty()) {
             Some(rest) => {
-                let envelope = transmit.route.envelope_len();
-                return rest.iter().take_while(|datagram| envelope + datagram.len() >= len).count();
+                return rest.iter().take_while(|datagram| datagram.len() >= len).count();
             }
             None => skip -= transmit.datagrams.len(),
         }

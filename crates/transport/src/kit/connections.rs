@@ -33,6 +33,11 @@ impl Connections {
         }
     }
 
+    /// Whether the flow has been told of and is not forgotten.
+    pub fn knows(&self, flow: FlowId) -> bool {
+        self.of.contains_key(&flow)
+    }
+
     /// The flow that takes datagrams with this connection id.
     pub fn flow(&self, connection: ConnectionId) -> Option<FlowId> {
         self.flows.get(&connection)
@@ -40,11 +45,11 @@ impl Connections {
 
     /// Numbers for the next `count` datagrams that the flow sends: the first of them. They never repeat within a flow,
     /// not even when it has been forgotten and datagrams of it are still on their way out.
-    pub fn take_numbers(&mut self, flow: FlowId, count: usize) -> u32 {
+    pub fn take_numbers(&mut self, flow: FlowId, count: usize) -> u64 {
         let next = self.of.get_mut(&flow).map_or(&mut self.forgotten, |of| &mut of.next);
         let first = *next;
         *next += count as u64;
-        first as u32
+        first
     }
 }
 

@@ -8,7 +8,6 @@ use inhaul_transport::{FlowId, Place, RxMessage};
 
 use super::scatter::{Layout, Shape, Spot};
 use super::{Window, usable_len};
-use crate::checksum;
 use crate::sys::Arrival;
 
 /// Most slices of one delivery: what one write call takes (`IOV_MAX`).
@@ -16,10 +15,10 @@ const SLICES_MAX: usize = 1024;
 
 /// The memory that messages arrive in. Message `m` of a call has part `m` of the heads and of the buffers.
 pub(super) struct Memory {
-    heads: Vec<u8>,
-    heads_len: usize,
-    buffers: Vec<u8>,
-    buffer_len: usize,
+    pub(super) heads: Vec<u8>,
+    pub(super) heads_len: usize,
+    pub(super) buffers: Vec<u8>,
+    pub(super) buffer_len: usize,
     /// Messages that had to be put together again, one behind the other.
     pub(super) linear: Vec<u8>,
 }
@@ -42,6 +41,8 @@ pub(super) struct Message {
     pub(super) form: Form,
     pub(super) layout: Layout,
     pub(super) arrival: Arrival,
+    /// Bytes at the end of each datagram that are not shown.
+    pub(super) tag_len: usize,
 }
 
 /// Lists that are used again and again.
@@ -164,36 +165,11 @@ impl Memory {
         start
     }
 
-    /// Takes the checksums out of the connection ids of the message's datagrams (see [`checksum`]), so that the intact
-    /// ones are known.
-    pub(super) fn unmask(&mut self, message: &Message, window: &[u8]) {
-        let Arrival { len, segment, .. } = message.arrival;
-        match message.form {
-            Form::Plain => checksum::mask_each(&mut self.buffers[message.part * self.buffer_len..][..len], segment),
-            Form::Linear(at) => checksum::mask_each(&mut self.linear[at..at + len], segment),
-            Form::Scattered => {
-                let (heads, buffer) = (message.part * self.heads_len, message.part * self.buffer_len);
-                let head_len = message.layout.shape.head_len;
-                for (k, start) in (0..len).step_by(segment).enumerate() {
-                    let end = (start + segment).min(len);
-                    let body = (start + head_len).min(end);
-                    let head = &mut self.heads[heads + k * head_len..][..body - start];
-                    let buffers = &self.buffers[buffer..];
-                    let pieces = message.layout.spots(body, end).filter_map(|(spot, len)| match spot {
-                        Spot::Window(at) => Some(&window[at..at + len]),
-                        Spot::Buffer(at) => Some(&buffers[at..at + len]),
-                        // Behind a datagram's head comes no other.
-                        Spot::Head(_) => None,
-                    });
-                    checksum::mask_pieces(head, pieces);
-                }
-            }
-        }
-    }
-
     /// The message as it is shown.
     pub(super) fn show(&self, index: usize, message: &Message) -> RxMessage<'_> {
         let Arrival { from, len, segment, waited, .. } = message.arrival;
+        let datagram_len = segment.saturating_sub(message.tag_len);
+        let total_len = shown_len(len, segment, message.tag_len);
         let (heads, head_stride) = match message.form {
             Form::Plain => (&self.buffers[message.part * self.buffer_len..][..len], segment),
             Form::Linear(at) => (&self.linear[at..at + len], segment),
@@ -206,8 +182,8 @@ impl Memory {
         RxMessage {
             index: index as u32,
             head_stride,
-            datagram_len: segment,
-            total_len: len,
+            datagram_len,
+            total_len,
             waited,
             ..RxMessage::single(from, heads)
         }
@@ -286,7 +262,8 @@ impl<'r> Batch<'r, '_> {
         let mut head_len = place.skip as usize;
         while offset < place.range.end {
             let Some(start) = datagram.checked_mul(segment).filter(|&start| start < total) else { return };
-            let body = (start + head_len)..(start + segment).min(total);
+            let end = (start + segment).min(total).saturating_sub(message.tag_len);
+            let body = (start + head_len)..end.max(start + head_len);
             let wanted = usize::try_from(place.range.end - offset).unwrap_or(usize::MAX);
             let len = body.len().min(wanted);
             if len > 0 {
@@ -379,6 +356,14 @@ impl<'r> Batch<'r, '_> {
             None => Ok(()),
         }
     }
+}
+
+/// How much of a message of `len` bytes is shown, if `tag_len` bytes at the end of each of its datagrams are not.
+pub(super) const fn shown_len(len: usize, segment: usize, tag_len: usize) -> usize {
+    if tag_len == 0 {
+        return len;
+    }
+    len / segment * (segment - tag_len) + (len % segment).saturating_sub(tag_len)
 }
 
 /// The bytes of a piece, which do not lie in the window (any more).

@@ -4,13 +4,14 @@
 //!
 //! - [`Receiver::receive`]: messages lie in the receiver's memory as they came.
 //! - [`Receiver::receive_into`]: the next datagrams of one flow are guessed ([`Expected`]), and their bodies are
-//!   received straight into the user's memory, which saves a copy of every byte.
+//!   received straight into the user's memory, or opened there if they are sealed. That saves a copy of every byte.
 //!
 //! Either way the [`Batch`] shows the heads to an endpoint, which answers with [`Place`](inhaul_transport::Place)s,
 //! and [`Batch::deliver`] brings the bodies there: those that the guess put right are left alone, the rest of the
 //! window is sorted out, and what belongs elsewhere is handed to the caller.
 
 mod batch;
+mod open;
 mod scatter;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use std::io::{self, IoSliceMut};
 use inhaul_transport::{ENVELOPE_LEN, Expected, FlowId};
 
 use crate::datagrams::DatagramSocket;
+use crate::seal::{Seals, TAG_LEN};
 use crate::sys::{Arrival, MESSAGES_MAX};
 pub use batch::{Batch, Delivery};
 use batch::{Form, Memory, Message, Work};
@@ -60,7 +62,9 @@ pub struct Receiver {
     run: Option<usize>,
     drops_seen: u32,
     drops: u64,
-    /// Datagrams have envelopes with checksums.
+    /// The first messages of a call that were opened straight into the window.
+    opened_until: usize,
+    /// Datagrams have envelopes with checksums, or are sealed.
     enveloped: bool,
 }
 
@@ -94,6 +98,7 @@ impl Receiver {
             run: None,
             drops_seen: 0,
             drops: 0,
+            opened_until: 0,
             enveloped: true,
         }
     }
@@ -105,29 +110,36 @@ impl Receiver {
         self.drops
     }
 
-    /// Receives what has come; the batch is empty when nothing has.
+    /// Receives what has come, opened with `seals`; the batch is empty when nothing has.
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn receive(&mut self, socket: &impl DatagramSocket) -> io::Result<Batch<'_, 'static>> {
-        self.receive_by(None, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
+    pub fn receive(&mut self, socket: &impl DatagramSocket, seals: &mut Seals) -> io::Result<Batch<'_, 'static>> {
+        self.receive_by(None, seals, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 
     /// Receives what has come, bodies straight into the window where the guess is right. A wrong guess costs a copy.
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn receive_into<'w>(&mut self, socket: &impl DatagramSocket, window: Window<'w>) -> io::Result<Batch<'_, 'w>> {
-        self.receive_by(Some(window), |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
+    pub fn receive_into<'w>(
+        &mut self,
+        socket: &impl DatagramSocket,
+        seals: &mut Seals,
+        window: Window<'w>,
+    ) -> io::Result<Batch<'_, 'w>> {
+        self.receive_by(Some(window), seals, |slices, ends, arrivals| socket.receive(slices, ends, arrivals))
     }
 
     /// Lays out the messages, has `kernel` fill them, and makes a batch of what came.
     fn receive_by<'w>(
         &mut self,
         mut window: Option<Window<'w>>,
+        seals: &mut Seals,
         kernel: impl FnOnce(&mut [IoSliceMut<'_>], &[usize], &mut Vec<Arrival>) -> io::Result<()>,
     ) -> io::Result<Batch<'_, 'w>> {
-        let shape = self.lay_out(window.as_ref());
+        let scattered = window.as_ref().filter(|window| !seals.is_sealed(window.flow));
+        let shape = self.lay_out(scattered);
         self.arrivals.clear();
         let mut slices = recycle(std::mem::take(&mut self.slices));
         let mut free: &mut [u8] = window.as_mut().map_or(&mut [], |w| &mut *w.memory);
@@ -140,7 +152,7 @@ impl Receiver {
         self.slices = recycle(slices);
         result?;
         self.learn(shape);
-        Ok(self.batch(window))
+        Ok(self.batch(window, seals))
     }
 
     /// Decides how each message is scattered, and returns the shape of datagrams that is expected.
@@ -176,9 +188,10 @@ impl Receiver {
     }
 
     /// Makes the heads of each message readable at equal distances, and their connection ids what they were.
-    fn batch<'w>(&mut self, window: Option<Window<'w>>) -> Batch<'_, 'w> {
+    fn batch<'w>(&mut self, mut window: Option<Window<'w>>, seals: &mut Seals) -> Batch<'_, 'w> {
         self.memory.linear.clear();
         self.work.messages.clear();
+        self.open_into_window(window.as_mut(), seals);
         let window_memory: &[u8] = window.as_ref().map_or(&[], |w| &*w.memory);
         for (part, (&arrival, &layout)) in self.arrivals.iter().zip(&self.layouts).enumerate() {
             if arrival.truncated || arrival.len > MESSAGE_BYTES {
@@ -187,6 +200,9 @@ impl Receiver {
             let datagram_len = layout.shape.datagram_len();
             let form = if layout.slots() == 0 {
                 Form::Plain
+            } else if self.opened_until > part {
+                self.work.messages.push(Message::opened_in_window(part, layout, arrival));
+                continue;
             } else if arrival.segment == datagram_len {
                 self.memory.collect_heads(part, &layout, arrival.len);
                 Form::Scattered
@@ -194,16 +210,50 @@ impl Receiver {
                 // Datagrams of another size straddle the slots: their bytes are put together again.
                 Form::Linear(self.memory.linearize(part, &layout, arrival.len, window_memory))
             };
-            let message = Message { part, form, layout, arrival };
+            let message = Message { part, form, layout, arrival, tag_len: 0 };
             if self.enveloped {
-                self.memory.unmask(&message, window_memory);
+                self.memory.make_genuine(message, window_memory, seals, &mut self.work.messages);
+            } else {
+                self.work.messages.push(message);
             }
-            self.work.messages.push(message);
         }
         let memory = &self.memory;
         let show = |(index, message)| memory.show(index, message);
         let shown = self.work.messages.iter().enumerate().map(show).collect();
         Batch { memory, work: &mut self.work, window, shown }
+    }
+
+    /// If the window is of a sealed flow, opens what has come to where it should belong: the first messages, as long as
+    /// all of their datagrams look as expected.
+    fn open_into_window(&mut self, window: Option<&mut Window<'_>>, seals: &mut Seals) {
+        self.opened_until = 0;
+        let Some(window) = window else { return };
+        let usable = usable_len(window);
+        let Some((shape, (connection, opener))) = shape_of(&window.expected).zip(seals.opener_of(window.flow)) else {
+            return;
+        };
+        self.memory.reserve_heads(shape);
+        let mut at = 0;
+        for (part, (arrival, layout)) in self.arrivals.iter().zip(&mut self.layouts).enumerate() {
+            let count = arrival.len.div_ceil(arrival.segment.max(1));
+            let fitting = Layout::new(shape, at, usable, count);
+            let is_as_expected = arrival.segment == shape.datagram_len() + TAG_LEN
+                && arrival.len > TAG_LEN * count
+                && fitting.holds(arrival.len - TAG_LEN * count)
+                && !arrival.truncated
+                && arrival.len <= MESSAGE_BYTES
+                && self.memory.carries(part, arrival, connection, shape.head_len + TAG_LEN);
+            if !is_as_expected {
+                break;
+            }
+            at += fitting.window_len();
+            *layout = fitting;
+            self.opened_until = part + 1;
+        }
+        // From the last to the first: each head is opened to where the end of the body before it will be.
+        for part in (0..self.opened_until).rev() {
+            self.memory.open_to_window(part, &self.arrivals[part], &self.layouts[part], opener, window.memory);
+        }
     }
 }
 

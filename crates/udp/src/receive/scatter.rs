@@ -72,6 +72,12 @@ impl Layout {
         self.full * self.shape.body_len + self.tail
     }
 
+    /// Whether all of a message of `len` bytes lands in slots.
+    pub(super) const fn holds(&self, len: usize) -> bool {
+        let tail = if self.tail > 0 { self.shape.head_len + self.tail } else { 0 };
+        len <= self.full * self.shape.datagram_len() + tail
+    }
+
     /// Where byte `at` of the message lands, and how many bytes from there on follow it in memory.
     pub(super) fn locate(&self, at: usize) -> (Spot, usize) {
         let Shape { head_len, body_len } = self.shape;

@@ -11,6 +11,7 @@ use inhaul_transport::{CONNECTION_FIELD, ConnectionId, Place, Route, RxMessage, 
 use proptest::prelude::*;
 
 use super::*;
+use crate::seal::{FlowSecrets, SECRET_LEN, Sealer, Secret, Suite};
 use crate::{BodySource, Clock, Event, Interest, Offload, Poller, Socket, SocketOptions, Transmitter, checksum};
 
 const FLOW: FlowId = FlowId(1);
@@ -108,10 +109,50 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-fn sent(datagrams: &[Vec<u8>]) -> Sent {
-    let (segment, mut bytes) = (datagrams[0].len(), datagrams.concat());
-    checksum::mask_each(&mut bytes, segment);
-    Sent { segment, bytes }
+/// How what is sent is protected.
+enum Wire {
+    Clear,
+    /// What has the connection id is sealed; the next has this packet number.
+    Sealed(Box<Sealer>, u64),
+}
+
+/// The receiving port's secrets, outgoing and incoming.
+fn secrets() -> [Secret; 2] {
+    [1, 2].map(|byte| Secret::new([byte; SECRET_LEN]))
+}
+
+impl Wire {
+    /// In the clear or not, and the keys that the receiving port has.
+    fn new(sealed: bool) -> (Self, Seals) {
+        let mut seals = Seals::default();
+        if !sealed {
+            return (Self::Clear, seals);
+        }
+        let [outgoing, incoming] = secrets();
+        let secrets = FlowSecrets { suite: Suite::Aes128Gcm, outgoing, incoming };
+        seals.insert(FLOW, ConnectionId(CONNECTION), &secrets, false);
+        let sealer = Sealer::new(secrets.suite, &secrets.incoming);
+        // The epoch changes while the object is sent.
+        (Self::Sealed(Box::new(sealer), (1 << 22) - 100), seals)
+    }
+
+    fn protect(&mut self, datagram: &[u8]) -> Vec<u8> {
+        let mut bytes = datagram.to_vec();
+        match self {
+            Self::Sealed(sealer, number) if datagram.get(CONNECTION_FIELD) == Some(&CONNECTION.to_be_bytes()) => {
+                bytes.resize(datagram.len() + TAG_LEN, 0);
+                sealer.seal(*number, ConnectionId(CONNECTION), &mut bytes);
+                *number += 1;
+            }
+            _ => checksum::mask(&mut bytes),
+        }
+        bytes
+    }
+
+    fn sent(&mut self, datagrams: &[Vec<u8>]) -> Sent {
+        let protected: Vec<_> = datagrams.iter().map(|datagram| self.protect(datagram)).collect();
+        Sent { segment: protected[0].len(), bytes: protected.concat() }
+    }
 }
 
 /// Does what the kernel does: scatters each message over its slices.
@@ -155,6 +196,10 @@ enum Step {
     Control { n: usize, len: usize },
     /// `n` datagrams of another flow, with a longer head and yet the same length.
     Other(usize),
+    /// The next `n` datagrams come as one message, and one that has no flow is among them.
+    Mixed(usize),
+    /// What came `back` messages ago comes again, the very same.
+    Again { back: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -167,19 +212,24 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1usize..30, 1usize..180).prop_map(|(n, body)| Step::Odd { n, body }),
         2 => (1usize..5, 1usize..200).prop_map(|(n, len)| Step::Control { n, len }),
         1 => (1usize..30).prop_map(Step::Other),
+        1 => (1usize..30).prop_map(Step::Mixed),
+        1 => (1usize..4).prop_map(|back| Step::Again { back }),
     ]
 }
 
 /// Turns steps into messages; everything that was lost or left out follows at the end, so that the object is complete.
-fn messages(steps: &[Step]) -> Vec<Sent> {
-    let run = |start: u64, n: usize, body: usize| -> Option<Sent> {
+fn messages(steps: &[Step], wire: &mut Wire) -> Vec<Sent> {
+    let datagrams = |start: u64, n: usize, body: usize| -> Vec<Vec<u8>> {
         let bodies = (0..n as u64).map(|k| ByteRange::at(start + k * body as u64, body as u64));
         let bodies = bodies.map(|b| b.intersection(ByteRange::new(0, SIZE as u64))).filter(|b| !b.is_empty());
-        let datagrams: Vec<_> = bodies.map(|b| datagram(HEAD, FLOW, b)).collect();
-        (!datagrams.is_empty()).then(|| sent(&datagrams))
+        bodies.map(|b| datagram(HEAD, FLOW, b)).collect()
     };
-    let (mut all, mut at, mut other) = (Vec::new(), 0u64, 0u64);
+    let (mut all, mut at, mut other) = (Vec::<Sent>::new(), 0u64, 0u64);
     for &step in steps {
+        let mut run = |start: u64, n: usize, body: usize| -> Option<Sent> {
+            let datagrams = datagrams(start, n, body);
+            (!datagrams.is_empty()).then(|| wire.sent(&datagrams))
+        };
         match step {
             Step::Next(n) => {
                 all.extend(run(at, n, BODY));
@@ -199,16 +249,28 @@ fn messages(steps: &[Step]) -> Vec<Sent> {
             Step::Odd { n, body } => all.extend(run(at, n, body)),
             Step::Control { n, len } => {
                 let datagram: Vec<u8> = std::iter::once(0).chain((1..len).map(|k| k as u8)).collect();
-                all.push(sent(&vec![datagram; n]));
+                all.push(Wire::Clear.sent(&vec![datagram; n]));
             }
             Step::Other(n) => {
                 let bodies = (0..n as u64).map(|k| ByteRange::at(other + k * 96, 96));
-                all.push(sent(&bodies.map(|body| datagram(HEAD + 4, OTHER, body)).collect::<Vec<_>>()));
+                all.push(wire.sent(&bodies.map(|body| datagram(HEAD + 4, OTHER, body)).collect::<Vec<_>>()));
                 other += n as u64 * 96;
             }
+            Step::Mixed(n) => {
+                let mut message = run(at, n, BODY);
+                for message in message.iter_mut().filter(|message| message.bytes.len() > message.segment) {
+                    let stranger = Wire::Clear.protect(&vec![7; message.segment]);
+                    let middle = (n / 2).min(message.bytes.len() / message.segment) * message.segment;
+                    message.bytes.splice(middle..middle, stranger);
+                }
+                all.extend(message);
+                at += (n * BODY) as u64;
+            }
+            Step::Again { back } => all.extend(all.iter().rev().nth(back).cloned()),
         }
     }
-    all.extend((0..SIZE as u64).step_by(40 * BODY).filter_map(|start| run(start, 40, BODY)));
+    let rest = (0..SIZE as u64).step_by(40 * BODY).map(|start| datagrams(start, 40, BODY));
+    all.extend(rest.map(|datagrams| wire.sent(&datagrams)));
     all
 }
 
@@ -235,11 +297,13 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40),
         depth in 1usize..9,
         calls in prop::collection::vec((1usize..9, 1usize..16_000, any::<bool>()), 1..12),
+        sealed in any::<bool>(),
     ) {
+        let (mut wire, mut seals) = Wire::new(sealed);
         let mut receiver = Receiver::with_memory(depth, MESSAGE_BYTES);
         let mut endpoint = Endpoint::default();
         let mut objects = [vec![0; 0], vec![0; SIZE + 64], vec![0; 1 << 18]];
-        let mut queue: VecDeque<Sent> = messages(&steps).into();
+        let mut queue: VecDeque<Sent> = messages(&steps, &mut wire).into();
         let mut calls = calls.iter().cycle();
         while !queue.is_empty() {
             let &(at_once, window_len, predict) = calls.next().unwrap();
@@ -251,7 +315,7 @@ proptest! {
                 memory,
             });
             let batch = receiver
-                .receive_by(window, |slices, ends, arrivals| {
+                .receive_by(window, &mut seals, |slices, ends, arrivals| {
                     scatter(&mut queue, slices, &ends[..ends.len().min(at_once)], arrivals);
                     Ok(())
                 })
@@ -282,11 +346,18 @@ proptest! {
 
 #[test]
 fn receive_into_moves_nothing_when_the_guess_is_right() {
+    for sealed in [false, true] {
+        let (wire, seals) = Wire::new(sealed);
+        receive_what_was_guessed(wire, seals);
+    }
+}
+
+fn receive_what_was_guessed(mut wire: Wire, mut seals: Seals) {
     let mut receiver = Receiver::with_memory(4, MESSAGE_BYTES);
     let mut endpoint = Endpoint::default();
     let mut object = vec![0; SIZE];
     // Five messages of 41 datagrams; the last ends with the short end of the object.
-    let mut queue: VecDeque<Sent> = messages(&[Step::Next(41); 5]).into();
+    let mut queue: VecDeque<Sent> = messages(&[Step::Next(41); 5], &mut wire).into();
     while let Some(gap) = next_gap(&endpoint.held[1], SIZE) {
         let memory = &mut object[gap.start as usize..];
         let window = Window { flow: FLOW, expected: Expected { head_len: HEAD, body_len: BODY, range: gap }, memory };
@@ -294,7 +365,7 @@ fn receive_into_moves_nothing_when_the_guess_is_right() {
             scatter(&mut queue, slices, ends, arrivals);
             Ok(())
         };
-        let batch = receiver.receive_by(Some(window), fill).unwrap();
+        let batch = receiver.receive_by(Some(window), &mut seals, fill).unwrap();
         let places = endpoint.handle(batch.messages());
         batch.deliver(&places, |_| Err(())).unwrap();
         assert!(receiver.work.is_idle(), "bytes were moved");
@@ -305,14 +376,15 @@ fn receive_into_moves_nothing_when_the_guess_is_right() {
 #[test]
 fn receive_by_drops_what_was_truncated() {
     let mut receiver = Receiver::with_memory(2, 10);
-    let long = sent(&[datagram(HEAD, FLOW, ByteRange::new(0, 3))]);
-    let mut queue = VecDeque::from([long.clone(), sent(&[vec![0, 1, 2]])]);
+    let mut wire = Wire::Clear;
+    let long = wire.sent(&[datagram(HEAD, FLOW, ByteRange::new(0, 3))]);
+    let mut queue = VecDeque::from([long.clone(), wire.sent(&[vec![0, 1, 2]])]);
     for expected in [&[][..], &[3]] {
         let fill = |slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>| {
             scatter(&mut queue, slices, &ends[..1], arrivals);
             Ok(())
         };
-        let batch = receiver.receive_by(None, fill).unwrap();
+        let batch = receiver.receive_by(None, &mut Seals::default(), fill).unwrap();
         assert_eq!(batch.messages().iter().map(|m| m.total_len).collect::<Vec<_>>(), expected);
     }
 }
@@ -349,8 +421,47 @@ impl BodySource for Memory {
     }
 }
 
+#[test]
+fn a_sealed_datagram_that_was_changed_cut_replayed_or_made_by_a_stranger_harms_no_other() {
+    let (mut wire, mut seals) = Wire::new(true);
+    let run: Vec<_> = (0..9).map(|k| datagram(HEAD, FLOW, ByteRange::at(k * BODY as u64, BODY as u64))).collect();
+    let genuine = wire.sent(&run);
+    let mut attacked = genuine.clone();
+    let segment = attacked.segment;
+    let at = |k: usize| k * segment..(k + 1) * segment;
+    // Of each datagram one part is changed: number, id, head, body, tag; one is another's copy; one is in the clear.
+    for (k, byte) in [(0, 1), (1, 5), (2, 9), (3, HEAD + 50), (4, segment - 1)] {
+        attacked.bytes[at(k)][byte] ^= 0x40;
+    }
+    attacked.bytes.copy_within(at(5), at(6).start);
+    let mut clear = run[7].clone();
+    clear.resize(segment, 0);
+    attacked.bytes[at(7)].copy_from_slice(&Wire::Clear.protect(&clear));
+    attacked.bytes.truncate(9 * segment - 3);
+    let shown = |message: &Sent, seals: &mut Seals| {
+        let mut receiver = Receiver::with_memory(1, MESSAGE_BYTES);
+        let mut queue = VecDeque::from([message.clone()]);
+        let fill = |slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>| {
+            scatter(&mut queue, slices, ends, arrivals);
+            Ok(())
+        };
+        let batch = receiver.receive_by(None, seals, fill).unwrap();
+        let shown = |message: &RxMessage<'_>| {
+            (0..message.datagrams()).map(|k| message.head(k)[..message.len_of(k)].to_vec()).collect::<Vec<_>>()
+        };
+        let of_flow = |datagram: &Vec<u8>| datagram.get(CONNECTION_FIELD) == Some(&CONNECTION.to_be_bytes());
+        batch.messages().iter().flat_map(shown).filter(of_flow).map(|datagram| datagram[8..].to_vec()).collect::<Vec<_>>()
+    };
+    let plain = |k: usize| run[k][8..].to_vec();
+    assert_eq!(shown(&attacked, &mut seals), [plain(5)]);
+    assert_eq!(seals.refused(), 7, "what has another id is no flow's");
+    // What was spoilt may come again as it was; what came does not count twice.
+    assert_eq!(shown(&genuine, &mut seals), [0, 1, 2, 3, 4, 6, 7, 8].map(plain));
+    assert_eq!(shown(&genuine, &mut seals), [[0u8; 0]; 0]);
+}
+
 /// Sends the object over real sockets and receives it by prediction, in bursts that the receive buffer holds.
-fn haul(address: &str, offload: Offload, body: usize) {
+fn haul(address: &str, offload: Offload, body: usize, sealed: bool) {
     let options = SocketOptions { offload, ..Default::default() };
     let receiving = Socket::bind(address.parse().unwrap(), &options).unwrap();
     let sending = Socket::bind(address.parse().unwrap(), &options).unwrap();
@@ -360,8 +471,16 @@ fn haul(address: &str, offload: Offload, body: usize) {
     let mut batch = TxBatch::default();
     let mut transmitter = Transmitter::new(&sending);
     let mut connections = Connections::default();
+    connections.insert(ConnectionId(1), FLOW);
+    let (_, mut seals) = Wire::new(sealed);
+    let mut sending_seals = Seals::default();
+    if sealed {
+        let [incoming, outgoing] = secrets();
+        let secrets = FlowSecrets { suite: Suite::Aes128Gcm, outgoing, incoming };
+        sending_seals.insert(FLOW, ConnectionId(1), &secrets, false);
+    }
     let route = Route::new(receiving.local_address(), ConnectionId(CONNECTION));
-    let mut receiver = Receiver::new(&receiving, HEAD + body);
+    let mut receiver = Receiver::new(&receiving, HEAD + body + TAG_LEN);
     let mut endpoint = Endpoint::default();
     let (clock, mut poller, mut events) = (Clock::start(), Poller::new().unwrap(), Vec::<Event>::new());
     poller.add(&receiving, 0, Interest::Read).unwrap();
@@ -377,7 +496,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
                 asked = range.end;
             }
             assert_eq!(
-                transmitter.transmit(&sending, &mut batch, &mut connections, &mut source).unwrap(),
+                transmitter.transmit(&sending, &mut batch, &mut connections, &mut sending_seals, &mut source).unwrap(),
                 crate::Sent::All
             );
         }
@@ -385,7 +504,7 @@ fn haul(address: &str, offload: Offload, body: usize) {
         let first = endpoint.held[1].covered();
         let expected = Expected { head_len: HEAD, body_len: body, range: ByteRange::new(first, size as u64) };
         let window = Window { flow: FLOW, expected, memory: &mut object[first as usize..] };
-        let batch = receiver.receive_into(&receiving, window).unwrap();
+        let batch = receiver.receive_into(&receiving, &mut seals, window).unwrap();
         assert!(batch.messages().iter().all(|message| message.from == sending.local_address()));
         let places = endpoint.handle(batch.messages());
         batch.deliver(&places, |delivery| Err(delivery.range)).unwrap();
@@ -398,7 +517,8 @@ fn sockets_haul_an_object_over_ipv4_and_ipv6_with_and_without_offloads() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         for offload in [Offload::Auto, Offload::Off] {
             for body in [1_400, 8_900] {
-                haul(address, offload, body);
+                haul(address, offload, body, false);
+                haul(address, offload, body, true);
             }
         }
     }
@@ -424,7 +544,7 @@ fn messages_tell_how_long_they_waited_for_their_reader() {
             while arrived.elapsed() < LATE {
                 std::hint::spin_loop();
             }
-            let waited = receiver.receive(&receiving).unwrap().messages()[0].waited;
+            let waited = receiver.receive(&receiving, &mut Seals::default()).unwrap().messages()[0].waited;
             let most = Span::from_nanos(sent.elapsed().as_nanos() as u64);
             assert!(waited <= most, "{waited:?} of {most:?}");
             waited

@@ -10,11 +10,27 @@ use inhaul_transport::{ENVELOPE_LEN, Envelope, FlowId, Transmit, TxBatch, TxData
 use super::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::checksum;
 use crate::datagrams::DatagramSocket;
+use crate::seal::{Seals, TAG_LEN};
 use crate::sys::{MESSAGES_MAX, Outgoing};
 
 /// Messages are made ready as long as they fit here, and one in any case: few enough to be in the cache still when the
 /// kernel copies them.
 const STAGED_BYTES: usize = 128 << 10;
+
+/// What stands around the bytes of a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Framing {
+    /// Bytes of the envelope.
+    pub(super) envelope: usize,
+    /// Bytes of the tag.
+    pub(super) tag: usize,
+}
+
+impl Framing {
+    pub(super) const fn len(self) -> usize {
+        self.envelope + self.tag
+    }
+}
 
 /// Datagrams that leave as one message.
 #[derive(Clone, Debug)]
@@ -24,6 +40,7 @@ pub(super) struct Run {
     pub(super) datagrams: usize,
     pub(super) datagram_len: usize,
     pub(super) padded: bool,
+    pub(super) framing: Framing,
     pub(super) bytes: Range<usize>,
 }
 
@@ -86,48 +103,54 @@ impl Staged {
         transmit: Transmit<'_>,
         segmented: bool,
         connections: &mut Connections,
+        seals: &mut Seals,
         source: &mut (impl BodySource + ?Sized),
     ) -> (usize, Option<io::Error>) {
         let Transmit { flow, route, datagrams } = transmit;
-        let envelope = route.envelope_len();
-        let run = &datagrams[..run_length(datagrams, envelope)];
+        let mut sealer = route.connection.and_then(|_| seals.sealer(flow));
+        let framing = Framing { envelope: route.envelope_len(), tag: sealer.as_ref().map_or(0, |_| TAG_LEN) };
+        let run = &datagrams[..run_length(datagrams, framing)];
         let start = self.end();
-        let whole_len = |datagrams: &[TxDatagram]| datagrams.iter().map(|d| envelope + d.len()).sum::<usize>();
+        let whole_len = |datagrams: &[TxDatagram]| datagrams.iter().map(|d| framing.len() + d.len()).sum::<usize>();
         let len = whole_len(run);
         if self.memory.len() < start + len {
             self.memory.resize(start + len, 0);
         }
-        let (count, error) = fill(batch, flow, envelope, run, source, &mut self.memory[start..start + len]);
+        let (count, error) = fill(batch, flow, framing, run, source, &mut self.memory[start..start + len]);
         let each = if segmented { SEGMENTS_MAX } else { 1 };
         let mut at = start;
         for message in run[..count].chunks(each) {
             let bytes = at..at + whole_len(message);
             at = bytes.end;
-            let (datagrams, datagram_len) = (message.len(), envelope + message[0].len());
+            let (datagrams, datagram_len) = (message.len(), framing.len() + message[0].len());
             if let Some(connection) = route.connection {
                 let first = connections.take_numbers(flow, datagrams);
-                let envelope = |k: usize| Envelope { number: first.wrapping_add(k as u32), connection };
-                for (k, datagram) in self.memory[bytes.clone()].chunks_mut(datagram_len).enumerate() {
-                    datagram[..ENVELOPE_LEN].copy_from_slice(&envelope(k).emit());
-                    checksum::mask(datagram);
+                for (number, datagram) in (first..).zip(self.memory[bytes.clone()].chunks_mut(datagram_len)) {
+                    if let Some(sealer) = &mut sealer {
+                        sealer.seal(number, connection, datagram);
+                    } else {
+                        let envelope = Envelope { number: number as u32, connection };
+                        datagram[..ENVELOPE_LEN].copy_from_slice(&envelope.emit());
+                        checksum::mask(datagram);
+                    }
                 }
             }
             let padded = message[0].pad > 0;
-            self.runs.push(Run { flow, peer: route.to, datagrams, datagram_len, padded, bytes });
+            self.runs.push(Run { flow, peer: route.to, datagrams, datagram_len, padded, framing, bytes });
         }
         (count, error)
     }
 }
 
-/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. Each gets an
-/// envelope of this length.
-pub(super) fn run_length(datagrams: &[TxDatagram], envelope: usize) -> usize {
+/// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. This frames
+/// each.
+pub(super) fn run_length(datagrams: &[TxDatagram], framing: Framing) -> usize {
     let len = datagrams[0].len();
     let padded = datagrams[0].pad > 0;
     if len == 0 || datagrams[0].alone {
         return 1;
     }
-    let max = (MESSAGE_BYTES_MAX / (envelope + len)).clamp(1, SEGMENTS_MAX);
+    let max = (MESSAGE_BYTES_MAX / (framing.len() + len)).clamp(1, SEGMENTS_MAX);
     let alike = |d: &TxDatagram| (d.pad > 0) == padded && !d.alone;
     let mut count = datagrams.iter().take(max).take_while(|d| d.len() == len && alike(d)).count();
     if count < max && datagrams.get(count).is_some_and(|d| !d.is_empty() && d.len() < len && alike(d)) {
@@ -136,12 +159,11 @@ pub(super) fn run_length(datagrams: &[TxDatagram], envelope: usize) -> usize {
     count
 }
 
-/// Writes the datagrams of a run to `out`, which is as long as they are, each behind room for an envelope of this
-/// length. Says how many are whole, and why no more.
+/// Writes the datagrams of a run to `out`, which is as long as they are, each with room for what frames it. Says how many are whole, and why no more.
 fn fill(
     batch: &TxBatch,
     flow: FlowId,
-    envelope: usize,
+    framing: Framing,
     run: &[TxDatagram],
     source: &mut (impl BodySource + ?Sized),
     mut out: &mut [u8],
@@ -150,8 +172,8 @@ fn fill(
     let mut rest = run;
     while let Some(first) = rest.first() {
         let count = consecutive(&rest[..together.min(rest.len())]);
-        let len = rest[..count].iter().map(|datagram| envelope + datagram.len()).sum();
-        let mut bodies = lay_out(batch, envelope, &rest[..count], &mut out[..len]);
+        let len = rest[..count].iter().map(|datagram| framing.len() + datagram.len()).sum();
+        let mut bodies = lay_out(batch, framing, &rest[..count], &mut out[..len]);
         let result = if bodies.is_empty() { Ok(()) } else { source.read(flow, first.body.start, &mut bodies) };
         match result {
             Ok(()) => {
@@ -175,18 +197,18 @@ fn consecutive(datagrams: &[TxDatagram]) -> usize {
 /// Writes heads and padding of `datagrams` to `out`, and gives the room for their bodies.
 fn lay_out<'o>(
     batch: &TxBatch,
-    envelope: usize,
+    framing: Framing,
     datagrams: &[TxDatagram],
     mut out: &'o mut [u8],
 ) -> Vec<IoSliceMut<'o>> {
     let mut bodies = Vec::with_capacity(datagrams.len());
     for datagram in datagrams {
         let head = batch.head(datagram);
-        let (own, after) = out.split_at_mut(envelope + datagram.len());
-        let (head_at, rest) = own[envelope..].split_at_mut(head.len());
-        let (body, pad) = rest.split_at_mut(datagram.body.len() as usize);
+        let (own, after) = out.split_at_mut(framing.len() + datagram.len());
+        let (head_at, rest) = own[framing.envelope..].split_at_mut(head.len());
+        let (body, rest) = rest.split_at_mut(datagram.body.len() as usize);
         head_at.copy_from_slice(head);
-        pad.fill(0);
+        rest[..usize::from(datagram.pad)].fill(0);
         if !body.is_empty() {
             bodies.push(IoSliceMut::new(body));
         }

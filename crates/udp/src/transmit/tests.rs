@@ -6,9 +6,10 @@ use std::time::Duration;
 use inhaul_base::ByteRange;
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, Route};
 
-use super::staged::run_length;
+use super::staged::{Framing, run_length};
 use super::*;
 use crate::checksum;
+use crate::seal::{FlowSecrets, Opener, Seals, Secret, Suite, TAG_LEN};
 use crate::socket::{Offload, Socket, SocketOptions};
 use crate::sys::set_option;
 
@@ -68,6 +69,13 @@ fn route(to: SocketAddr) -> Route {
     Route::new(to, CONNECTION)
 }
 
+/// All flows are known, and none is sealed.
+fn connections() -> Connections {
+    let mut connections = Connections::default();
+    (1..).zip([MEMORY, OTHER, BROKEN]).for_each(|(id, flow)| connections.insert(ConnectionId(id), flow));
+    connections
+}
+
 /// The next datagram, as an endpoint would see it.
 fn next(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = vec![0; 65_536];
@@ -91,7 +99,7 @@ fn run_length_takes_equal_datagrams_and_a_shorter_one_after_them() {
         lens.iter().for_each(|&len| {
             batch.push(MEMORY, Route { to: peer, connection: None }, b"ab", ByteRange::at(0, len), pad);
         });
-        run_length(batch.transmits().next().unwrap().datagrams, 0)
+        run_length(batch.transmits().next().unwrap().datagrams, Framing::default())
     };
     assert_eq!(count(&[10], 0), 1);
     assert_eq!(count(&[10, 10, 5, 10], 0), 3);
@@ -116,7 +124,7 @@ fn what_must_leave_alone_is_not_merged() {
     let mut lengths = Vec::new();
     let mut at = 0;
     while at < datagrams.len() {
-        lengths.push(run_length(&datagrams[at..], 0));
+        lengths.push(run_length(&datagrams[at..], Framing::default()));
         at += lengths[lengths.len() - 1];
     }
     assert_eq!(lengths, [2, 1, 1, 2]);
@@ -136,7 +144,7 @@ fn each_datagram_has_the_next_number_of_its_flow_and_a_foreign_one_no_envelope()
     }
     batch.push(MEMORY, Route { to, connection: None }, b"bare", ByteRange::default(), 0);
     let mut transmitter = Transmitter::new(&sender);
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections, &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections, &mut Seals::default(), &mut source).unwrap(), Sent::All);
     let mut numbers = Vec::new();
     for _ in 0..7 {
         let mut bytes = [0; 200];
@@ -168,7 +176,7 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
         assert_eq!(
-            Transmitter::new(&sender).transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(),
+            Transmitter::new(&sender).transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
             Sent::All
         );
         assert!(batch.is_empty());
@@ -195,7 +203,7 @@ fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had
     }
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source) {
         assert!(matches!(error, SendError::Body { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -221,7 +229,7 @@ fn transmit_goes_on_behind_what_failed() {
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = Vec::new();
     loop {
-        match transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
+        match transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source) {
             Ok(sent) => break assert_eq!(sent, Sent::All),
             Err(error) => errors.push(error.flow()),
         }
@@ -243,17 +251,17 @@ fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
     let mut batch = TxBatch::default();
     batch.push(MEMORY, to, b"probe", ByteRange::default(), u16::MAX);
     batch.push(MEMORY, to, b"after", ByteRange::default(), 0);
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer), b"after");
     // Those behind it that are as long are not tried; shorter ones are.
     for len in [66_000, 66_000, 66_001, 400, 66_000] {
         batch.push(MEMORY, to, b"data", ByteRange::at(0, len), 0);
     }
-    let error = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap_err();
+    let error = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_012, .. }), "{error:?}");
-    let error = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap_err();
+    let error = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { .. }), "{error:?}");
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
     assert_eq!(next(&peer).len(), 404);
     nothing_more(&peer);
 }
@@ -270,7 +278,7 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
         batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
     }
     assert!(transmitter.segments());
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
     assert!(!transmitter.segments());
     for n in 0..30 {
         assert_eq!(next(&peer)[0], n);
@@ -289,7 +297,7 @@ fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
         batch.push(MEMORY, route("127.0.0.1:0".parse().unwrap()), &[n], ByteRange::at(0, 100), 0);
     }
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source) {
+    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source) {
         assert!(matches!(error, SendError::Network { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -305,7 +313,7 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     for n in 0..9 {
         batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n; 8], ByteRange::at(u64::from(n) * 100, 92), 0);
     }
-    transmitter.stage(&batch, &mut Connections::default(), &mut source).unwrap();
+    transmitter.stage(&batch, &mut connections(), &mut Seals::default(), &mut source).unwrap();
     transmitter.advance(5);
     let reads = source.reads.len();
     for (errno, sent) in [(Errno::AGAIN, Sent::Full), (Errno::NOBUFS, Sent::NoMemory)] {
@@ -315,8 +323,44 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     assert_eq!(transmitter.blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap(), None);
     assert_eq!(transmitter.done, 5);
     // What was made ready leaves; it is not read again.
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut Connections::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
     (5..9).for_each(|n| assert_eq!(next(&peer)[0], n));
     nothing_more(&peer);
     assert_eq!(source.reads.len(), reads);
+}
+
+#[test]
+fn what_a_sealed_flow_sends_opens_at_its_peer_and_nothing_of_a_forgotten_one_leaves() {
+    let mut source = source(100_000);
+    let secrets = |a, b| FlowSecrets {
+        suite: Suite::Aes128Gcm,
+        outgoing: Secret::new([a; 32]),
+        incoming: Secret::new([b; 32]),
+    };
+    for offload in [Offload::Auto, Offload::Off] {
+        let (sender, peer) = (socket(offload), plain());
+        let (mut connections, mut seals) = (connections(), Seals::default());
+        seals.insert(MEMORY, ConnectionId(1), &secrets(1, 2), false);
+        connections.remove(OTHER);
+        let mut batch = TxBatch::default();
+        for n in 0..100 {
+            let flow = if n % 10 == 3 { OTHER } else { MEMORY };
+            batch.push(flow, route(peer.local_addr().unwrap()), b"head", ByteRange::at(n * 500, 500), 0);
+        }
+        let sent = Transmitter::new(&sender).transmit(&sender, &mut batch, &mut connections, &mut seals, &mut source);
+        assert_eq!(sent.unwrap(), Sent::All);
+        let mut opener = Opener::new(Suite::Aes128Gcm, &Secret::new([1; 32]), false);
+        let kept = (0..100).filter(|n| n % 10 != 3);
+        for (number, n) in kept.enumerate() {
+            let mut bytes = vec![0; 2000];
+            let len = peer.recv(&mut bytes).unwrap();
+            bytes.truncate(len);
+            let body = &source.memory[n * 500..n * 500 + 500];
+            assert!(!bytes.windows(8).any(|window| window == &body[..8]), "it can be read on the way");
+            opener.open(&mut bytes);
+            let envelope = Envelope::parse(&bytes).unwrap();
+            assert_eq!((envelope.number, envelope.connection), (number as u32, CONNECTION));
+            assert_eq!(bytes[ENVELOPE_LEN..len - TAG_LEN], [b"head", body].concat());
+        }
+    }
 }
