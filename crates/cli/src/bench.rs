@@ -118,7 +118,13 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
             send_rate: args.send_rate,
             send_dial: None,
             // It has nothing that is anybody's, and runs as long as somebody measures.
-            identity: ServerIdentity { key, certificate: None, state: None, public: Rights::only(Right::Read) },
+            identity: ServerIdentity {
+                key,
+                certificate: None,
+                state: None,
+                public: Rights::only(Right::Read),
+                plaintext: args.security.plaintext,
+            },
             net: net_options(&args.wire, &args.transport, Trust::default()),
         };
         let listening = |address: SocketAddr| {

@@ -101,6 +101,9 @@ struct Doors {
     /// Let everybody have this server fetch from the servers of --accept-copies-from
     #[arg(long)]
     public_copies: bool,
+    /// Let clients that ask for it (--plaintext) have their data in the clear on the way
+    #[arg(long)]
+    plaintext: bool,
     /// Print no command with a token
     #[arg(long)]
     no_ticket: bool,
@@ -163,7 +166,13 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
         manifest_memory: args.manifest_memory,
         grace: Span::from_secs(u64::from(args.grace)),
-        identity: ServerIdentity { key: key.clone(), certificate, state: Some(state), public },
+        identity: ServerIdentity {
+            key: key.clone(),
+            certificate,
+            state: Some(state),
+            public,
+            plaintext: args.doors.plaintext,
+        },
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
         net: NetOptions {

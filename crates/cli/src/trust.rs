@@ -38,7 +38,7 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
     let state = state();
     let ca = security.ca.as_ref().map(|ca| if ca.as_os_str() == "system" { Ca::System } else { Ca::File(ca.clone()) });
     let unknown = if security.accept_new { UnknownServer::Remember } else { UnknownServer::Refuse };
-    let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca };
+    let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca, plaintext: security.plaintext };
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_asked && !security.accept_new && trust.ca.is_none() {
         let known = KnownHosts::load(&state.known_hosts())?;

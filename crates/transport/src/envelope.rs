@@ -11,6 +11,9 @@ use crate::ids::ConnectionId;
 /// Length of the envelope, in bytes.
 pub const ENVELOPE_LEN: usize = 8;
 
+/// Bytes that sealing adds to the end of a datagram: its tag.
+pub const TAG_LEN: usize = 16;
+
 /// Where the envelope has the connection id, and the checksum that is hidden in it: a datagram that was changed on its
 /// way shows a connection that does not exist.
 pub const CONNECTION_FIELD: Range<usize> = 4..8;

@@ -23,7 +23,7 @@ mod pump;
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
 pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
 pub use endpoint::{Endpoint, Expected, FlowStats, HostSample, Pause};
-pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope};
+pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope, TAG_LEN};
 pub use event::{Event, FlowError};
 pub use ids::{ConnectionId, FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::envelope::ENVELOPE_LEN;
+use crate::envelope::{ENVELOPE_LEN, TAG_LEN};
 
 /// Bytes of IPv4 and UDP header.
 const IPV4_UDP: u16 = 28;
@@ -26,9 +26,9 @@ impl PathSpec {
         Self { mtu, overhead: headers + ENVELOPE_LEN as u16 }
     }
 
-    /// The same path, if sealing adds `tag` bytes to each datagram.
-    pub fn sealed(self, tag: u16) -> Self {
-        Self { overhead: self.overhead + tag, ..self }
+    /// The same path, if datagrams are sealed.
+    pub fn sealed(self) -> Self {
+        Self { overhead: self.overhead + TAG_LEN as u16, ..self }
     }
 
     /// A path of a foreign protocol, which has no envelope.

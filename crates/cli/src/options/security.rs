@@ -15,4 +15,8 @@ pub(crate) struct Security {
     /// authorities that this system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Leave the data in the clear on the way if the server allows it (serve --plaintext): for circuits that nobody else
+    /// can read. Requests, names and checksums are sealed all the same
+    #[arg(long)]
+    pub(crate) plaintext: bool,
 }

@@ -20,6 +20,8 @@ pub struct Trust {
     pub unknown: UnknownServer,
     /// Whose certificates are believed; `None`: none are asked for.
     pub ca: Option<Ca>,
+    /// The path is trusted: datagrams may go in the clear, if the server agrees.
+    pub plaintext: bool,
 }
 
 /// What happens when a server's key is not known.
@@ -55,6 +57,8 @@ pub struct ServerIdentity {
     pub state: Option<State>,
     /// What everybody may do, whoever it is.
     pub public: Rights,
+    /// Clients that ask for it get and send datagrams in the clear.
+    pub plaintext: bool,
 }
 
 /// Files of a certificate.
@@ -72,7 +76,7 @@ impl ServerIdentity {
     /// # Errors
     /// When the system has no randomness.
     pub fn passing(public: Rights) -> Result<Self, KeyError> {
-        Ok(Self { key: Key::random()?, certificate: None, state: None, public })
+        Ok(Self { key: Key::random()?, certificate: None, state: None, public, plaintext: false })
     }
 
     /// What the tokens of this server are made with.

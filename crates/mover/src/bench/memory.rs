@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 
 use inhaul_transport::{Expected, FlowId, Place};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::{BodySource, Delivery, Window};
 
 use crate::api::error::MoveError;
@@ -88,6 +89,7 @@ impl Sink for BenchMemory {
     fn receive(
         &mut self,
         port: &mut Port,
+        seals: &mut Seals,
         expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
@@ -100,9 +102,12 @@ impl Sink for BenchMemory {
         let (memory, after) = rest.split_at_mut(len);
         let batch = match lent {
             Some((flow, expected, ..)) => {
-                port.receiver.receive_into(&port.socket, Window { flow, expected, memory }).map_err(failed)?
+                {
+                let window = Window { flow, expected, memory };
+                port.receiver.receive_into(&port.socket, seals, window).map_err(failed)?
             }
-            None => port.receiver.receive(&port.socket).map_err(failed)?,
+            }
+            None => port.receiver.receive(&port.socket, seals).map_err(failed)?,
         };
         if batch.is_empty() {
             return Ok(false);

@@ -20,7 +20,10 @@ use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
-use inhaul_transport::{Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, Role, RxMessage, TxBatch, drain};
+use inhaul_transport::{
+    Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
+};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::watch::{Forecast, Meter};
 use inhaul_udp::{BodySource, DatagramSocket, SendError, Waker};
 
@@ -141,6 +144,7 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     ports: BTreeMap<PortId, Port<O::Socket>>,
     flows: BTreeMap<FlowId, Flow<O::Wire>>,
     connections: Connections,
+    seals: Seals,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
     /// The flows whose streams have taken frames in that nobody has looked at.
@@ -188,6 +192,7 @@ impl<O: Outside> Engine<O> {
             ports: BTreeMap::new(),
             flows: BTreeMap::new(),
             connections: Connections::default(),
+            seals: Seals::default(),
             unsettled: BTreeSet::new(),
             unheard: Vec::new(),
             unread: BTreeSet::new(),
@@ -244,7 +249,7 @@ impl<O: Outside> Engine<O> {
 
     /// Whether no flow has this connection id.
     pub(crate) fn is_free(&self, id: ConnectionId) -> bool {
-        id != ConnectionId::PORT && self.connections.flow(id).is_none()
+        id != ConnectionId::PORT && id != ConnectionId::NONE && self.connections.flow(id).is_none()
     }
 
     /// A connection id that no flow has.
@@ -377,6 +382,7 @@ impl<O: Outside> Engine<O> {
             ports: &mut self.ports,
             route: &route,
             connections: &mut self.connections,
+            seals: &mut self.seals,
             bodies: app.bodies(),
             events: &mut self.events,
             failures: &mut failures,
@@ -437,28 +443,56 @@ impl<O: Outside> Engine<O> {
     fn carry_out(
         &mut self,
         EndpointId(index): EndpointId,
-        command: Command,
+        mut command: Command,
         app: &mut dyn Application<O>,
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
-        let begins = match &command {
-            Command::Join(join) => Some((join.connection, join.flow)),
-            Command::Offer(offer) => Some((offer.connection, offer.flow)),
+        let begins = match &mut command {
+            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, Some(&mut join.probed))),
+            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, None)),
             _ => None,
         };
-        if let Some((connection, flow)) = begins {
-            self.connections.insert(connection, flow);
-        }
+        let begins = match begins {
+            Some((flow, connection, path, probed)) => {
+                if !self.admit(flow, connection, path, probed)? {
+                    return Ok(());
+                }
+                Some(flow)
+            }
+            None => None,
+        };
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
             // The endpoint may have forgotten the flow by itself.
             return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
         }
         self.drain(index, now, app);
-        if let Some((_, flow)) = begins {
+        if let Some(flow) = begins {
             self.begin_flow(flow, app);
         }
         Ok(())
+    }
+
+    /// A flow begins whose datagrams are to carry `connection`: from now on they are let in, and sealed if its stream
+    /// has keys. Adds to `path` what that costs. False if the flow has ended meanwhile.
+    fn admit(
+        &mut self,
+        flow: FlowId,
+        connection: ConnectionId,
+        path: &mut PathSpec,
+        probed: Option<&mut Option<Span>>,
+    ) -> Result<bool, MoveError> {
+        let Some(of) = self.flows.get_mut(&flow) else { return Ok(false) };
+        match of.stream.take_flow_secrets().map_err(|error| MoveError::Internal(error.to_string()))? {
+            Some(secrets) => {
+                self.seals.insert(flow, connection, &secrets, probed.is_some_and(|probed| probed.is_some()));
+                *path = path.sealed();
+            }
+            // Early probes are as long as sealed datagrams.
+            None => _ = probed.map(Option::take),
+        }
+        self.connections.insert(connection, flow);
+        Ok(true)
     }
 
     fn serve_port(
@@ -517,7 +551,7 @@ impl<O: Outside> Engine<O> {
                 }
                 gathered.give();
             };
-            if !app.sink().receive(port, expected, &mut show, &mut self.places)? {
+            if !app.sink().receive(port, &mut self.seals, expected, &mut show, &mut self.places)? {
                 break;
             }
             if let Some(watch) = self.watch.as_ref().filter(|watch| watch.writes) {

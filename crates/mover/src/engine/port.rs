@@ -6,6 +6,7 @@ use std::io::IoSliceMut;
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
 
 use crate::api::error::MoveError;
@@ -64,10 +65,12 @@ pub(crate) type Show<'s> = dyn FnMut(&[RxMessage<'_>], &mut Vec<Place>) + 's;
 
 /// Where the bodies of datagrams go.
 pub(crate) trait Sink<S = Socket> {
-    /// Receives one batch, shows it, and brings its bodies to their places. False when nothing has come.
+    /// Receives one batch, opened with `seals`, shows it, and brings its bodies to their places. False when nothing has
+    /// come.
     fn receive(
         &mut self,
         port: &mut Port<S>,
+        seals: &mut Seals,
         expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
@@ -110,10 +113,11 @@ impl<S: DatagramSocket> Port<S> {
     /// Receives one batch and shows it; `None` when nothing has come.
     pub(crate) fn receive(
         &mut self,
+        seals: &mut Seals,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<Option<Batch<'_, 'static>>, MoveError> {
-        let batch = self.receiver.receive(&self.socket).map_err(MoveError::system("cannot receive"))?;
+        let batch = self.receiver.receive(&self.socket, seals).map_err(MoveError::system("cannot receive"))?;
         if batch.is_empty() {
             return Ok(None);
         }
@@ -147,11 +151,12 @@ impl<S: DatagramSocket> Port<S> {
         &mut self,
         now: Time,
         connections: &mut Connections,
+        seals: &mut Seals,
         bodies: &mut dyn BodySource,
         failures: &mut Vec<SendError>,
     ) {
         while !self.outgoing.is_empty() && self.blocked.is_none() {
-            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, connections, bodies) {
+            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, connections, seals, bodies) {
                 Ok(sent) => self.blocked = Blocked::by(sent, now),
                 Err(error) => failures.push(error),
             }
@@ -165,6 +170,7 @@ pub(crate) struct Outlet<'e, S> {
     pub(crate) ports: &'e mut BTreeMap<PortId, Port<S>>,
     pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
     pub(crate) connections: &'e mut Connections,
+    pub(crate) seals: &'e mut Seals,
     pub(crate) bodies: &'e mut dyn BodySource,
     pub(crate) events: &'e mut VecDeque<Event>,
     pub(crate) failures: &'e mut Vec<SendError>,
@@ -223,7 +229,7 @@ impl<S: DatagramSocket> Outlet<'_, S> {
             return false;
         }
         loop {
-            match port.transmitter.transmit(&port.socket, batch, self.connections, self.bodies) {
+            match port.transmitter.transmit(&port.socket, batch, self.connections, self.seals, self.bodies) {
                 Ok(Sent::All) => return true,
                 Ok(sent) => {
                     port.blocked = Blocked::by(sent, now);
@@ -247,7 +253,7 @@ impl<S: DatagramSocket> Outlet<'_, S> {
         }
         batch.clear();
         for port in self.ports.values_mut() {
-            port.send_rest(now, self.connections, self.bodies, self.failures);
+            port.send_rest(now, self.connections, self.seals, self.bodies, self.failures);
         }
     }
 }
@@ -268,10 +274,11 @@ impl<S: DatagramSocket> Sink<S> for Discard {
     fn receive(
         &mut self,
         port: &mut Port<S>,
+        seals: &mut Seals,
         _expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        Ok(port.receive(show, places)?.is_some())
+        Ok(port.receive(seals, show, places)?.is_some())
     }
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::Span;
 use inhaul_transport::{Expected, Place, RxMessage};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::{Arrival, Clock, Interest, Poller, Socket, checksum};
 
 use crate::api::error::MoveError;
@@ -187,12 +188,13 @@ impl Sink for Echoing {
     fn receive(
         &mut self,
         port: &mut Port,
+        seals: &mut Seals,
         expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
         if !self.desk.is_open() && !self.early.is_open() {
-            return Discard.receive(port, expected, show, places);
+            return Discard.receive(port, seals, expected, show, places);
         }
         let Self { desk, early, echoes } = self;
         let mut show_all = |messages: &[RxMessage<'_>], places: &mut Vec<Place>| {
@@ -203,7 +205,7 @@ impl Sink for Echoing {
             }
             show(messages, places);
         };
-        let received = port.receive(&mut show_all, places)?.is_some();
+        let received = port.receive(seals, &mut show_all, places)?.is_some();
         for (to, echo) in self.echoes.drain(..) {
             // One that cannot be sent, because it is too long for the interface for one, is an answer too.
             let _ = send(&port.socket, to, &[&echo], None);

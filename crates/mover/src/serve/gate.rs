@@ -280,7 +280,7 @@ mod tests {
         let state = State::at(dir.path());
         let key = Key::random().unwrap();
         let secret = ServerIdentity::token_secret(&key);
-        let identity = ServerIdentity { key, certificate: None, state: Some(state.clone()), public };
+        let identity = ServerIdentity { key, certificate: None, state: Some(state.clone()), public, plaintext: false };
         Server { gate: Gate::new(&identity, Arc::default()).unwrap(), state, secret, _dir: dir }
     }
 

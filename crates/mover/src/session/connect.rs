@@ -389,6 +389,7 @@ impl Session {
                 self.protocol_error(error.to_string())
             }
             StreamError::Tls(_) => MoveError::Untrusted { server, detail: error.to_string() },
+            StreamError::Spent => MoveError::Internal(error.to_string()),
             // An order with very many rules.
             StreamError::TooLong(_) => MoveError::Usage(error.to_string()),
         }

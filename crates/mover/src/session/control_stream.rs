@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use inhaul_identity::Fingerprint;
+use inhaul_udp::seal::FlowSecrets;
 use rustix::net::sockopt;
 
 use crate::session::frame::{Frame, FrameError, MAX_FRAME};
@@ -60,6 +61,9 @@ pub enum StreamError {
     /// A message was to be sent that is longer than a frame can be: a fault of this side.
     #[error("a message of {0} bytes is longer than a control stream carries")]
     TooLong(usize),
+    /// A second flow was begun over it: a fault of this side.
+    #[error("the stream has had its flow")]
+    Spent,
     /// The peer's transport has said more than may wait before the flow begins.
     #[error("it sends control messages for a flow that has not begun")]
     TooSoon,
@@ -96,6 +100,8 @@ pub struct ControlStream<W = TcpStream> {
     taken_bytes: u64,
     /// The transport's control messages that came before its flow began.
     kept: Vec<Vec<u8>>,
+    /// What the keys of the stream's flow come from has been handed out.
+    spent: bool,
     /// The place among a server's sessions that it takes.
     slot: Option<Slot>,
 }
@@ -207,6 +213,7 @@ impl<W: Read + Write> ControlStream<W> {
             written: 0,
             taken_bytes: 0,
             kept: Vec::new(),
+            spent: false,
             slot: None,
         }
     }
@@ -231,6 +238,23 @@ impl<W: Read + Write> ControlStream<W> {
     /// `context`. `None` if the stream is not secured.
     pub fn exporter<const N: usize>(&self, label: &str, context: &[u8]) -> Option<[u8; N]> {
         self.seal.as_ref().and_then(|seal| seal.export(label, context))
+    }
+
+    /// What the keys of the stream's one flow come from; `None`: its datagrams go in the clear, because the stream does,
+    /// or because both sides have said so over it.
+    ///
+    /// # Errors
+    /// When it was handed out before: with the same keys a second flow would repeat packet numbers.
+    pub fn take_flow_secrets(&mut self) -> Result<Option<FlowSecrets>, StreamError> {
+        if std::mem::replace(&mut self.spent, true) {
+            return Err(StreamError::Spent);
+        }
+        self.seal.as_ref().map_or(Ok(None), |seal| seal.flow_secrets().map_err(StreamError::Tls))
+    }
+
+    /// Whether both sides have agreed to leave datagrams in the clear.
+    pub fn is_plaintext(&self) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.is_plaintext())
     }
 
     /// The peer's address.

@@ -6,15 +6,16 @@ use std::net::SocketAddr;
 use super::Challenges;
 use super::mtu_check::mtu_candidates;
 use super::wire::{PATH_HEADER_LEN, PathDatagram};
-use crate::{ConnectionId, ENVELOPE_LEN, Envelope, PathSpec};
+use crate::{ConnectionId, ENVELOPE_LEN, Envelope, PathSpec, TAG_LEN};
 
-/// One probe of each size that the path may carry, as whole datagrams; echoes are to carry `reply_to`. The flow that
+/// One probe of each size that the path may carry, as whole datagrams in the clear, which end with as much as sealed ones
+/// have as their tag; echoes are to carry `reply_to`. The flow that
 /// is joined with this path, this connection id and the time at which they left counts their echoes.
 pub fn early_probes(path: PathSpec, reply_to: ConnectionId) -> Vec<Vec<u8>> {
     let probe = |(number, size): (u32, u16)| {
         let probe = PathDatagram::Probe { token: 0, number, reply_to };
         let mut datagram = Envelope { number, connection: ConnectionId::PORT }.before(&probe.emit());
-        let behind = usize::from(size.saturating_sub(path.overhead)).max(PATH_HEADER_LEN);
+        let behind = usize::from(size.saturating_sub(path.overhead)).max(PATH_HEADER_LEN + TAG_LEN);
         datagram.resize(ENVELOPE_LEN + behind, 0);
         datagram
     };
@@ -33,7 +34,8 @@ pub fn echo_early(challenges: &Challenges, from: SocketAddr, datagram: &[u8]) ->
     if envelope.connection != ConnectionId::PORT || reply_to == ConnectionId::PORT {
         return None;
     }
-    let len = u16::try_from(rest.len()).ok()?;
+    // What will be sealed is no longer than that.
+    let len = u16::try_from(rest.len().checked_sub(TAG_LEN)?).ok()?;
     let echo = PathDatagram::Echo { number, len, challenge: challenges.of(from) };
     let mut bytes = Envelope { number: envelope.number, connection: reply_to }.before(&echo.emit());
     bytes.resize(datagram.len(), 0);
@@ -56,7 +58,7 @@ mod tests {
             assert_eq!(echo.len(), probe.len());
             assert_eq!(Envelope::parse(&echo).map(|envelope| envelope.connection), Some(ConnectionId(77)));
             let expected =
-                PathDatagram::Echo { number, len: (probe.len() - ENVELOPE_LEN) as u16, challenge: challenges.of(from) };
+                PathDatagram::Echo { number, len: (probe.len() - ENVELOPE_LEN - TAG_LEN) as u16, challenge: challenges.of(from) };
             assert_eq!(PathDatagram::parse(&echo[ENVELOPE_LEN..]), Some(expected));
             assert_eq!(echo_early(&challenges, from, &echo), None, "no echo of an echo");
         }

@@ -18,14 +18,12 @@ use aws_lc_rs::aead::quic;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
 use inhaul_transport::kit::{Index, Table};
 use inhaul_transport::{ConnectionId, FlowId};
+pub use inhaul_transport::TAG_LEN;
 use zeroize::Zeroizing;
 
 pub use opener::Opener;
 pub(crate) use opener::refuse;
 pub use sealer::Sealer;
-
-/// Bytes that sealing adds to the end of a datagram: the tag.
-pub const TAG_LEN: usize = 16;
 
 /// Length of a secret, in bytes.
 pub const SECRET_LEN: usize = 32;

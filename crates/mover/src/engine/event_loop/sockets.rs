@@ -141,7 +141,7 @@ impl<O: Outside> Engine<O> {
         let Some(port) = self.ports.get_mut(&id) else { return };
         port.blocked = None;
         let mut failures = Vec::new();
-        port.send_rest(now, &mut self.connections, app.bodies(), &mut failures);
+        port.send_rest(now, &mut self.connections, &mut self.seals, app.bodies(), &mut failures);
         self.take_failures(failures);
     }
 

@@ -113,6 +113,7 @@ impl<O: Outside> Engine<O> {
     fn forget(&mut self, flow: FlowId) {
         let Some(of) = self.flows.remove(&flow) else { return };
         self.connections.remove(flow);
+        self.seals.remove(flow);
         // Dropping the stream closes it, and with that the poller forgets it.
         if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
             self.ports.remove(&of.port);

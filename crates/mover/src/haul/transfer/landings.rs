@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use inhaul_store::Landing;
 use inhaul_transport::{Expected, FlowId, Place};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::thread;
 
 use crate::api::error::MoveError;
@@ -69,11 +70,12 @@ impl Sink for Landings {
     fn receive(
         &mut self,
         port: &mut Port,
+        seals: &mut Seals,
         _expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        let Some(batch) = port.receive(show, places)? else { return Ok(false) };
+        let Some(batch) = port.receive(seals, show, places)? else { return Ok(false) };
         let (began, waits) = (Instant::now(), thread::waits());
         let slow = self.pace.is_slow(began, self.writer.backlog().waiting);
         batch.deliver(places, |delivery| match self.by_flow.get(&delivery.flow) {

@@ -14,7 +14,7 @@ use rustls::{
 
 use crate::api::source::Server;
 use crate::api::trust::{Ca, Trust, UnknownServer};
-use crate::session::tls::{PROTOCOL, provider, raw, raw_key_schemes, verify_raw};
+use crate::session::tls::{protocols, provider, raw, raw_key_schemes, verify_raw};
 
 /// Where distributions keep the certificates that they believe.
 const BUNDLES: [&str; 4] = [
@@ -75,7 +75,7 @@ impl ClientSide {
         let resolver = Arc::new(rustls::client::AlwaysResolvesClientRawPublicKeys::new(raw(&key).map_err(here)?));
         let mut config =
             builder.dangerous().with_custom_certificate_verifier(verifier).with_client_cert_resolver(resolver);
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = protocols(trust.plaintext);
         config.resumption = Resumption::disabled();
         config.enable_sni = judge.is_none();
         let connection = ClientConnection::new(Arc::new(config), name).map_err(here)?;

@@ -23,9 +23,33 @@ pub(crate) use server::ServerTls;
 /// What is spoken inside (RFC 7301), so that the bytes of no other protocol are taken for ours.
 const PROTOCOL: &[u8] = b"inhaul";
 
-/// The algorithms that there are.
+/// The same, if both sides trust the path: datagrams go in the clear. It is agreed on as TLS does it, so nobody on the
+/// way can bring it about.
+const PLAINTEXT: &[u8] = b"inhaul-plaintext";
+
+/// What is offered or taken, the preferred first.
+fn protocols(plaintext: bool) -> Vec<Vec<u8>> {
+    let preferred = plaintext.then_some(PLAINTEXT);
+    preferred.into_iter().chain([PROTOCOL]).map(<[u8]>::to_vec).collect()
+}
+
+/// Whether this processor has instructions for AES.
+fn has_aes() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    let has_aes = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let has_aes = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+    let has_aes = false;
+    has_aes
+}
+
+/// The algorithms that there are, the fastest on this host first. Datagrams are sealed with what TLS agrees on.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+    use aws_lc_rs::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
+    let (aes, chacha) = ([TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384], TLS13_CHACHA20_POLY1305_SHA256);
+    let cipher_suites = if has_aes() { vec![aes[0], aes[1], chacha] } else { vec![chacha, aes[0], aes[1]] };
+    Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
 }
 
 fn algorithms() -> WebPkiSupportedAlgorithms {

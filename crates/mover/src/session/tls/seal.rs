@@ -3,10 +3,16 @@
 use std::io::{self, Read, Write};
 
 use inhaul_identity::Fingerprint;
-use rustls::{ClientConnection, Connection, ServerConnection};
+use inhaul_udp::seal::{FlowSecrets, SECRET_LEN, Secret, Suite};
+use rustls::{CipherSuite, ClientConnection, Connection, Error, ServerConnection};
+
+use super::PLAINTEXT;
 
 /// Most bytes of plaintext that are taken out of TLS at a time.
 const CHUNK: usize = 16 * 1024;
+
+/// The exporter's label for the keys of datagrams.
+const DATAGRAMS: &[u8] = b"EXPORTER-inhaul-datagrams";
 
 /// One end of a TLS connection.
 pub(crate) struct Seal {
@@ -48,14 +54,14 @@ impl Seal {
         mut bytes: &[u8],
         opened: &mut Vec<u8>,
         sealed: &mut Vec<u8>,
-    ) -> Result<(), rustls::Error> {
+    ) -> Result<(), Error> {
         let mut result = Ok(());
         while !bytes.is_empty() && result.is_ok() {
             result = match self.connection.read_tls(&mut bytes) {
                 // Behind the peer's farewell nothing counts.
                 Ok(0) => break,
                 Ok(_) => self.take_opened(opened),
-                Err(error) => Err(rustls::Error::General(error.to_string())),
+                Err(error) => Err(Error::General(error.to_string())),
             };
         }
         self.drain(sealed);
@@ -63,7 +69,7 @@ impl Seal {
     }
 
     /// Takes in what a server's acceptor has read beyond the first message.
-    pub(crate) fn take_opened(&mut self, opened: &mut Vec<u8>) -> Result<(), rustls::Error> {
+    pub(crate) fn take_opened(&mut self, opened: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = self.connection.process_new_packets()?.plaintext_bytes_to_read();
         while left > 0 {
             let held = opened.len();
@@ -94,6 +100,35 @@ impl Seal {
     /// The fingerprint of the peer's raw key, if it has shown one.
     pub(crate) fn peer_key(&self) -> Option<Fingerprint> {
         self.connection.peer_certificates()?.first().map(|key| Fingerprint::of(key))
+    }
+
+    /// What the keys of the connection's one flow come from: seal/PROTOCOL.md 2. `None`: both sides have agreed to leave
+    /// its datagrams in the clear.
+    pub(crate) fn flow_secrets(&self) -> Result<Option<FlowSecrets>, Error> {
+        if self.is_plaintext() {
+            return Ok(None);
+        }
+        let suite = match self.connection.negotiated_cipher_suite().map(|suite| suite.suite()) {
+            Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => Suite::Aes128Gcm,
+            Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => Suite::Aes256Gcm,
+            Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => Suite::ChaCha20Poly1305,
+            _ => return Err(Error::HandshakeNotComplete),
+        };
+        let secret = |sender: &str| {
+            let mut secret = Secret::new([0; SECRET_LEN]);
+            self.connection.export_keying_material(&mut secret[..], DATAGRAMS, Some(sender.as_bytes()))?;
+            Ok::<_, Error>(secret)
+        };
+        let (own, peer) = match &self.connection {
+            Connection::Client(_) => ("client", "server"),
+            Connection::Server(_) => ("server", "client"),
+        };
+        Ok(Some(FlowSecrets { suite, outgoing: secret(own)?, incoming: secret(peer)? }))
+    }
+
+    /// Whether both sides have agreed to leave datagrams in the clear.
+    pub(crate) fn is_plaintext(&self) -> bool {
+        self.connection.alpn_protocol() == Some(PLAINTEXT)
     }
 
     /// Bytes that only the two ends know, for this label and context (RFC 8446 7.5); `None` before the handshake is

@@ -12,7 +12,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, Sign
 
 use crate::api::error::MoveError;
 use crate::api::trust::{Certificate, ServerIdentity};
-use crate::session::tls::{PROTOCOL, provider, raw, raw_key_schemes, verify_raw};
+use crate::session::tls::{has_aes, protocols, provider, raw, raw_key_schemes, verify_raw};
 
 /// What a server shows to clients.
 #[derive(Clone, Debug)]
@@ -26,10 +26,11 @@ impl ServerTls {
     pub(crate) fn new(identity: &ServerIdentity) -> Result<Self, MoveError> {
         let own = raw(&identity.key).map_err(|error| MoveError::Internal(error.to_string()))?;
         let certified = identity.certificate.as_ref().map(|certificate| -> Result<_, MoveError> {
-            Ok(Arc::new(config(Arc::new(SingleCertAndKey::from(certified(certificate)?)))?))
+            let resolver = Arc::new(SingleCertAndKey::from(certified(certificate)?));
+            Ok(Arc::new(config(resolver, identity.plaintext)?))
         });
         Ok(Self {
-            raw: Arc::new(config(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)))?),
+            raw: Arc::new(config(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)), identity.plaintext)?),
             certified: certified.transpose()?,
         })
     }
@@ -42,12 +43,14 @@ impl ServerTls {
     }
 }
 
-fn config(resolver: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, MoveError> {
+fn config(resolver: Arc<dyn ResolvesServerCert>, plaintext: bool) -> Result<ServerConfig, MoveError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| MoveError::Internal(error.to_string()))?;
     let mut config = builder.with_client_cert_verifier(Arc::new(AnyKey)).with_cert_resolver(resolver);
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = protocols(plaintext);
+    // The client's order counts, unless this host is slow at what the client prefers.
+    config.ignore_client_order = !has_aes();
     // Nothing is resumed: it would save no round trip, and both ends would have to remember.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

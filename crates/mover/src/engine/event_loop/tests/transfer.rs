@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use inhaul_base::{Bitrate, RangeSet};
 use inhaul_protocols::registry::PROTOCOLS;
+use inhaul_udp::seal::Seals;
 use inhaul_transport::{EndpointConfig, FlowLimits, JoinFlow, ObjectId, OfferFlow, PathSpec};
 
 use super::super::fake::WayOut;
@@ -37,11 +38,12 @@ impl Sink<FakeSocket> for Memory {
     fn receive(
         &mut self,
         port: &mut Port<FakeSocket>,
+        seals: &mut Seals,
         _expected: Option<Expected>,
         show: &mut Show<'_>,
         places: &mut Vec<Place>,
     ) -> Result<bool, MoveError> {
-        let Some(batch) = port.receive(show, places)? else { return Ok(false) };
+        let Some(batch) = port.receive(seals, show, places)? else { return Ok(false) };
         let mut memory = self.0.borrow_mut();
         batch.deliver(places, |delivery| {
             let mut at = delivery.range.start as usize;
