@@ -35,9 +35,6 @@ pub(crate) fn run(
     dry_run: bool,
     transfer: impl FnOnce(&mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>),
 ) -> Result<(), Failure> {
-    if !output.quiet {
-        eprintln!("inhaul: the session is encrypted, the data of large files not yet");
-    }
     let mut listener = Listener::new(output);
     let (report, result) = transfer(&mut |update| listener.hear(&update));
     listener.close();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_udp::seal::Seals;
 use inhaul_udp::thread::{allowed_cpus, pin_to_cpus, sleep_exactly};
 use inhaul_udp::{Clock, Interest, Poller, Receiver, Socket, SocketOptions};
 
@@ -182,7 +183,7 @@ fn read(socket: Socket, clock: Clock, over: Arc<AtomicBool>) -> impl FnOnce() ->
             if events.is_empty() {
                 continue;
             }
-            let batch = receiver.receive(&socket)?;
+            let batch = receiver.receive(&socket, &mut Seals::default())?;
             // The first is the one that the thread slept for; what came behind it was read with it.
             if let Some(first) = batch.messages().first()
                 && late.len() < SAMPLES_MAX

@@ -141,7 +141,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan, seed: u64) -> Result<Self, String> {
-        let simulation = Simulation::new(plan.topology.clone(), seed).map_err(|error| error.to_string())?;
+        let mut simulation = Simulation::new(plan.topology.clone(), seed).map_err(|error| error.to_string())?;
+        simulation.set_sealed(plan.sealed);
         let mut run = Self { plan, simulation, transfers: Vec::new() };
         let endpoints = run.endpoints(seed)?;
         run.traffic(seed, &endpoints).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use inhaul_base::{ByteRange, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{
     Command, CommandError, ConnectionId, Envelope, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow,
-    PathSpec, RxMessage, TxBatch, drain,
+    PathSpec, RxMessage, TAG_LEN, TxBatch, drain,
 };
 
 use crate::addresses::{Addresses, located, sender_address};
@@ -260,6 +260,8 @@ pub(crate) fn sorted<'a>(connections: &Connections, message: RxMessage<'a>) -> R
 struct Outlet<'a> {
     network: &'a mut Network,
     connections: &'a mut Connections,
+    /// Bytes that sealing adds to each datagram with an envelope.
+    tag_len: usize,
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
@@ -287,7 +289,8 @@ impl Driver for Outlet<'_> {
                 let (head, body) = (batch.head(datagram), datagram.body);
                 let head_len = (envelope.len() + head.len()) as u16;
                 let load = Load::Data { head_len, flow: transmit.flow, from: self.from, to, body };
-                let wire_bytes = (datagram.len() + envelope.len()) as u32 + IP_UDP_BYTES;
+                let tag_len = if envelope.is_empty() { 0 } else { self.tag_len };
+                let wire_bytes = (datagram.len() + envelope.len() + tag_len) as u32 + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
                 let waiting = self.network.send(now, self.node, packet);
                 if let (Some(buffer), Some(waiting)) = (&mut self.send_buffer, waiting) {
@@ -362,6 +365,7 @@ impl Simulation {
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,
+            tag_len: if self.sealed { TAG_LEN } else { 0 },
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,
@@ -526,7 +530,8 @@ impl Simulation {
             held: Default::default(),
         });
         let peer = self.addresses[transfer.sender.0 as usize].1;
-        let path = PathSpec::clear(transfer.mtu, (*peer.ip()).into());
+        let clear = PathSpec::clear(transfer.mtu, (*peer.ip()).into());
+        let path = if self.sealed { clear.sealed() } else { clear };
         // Ids differ for certain, not only with high probability: an odd factor maps numbers one to one.
         let connection =
             |side: u32| ConnectionId((2 * id.0 + side).wrapping_mul(0x9E37_79B1).wrapping_add(self.seed as u32));

@@ -79,6 +79,7 @@ pub struct Simulation {
     pub(crate) seed: u64,
     /// Most bytes of a control stream that are on their way.
     pub(crate) control_window: u64,
+    pub(crate) sealed: bool,
     /// Fingerprint of everything that was delivered, and when.
     pub(crate) trace: u64,
     pub(crate) fault: Option<SimError>,
@@ -131,6 +132,7 @@ impl Simulation {
             names: RandomStream::new(seed, NAME_STREAM),
             seed,
             control_window: WINDOW_MAX,
+            sealed: false,
             trace: 0,
             fault: None,
             batch: TxBatch::with_limit(BATCH_DATAGRAMS),
@@ -144,6 +146,11 @@ impl Simulation {
     /// connection grow to by itself (6 MiB).
     pub fn set_control_window(&mut self, bytes: u64) {
         self.control_window = bytes;
+    }
+
+    /// Whether datagrams cost what sealed ones do, which is a tag more. Without it they are in the clear.
+    pub fn set_sealed(&mut self, sealed: bool) {
+        self.sealed = sealed;
     }
 
     /// Puts an endpoint on a host, which may have any number of them.

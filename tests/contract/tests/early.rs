@@ -65,7 +65,7 @@ fn a_path_that_was_probed_early_is_open_as_soon_as_the_flow_is_accepted() {
         let (mut receiver, mut sender) = (build(Role::Receiver), build(Role::Sender));
         let (to_receiver, to_sender) = (ConnectionId(5), ConnectionId(6));
         let path = PathSpec::clear(1500, receiver_at().ip());
-        let echoes: Vec<Vec<u8>> = early_probes(path, to_receiver)
+        let echoes: Vec<Vec<u8>> = early_probes(path, false, to_receiver)
             .iter()
             .map(|probe| echo_early(&Challenges::new(SECRET), receiver_at(), probe).unwrap())
             .collect();

@@ -1,31 +1,64 @@
 //! What the engine does to datagrams on their way between endpoint and socket.
 
-use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, TAG_LEN};
 use inhaul_udp::checksum;
+use inhaul_udp::seal::{FlowSecrets, Opener, Sealer};
 
-use crate::session::session_version;
-
-/// The first version of the session protocol whose datagrams have checksums.
-const CHECKSUMS_SINCE: u16 = 5;
-
-/// A datagram as it goes over the network, of what is behind its envelope: with envelope and checksum.
-pub fn seal(connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
+/// A datagram in the clear as it goes over the network, of what is behind its envelope: with envelope and checksum.
+pub fn in_clear(connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
     masked(&Envelope { number: 0, connection }.before(behind))
 }
 
 /// A datagram with its checksum put in, or taken out.
 pub(crate) fn masked(datagram: &[u8]) -> Vec<u8> {
     let mut bytes = datagram.to_vec();
-    if session_version() >= CHECKSUMS_SINCE {
-        checksum::mask(&mut bytes);
-    }
+    checksum::mask(&mut bytes);
     bytes
 }
 
-/// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's,
-/// damaged, or too short.
-pub fn open(connection: ConnectionId, datagram: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = masked(datagram);
-    let envelope = Envelope::parse(&bytes)?;
-    (envelope.connection == connection).then(|| bytes.split_off(ENVELOPE_LEN))
+/// The keys of one end of a flow, as its session has agreed on them.
+pub struct FlowSeal {
+    outgoing: Mutex<(Sealer, u64)>,
+    incoming: Mutex<Opener>,
+}
+
+impl FlowSeal {
+    pub(crate) fn new(secrets: &FlowSecrets) -> Self {
+        let FlowSecrets { suite, outgoing, incoming } = secrets;
+        Self {
+            outgoing: Mutex::new((Sealer::new(*suite, outgoing), 0)),
+            incoming: Mutex::new(Opener::new(*suite, incoming, false)),
+        }
+    }
+
+    /// A datagram as it goes over the network, of what is behind its envelope: sealed, with the next packet number.
+    pub fn seal(&self, connection: ConnectionId, behind: &[u8]) -> Vec<u8> {
+        let (sealer, number) = &mut *locked(&self.outgoing);
+        let mut datagram = [&[0; ENVELOPE_LEN], behind, &[0; TAG_LEN]].concat();
+        sealer.seal(*number, connection, &mut datagram);
+        *number += 1;
+        datagram
+    }
+
+    /// What is behind the envelope of a datagram that came over the network for `connection`. `None`: it is another's,
+    /// damaged, or has come before.
+    pub fn open(&self, connection: ConnectionId, datagram: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = datagram.to_vec();
+        locked(&self.incoming).open(&mut bytes);
+        let envelope = Envelope::parse(&bytes)?;
+        let end = bytes.len().checked_sub(TAG_LEN)?;
+        (envelope.connection == connection).then(|| bytes[ENVELOPE_LEN..end].to_vec())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for FlowSeal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FlowSeal")
+    }
 }

@@ -9,7 +9,7 @@ use inhaul_protocols::gtp::wire::{HEADER_LEN, OwnMessage, SetupMore, VERSION};
 use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 
-use crate::datagram::{open, seal};
+use crate::datagram::FlowSeal;
 use crate::session::Session;
 
 /// What the server's datagrams of a hand-made flow carry.
@@ -22,6 +22,8 @@ pub struct GtpClient {
     pub session: Session,
     /// The socket for the flow's datagrams, connected to nothing.
     pub udp: UdpSocket,
+    /// The flow's keys.
+    pub seal: FlowSeal,
     /// Where the server takes datagrams.
     pub server: SocketAddr,
     /// What the flow's datagrams to the server carry.
@@ -68,9 +70,11 @@ impl GtpClient {
         session.open(path).unwrap_or_else(|heard| panic!("{path}: {heard:?}"));
         let udp = UdpSocket::bind((session.local_ip(), 0)).unwrap();
         let server = SocketAddr::new(server.ip(), udp_port);
+        let seal = session.flow_seal();
         let mut client = Self {
             session,
             udp,
+            seal,
             server,
             connection: OURS,
             token: 0,
@@ -111,7 +115,7 @@ impl GtpClient {
         let probe = PathDatagram::Probe { token: self.token, number: self.probes, reply_to: OURS };
         let mut datagram = probe.emit().to_vec();
         datagram.resize(HEADER_LEN + padding, 0);
-        seal(self.connection, &datagram)
+        self.seal.seal(self.connection, &datagram)
     }
 
     /// Returns the challenge from the flow's own socket: for a quarter of a second more, data may come.
@@ -121,7 +125,7 @@ impl GtpClient {
 
     /// The response as it goes over the network, for whichever socket.
     pub fn response(&self) -> Vec<u8> {
-        seal(self.connection, &PathDatagram::Response { token: self.token, challenge: self.challenge }.emit())
+        self.seal.seal(self.connection, &PathDatagram::Response { token: self.token, challenge: self.challenge }.emit())
     }
 
     /// Opens the path from the flow's own socket, as an honest receiver does: probes until an echo has come, and
@@ -165,7 +169,7 @@ impl GtpClient {
             }
             self.udp.set_read_timeout(Some(left)).unwrap();
             let came = self.udp.recv(&mut buffer).ok();
-            if let Some(datagram) = came.and_then(|len| open(OURS, &buffer[..len])) {
+            if let Some(datagram) = came.and_then(|len| self.seal.open(OURS, &buffer[..len])) {
                 return Some(datagram);
             }
         }

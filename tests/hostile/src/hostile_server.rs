@@ -13,7 +13,7 @@ use inhaul_store::digest;
 use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 
-use crate::datagram::{open, seal};
+use crate::datagram::FlowSeal;
 use crate::gtp::OURS;
 use crate::manifest::RawManifest;
 use crate::session::{Heard, Session, session_version};
@@ -230,7 +230,7 @@ impl Offer {
 /// Serves what is asked for on a session; `sent` counts the bytes of data.
 fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64, stopped: impl Fn() -> bool) {
     udp.set_nonblocking(true).unwrap();
-    let mut flow = Flow::default();
+    let mut flow = Flow::new(session.flow_seal());
     while !stopped() {
         let patience = if flow.blocks.is_empty() { Duration::from_millis(5) } else { Duration::ZERO };
         match session.receive(patience) {
@@ -254,8 +254,8 @@ fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64
 }
 
 /// The sending side of one flow, without any care for rates.
-#[derive(Default)]
 struct Flow {
+    seal: FlowSeal,
     /// What the receiver knows the flow by.
     connection: ConnectionId,
     epoch: u16,
@@ -267,6 +267,11 @@ struct Flow {
 }
 
 impl Flow {
+    fn new(seal: FlowSeal) -> Self {
+        let (connection, epoch, peer, blocks, last) = Default::default();
+        Self { seal, connection, epoch, peer, blocks, last }
+    }
+
     fn control(&mut self, session: &mut Session, message: &[u8], size: u64) {
         match Message::parse(VERSION, message) {
             Ok(Message::Setup { connection, mtu, .. }) => {
@@ -294,13 +299,13 @@ impl Flow {
     fn probes(&mut self, udp: &UdpSocket) {
         let mut buffer = [0; 1 << 16];
         while let Ok((len, from)) = udp.recv_from(&mut buffer) {
-            let Some(datagram) = open(OURS, &buffer[..len]) else { continue };
+            let Some(datagram) = self.seal.open(OURS, &buffer[..len]) else { continue };
             let Some(PathDatagram::Probe { number, reply_to, .. }) = PathDatagram::parse(&datagram) else { continue };
             self.peer = Some(from);
             let echo = PathDatagram::Echo { number, challenge: 1, len: datagram.len() as u16 };
             let mut echo = echo.emit().to_vec();
             echo.resize(datagram.len(), 0);
-            let _ = udp.send_to(&seal(reply_to, &echo), from);
+            let _ = udp.send_to(&self.seal.seal(reply_to, &echo), from);
         }
     }
 
@@ -323,7 +328,7 @@ impl Flow {
             let body = offer.bytes.get(start..end.min(offer.bytes.len())).unwrap_or_default();
             datagram.extend_from_slice(body);
             datagram.resize(HEADER_LEN + len as usize, 0);
-            let _ = udp.send_to(&seal(self.connection, &datagram), peer);
+            let _ = udp.send_to(&self.seal.seal(self.connection, &datagram), peer);
             sent += len;
             self.last = Some(Instant::now());
         }

@@ -28,7 +28,7 @@ mod relay;
 mod scratch;
 mod session;
 
-pub use datagram::{open, seal};
+pub use datagram::{FlowSeal, in_clear};
 pub use gtp::{GtpClient, OURS, Received, setup};
 pub use hostile_server::{Endpoint, HostileServer, Offer};
 pub use manifest::{RawFile, RawManifest};

@@ -10,6 +10,8 @@ use inhaul_mover::control_stream::{ControlStream, StreamError};
 use inhaul_mover::frame::{Frame, FrameError, SessionRole, VERSION, framed};
 use inhaul_mover::{Server, ServerIdentity, Trust, UnknownServer};
 
+use crate::datagram::FlowSeal;
+
 /// How long anything of a session may take that is expected to come.
 const STEP: Duration = Duration::from_secs(10);
 
@@ -118,6 +120,15 @@ impl Session {
                 Way::Failed(None)
             }
         }
+    }
+
+    /// The keys of the session's one flow.
+    ///
+    /// # Panics
+    /// When there is no secure connection, or its keys have been taken.
+    pub fn flow_seal(&mut self) -> FlowSeal {
+        let stream = self.secured().expect("the session is secure");
+        FlowSeal::new(&stream.take_flow_secrets().unwrap().expect("datagrams are sealed"))
     }
 
     /// The connection itself.

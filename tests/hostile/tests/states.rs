@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, ByteRange, RandomStream};
 use inhaul_hostile_tests::{
-    Heard, HostileServer, OURS, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy, inhaul,
-    noise, seal, seed, session_version, setup, wait_for,
+    FlowSeal, Heard, HostileServer, OURS, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy,
+    in_clear, inhaul, noise, seed, session_version, setup, wait_for,
 };
 use inhaul_mover::frame::{Frame, GroupRun, Memory, RefusalCode, SessionRole};
 use inhaul_protocols::gtp::wire::{HEADER_LEN, OwnMessage, VERSION};
@@ -68,8 +68,8 @@ fn control(random: &mut RandomStream) -> Vec<u8> {
     message
 }
 
-/// A datagram that a receiver may send, or something like it.
-fn datagram(random: &mut RandomStream, connection: ConnectionId, token: u64) -> Vec<u8> {
+/// A datagram that a receiver may send, or something like it: sealed by its flow, most of the time.
+fn datagram(random: &mut RandomStream, flow: &FlowSeal, connection: ConnectionId, token: u64) -> Vec<u8> {
     let mut datagram = if random.below(2) == 0 {
         let mut probe = PathDatagram::Probe { token, number: random.below(9) as u32, reply_to: OURS }.emit().to_vec();
         probe.resize(HEADER_LEN + pick(random, &[0, 100, 1400]), 0);
@@ -83,7 +83,15 @@ fn datagram(random: &mut RandomStream, connection: ConnectionId, token: u64) -> 
         datagram
     };
     maybe_flip(random, &mut datagram);
-    seal(connection, &datagram)
+    if random.below(8) == 0 {
+        return in_clear(connection, &datagram);
+    }
+    let mut sealed = flow.seal(connection, &datagram);
+    if random.below(8) == 0 {
+        maybe_flip(random, &mut sealed);
+        sealed.truncate(random.below(1 + sealed.len() as u64) as usize);
+    }
+    sealed
 }
 
 /// A frame that somebody may send at some time.
@@ -182,9 +190,10 @@ fn transport_messages_in_any_order() {
             _ => (ConnectionId(5), 0),
         };
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let flow = session.flow_seal();
         for _ in 0..30 {
             let _ = session.send(&Frame::Protocol { message: control(&mut random) });
-            let _ = udp.send_to(&datagram(&mut random, connection, token), (server.address.ip(), udp_port));
+            let _ = udp.send_to(&datagram(&mut random, &flow, connection, token), (server.address.ip(), udp_port));
         }
         sessions += 1;
     }

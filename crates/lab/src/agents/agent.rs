@@ -16,7 +16,7 @@ use inhaul_base::{Bitrate, Span};
 use inhaul_identity::{Right, Rights, Ticket};
 use inhaul_mover::{
     BenchServerOptions, MoveError, NetOptions, RateDial, Server, ServerIdentity, StagedFlow, StagedFlowReport,
-    StagedOptions, StagedReport, Stop, bench_server, staged,
+    StagedOptions, StagedReport, Stop, Trust, bench_server, staged,
 };
 use inhaul_protocols::registry;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,9 @@ pub(super) struct ReceiveJob {
     pub(super) tcp: Vec<TcpJob>,
     /// Whether a host sends background UDP.
     pub(super) takes_datagrams: bool,
+    /// Whether datagrams are sealed.
+    #[serde(default)]
+    pub(super) sealed: bool,
 }
 
 /// The flows of a transport that a receiver has; they share an endpoint.
@@ -158,7 +161,11 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let listener = TcpListener::bind((data, TCP_PORT))?;
     let of_listener = Arc::clone(&served);
     thread::spawn(move || kernel_tcp::serve(&listener, &of_listener));
-    let identity = ServerIdentity::passing(Rights::only(Right::Read)).map_err(io::Error::other)?;
+    // The receivers say what the scenario wants.
+    let identity = ServerIdentity {
+        plaintext: true,
+        ..ServerIdentity::passing(Rights::only(Right::Read)).map_err(io::Error::other)?
+    };
     let fingerprint = identity.key.fingerprint();
     let dial = (!job.send_rates.is_empty()).then(RateDial::default);
     let options = BenchServerOptions {
@@ -258,7 +265,10 @@ fn receive_transport(job: &ReceiveJob, of: &TransportJob) -> Result<StagedReport
             .iter()
             .map(|(at, bps)| (Span::from_secs_f64(*at), Bitrate::from_bps(*bps)))
             .collect(),
-        net: net_options(&of.transport, &of.parameters),
+        net: NetOptions {
+            trust: Trust { plaintext: !job.sealed, ..Trust::default() },
+            ..net_options(&of.transport, &of.parameters)
+        },
     };
     staged(&options, &Stop::new())
 }

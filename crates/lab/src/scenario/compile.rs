@@ -81,7 +81,7 @@ pub(crate) fn compile(file: &ScenarioFile, purpose: Purpose) -> Result<Plan, Ref
     let captures = captures.collect::<Result<_, Refusal>>()?;
     let record = record_interval(file, duration, flows.len())?;
     let measure = measured_time(file, &flows, end)?;
-    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure })
+    Ok(Plan { topology, endpoints, flows, web, udp, changes, captures, end, record, measure, sealed: file.sealed })
 }
 
 fn unknown_link(name: &Spanned<String>) -> Refusal {

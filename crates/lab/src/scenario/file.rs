@@ -22,6 +22,8 @@ pub(crate) struct ScenarioFile {
     pub(crate) record: Option<Spanned<Duration>>,
     pub(crate) measure: Option<Spanned<MeasureFile>>,
     pub(crate) noise: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) sealed: bool,
     pub(crate) topology: Spanned<TopologyFile>,
     #[serde(default)]
     pub(crate) hosts: Vec<HostFile>,

@@ -26,6 +26,8 @@ pub struct Plan {
     pub record: Span,
     /// The time that the metrics are about.
     pub measure: (Time, Time),
+    /// Whether datagrams of our own protocols are sealed.
+    pub sealed: bool,
 }
 
 /// A protocol instance on a host.

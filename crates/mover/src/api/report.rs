@@ -110,6 +110,9 @@ pub struct SourceReport {
     pub retransmitted_bytes: u64,
     /// Bytes from this server that had already come, from this or another server.
     pub duplicate_bytes: u64,
+    /// Whether its datagrams were left in the clear (`--plaintext` at both ends).
+    #[serde(default)]
+    pub plaintext: bool,
     /// How its part ended.
     pub status: SourceStatus,
 }

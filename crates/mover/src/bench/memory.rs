@@ -102,10 +102,8 @@ impl Sink for BenchMemory {
         let (memory, after) = rest.split_at_mut(len);
         let batch = match lent {
             Some((flow, expected, ..)) => {
-                {
                 let window = Window { flow, expected, memory };
                 port.receiver.receive_into(&port.socket, seals, window).map_err(failed)?
-            }
             }
             None => port.receiver.receive(&port.socket, seals).map_err(failed)?,
         };

@@ -75,7 +75,7 @@ mod tests {
         let mut desk = EarlyEchoes::new(7);
         let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 9));
         let path = PathSpec::clear(1500, from(1).ip());
-        let probes = kit::early_probes(path, ConnectionId(77));
+        let probes = kit::early_probes(path, true, ConnectionId(77));
         let answered = |desk: &mut EarlyEchoes, from| {
             let mut echoes = Vec::new();
             probes.iter().for_each(|probe| desk.answer(&RxMessage::single(from, probe), &mut echoes));

@@ -448,8 +448,8 @@ impl<O: Outside> Engine<O> {
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
         let begins = match &mut command {
-            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, Some(&mut join.probed))),
-            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, None)),
+            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, join.probed.is_some())),
+            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, false)),
             _ => None,
         };
         let begins = match begins {
@@ -474,22 +474,19 @@ impl<O: Outside> Engine<O> {
     }
 
     /// A flow begins whose datagrams are to carry `connection`: from now on they are let in, and sealed if its stream
-    /// has keys. Adds to `path` what that costs. False if the flow has ended meanwhile.
+    /// has keys. Adds to `path` what that costs. `probed`: its path was probed before. False if the flow has ended meanwhile.
     fn admit(
         &mut self,
         flow: FlowId,
         connection: ConnectionId,
         path: &mut PathSpec,
-        probed: Option<&mut Option<Span>>,
+        probed: bool,
     ) -> Result<bool, MoveError> {
         let Some(of) = self.flows.get_mut(&flow) else { return Ok(false) };
-        match of.stream.take_flow_secrets().map_err(|error| MoveError::Internal(error.to_string()))? {
-            Some(secrets) => {
-                self.seals.insert(flow, connection, &secrets, probed.is_some_and(|probed| probed.is_some()));
-                *path = path.sealed();
-            }
-            // Early probes are as long as sealed datagrams.
-            None => _ = probed.map(Option::take),
+        let secrets = of.stream.take_flow_secrets().map_err(|error| MoveError::Internal(error.to_string()))?;
+        if let Some(secrets) = secrets {
+            self.seals.insert(flow, connection, &secrets, probed);
+            *path = path.sealed();
         }
         self.connections.insert(connection, flow);
         Ok(true)

@@ -180,7 +180,8 @@ impl Haul {
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
-        self.mirrors.insert(flow, Mirror::new(session.server, object));
+        let plaintext = session.stream.is_plaintext();
+        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext));
         engine.add_flow(flow, self.endpoint, port, session.stream)?;
         if self.objects[object].is_early {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {

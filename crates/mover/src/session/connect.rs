@@ -103,6 +103,11 @@ impl Session {
         let secured = stream.connect_tls(side, Instant::now() + Duration::from_secs(GREETING_SECONDS));
         let mut session = Self { greeted: false, ..Self::over(server.clone(), stream) };
         secured.map_err(|error| session.handshake_error(error))?;
+        match (wanted.trust.plaintext, session.stream.is_plaintext()) {
+            (true, true) => log::info!("{server}: data goes in the clear"),
+            (true, false) => log::warn!("{server}: it does not allow --plaintext, so data is sealed"),
+            (false, _) => {}
+        }
         let (transport, parameters) = (wanted.transport.to_owned(), wanted.parameters.to_vec());
         session.queue(&Frame::Hello { version: VERSION, role, transport, parameters })?;
         if let Some(token) = &server.ticket.token {
@@ -133,8 +138,9 @@ impl Session {
 
     /// The socket for the session's datagrams; and what is known of its probes, if it has been probed.
     pub(crate) fn take_socket(&mut self, options: &NetOptions) -> Result<(Socket, Option<EarlyFlow>), MoveError> {
-        if let Some((socket, flow)) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams)) {
-            return Ok((socket, Some(flow)));
+        let sealed = !self.stream.is_plaintext();
+        if let Some(found) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams, sealed)) {
+            return Ok(found);
         }
         Ok((sockets::connect(options, self.datagrams)?, None))
     }

@@ -102,6 +102,9 @@ pub struct ControlStream<W = TcpStream> {
     kept: Vec<Vec<u8>>,
     /// What the keys of the stream's flow come from has been handed out.
     spent: bool,
+    /// What they come from in a test without TLS.
+    #[cfg(test)]
+    given: Option<FlowSecrets>,
     /// The place among a server's sessions that it takes.
     slot: Option<Slot>,
 }
@@ -214,8 +217,16 @@ impl<W: Read + Write> ControlStream<W> {
             taken_bytes: 0,
             kept: Vec::new(),
             spent: false,
+            #[cfg(test)]
+            given: None,
             slot: None,
         }
+    }
+
+    /// The same, with keys for its flow.
+    #[cfg(test)]
+    pub(crate) fn with_flow_secrets(self, secrets: FlowSecrets) -> Self {
+        Self { given: Some(secrets), ..self }
     }
 
     /// Holds a place among a server's sessions as long as the stream is open.
@@ -248,6 +259,10 @@ impl<W: Read + Write> ControlStream<W> {
     pub fn take_flow_secrets(&mut self) -> Result<Option<FlowSecrets>, StreamError> {
         if std::mem::replace(&mut self.spent, true) {
             return Err(StreamError::Spent);
+        }
+        #[cfg(test)]
+        if let Some(secrets) = self.given.take() {
+            return Ok(Some(secrets));
         }
         self.seal.as_ref().map_or(Ok(None), |seal| seal.flow_secrets().map_err(StreamError::Tls))
     }

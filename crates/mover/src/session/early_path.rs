@@ -20,6 +20,8 @@ pub(crate) struct EarlyPath {
     pub(crate) path: PathSpec,
     /// What the echoes carry.
     pub(crate) connection: ConnectionId,
+    /// Whether they say how long packets of a sealed flow can be, or of one in the clear.
+    sealed: bool,
     left: Instant,
 }
 
@@ -28,22 +30,24 @@ impl EarlyPath {
     pub(crate) fn probe(options: &NetOptions, peer: SocketAddr) -> Option<Self> {
         let try_it = || {
             let socket = sockets::connect(options, peer)?;
+            let sealed = !options.trust.plaintext;
             let (path, connection) = (sockets::path_toward(options, peer), ConnectionId(process::random_u32()?));
             // Before the first leaves: an echo over the loopback device is there when the call returns.
             let left = Instant::now();
-            for datagram in kit::early_probes(path, connection) {
+            for datagram in kit::early_probes(path, sealed, connection) {
                 // One that the interface does not take is an answer, too: it is not echoed.
                 let _ = sockets::send(&socket, peer, &[&datagram], None);
             }
-            Ok::<_, MoveError>(Self { socket, peer, path, connection, left })
+            Ok::<_, MoveError>(Self { socket, peer, path, connection, sealed, left })
         };
         try_it().inspect_err(|error| log::debug!("{peer}: not probed early: {error}")).ok()
     }
 
-    /// The socket, if it reaches `peer`.
-    pub(crate) fn into_socket(self, peer: SocketAddr) -> Option<(Socket, EarlyFlow)> {
+    /// The socket, if it reaches `peer`; and what the probes mean for a flow that is sealed, or not.
+    pub(crate) fn into_socket(self, peer: SocketAddr, sealed: bool) -> Option<(Socket, Option<EarlyFlow>)> {
         let Self { socket, path, connection, left, .. } = self;
-        (self.peer == peer).then_some((socket, EarlyFlow { path, connection, left }))
+        let flow = (self.sealed == sealed).then_some(EarlyFlow { path, connection, left });
+        (self.peer == peer).then_some((socket, flow))
     }
 }
 

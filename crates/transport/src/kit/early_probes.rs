@@ -9,13 +9,14 @@ use super::wire::{PATH_HEADER_LEN, PathDatagram};
 use crate::{ConnectionId, ENVELOPE_LEN, Envelope, PathSpec, TAG_LEN};
 
 /// One probe of each size that the path may carry, as whole datagrams in the clear, which end with as much as sealed ones
-/// have as their tag; echoes are to carry `reply_to`. The flow that
+/// have as their tag if the flow is to be `sealed`; echoes are to carry `reply_to`. The flow that
 /// is joined with this path, this connection id and the time at which they left counts their echoes.
-pub fn early_probes(path: PathSpec, reply_to: ConnectionId) -> Vec<Vec<u8>> {
+pub fn early_probes(path: PathSpec, sealed: bool, reply_to: ConnectionId) -> Vec<Vec<u8>> {
+    let tag_len = if sealed { TAG_LEN } else { 0 };
     let probe = |(number, size): (u32, u16)| {
-        let probe = PathDatagram::Probe { token: 0, number, reply_to };
+        let probe = PathDatagram::Probe { token: tag_len as u64, number, reply_to };
         let mut datagram = Envelope { number, connection: ConnectionId::PORT }.before(&probe.emit());
-        let behind = usize::from(size.saturating_sub(path.overhead)).max(PATH_HEADER_LEN + TAG_LEN);
+        let behind = usize::from(size.saturating_sub(path.overhead)).max(PATH_HEADER_LEN + tag_len);
         datagram.resize(ENVELOPE_LEN + behind, 0);
         datagram
     };
@@ -30,12 +31,12 @@ pub fn is_for_port(datagram: &[u8]) -> bool {
 /// The echo of an early probe from `from`, of the same length; `None` if `datagram` is something else.
 pub fn echo_early(challenges: &Challenges, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
     let (envelope, rest) = Envelope::parse(datagram).zip(datagram.get(ENVELOPE_LEN..))?;
-    let Some(PathDatagram::Probe { token: 0, number, reply_to }) = PathDatagram::parse(rest) else { return None };
+    let Some(PathDatagram::Probe { token: tag_len, number, reply_to }) = PathDatagram::parse(rest) else { return None };
+    let tag_len = usize::try_from(tag_len).ok().filter(|&len| len <= TAG_LEN)?;
     if envelope.connection != ConnectionId::PORT || reply_to == ConnectionId::PORT {
         return None;
     }
-    // What will be sealed is no longer than that.
-    let len = u16::try_from(rest.len().checked_sub(TAG_LEN)?).ok()?;
+    let len = u16::try_from(rest.len().checked_sub(tag_len)?).ok()?;
     let echo = PathDatagram::Echo { number, len, challenge: challenges.of(from) };
     let mut bytes = Envelope { number: envelope.number, connection: reply_to }.before(&echo.emit());
     bytes.resize(datagram.len(), 0);
@@ -49,7 +50,7 @@ mod tests {
     #[test]
     fn each_size_is_probed_and_echoed_in_full() {
         let path = PathSpec::clear(9000, std::net::Ipv4Addr::LOCALHOST.into());
-        let probes = early_probes(path, ConnectionId(77));
+        let probes = early_probes(path, true, ConnectionId(77));
         assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [9000, 1500, 1280, 576].map(|size| size - 28));
         let (challenges, from) = (Challenges::new(7), SocketAddr::from(([192, 0, 2, 1], 9)));
         for (number, probe) in (1..).zip(&probes) {
@@ -57,8 +58,11 @@ mod tests {
             let echo = echo_early(&challenges, from, probe).unwrap();
             assert_eq!(echo.len(), probe.len());
             assert_eq!(Envelope::parse(&echo).map(|envelope| envelope.connection), Some(ConnectionId(77)));
-            let expected =
-                PathDatagram::Echo { number, len: (probe.len() - ENVELOPE_LEN - TAG_LEN) as u16, challenge: challenges.of(from) };
+            let expected = PathDatagram::Echo {
+                number,
+                len: (probe.len() - ENVELOPE_LEN - TAG_LEN) as u16,
+                challenge: challenges.of(from),
+            };
             assert_eq!(PathDatagram::parse(&echo[ENVELOPE_LEN..]), Some(expected));
             assert_eq!(echo_early(&challenges, from, &echo), None, "no echo of an echo");
         }

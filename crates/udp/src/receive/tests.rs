@@ -450,7 +450,13 @@ fn a_sealed_datagram_that_was_changed_cut_replayed_or_made_by_a_stranger_harms_n
             (0..message.datagrams()).map(|k| message.head(k)[..message.len_of(k)].to_vec()).collect::<Vec<_>>()
         };
         let of_flow = |datagram: &Vec<u8>| datagram.get(CONNECTION_FIELD) == Some(&CONNECTION.to_be_bytes());
-        batch.messages().iter().flat_map(shown).filter(of_flow).map(|datagram| datagram[8..].to_vec()).collect::<Vec<_>>()
+        batch
+            .messages()
+            .iter()
+            .flat_map(shown)
+            .filter(of_flow)
+            .map(|datagram| datagram[8..].to_vec())
+            .collect::<Vec<_>>()
     };
     let plain = |k: usize| run[k][8..].to_vec();
     assert_eq!(shown(&attacked, &mut seals), [plain(5)]);

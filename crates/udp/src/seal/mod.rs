@@ -16,9 +16,9 @@ mod tests;
 
 use aws_lc_rs::aead::quic;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
+pub use inhaul_transport::TAG_LEN;
 use inhaul_transport::kit::{Index, Table};
 use inhaul_transport::{ConnectionId, FlowId};
-pub use inhaul_transport::TAG_LEN;
 use zeroize::Zeroizing;
 
 pub use opener::Opener;

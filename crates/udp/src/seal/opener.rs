@@ -120,7 +120,10 @@ impl Opener {
     /// The epoch of a packet, if its keys are here.
     fn epoch_with(&self, number: u64) -> Option<&Epoch> {
         let of = epoch_of(number);
-        [Some(&self.epoch), Some(&self.after), self.before.as_ref()].into_iter().flatten().find(|epoch| epoch.number == of)
+        [Some(&self.epoch), Some(&self.after), self.before.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|epoch| epoch.number == of)
     }
 
     /// A packet was opened.

@@ -109,7 +109,8 @@ fn other_keys_open_nothing() {
     let mut sealer = Sealer::new(Suite::Aes256Gcm, &secret());
     let datagram = sealed(&mut sealer, 0, b"text");
     let other = Secret::new([9; SECRET_LEN]);
-    for (suite, secret) in [(Suite::Aes256Gcm, &other), (Suite::Aes128Gcm, &secret()), (Suite::ChaCha20Poly1305, &secret())]
+    for (suite, secret) in
+        [(Suite::Aes256Gcm, &other), (Suite::Aes128Gcm, &secret()), (Suite::ChaCha20Poly1305, &secret())]
     {
         assert_eq!(opened(&mut Opener::new(suite, secret, false), &datagram), None);
     }

@@ -144,7 +144,10 @@ fn each_datagram_has_the_next_number_of_its_flow_and_a_foreign_one_no_envelope()
     }
     batch.push(MEMORY, Route { to, connection: None }, b"bare", ByteRange::default(), 0);
     let mut transmitter = Transmitter::new(&sender);
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections, &mut Seals::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(
+        transmitter.transmit(&sender, &mut batch, &mut connections, &mut Seals::default(), &mut source).unwrap(),
+        Sent::All
+    );
     let mut numbers = Vec::new();
     for _ in 0..7 {
         let mut bytes = [0; 200];
@@ -176,7 +179,9 @@ fn transmit_sends_head_body_and_zeros_in_order_with_and_without_offload() {
             wanted[to].push([&head, bytes, &vec![0; usize::from(pad)]].concat());
         }
         assert_eq!(
-            Transmitter::new(&sender).transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
+            Transmitter::new(&sender)
+                .transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source)
+                .unwrap(),
             Sent::All
         );
         assert!(batch.is_empty());
@@ -203,7 +208,9 @@ fn transmit_reads_consecutive_bodies_as_one_and_finds_the_one_that_cannot_be_had
     }
     let mut transmitter = Transmitter::new(&sender);
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source) {
+    while let Err(error) =
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source)
+    {
         assert!(matches!(error, SendError::Body { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -251,17 +258,25 @@ fn transmit_drops_probes_that_are_too_large_and_reports_data_that_is() {
     let mut batch = TxBatch::default();
     batch.push(MEMORY, to, b"probe", ByteRange::default(), u16::MAX);
     batch.push(MEMORY, to, b"after", ByteRange::default(), 0);
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
+        Sent::All
+    );
     assert_eq!(next(&peer), b"after");
     // Those behind it that are as long are not tried; shorter ones are.
     for len in [66_000, 66_000, 66_001, 400, 66_000] {
         batch.push(MEMORY, to, b"data", ByteRange::at(0, len), 0);
     }
-    let error = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
+    let error =
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { flow: MEMORY, bytes: 66_012, .. }), "{error:?}");
-    let error = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
+    let error =
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap_err();
     assert!(matches!(error, SendError::TooLarge { .. }), "{error:?}");
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
+        Sent::All
+    );
     assert_eq!(next(&peer).len(), 404);
     nothing_more(&peer);
 }
@@ -278,7 +293,10 @@ fn transmit_gives_segmentation_up_once_it_has_failed_and_loses_nothing() {
         batch.push(MEMORY, route(peer.local_addr().unwrap()), &[n], ByteRange::at(u64::from(n) * 100, 100), 0);
     }
     assert!(transmitter.segments());
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
+        Sent::All
+    );
     assert!(!transmitter.segments());
     for n in 0..30 {
         assert_eq!(next(&peer)[0], n);
@@ -297,7 +315,9 @@ fn transmit_keeps_segmentation_when_the_peer_is_to_blame() {
         batch.push(MEMORY, route("127.0.0.1:0".parse().unwrap()), &[n], ByteRange::at(0, 100), 0);
     }
     let mut errors = 0;
-    while let Err(error) = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source) {
+    while let Err(error) =
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source)
+    {
         assert!(matches!(error, SendError::Network { flow: MEMORY, .. }), "{error:?}");
         errors += 1;
     }
@@ -323,7 +343,10 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
     assert_eq!(transmitter.blocked_by(&Errno::CONNREFUSED.into(), &batch).unwrap(), None);
     assert_eq!(transmitter.done, 5);
     // What was made ready leaves; it is not read again.
-    assert_eq!(transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(), Sent::All);
+    assert_eq!(
+        transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source).unwrap(),
+        Sent::All
+    );
     (5..9).for_each(|n| assert_eq!(next(&peer)[0], n));
     nothing_more(&peer);
     assert_eq!(source.reads.len(), reads);
@@ -332,11 +355,8 @@ fn transmit_keeps_its_place_when_the_network_takes_no_more() {
 #[test]
 fn what_a_sealed_flow_sends_opens_at_its_peer_and_nothing_of_a_forgotten_one_leaves() {
     let mut source = source(100_000);
-    let secrets = |a, b| FlowSecrets {
-        suite: Suite::Aes128Gcm,
-        outgoing: Secret::new([a; 32]),
-        incoming: Secret::new([b; 32]),
-    };
+    let secrets =
+        |a, b| FlowSecrets { suite: Suite::Aes128Gcm, outgoing: Secret::new([a; 32]), incoming: Secret::new([b; 32]) };
     for offload in [Offload::Auto, Offload::Off] {
         let (sender, peer) = (socket(offload), plain());
         let (mut connections, mut seals) = (connections(), Seals::default());

@@ -35,11 +35,13 @@ pub(crate) struct Mirror {
     pub(super) deferred: Option<JoinFlow>,
     /// Whether the session is over.
     pub(super) disconnected: bool,
+    /// Both ends have agreed to leave its datagrams in the clear.
+    pub(crate) plaintext: bool,
 }
 
 impl Mirror {
     /// One that has just joined.
-    pub(super) fn new(server: Server, object: usize) -> Self {
+    pub(super) fn new(server: Server, object: usize, plaintext: bool) -> Self {
         Self {
             server,
             object,
@@ -57,6 +59,7 @@ impl Mirror {
             owing: None,
             deferred: None,
             disconnected: false,
+            plaintext,
         }
     }
 

@@ -49,12 +49,7 @@ impl Seal {
     ///
     /// # Errors
     /// When it is not what the peer has sealed, or the peer is not who it should be. `sealed` has the alert for it.
-    pub(crate) fn open(
-        &mut self,
-        mut bytes: &[u8],
-        opened: &mut Vec<u8>,
-        sealed: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    pub(crate) fn open(&mut self, mut bytes: &[u8], opened: &mut Vec<u8>, sealed: &mut Vec<u8>) -> Result<(), Error> {
         let mut result = Ok(());
         while !bytes.is_empty() && result.is_ok() {
             result = match self.connection.read_tls(&mut bytes) {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use inhaul_base::{Bitrate, RangeSet};
 use inhaul_protocols::registry::PROTOCOLS;
-use inhaul_udp::seal::Seals;
 use inhaul_transport::{EndpointConfig, FlowLimits, JoinFlow, ObjectId, OfferFlow, PathSpec};
+use inhaul_udp::seal::{FlowSecrets, SECRET_LEN, Seals, Secret, Suite};
 
 use super::super::fake::WayOut;
 use super::*;
@@ -58,8 +58,13 @@ impl Sink<FakeSocket> for Memory {
 }
 
 /// A megabyte comes from one endpoint to the other; `trouble` is what their network does meanwhile. Says how long it
-/// took.
+/// took, in the clear or sealed, whichever took longer.
 fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
+    let in_clear = transfer_with(protocol, false, &trouble);
+    transfer_with(protocol, true, &trouble).max(in_clear)
+}
+
+fn transfer_with(protocol: &str, sealed: bool, trouble: &dyn Fn(&Bench, usize, usize)) -> Span {
     let entry = PROTOCOLS.iter().find(|entry| entry.name == protocol).unwrap();
     let mut bench = Bench::new();
     let mut build = |role, seed| {
@@ -75,6 +80,16 @@ fn transfer(protocol: &str, trouble: impl Fn(&Bench, usize, usize)) -> Span {
     let (ours, theirs) = bench.fake.connection();
     let address = SocketAddr::from(HERE);
     let theirs = crate::session::control_stream::ControlStream::over(theirs, address, address);
+    let secrets = |outgoing, incoming| FlowSecrets {
+        suite: Suite::Aes128Gcm,
+        outgoing: Secret::new([outgoing; SECRET_LEN]),
+        incoming: Secret::new([incoming; SECRET_LEN]),
+    };
+    let (ours, theirs) = if sealed {
+        (ours.with_flow_secrets(secrets(1, 2)), theirs.with_flow_secrets(secrets(2, 1)))
+    } else {
+        (ours, theirs)
+    };
     let (offered, joined) = (bench.engine.new_flow(), bench.engine.new_flow());
     bench.engine.add_flow(offered, sender, sending, ours).unwrap();
     bench.engine.add_flow(joined, receiver, receiving, theirs).unwrap();
