@@ -8,6 +8,7 @@ mod kit;
 mod lab;
 mod mover;
 mod rates;
+mod sealed;
 mod store;
 mod tcp;
 mod text;
@@ -22,6 +23,7 @@ pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
 pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
 pub use rates::{rates_datagram, rbudp_control, sabul_control};
+pub use sealed::sealed;
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
 pub use tcp::{tcp_control, tcp_datagram};
 pub use text::{bitrate, byte_count};
@@ -69,6 +71,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rbudp_control", run: rbudp_control, corpus: rates::rbudp_controls, cost: 1 },
     Target { name: "sabul_control", run: sabul_control, corpus: rates::sabul_controls, cost: 1 },
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
+    Target { name: "sealed", run: sealed, corpus: sealed::scripts, cost: 20 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },
     Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::own_datagrams, cost: 1 },
