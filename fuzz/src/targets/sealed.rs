@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::{ByteRange, Span};
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Expected, FlowId, RxMessage, TAG_LEN};
-use inhaul_udp::seal::{FlowSecrets, SECRET_LEN, Seals, Sealer, Secret, Suite};
+use inhaul_udp::seal::{FlowSecrets, SECRET_LEN, Sealer, Seals, Secret, Suite};
 use inhaul_udp::{Arrival, DatagramSocket, Outgoing, Receiver, Window, checksum};
 
 const FLOW: FlowId = FlowId(1);
@@ -192,9 +192,12 @@ fn look_at(message: &RxMessage<'_>, peer: &mut Peer) -> usize {
 
 /// Scripts in which something shows.
 pub(super) fn scripts() -> Vec<Vec<u8>> {
-    (0..16u8).map(|setting| (0..8u8).flat_map(|step| [step, 3, 17]).fold(vec![setting, 0, 7, 0], |mut script, byte| {
-        script.push(byte);
-        script
-    }))
-    .collect()
+    (0..16u8)
+        .map(|setting| {
+            (0..8u8).flat_map(|step| [step, 3, 17]).fold(vec![setting, 0, 7, 0], |mut script, byte| {
+                script.push(byte);
+                script
+            })
+        })
+        .collect()
 }

@@ -47,11 +47,13 @@ fn only_what_the_peer_has_sealed_counts_and_each_once() {
         attempts += 1;
     }
     for len in [0, 1, ENVELOPE_LEN, ENVELOPE_LEN + TAG_LEN - 1, ENVELOPE_LEN + TAG_LEN, bytes - 1] {
-        send(&client, &client.probe_datagram(100)[..len]);
+        let whole = client.probe_datagram(100);
+        send(&client, &whole[..len]);
         attempts += 1;
     }
     // Longer, in the clear, and sealed by somebody else's keys.
-    send(&client, &[&client.probe_datagram(100)[..], &[0; 8]].concat());
+    let longer = [&client.probe_datagram(100)[..], &[0; 8]].concat();
+    send(&client, &longer);
     let probe = PathDatagram::Probe { token: client.token, number: 999, reply_to: inhaul_hostile_tests::OURS }.emit();
     send(&client, &in_clear(client.connection, &probe));
     send(&client, &stranger.seal.seal(client.connection, &probe));
@@ -101,11 +103,15 @@ fn read_on_the_way(server: &[&str], client: &[&str]) -> (u64, u64, u64, Outcome)
 #[test]
 fn data_is_in_the_clear_only_if_both_ends_say_so() {
     let flag = &["--plaintext"][..];
-    for (server, client, is_clear) in [(&[][..], &[][..], false), (flag, &[], false), (&[], flag, false), (flag, flag, true)]
+    for (server, client, is_clear) in
+        [(&[][..], &[][..], false), (flag, &[], false), (&[], flag, false), (flag, flag, true)]
     {
         let (readable, all, follow, outcome) = read_on_the_way(server, client);
         let attempt = format!("server {server:?}, client {client:?}");
-        figures(&format!("reading a file on the way: {attempt}"), &format!("{readable} of {all} datagrams can be read"));
+        figures(
+            &format!("reading a file on the way: {attempt}"),
+            &format!("{readable} of {all} datagrams can be read"),
+        );
         assert!(all > 1_000, "{attempt}: {all} datagrams");
         assert_eq!(readable > 0, is_clear, "{attempt}");
         assert_eq!(outcome.json()["sources"][0]["plaintext"], is_clear, "{attempt}");
