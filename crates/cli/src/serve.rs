@@ -14,14 +14,12 @@ use inhaul_mover::{
 };
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
-use crate::args::{Cli, Command};
 use crate::exit::{Failure, code};
 use crate::metrics;
 use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::own_address::host_of;
 use crate::service;
-use crate::settings::{self, Asked, SettingsError};
 use crate::signals::{ask_by_signal, stop_on_signals};
 use crate::token;
 use crate::trust::{self, audit};
@@ -156,7 +154,8 @@ impl Accept {
     }
 }
 
-pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
+/// Serves; asked to reload, it finds its limits by `limits`.
+pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let state = trust::state();
     let (key, is_new) = Key::load_or_make(&state.server_key())?;
@@ -191,11 +190,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         },
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
-        surroundings: Surroundings {
-            sockets: service::inherited()?,
-            counters: Arc::clone(&counters),
-            limits: LimitsAnew::by(limits_anew),
-        },
+        surroundings: Surroundings { sockets: service::inherited()?, counters: Arc::clone(&counters), limits },
         net: NetOptions {
             parameters: args.set.clone(),
             ..net_options(&args.wire, &Transport::default(), Trust::default())
@@ -220,23 +215,13 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
 }
 
 impl Serve {
-    fn limits(&self) -> SessionLimits {
+    /// How many sessions there may be.
+    pub(crate) fn limits(&self) -> SessionLimits {
         SessionLimits {
             all: usize::from(self.max_sessions),
             per_address: self.max_sessions_per_address.map(usize::from),
             per_client: self.max_sessions_per_client.map(usize::from),
         }
-    }
-}
-
-/// The limits that this command has now: the configuration file may have changed.
-fn limits_anew() -> Result<SessionLimits, String> {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    match settings::parse(&arguments, &settings::environment) {
-        Ok(Asked { cli: Cli { command: Command::Serve(serve), .. }, .. }) => Ok(serve.limits()),
-        Ok(_) => Err("they belong to another command".to_owned()),
-        Err(SettingsError::Setting(message)) => Err(message),
-        Err(SettingsError::CommandLine(error)) => Err(error.to_string()),
     }
 }
 
