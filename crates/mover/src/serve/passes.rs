@@ -77,19 +77,13 @@ impl Pass {
 mod tests {
     use super::*;
     use crate::api::trust::ServerIdentity;
-    use inhaul_identity::{Fingerprint, Key, Rights, State};
-    use std::sync::Arc;
+    use inhaul_identity::{Fingerprint, Rights, State};
 
     #[test]
     fn a_pass_ends_with_its_right_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::at(dir.path());
-        let identity = ServerIdentity {
-            key: Key::random().unwrap(),
-            certificate: None,
-            state: Some(state.clone()),
-            public: Rights::NONE,
-        };
+        let identity = ServerIdentity { state: Some(state.clone()), ..ServerIdentity::passing(Rights::NONE).unwrap() };
         let gate = Gate::new(&identity, Arc::default()).unwrap();
         let caller = |key| Caller { address: ([192, 0, 2, 1], 5).into(), key: Some(key), token: None };
         let (alice, bob) = (Fingerprint::of(b"alice"), Fingerprint::of(b"bob"));
