@@ -195,14 +195,14 @@ impl ClientRequest {
     }
 }
 
-fn converse(
+/// Exchanges greetings: what the client has come for, and the transport that it wants.
+fn exchange_greetings(
     stream: &mut ControlStream,
     house: &House,
-    entry: &Entry,
-) -> Result<(Transport, ClientRequest), GreetingError> {
-    let House { service, gate, net, udp_port, desk, .. } = house;
-    let udp_port = *udp_port;
-    let Frame::Hello { version, role, transport, parameters } = stream.receive(entry.by)? else {
+    by: Instant,
+) -> Result<(SessionRole, Transport), GreetingError> {
+    let House { service, gate, net, udp_port, .. } = house;
+    let Frame::Hello { version, role, transport, parameters } = stream.receive(by)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
     if version != VERSION {
@@ -219,7 +219,17 @@ fn converse(
     let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
     let transport = Transport { name: transport.name, parameters: parameters.into() };
     let key = Some(*gate.key().bytes());
-    stream.send(&Frame::Welcome { version: VERSION, udp_port, key }, entry.by)?;
+    stream.send(&Frame::Welcome { version: VERSION, udp_port: *udp_port, key }, by)?;
+    Ok((role, transport))
+}
+
+fn converse(
+    stream: &mut ControlStream,
+    house: &House,
+    entry: &Entry,
+) -> Result<(Transport, ClientRequest), GreetingError> {
+    let House { service, gate, udp_port, desk, .. } = house;
+    let (role, transport) = exchange_greetings(stream, house, entry.by)?;
     let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
     let mut first = stream.receive(entry.by)?;
     if let Frame::Authorize { token } = &first {
@@ -257,7 +267,7 @@ fn converse(
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
             orders
-                .attend(stream, &order, &transport, udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
+                .attend(stream, &order, &transport, *udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
