@@ -42,9 +42,16 @@ impl LogLevel {
 /// Logs from now on: as much as `level` says, else as often as `-v` was given.
 pub(crate) fn start(level: Option<LogLevel>, verbose: u8) {
     let filter = level.map_or_else(|| by_verbosity(verbose), LogLevel::filter);
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_coloured = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let style = if is_journal() {
+        Style::Journal
+    } else if std::io::stderr().is_terminal() && is_coloured() {
+        Style::Coloured
+    } else {
+        Style::Plain
+    };
     // The first logger stays; there is no other.
-    if log::set_boxed_logger(Box::new(Logger { colours })).is_ok() {
+    if log::set_boxed_logger(Box::new(Logger { style })).is_ok() {
         log::set_max_level(filter);
     }
 }
@@ -58,8 +65,24 @@ fn by_verbosity(verbose: u8) -> LevelFilter {
     }
 }
 
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Coloured,
+    /// With a priority in front (sd-daemon(3)) and without a time: the journal has its own.
+    Journal,
+}
+
+/// Whether standard error is the journal: `JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(own) = rustix::fs::fstat(std::io::stderr()) else { return false };
+    stream == format!("{}:{}", own.st_dev, own.st_ino)
+}
+
 struct Logger {
-    colours: bool,
+    style: Style,
 }
 
 impl Log for Logger {
@@ -74,7 +97,7 @@ impl Log for Logger {
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = format!("{}.{:03}Z", utc(since_1970.as_secs()).trim_end_matches('Z'), since_1970.subsec_millis());
-        terminal::print_above(&line(&time, record, self.colours));
+        terminal::print_above(&line(&time, record, self.style));
     }
 
     fn flush(&self) {
@@ -83,15 +106,19 @@ impl Log for Logger {
 }
 
 /// A line of the log. A message is one line, whatever a peer has put into it.
-fn line(time: &str, record: &Record<'_>, colours: bool) -> String {
-    let (on, off) = match (colours, record.level()) {
-        (false, _) => ("", ""),
-        (true, Level::Error) => ("\x1b[31m", "\x1b[0m"),
-        (true, Level::Warn) => ("\x1b[33m", "\x1b[0m"),
-        (true, Level::Info) => ("\x1b[32m", "\x1b[0m"),
-        (true, Level::Debug | Level::Trace) => ("\x1b[2m", "\x1b[0m"),
-    };
+fn line(time: &str, record: &Record<'_>, style: Style) -> String {
     let message = inhaul_mover::printable(record.args().to_string().as_bytes());
+    let (priority, colour) = match record.level() {
+        Level::Error => (3, "\x1b[31m"),
+        Level::Warn => (4, "\x1b[33m"),
+        Level::Info => (6, "\x1b[32m"),
+        Level::Debug | Level::Trace => (7, "\x1b[2m"),
+    };
+    let (on, off) = match style {
+        Style::Journal => return format!("<{priority}>{}: {message}", record.target()),
+        Style::Plain => ("", ""),
+        Style::Coloured => (colour, "\x1b[0m"),
+    };
     format!("{time} {on}{:5}{off} {}: {message}", record.level(), record.target())
 }
 
@@ -99,19 +126,20 @@ fn line(time: &str, record: &Record<'_>, colours: bool) -> String {
 mod tests {
     use super::*;
 
-    fn logged(message: &str, colours: bool) -> String {
+    fn logged(message: &str, style: Style) -> String {
         let arguments = format_args!("{message}").to_string();
         line(
             "T",
             &Record::builder().level(Level::Info).target("inhaul").args(format_args!("{arguments}")).build(),
-            colours,
+            style,
         )
     }
 
     #[test]
     fn line_is_one_line_and_has_colours_only_when_told() {
-        assert_eq!(logged("a\nb\x1b[2J", false), "T INFO  inhaul: a\\nb\\u{1b}[2J");
-        assert_eq!(logged("a", true), "T \x1b[32mINFO \x1b[0m inhaul: a");
+        assert_eq!(logged("a\nb\x1b[2J", Style::Plain), "T INFO  inhaul: a\\nb\\u{1b}[2J");
+        assert_eq!(logged("a\n<0>b", Style::Journal), "<6>inhaul: a\\n<0>b");
+        assert_eq!(logged("a", Style::Coloured), "T \x1b[32mINFO \x1b[0m inhaul: a");
     }
 
     #[test]

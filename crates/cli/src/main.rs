@@ -18,6 +18,7 @@ mod link;
 mod logs;
 mod ls;
 mod man;
+mod metrics;
 mod near_miss;
 mod options;
 mod output;
@@ -28,6 +29,7 @@ mod protocols;
 mod put;
 mod roff;
 mod serve;
+mod service;
 mod settings;
 mod signals;
 mod stream;
@@ -44,6 +46,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use inhaul_mover::{LimitsAnew, SessionLimits};
 
 use crate::args::{Cli, Command};
 use crate::exit::Failure;
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(args, LimitsAnew::by(limits_anew)),
         Command::Get(args) => get::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Put(args) => put::run(args),
@@ -92,6 +95,17 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Man(args) => Ok(man::run(args, Cli::command())?),
         Command::Lab(command) => Ok(lab::run(command)?),
         Command::Link(command) => Ok(link::run(command)?),
+    }
+}
+
+/// The limits that a server has now: the configuration file may have changed.
+fn limits_anew() -> Result<SessionLimits, String> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    match settings::parse(&arguments, &settings::environment) {
+        Ok(Asked { cli: Cli { command: Command::Serve(serve), .. }, .. }) => Ok(serve.limits()),
+        Ok(_) => Err("they belong to another command".to_owned()),
+        Err(SettingsError::Setting(message)) => Err(message),
+        Err(SettingsError::CommandLine(error)) => Err(error.to_string()),
     }
 }
 

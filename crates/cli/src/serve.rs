@@ -2,20 +2,24 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use inhaul_base::{Bitrate, Span, parse_bytes};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Book, Grant, Key, Made, Right, Rights, Scope, Ticket, Token};
 use inhaul_mover::{
-    AcceptOptions, Certificate, ErrorKind, NetOptions, ServeOptions, Server, ServerIdentity, Source, Trust,
+    AcceptOptions, Certificate, Counters, ErrorKind, LimitsAnew, NetOptions, ServeOptions, Server, ServerIdentity,
+    SessionLimits, Source, Surroundings, Trust,
 };
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::exit::{Failure, code};
+use crate::metrics;
 use crate::options::{RATES, SERVER, Transport, Wire, any_address, listen_address, net_options, parameter};
 use crate::output::announce;
 use crate::own_address::host_of;
+use crate::service;
 use crate::signals::{ask_by_signal, stop_on_signals};
 use crate::token;
 use crate::trust::{self, audit};
@@ -71,12 +75,18 @@ pub(crate) struct Serve {
     /// Maximum number of sessions from one IPv4 address, or one IPv6 /64 [default: a quarter of --max-sessions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
     max_sessions_per_address: Option<u16>,
+    /// Maximum number of sessions of one key or token, from whatever address [default: no limit of its own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = SERVER)]
+    max_sessions_per_client: Option<u16>,
     /// Maximum memory for lists of files, for all sessions together; clients that need more are refused and may retry
     #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes, help_heading = SERVER)]
     manifest_memory: u64,
     /// How long transfers may continue after SIGTERM or Ctrl-C, in seconds; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     grace: u16,
+    /// Offer numbers about this server at http://ADDRESS:PORT/metrics, in the OpenMetrics format [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = SERVER)]
+    metrics: Option<SocketAddr>,
     /// Fix a parameter of transport protocols; clients cannot change it. Can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter, help_heading = SERVER)]
     set: Vec<(String, String)>,
@@ -144,7 +154,8 @@ impl Accept {
     }
 }
 
-pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
+/// Serves; asked to reload, it finds its limits by `limits`.
+pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let state = trust::state();
     let (key, is_new) = Key::load_or_make(&state.server_key())?;
@@ -152,6 +163,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         let (fingerprint, path) = (key.fingerprint(), state.server_key());
         log::info!("this server's key is new: {fingerprint}, in {}", path.display());
         audit(&state, &Event::Key { what: "made", of: "this server", key: fingerprint.to_string() });
+    }
+    let counters: Arc<Counters> = Arc::default();
+    if let Some(address) = args.metrics {
+        let address = metrics::serve(address, &counters)?;
+        log::info!("metrics are at http://{address}/metrics");
     }
     let public = args.doors.public();
     let certificate = args.doors.certificate.clone().zip(args.doors.key.clone());
@@ -162,8 +178,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         send_rate: args.send_rate,
         cache: if args.no_cache { None } else { cache_directory() },
         accept: args.accept.options(),
-        sessions_max: usize::from(args.max_sessions),
-        sessions_per_address_max: args.max_sessions_per_address.map(usize::from),
+        limits: args.limits(),
         manifest_memory: args.manifest_memory,
         grace: Span::from_secs(u64::from(args.grace)),
         identity: ServerIdentity {
@@ -175,6 +190,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         },
         reload: ask_by_signal(SIGHUP)?,
         status: ask_by_signal(SIGUSR1)?,
+        surroundings: Surroundings { sockets: service::inherited()?, counters: Arc::clone(&counters), limits },
         net: NetOptions {
             parameters: args.set.clone(),
             ..net_options(&args.wire, &Transport::default(), Trust::default())
@@ -194,7 +210,19 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
                 announce(&format!("inhaul put FILE {}", quoted(&address(String::new()).to_secret_text())));
             }
         }
+        service::announce_ready(&stop, &counters);
     })?)
+}
+
+impl Serve {
+    /// How many sessions there may be.
+    pub(crate) fn limits(&self) -> SessionLimits {
+        SessionLimits {
+            all: usize::from(self.max_sessions),
+            per_address: self.max_sessions_per_address.map(usize::from),
+            per_client: self.max_sessions_per_client.map(usize::from),
+        }
+    }
 }
 
 /// The path in addresses of each directory that is offered, and what it becomes where it is fetched to.

@@ -38,6 +38,14 @@ pub enum Event<'e> {
         /// Why not.
         reason: &'e str,
     },
+    /// The right of an open session has ended, and the session with it.
+    Ended {
+        /// What it was for.
+        #[serde(flatten)]
+        access: Access<'e>,
+        /// Why.
+        reason: &'e str,
+    },
     /// Refusals that were not written down because there were too many at a time.
     MoreRefused {
         /// How many.
@@ -50,12 +58,11 @@ pub enum Event<'e> {
         /// Why.
         reason: &'e str,
     },
-    /// Data has been sent or received.
+    /// A session has ended in which data was sent or received: the server's access log.
     Moved {
-        /// The client's address.
-        client: &'e str,
-        /// Path at the server.
-        path: &'e str,
+        /// Who it was, and what it has moved.
+        #[serde(flatten)]
+        access: Access<'e>,
         /// Bytes, also those that went twice.
         bytes: u64,
         /// How long it took.
@@ -128,11 +135,11 @@ impl Log {
         Self { path: path.into(), refusals: Mutex::default() }
     }
 
-    /// Writes down what has happened at `now`.
+    /// Writes down what has happened at `now`; false if it was left out, because there was too much of its kind.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn write(&self, now: UnixTime, event: &Event<'_>) -> Result<(), FileError> {
+    pub fn write(&self, now: UnixTime, event: &Event<'_>) -> Result<bool, FileError> {
         if matches!(event, Event::Refused { .. } | Event::NoSession { .. }) {
             let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
             let left_out = refusals.begin_anew(now);
@@ -140,10 +147,10 @@ impl Log {
                 self.append(now, &Event::MoreRefused { count: left_out })?;
             }
             if !refusals.may_write() {
-                return Ok(());
+                return Ok(false);
             }
         }
-        self.append(now, event)
+        self.append(now, event).map(|()| true)
     }
 
     fn append(&self, now: UnixTime, event: &Event<'_>) -> Result<(), FileError> {

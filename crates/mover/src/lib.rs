@@ -26,6 +26,7 @@ mod serve;
 mod session;
 mod system;
 
+pub use api::counters::{Count, Counters, Refusal};
 pub use api::error::{ErrorKind, MoveError};
 pub use api::options::{
     AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, Memory, Monitor,
@@ -36,6 +37,7 @@ pub use api::report::{
     Status, jain_index,
 };
 pub use api::request::{Known, Location, Part, Request};
+pub use api::service::{Inherited, LimitsAnew, SessionLimits, Surroundings};
 pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
 pub use api::stream_output::StreamOutput;
 pub use api::trust::{Ca, Certificate, ServerIdentity, Trust, UnknownServer};

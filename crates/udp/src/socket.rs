@@ -31,12 +31,21 @@ pub struct SocketOptions {
     /// Whether other sockets of this user may have the same address and port, if they say so too: what comes from a
     /// peer that one of them is connected to is that one's, and the rest goes to one that is not connected.
     pub share_port: bool,
+    /// Whether it may take a port that a socket of another user has, which allows it (`SO_REUSEADDR`): only while it is
+    /// bound.
+    pub beside_others: bool,
 }
 
 impl Default for SocketOptions {
     /// Offloads where there are any; more buffer than most systems give, 8 MiB to receive and 4 MiB to send.
     fn default() -> Self {
-        Self { offload: Offload::Auto, receive_buffer_bytes: 8 << 20, send_buffer_bytes: 4 << 20, share_port: false }
+        Self {
+            offload: Offload::Auto,
+            receive_buffer_bytes: 8 << 20,
+            send_buffer_bytes: 4 << 20,
+            share_port: false,
+            beside_others: false,
+        }
     }
 }
 
@@ -108,9 +117,37 @@ impl Socket {
             sockopt::set_ipv6_v6only(&fd, only).map_err(|error| refused("IPV6_V6ONLY", error))?;
         }
         sockopt::set_socket_reuseport(&fd, options.share_port).map_err(|error| refused("SO_REUSEPORT", error))?;
+        let reuse = |on| sockopt::set_socket_reuseaddr(&fd, on).map_err(|error| refused("SO_REUSEADDR", error));
+        reuse(options.beside_others)?;
+        rustix::net::bind(&fd, &address).map_err(|error| SocketError::Bind { address, source: error.into() })?;
+        reuse(false)?;
+        Self::set_up(fd, address, options, false)
+    }
+
+    /// Takes over a socket that is bound already.
+    ///
+    /// # Errors
+    /// When it is no UDP socket, or a basic option is refused.
+    pub fn adopt(fd: OwnedFd, options: &SocketOptions) -> Result<Self, SocketError> {
+        use rustix::io::{FdFlags, fcntl_setfd, ioctl_fionbio};
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let unusable = |error: rustix::io::Errno| SocketError::Bind { address: unknown, source: error.into() };
+        let kind = sockopt::socket_type(&fd).map_err(unusable)?;
+        let address = rustix::net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(unusable)?;
+        if kind != SocketType::DGRAM {
+            return Err(unusable(rustix::io::Errno::PROTOTYPE));
+        }
+        fcntl_setfd(&fd, FdFlags::CLOEXEC).and_then(|()| ioctl_fionbio(&fd, true)).map_err(unusable)?;
+        // Whoever has made it may have given it more than this process could.
+        Self::set_up(fd, address, options, true)
+    }
+
+    /// Sets a bound socket up; if it `keeps`, its buffers become no smaller.
+    fn set_up(fd: OwnedFd, address: SocketAddr, options: &SocketOptions, keeps: bool) -> Result<Self, SocketError> {
         forbid_fragments(fd.as_fd(), address.ip())?;
-        let receive_buffer_bytes = buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes)?;
-        let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes)?;
+        let receive_buffer_bytes =
+            buffer(fd.as_fd(), libc::SO_RCVBUF, "SO_RCVBUF", options.receive_buffer_bytes, keeps)?;
+        let send_buffer_bytes = buffer(fd.as_fd(), libc::SO_SNDBUF, "SO_SNDBUF", options.send_buffer_bytes, keeps)?;
         // A counter and a time, nothing that anything depends on: old kernels and sandboxes may lack them.
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         let _ = set_option(fd.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
@@ -118,7 +155,6 @@ impl Socket {
         let segments = wanted && option(fd.as_fd(), SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let aggregates = wanted && set_option(fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let unusable = |error: rustix::io::Errno| SocketError::Bind { address, source: error.into() };
-        rustix::net::bind(&fd, &address).map_err(unusable)?;
         let local = local_address(&fd).map_err(unusable)?;
         let ipv6 = address.is_ipv6();
         Ok(Self { fd, ipv6, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
@@ -242,14 +278,22 @@ fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketErr
         .map_err(|error| refused("IP_MTU_DISCOVER", error))
 }
 
-/// Asks for a buffer of `bytes` and says what came of it.
-fn buffer(fd: BorrowedFd<'_>, name: i32, option_name: &'static str, bytes: usize) -> Result<usize, SocketError> {
+/// Asks for a buffer of `bytes`, unless it has more and `keeps` it, and says what came of it.
+fn buffer(
+    fd: BorrowedFd<'_>,
+    name: i32,
+    option_name: &'static str,
+    bytes: usize,
+    keeps: bool,
+) -> Result<usize, SocketError> {
     let refused = |source| SocketError::Option { option: option_name, source };
-    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    set_option(fd, SOL_SOCKET, name, bytes).map_err(refused)?;
     // The kernel doubles what is asked for, to allow for its own bookkeeping, and reports the doubled number.
-    let doubled = option(fd, SOL_SOCKET, name).map_err(refused)?;
-    Ok(usize::try_from(doubled).unwrap_or(0) / 2)
+    let given = || option(fd, SOL_SOCKET, name).map(|doubled| usize::try_from(doubled).unwrap_or(0) / 2);
+    if !keeps || given().map_err(refused)? < bytes {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        set_option(fd, SOL_SOCKET, name, bytes).map_err(refused)?;
+    }
+    given().map_err(refused)
 }
 
 fn refused(option: &'static str, error: rustix::io::Errno) -> SocketError {
@@ -295,6 +339,25 @@ mod tests {
                 assert_eq!(arrivals.len(), 1, "{wildcard}");
             }
         }
+    }
+
+    #[test]
+    fn adopted_sockets_work_like_own_ones_and_keep_larger_buffers() {
+        let own = std::net::UdpSocket::bind("[::]:0").unwrap();
+        let address = SocketAddr::new("127.0.0.1".parse().unwrap(), own.local_addr().unwrap().port());
+        set_option(own.as_fd(), SOL_SOCKET, libc::SO_RCVBUF, 150_000).unwrap();
+        let small = SocketOptions { receive_buffer_bytes: 100_000, ..Default::default() };
+        let adopted = Socket::adopt(own.into(), &small).unwrap();
+        assert_eq!((adopted.local_address().port(), adopted.receive_buffer_bytes()), (address.port(), 150_000));
+        let peer = bind("127.0.0.1:0");
+        peer.send([peer.outgoing(address, b"datagram", None)]).unwrap();
+        let (mut memory, mut arrivals) = ([0; 64], Vec::new());
+        adopted.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
+        assert_eq!(arrivals.len(), 1);
+        adopted.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
+        assert_eq!(arrivals.len(), 1, "it does not block");
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(Socket::adopt(tcp.into(), &small).is_err());
     }
 
     #[test]

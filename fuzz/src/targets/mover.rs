@@ -40,7 +40,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
             transport: "gtp".to_owned(),
             parameters: vec![("control".to_owned(), "paper".to_owned())],
         },
-        Frame::Welcome { version: VERSION, udp_port: 4321 },
+        Frame::Welcome { version: VERSION, udp_port: 4321, key: None },
         Frame::Refused { code: RefusalCode::NotFound, text: "there is nothing at run7".to_owned() },
         Frame::Open { path: "run7/events.h5".to_owned(), owner: false, attributes: true, early: 40_000 },
         Frame::Content { bytes: vec![3; 40] },

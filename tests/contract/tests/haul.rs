@@ -36,13 +36,13 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
             send_rate: None,
             cache: None,
             accept: None,
-            sessions_max: 4,
-            sessions_per_address_max: None,
+            limits: inhaul_mover::SessionLimits::of(4),
             manifest_memory: 1 << 24,
             grace: Span::ZERO,
             identity: ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: Ask::default(),
             status: Ask::default(),
+            surroundings: Default::default(),
             net: NetOptions { parameters: Vec::new(), ..net.clone() },
         };
         let stop = stop.clone();

@@ -169,7 +169,7 @@ impl Endpoint {
     /// Takes the client's greeting, answers it by the rules, and gives what the client then says.
     pub fn greet(&self, session: &mut Session) -> Option<Frame> {
         let Heard::Frame(Frame::Hello { .. }) = session.receive(STEP) else { return None };
-        session.send(&Frame::Welcome { version: session_version(), udp_port: self.udp_port }).ok()?;
+        session.send(&Frame::Welcome { version: session_version(), udp_port: self.udp_port, key: None }).ok()?;
         match session.receive(STEP) {
             Heard::Frame(frame) => Some(frame),
             _ => None,

@@ -104,7 +104,8 @@ fn one_address_does_not_take_all_places() {
     let to = Scratch::new();
     let honest = inhaul(["get", "-q", &format!("inhaul://{v4}/small")]).arg(to.path().join("small")).finish(PATIENCE);
     let meanwhile = began.elapsed();
-    let refused = held.last_mut().unwrap().receive(PATIENCE);
+    // The oldest had to make way for the newest.
+    let refused = held.first_mut().unwrap().receive(PATIENCE);
     let threads = server.readings().threads;
     figures(
         "1,024 connections from one address, and a get from another",
@@ -112,8 +113,7 @@ fn one_address_does_not_take_all_places() {
     );
     assert_eq!(honest.code, Some(0), "{} after {meanwhile:?}", honest.summary());
     assert!(meanwhile < Duration::from_secs(10), "those that say nothing have lost their places by now: {meanwhile:?}");
-    let is_busy = matches!(&refused, Heard::Frame(Frame::Refused { code: RefusalCode::Busy, .. }));
-    assert!(is_busy || refused == Heard::End, "{refused:?}");
+    assert_eq!(refused, Heard::End);
     // Those that say nothing lose their places, and their address has room again.
     let again = || {
         let mut session = Session::connect(v6).unwrap();
@@ -148,7 +148,7 @@ fn descriptors_that_run_out_cost_no_processor() {
     figures("120 connections to a server with 64 descriptors", &format!("{:.1} % of a core", share * 100.0));
     assert!(served, "{last:?}");
     assert!(share < 0.1, "{share}");
-    assert!(log.contains("turned away") || log.contains("sent away"), "{log}");
+    assert!(log.contains("no session"), "the oldest had to make way: {log}");
 }
 
 #[test]

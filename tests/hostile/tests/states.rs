@@ -114,7 +114,7 @@ fn frame(random: &mut RandomStream) -> Frame {
                 pick(random, &["44", "", "paper"]).into(),
             )],
         },
-        1 => Frame::Welcome { version: session_version(), udp_port: 9 },
+        1 => Frame::Welcome { version: session_version(), udp_port: 9, key: None },
         2 => Frame::Refused { code: RefusalCode::Busy, text: "no".into() },
         3 => Frame::Open {
             path: pick(random, &["/f", "/", "/nothing", ""]).into(),

@@ -59,6 +59,8 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
     ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
+    ("crates/cli/src/service.rs", "whether the server was told to stop, and is alive, can only be looked for"),
+    ("crates/cli/src/metrics.rs", "a connection that could not be taken is taken after a pause"),
     ("crates/cli/src/link/run.rs", "whether a command in a host listens can only be looked for"),
     ("crates/cli/tests/processes/common.rs", "come_true: looks for what other processes do, with a deadline"),
     ("crates/cli/tests/processes/link.rs", "holds the emulator up for stretches of real time, which it has to notice"),

@@ -2,10 +2,12 @@
 //!
 //! Every room uses this one, so this one uses no other. Nothing here touches the network or starts a thread.
 
+pub(crate) mod counters;
 pub(crate) mod error;
 pub(crate) mod options;
 pub(crate) mod report;
 pub(crate) mod request;
+pub(crate) mod service;
 pub(crate) mod source;
 pub(crate) mod stream_output;
 pub(crate) mod trust;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::report::SourceStatus;
 use crate::api::request::Request;
+use crate::api::service::{SessionLimits, Surroundings};
 use crate::api::source::{Destination, Server, Source};
 use crate::api::stream_output::StreamOutput;
 use crate::api::trust::{ServerIdentity, Trust};
@@ -83,20 +84,21 @@ pub struct ServeOptions {
     pub cache: Option<PathBuf>,
     /// What clients may order the server to fetch; `None`: nothing.
     pub accept: Option<AcceptOptions>,
-    /// Maximum number of sessions at once, in any state.
-    pub sessions_max: usize,
-    /// Maximum number of sessions from one IPv4 address, or one IPv6 /64; `None`: a quarter of all.
-    pub sessions_per_address_max: Option<usize>,
+    /// Maximum number of sessions at once.
+    pub limits: SessionLimits,
     /// Maximum memory for the lists of files of all sessions together, in bytes.
     pub manifest_memory: u64,
     /// How long running sessions may continue after the server is told to stop.
     pub grace: Span,
     /// Who the server is, and whom it lets in.
     pub identity: ServerIdentity,
-    /// Asks the server to open its directories again, and to read its certificate again.
+    /// Asks the server to open its directories again, and to read its certificate, its limits, and whom it lets in
+    /// again.
     pub reload: Ask,
     /// Asks the server to log the running sessions.
     pub status: Ask,
+    /// What its service manager gives it, and who watches it.
+    pub surroundings: Surroundings,
     /// How the network is used.
     pub net: NetOptions,
 }

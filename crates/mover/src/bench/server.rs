@@ -17,10 +17,10 @@ use crate::engine::port::Port;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, PortId, Sink};
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Bencher, Service};
-use crate::serve::reception::Reception;
-use crate::serve::server::{ListeningPair, SESSIONS_MAX, later, listen};
+use crate::serve::reception::{Places, Reception};
+use crate::serve::server::{ListeningPair, SESSIONS_MAX as N, later, listen};
 use crate::session::frame::{Frame, SessionRole};
-use crate::session::slots::Slots;
+use crate::session::slots::Limits;
 use crate::system::threads;
 use crate::system::{process, sockets};
 
@@ -50,7 +50,8 @@ pub fn bench_server(
             &options.net,
             address.port(),
             Arc::default(),
-            Slots::new(SESSIONS_MAX, SESSIONS_MAX),
+            Places { sessions: Limits { sessions: N, per_origin: N, per_client: N }, half_open: N },
+            Arc::default(),
         ),
         endpoints,
         port,

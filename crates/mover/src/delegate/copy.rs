@@ -47,7 +47,8 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
     let requests: Vec<Request> = options.sources.iter().cloned().map(Request::from).collect();
     destination::place(&requests, options.destination.path.as_ref())?;
     let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
-    let sources = options.sources.iter().map(|source| handed_on(source, &session, &options.net.trust));
+    let holder = session.raw_key()?;
+    let sources = options.sources.iter().map(|source| handed_on(source, holder, &options.net.trust));
     let sources = sources.collect::<Result<_, _>>()?;
     let order = Order {
         transfer,
@@ -67,17 +68,17 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
     Ok(session)
 }
 
-/// The source as the server of `session` gets it: with the fingerprint of each mirror's key, as it is known here, and
+/// The source as the server with the key `holder` gets it: with the fingerprint of each mirror's key, as it is known here, and
 /// with tokens that let that server fetch just this, and nobody else.
-fn handed_on(source: &Source, session: &Session, trust: &Trust) -> Result<String, MoveError> {
+fn handed_on(source: &Source, holder: Option<Fingerprint>, trust: &Trust) -> Result<String, MoveError> {
     let mut source = source.clone();
     for mirror in &mut source.mirrors {
-        // One that shows a certificate is trusted with no token: what would bind it is not known.
-        let Some(holder) = session.stream.peer_key() else { continue };
+        // What would bind a token is not known.
+        let Some(holder) = holder else { continue };
         let path = source.path.as_str();
         if let Some(token) = &mirror.ticket.token {
             let token = Some(limited(mirror, token, path, holder)?);
-            let fingerprint = mirror.ticket.fingerprint.or(known(mirror, trust)?);
+            let fingerprint = key_of(mirror, trust)?;
             mirror.ticket = Ticket { fingerprint, token }.into();
             continue;
         }
@@ -119,6 +120,21 @@ fn known(server: &Server, trust: &Trust) -> Result<Option<Fingerprint>, MoveErro
     Ok(hosts.keys_of(&server.to_string()).first().copied())
 }
 
+/// The key by which the server that copies knows this one.
+fn key_of(server: &Server, trust: &Trust) -> Result<Option<Fingerprint>, MoveError> {
+    let known = server.ticket.fingerprint.or(known(server, trust)?);
+    if known.is_some() || trust.ca.is_none() {
+        return Ok(known);
+    }
+    // It is known by its certificate here, under which it says what its raw key is.
+    let session = Session::connect(server, SessionRole::Fetch, Wanted::no_data(trust));
+    match session.and_then(|mut session| session.raw_key()) {
+        // It may be within the other server's reach alone.
+        Err(error) if error.is_passing() || matches!(error, MoveError::UnknownHost { .. }) => Ok(None),
+        key => key,
+    }
+}
+
 /// Asks a source for a token for the host with the key `holder`; gives the source's own key, too.
 fn ask_token(
     server: &Server,
@@ -128,5 +144,5 @@ fn ask_token(
 ) -> Result<(Option<Token>, Option<Fingerprint>), MoveError> {
     let mut session = Session::connect(server, SessionRole::Fetch, Wanted::no_data(trust))?;
     let token = session.ask_token(path, holder)?;
-    Ok((token, session.stream.peer_key()))
+    Ok((token, session.raw_key()?))
 }

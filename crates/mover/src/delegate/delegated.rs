@@ -29,6 +29,7 @@ use crate::engine::probe::{Admission, ProbeDesk};
 use crate::haul::get::{get, get_attached};
 use crate::serve::audit::Audit;
 use crate::serve::orders::Orders;
+use crate::serve::passes::Pass;
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
@@ -231,14 +232,15 @@ impl Orders for Delegations {
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<(), GreetingError>,
+        may: &dyn Fn(Right, &str) -> Result<Pass, GreetingError>,
     ) -> Result<(), GreetingError> {
         let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
         let right = match &order.origin {
             Origin::Client { .. } => Right::Write,
             Origin::Servers { .. } => Right::Copy,
         };
-        may(right, &format!("/{}", order.destination))?;
+        let path = format!("/{}", order.destination);
+        let pass = may(right, &path)?;
         let options = self.options_of(&order, transport)?;
         let place = self.place(order.transfer)?;
         let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
@@ -260,15 +262,14 @@ impl Orders for Delegations {
         };
         let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let thread = threads::spawn_helper("inhaul-delegated", run).map_err(internal)?;
-        let told = relay(stream, &incoming, &place.stop);
+        let told = relay(stream, &incoming, &place.stop, &pass);
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
         let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
         self.audit.write(&Event::Moved {
-            client: &stream.peer().to_string(),
-            path: &order.destination,
+            access: pass.caller().access(&stream.peer().to_string(), right, &path),
             bytes,
             seconds,
-            outcome: &result.as_ref().map_or_else(ToString::to_string, |()| format!("{right}: done")),
+            outcome: &result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned()),
         });
         match &result {
             Ok(()) => log::info!("{}: {what}: {bytes} bytes in {seconds:.1} s, done", stream.peer()),
@@ -285,8 +286,8 @@ impl Orders for Delegations {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.lock().running.is_empty()
+    fn open(&self) -> usize {
+        self.lock().running.len()
     }
 
     fn stop_all(&self) {
@@ -333,8 +334,14 @@ fn collect_sessions(
     Ok(sessions.into_values().collect())
 }
 
-/// Passes on how the transfer goes, until it has ended. A client that goes away, or has had enough, ends it.
-fn relay(stream: &mut ControlStream, incoming: &Receiver<Update>, stop: &Stop) -> Result<(), StreamError> {
+/// Passes on how the transfer goes, until it has ended. A client that goes away, or has had enough, ends it, and so
+/// does the end of its right.
+fn relay(
+    stream: &mut ControlStream,
+    incoming: &Receiver<Update>,
+    stop: &Stop,
+    pass: &Pass,
+) -> Result<(), GreetingError> {
     let mut latest = Progress::default();
     let mut told_at = Instant::now();
     loop {
@@ -351,7 +358,8 @@ fn relay(stream: &mut ControlStream, incoming: &Receiver<Update>, stop: &Stop) -
             told_at = Instant::now();
         }
         let told = update.map_or(Ok(()), |update| tell(stream, &update));
-        match told.and_then(|()| has_finished(stream)) {
+        let finished = told.and_then(|()| has_finished(stream)).map_err(GreetingError::from);
+        match pass.check().and(finished) {
             Ok(false) => {}
             Ok(true) => stop.stop(),
             Err(error) => {

@@ -162,7 +162,7 @@ fn attach_all(
             let opened = be_opened(&mut session.stream, &offered);
             let described = opened.map_err(|error| not_opened(server, error))?;
             let path = printable(described.data_set.data_set().manifest().name());
-            Ok(Fetcher { stream: session.stream, transport, described, path })
+            Ok(Fetcher { stream: session.stream, transport, described, path, pass: None })
         }) as Job
     };
     at_once((0..).zip(offered).map(attach).collect(), stop)?.into_iter().collect()
@@ -174,6 +174,7 @@ fn not_opened(server: Server, error: GreetingError) -> MoveError {
         GreetingError::Refused { code: RefusalCode::Malformed, text } => MoveError::Refused { server, detail: text },
         // What was to be put cannot be read here.
         GreetingError::Refused { text, .. } => MoveError::NothingToServe { detail: text },
+        GreetingError::Full(full) => MoveError::Internal(full.to_string()),
     }
 }
 

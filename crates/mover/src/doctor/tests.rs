@@ -21,13 +21,13 @@ impl Running {
             send_rate: None,
             cache: None,
             accept: None,
-            sessions_max: 16,
-            sessions_per_address_max: None,
+            limits: crate::SessionLimits::of(16),
             manifest_memory: 1 << 30,
             grace: inhaul_base::Span::ZERO,
             identity: crate::ServerIdentity::passing(inhaul_identity::Rights::ALL).unwrap(),
             reload: crate::Ask::default(),
             status: crate::Ask::default(),
+            surroundings: Default::default(),
             net: NetOptions::default(),
         };
         let thread = {

@@ -393,7 +393,7 @@ impl<O: Outside> Engine<O> {
         *retry = if batch.is_empty() { None } else { retry.or(Some(now + BLOCKED)) };
         let sent = outlet.sent;
         if sent > 0 {
-            self.pulse.count(now, sent);
+            self.pulse.count_sent(now, sent);
         }
         self.take_failures(failures);
     }

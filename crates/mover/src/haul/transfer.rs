@@ -569,7 +569,8 @@ impl Application for Haul {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
             Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),
-            Frame::Refused { code: RefusalCode::Busy, text } => self.lose(engine, flow, &text),
+            // Whether a right has ended for good is what it says to the next try.
+            Frame::Refused { code: RefusalCode::Busy | RefusalCode::NoRight, text } => self.lose(engine, flow, &text),
             Frame::Refused { text, .. } => self.give_up(engine, flow, &text),
             Frame::Bye => {
                 if let Some(mirror) = self.mirrors.get_mut(&flow) {

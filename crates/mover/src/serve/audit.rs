@@ -1,10 +1,12 @@
 //! The audit log of a server.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use inhaul_identity::UnixTime;
 use inhaul_identity::audit::{Event, Log};
+
+use crate::api::counters::Counters;
 
 /// How often it is said that the log cannot be written.
 const WARNED: Duration = Duration::from_secs(60);
@@ -13,19 +15,28 @@ const WARNED: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     log: Option<Log>,
+    counters: Arc<Counters>,
     /// When it was last said that nothing can be written.
     warned: Mutex<Option<Instant>>,
 }
 
 impl Audit {
-    /// What is written to `log`.
-    pub(crate) fn new(log: Option<Log>) -> Self {
-        Self { log, warned: Mutex::default() }
+    /// What is written to `log`, and counted.
+    pub(crate) fn new(log: Option<Log>, counters: Arc<Counters>) -> Self {
+        Self { log, counters, warned: Mutex::default() }
     }
 
     /// Writes down what has happened now.
     pub(crate) fn write(&self, event: &Event<'_>) {
-        let Some(Err(error)) = self.log.as_ref().map(|log| log.write(now(), event)) else { return };
+        let error = match self.log.as_ref().map(|log| log.write(now(), event)) {
+            None => return,
+            Some(Ok(is_written)) => {
+                let counter = if is_written { &self.counters.audit_lines } else { &self.counters.audit_left_out };
+                return counter.add(1);
+            }
+            Some(Err(error)) => error,
+        };
+        self.counters.audit_failures.add(1);
         let mut warned = self.warned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if warned.is_none_or(|at| at.elapsed() >= WARNED) {
             *warned = Some(Instant::now());

@@ -33,6 +33,20 @@ pub(crate) struct Caller {
     pub(crate) token: Option<Token>,
 }
 
+impl Caller {
+    /// The token that it acts by, or else the key, by name; `None`: it has shown neither.
+    pub(crate) fn name(&self) -> Option<String> {
+        let token = self.token.as_ref().map(|token| token.id().to_string());
+        token.or_else(|| self.key.map(|key| key.to_string()))
+    }
+
+    /// What it wants, for the audit log; `client` is its address.
+    pub(crate) fn access<'e>(&self, client: &'e str, right: Right, path: &'e str) -> Access<'e> {
+        let token = self.token.as_ref().map(|token| token.id().to_string());
+        Access { client, key: self.key.map(|key| key.to_string()), token, right: right.name(), path }
+    }
+}
+
 /// How far a right reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
@@ -46,6 +60,7 @@ pub(crate) enum Reach {
 #[derive(Debug)]
 pub(crate) struct Gate {
     tls: ServerTls,
+    key: Fingerprint,
     public: Rights,
     secret: [u8; 32],
     keys: Option<Watched<AuthorizedKeys>>,
@@ -59,6 +74,7 @@ impl Gate {
         let state = identity.state.as_ref();
         Ok(Self {
             tls: ServerTls::new(identity)?,
+            key: identity.key.fingerprint(),
             public: identity.public,
             secret: ServerIdentity::token_secret(&identity.key),
             keys: state
@@ -76,6 +92,11 @@ impl Gate {
         &self.tls
     }
 
+    /// The fingerprint of the server's raw key.
+    pub(crate) fn key(&self) -> Fingerprint {
+        self.key
+    }
+
     /// Where it is written down what happens.
     pub(crate) fn audit(&self) -> &Audit {
         &self.audit
@@ -84,9 +105,8 @@ impl Gate {
     /// Whether a client may do this at `path`; a refusal says what right is missing, and why.
     pub(crate) fn check(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, GreetingError> {
         let decided = self.decide(caller, right, path);
-        let (client, token) = (caller.address.to_string(), caller.token.as_ref().map(|token| token.id().to_string()));
-        let key = caller.key.map(|key| key.to_string());
-        let access = Access { client: &client, key, token, right: right.name(), path };
+        let client = caller.address.to_string();
+        let access = caller.access(&client, right, path);
         match decided {
             Ok(reach) => {
                 self.audit.write(&Event::Granted(access));
@@ -99,6 +119,17 @@ impl Gate {
                 Err(refused(RefusalCode::NoRight, text))
             }
         }
+    }
+
+    /// Whether a client that was let in for this may still do it.
+    ///
+    /// # Errors
+    /// Why not; it is written down.
+    pub(crate) fn still(&self, caller: &Caller, right: Right, path: &str) -> Result<(), String> {
+        self.decide(caller, right, path).map(drop).inspect_err(|reason| {
+            let client = caller.address.to_string();
+            self.audit.write(&Event::Ended { access: caller.access(&client, right, path), reason });
+        })
     }
 
     /// Whether a client may do anything at all; then it may try the path.

@@ -1,5 +1,6 @@
 //! The server's set-up: one client's session up to the point where data can flow. Blocking, on a thread of its own.
 
+use std::cell::Cell;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,21 +11,26 @@ use inhaul_protocols::registry::Protocols;
 use inhaul_store::{ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
+use crate::api::counters::Counters;
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::gate::{Caller, Gate, Reach};
+use crate::serve::half_open::Waiting;
 use crate::serve::orders::Orders;
+use crate::serve::passes::{Pass, Passes};
 use crate::serve::serving::{Described, Fetcher};
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::handshake::HandshakeError;
 use crate::session::refusal::{GreetingError, refused};
-use crate::session::slots::Slot;
+use crate::session::slots::{Full, Slot, Slots};
 
-/// How long a client may take for each step.
+/// How long a client may take, in all, until it is let in: for its handshake, its greeting and its request.
+const ENTRY: Duration = Duration::from_secs(10);
+/// How long a client may take for each step from then on.
 const STEP: Duration = Duration::from_secs(10);
 /// How long a client that was refused may take to close.
 const LINGER: Duration = Duration::from_secs(1);
@@ -59,6 +65,34 @@ pub(crate) struct House {
     pub(crate) udp_port: u16,
     /// Where clients are admitted that only try the path.
     pub(crate) desk: Arc<ProbeDesk>,
+    /// The places for those who are let in.
+    pub(crate) slots: Arc<Slots>,
+    /// The rights of those who are.
+    pub(crate) passes: Arc<Passes>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A client's way in: it waits among those who are half open, and has a session's place once it is let in.
+struct Entry {
+    by: Instant,
+    waiting: Cell<Option<Waiting>>,
+    slot: Cell<Option<Slot>>,
+}
+
+impl Entry {
+    /// Lets a client in that may have what it wants. From now on its right is watched.
+    fn admit(&self, house: &House, caller: &Caller, right: Right, path: &str) -> Result<Pass, GreetingError> {
+        self.take_place(house, caller)?;
+        Ok(house.passes.issue(caller, right, path))
+    }
+
+    fn take_place(&self, house: &House, caller: &Caller) -> Result<(), Full> {
+        let slot = house.slots.take(caller.address.ip(), caller.name())?;
+        self.slot.set(Some(slot));
+        self.waiting.take();
+        house.counters.sessions.add(1);
+        Ok(())
+    }
 }
 
 /// A session that is set up, and waits for the data thread.
@@ -85,7 +119,7 @@ pub(crate) struct Bencher {
 /// What a client wants, once it is known that it can have it.
 enum ClientRequest {
     /// A data set.
-    Fetch(Described, String),
+    Fetch(Described, String, Pass),
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// A bench.
@@ -95,26 +129,27 @@ enum ClientRequest {
 }
 
 /// Greets a client and finds out what it wants; `None` when it wanted no data and has had what it wanted. A client
-/// that cannot have it is told why. The session holds its `slot` as long as it is open.
-pub(crate) fn greet(tcp: TcpStream, slot: Slot, house: &House) -> Result<Option<Arrival>, GreetingError> {
+/// that cannot have it is told why. It is `waiting` until it is let in; then the session holds a slot as long as it is
+/// open.
+pub(crate) fn greet(tcp: TcpStream, waiting: Waiting, house: &House) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
-    stream.hold(slot);
-    let secured = stream.accept_tls(house.gate.tls(), Instant::now() + STEP).map_err(not_secured);
-    match secured.and_then(|()| converse(&mut stream, house)) {
-        Ok((transport, request)) => Ok(request.grant(stream, transport)),
+    let by = Instant::now() + ENTRY;
+    let entry = Entry { by, waiting: Cell::new(Some(waiting)), slot: Cell::default() };
+    let secured = stream.accept_tls(house.gate.tls(), by).map_err(not_secured);
+    match secured.and_then(|()| converse(&mut stream, house, &entry)) {
+        Ok((transport, request)) => {
+            entry.slot.take().into_iter().for_each(|slot| stream.hold(slot));
+            Ok(request.grant(stream, transport))
+        }
         Err(error) => {
+            house.counters.refuse(error.cause());
             let (client, reason) = (stream.peer().to_string(), error.to_string());
             log::info!("{client}: no session: {error}");
             // What a client may not do has been written down with what it wanted.
             if !matches!(&error, GreetingError::Refused { code: RefusalCode::NoRight, .. }) {
                 house.gate.audit().write(&Event::NoSession { client: &client, reason: &reason });
             }
-            let refusal = match &error {
-                GreetingError::Refused { code, text } => Some((*code, text.clone())),
-                GreetingError::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
-                GreetingError::Stream(_) => None,
-            };
-            if let Some((code, text)) = refusal {
+            if let Some((code, text)) = error.refusal() {
                 // The client may be gone already.
                 let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
                 // What the client has asked for already is taken in: unread, it would have the kernel reset the
@@ -134,9 +169,10 @@ fn not_secured(error: HandshakeError) -> GreetingError {
             refused(RefusalCode::Version, "this server secures all connections: install the same release on both")
         }
         HandshakeError::Stream(error) => error.into(),
-        HandshakeError::Distrust(_) | HandshakeError::Refused { .. } => {
-            refused(RefusalCode::Malformed, error.to_string())
-        }
+        HandshakeError::NoTls
+        | HandshakeError::Disagreed(_)
+        | HandshakeError::Distrust(_)
+        | HandshakeError::Refused { .. } => refused(RefusalCode::Malformed, error.to_string()),
     }
 }
 
@@ -144,7 +180,9 @@ impl ClientRequest {
     /// Hands the session over to whoever fulfils it; to the data thread, when one comes out of it.
     fn grant(self, stream: ControlStream, transport: Transport) -> Option<Arrival> {
         match self {
-            Self::Fetch(described, path) => Some(Arrival::Fetcher(Fetcher { stream, transport, described, path })),
+            Self::Fetch(described, path, pass) => {
+                Some(Arrival::Fetcher(Fetcher { stream, transport, described, path, pass: Some(pass) }))
+            }
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -157,10 +195,14 @@ impl ClientRequest {
     }
 }
 
-fn converse(stream: &mut ControlStream, house: &House) -> Result<(Transport, ClientRequest), GreetingError> {
-    let House { service, gate, net, udp_port, desk } = house;
-    let udp_port = *udp_port;
-    let Frame::Hello { version, role, transport, parameters } = stream.receive(Instant::now() + STEP)? else {
+/// Exchanges greetings: what the client has come for, and the transport that it wants.
+fn exchange_greetings(
+    stream: &mut ControlStream,
+    house: &House,
+    by: Instant,
+) -> Result<(SessionRole, Transport), GreetingError> {
+    let House { service, gate, net, udp_port, .. } = house;
+    let Frame::Hello { version, role, transport, parameters } = stream.receive(by)? else {
         return Err(refused(RefusalCode::Malformed, "a client greets first"));
     };
     if version != VERSION {
@@ -176,42 +218,60 @@ fn converse(stream: &mut ControlStream, house: &House) -> Result<(Transport, Cli
     };
     let parameters = settle_parameters(net.protocols, transport, &net.parameters, parameters)?;
     let transport = Transport { name: transport.name, parameters: parameters.into() };
-    stream.send(&Frame::Welcome { version: VERSION, udp_port }, Instant::now() + STEP)?;
+    let key = Some(*gate.key().bytes());
+    stream.send(&Frame::Welcome { version: VERSION, udp_port: *udp_port, key }, by)?;
+    Ok((role, transport))
+}
+
+fn converse(
+    stream: &mut ControlStream,
+    house: &House,
+    entry: &Entry,
+) -> Result<(Transport, ClientRequest), GreetingError> {
+    let House { service, gate, udp_port, desk, .. } = house;
+    let (role, transport) = exchange_greetings(stream, house, entry.by)?;
     let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
-    let mut first = stream.receive(Instant::now() + STEP)?;
+    let mut first = stream.receive(entry.by)?;
     if let Frame::Authorize { token } = &first {
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
         caller.token = Some(token);
-        first = stream.receive(Instant::now() + STEP)?;
+        first = stream.receive(entry.by)?;
     }
-    let may = |right: Right, path: &str| gate.check(&caller, right, path);
+    let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
+        let reach = gate.check(&caller, right, path)?;
+        Ok((reach, entry.admit(house, &caller, right, path)?))
+    };
     let request = match (first, role, service) {
         (Frame::Open { path, owner, attributes, early }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
-            let no_links = may(Right::Read, &path)? == Reach::Beneath;
+            let (reach, pass) = may(Right::Read, &path)?;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes, no_links };
-            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown)
+            let options = ScanOptions { owner, attributes, no_links: reach == Reach::Beneath };
+            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
-            let no_links = may(Right::Read, &path)? == Reach::Beneath;
+            let (reach, pass) = may(Right::Read, &path)?;
             let began = Instant::now();
-            let items = send_listing(stream, catalogue, path.as_bytes(), ListOptions { recursive, no_links })?;
+            let options = ListOptions { recursive, no_links: reach == Reach::Beneath };
+            let items = send_listing(stream, catalogue, path.as_bytes(), options, &pass)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
             ClientRequest::Nothing
         }
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
             gate.check_any(&caller)?;
+            entry.take_place(house, &caller)?;
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders.attend(stream, &order, &transport, udp_port, &|right, path| may(right, path).map(drop))?;
+            orders
+                .attend(stream, &order, &transport, *udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
+            entry.take_place(house, &caller)?;
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
@@ -329,6 +389,7 @@ fn send_listing(
     catalogue: &Catalogue,
     path: &[u8],
     options: ListOptions,
+    pass: &Pass,
 ) -> Result<u64, GreetingError> {
     let mut piece = Vec::new();
     let mut broken = None;
@@ -337,13 +398,14 @@ fn send_listing(
         items += 1;
         if piece.len() + item.encoded_len() > MAX_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
-            broken = stream.send(&frame, Instant::now() + PIECE).err();
+            let sent = stream.send(&frame, Instant::now() + PIECE).map_err(GreetingError::from);
+            broken = pass.check().and(sent).err();
         }
         item.encode(&mut piece);
         broken.is_none()
     });
     if let Some(error) = broken {
-        return Err(error.into());
+        return Err(error);
     }
     listed?;
     stream.send(&Frame::Listing { last: true, bytes: piece }, Instant::now() + PIECE)?;
@@ -366,7 +428,8 @@ mod tests {
     use super::*;
     use crate::api::source::Server;
     use crate::api::trust::{ServerIdentity, Trust, UnknownServer};
-    use crate::session::slots::Slots;
+    use crate::serve::half_open::HalfOpen;
+    use crate::session::slots::Limits;
     use crate::session::tls::ClientSide;
     use inhaul_identity::Rights;
     use std::net::TcpListener;
@@ -377,7 +440,7 @@ mod tests {
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = std::thread::spawn(move || {
             let (tcp, from) = listener.accept().unwrap();
-            let slot = Slots::new(1, 1).take(from.ip()).unwrap();
+            let waiting = HalfOpen::new(1).take(&tcp, from.ip()).unwrap();
             let identity = ServerIdentity::passing(Rights::ALL).unwrap();
             let house = House {
                 service,
@@ -385,8 +448,11 @@ mod tests {
                 net: Arc::default(),
                 udp_port: 77,
                 desk: Arc::default(),
+                slots: Slots::new(Limits { sessions: 1, per_origin: 1, per_client: 1 }),
+                passes: Arc::default(),
+                counters: Arc::default(),
             };
-            greet(tcp, slot, &house)
+            greet(tcp, waiting, &house)
         });
         let mut client = ControlStream::new(tcp).unwrap();
         let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
@@ -453,7 +519,7 @@ mod tests {
     fn greet_sends_the_manifest_of_what_is_asked_for() {
         let (_dir, service) = files();
         let (answers, arrival) = talk(service, &[hello(SessionRole::Fetch), open("f")]);
-        assert_eq!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77 });
+        assert!(matches!(answers[0], Frame::Welcome { version: VERSION, udp_port: 77, key: Some(_) }), "{answers:?}");
         let Frame::DataSet { last: true, bytes } = &answers[1] else { panic!("{answers:?}") };
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
         let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };

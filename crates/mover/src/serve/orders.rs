@@ -5,27 +5,28 @@ use std::fmt::Debug;
 use inhaul_identity::Right;
 
 use crate::engine::net::Transport;
+use crate::serve::passes::Pass;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
 /// Carries out orders of clients.
 pub(crate) trait Orders: Debug + Send + Sync {
     /// Carries out what a client has ordered, over its session; `udp_port` is the server's own, and
-    /// `may` says whether the client has a right on a path.
+    /// `may` says whether the client has a right on a path; then it has a pass for it, until the right ends.
     fn attend(
         &self,
         stream: &mut ControlStream,
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<(), GreetingError>,
+        may: &dyn Fn(Right, &str) -> Result<Pass, GreetingError>,
     ) -> Result<(), GreetingError>;
 
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);
 
-    /// Whether nothing is under way.
-    fn is_idle(&self) -> bool;
+    /// How many are under way.
+    fn open(&self) -> usize;
 
     /// Ends what is under way; each leaves what its client can go on from.
     fn stop_all(&self);

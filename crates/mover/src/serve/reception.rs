@@ -2,8 +2,11 @@
 
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::api::counters::{Counters, Refusal};
+use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::Engine;
 use crate::engine::listener::turn_away;
@@ -11,16 +14,28 @@ use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, House, Service, greet};
-use crate::session::slots::Slots;
+use crate::serve::half_open::HalfOpen;
+use crate::session::slots::{Limits, Slots};
 use crate::system::threads;
 
 /// See the module's description.
 pub(crate) struct Reception {
     house: Arc<House>,
-    slots: Arc<Slots>,
+    half_open: Arc<HalfOpen>,
     greeted: Sender<Arrival>,
     arrivals: Receiver<Arrival>,
     turned_away: Seldom,
+    /// Rights are being looked at.
+    reviewing: Arc<AtomicBool>,
+}
+
+/// How many clients there is room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    /// Those that were let in.
+    pub(crate) sessions: Limits,
+    /// Those that were not yet.
+    pub(crate) half_open: usize,
 }
 
 impl Reception {
@@ -30,11 +45,56 @@ impl Reception {
         net: &NetOptions,
         udp_port: u16,
         desk: Arc<ProbeDesk>,
-        slots: Arc<Slots>,
+        places: Places,
+        counters: Arc<Counters>,
     ) -> Self {
         let (greeted, arrivals) = channel();
-        let house = House { service, gate: Arc::new(gate), net: Arc::new(net.clone()), udp_port, desk };
-        Self { house: Arc::new(house), slots, greeted, arrivals, turned_away: Seldom::default() }
+        let house = House {
+            service,
+            gate: Arc::new(gate),
+            net: Arc::new(net.clone()),
+            udp_port,
+            desk,
+            slots: Slots::new(places.sessions),
+            passes: Arc::default(),
+            counters,
+        };
+        Self {
+            house: Arc::new(house),
+            half_open: HalfOpen::new(places.half_open),
+            greeted,
+            arrivals,
+            turned_away: Seldom::default(),
+            reviewing: Arc::default(),
+        }
+    }
+
+    /// From now on there may be so many sessions.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.house.slots.set_limits(limits);
+    }
+
+    /// Looks whether the rights of all open sessions still stand; elsewhere, as files are read for it.
+    pub(crate) fn review(&self) -> Result<(), MoveError> {
+        let house = Arc::clone(&self.house);
+        let busy = Arc::clone(&self.reviewing);
+        if busy.swap(true, Ordering::Relaxed) {
+            // The last look has not ended: a disk is slow.
+            return Ok(());
+        }
+        let look = move || {
+            house.passes.review(&house.gate);
+            busy.store(false, Ordering::Relaxed);
+        };
+        threads::spawn_helper("inhaul-rights", look).map(drop)
+    }
+
+    /// Counts what is open now.
+    pub(crate) fn count(&self) {
+        let counters = &self.house.counters;
+        counters.sessions_open.set(self.sessions() as u64);
+        counters.half_open.set(self.half_open.count() as u64);
+        counters.half_open_dropped.set(self.half_open.dropped());
     }
 
     /// Offers something else to those who come from now on.
@@ -51,18 +111,26 @@ impl Reception {
     pub(crate) fn greet(&mut self, engine: &Engine, tcp: TcpStream) {
         // One without an address is gone.
         let Ok(peer) = tcp.peer_addr() else { return };
-        let slot = match self.slots.take(peer.ip()) {
-            Ok(slot) => slot,
-            Err(full) => {
-                self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {full}"));
-                turn_away(tcp, &full.to_string());
+        self.house.counters.connections.add(1);
+        if let Err(full) = self.house.slots.check(peer.ip()) {
+            self.house.counters.refuse(full.into());
+            self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {full}"));
+            turn_away(tcp, &full.to_string());
+            return;
+        }
+        let waiting = match self.half_open.take(&tcp, peer.ip()) {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                self.house.counters.refuse(Refusal::Busy);
+                self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {error}"));
+                turn_away(tcp, "it has no descriptor left for another connection: try again later");
                 return;
             }
         };
         let (house, greeted, waker) = (Arc::clone(&self.house), self.greeted.clone(), engine.waker());
         let run = move || {
             // Those that were refused have been told, and logged.
-            if let Ok(Some(arrival)) = greet(tcp, slot, &house) {
+            if let Ok(Some(arrival)) = greet(tcp, waiting, &house) {
                 // The data thread may have ended meanwhile.
                 let _ = greeted.send(arrival);
             }
@@ -73,9 +141,14 @@ impl Reception {
         }
     }
 
-    /// How many sessions there are, in whatever state.
+    /// How many sessions there are, in whatever state, of clients that were let in.
     pub(crate) fn sessions(&self) -> usize {
-        self.slots.taken()
+        self.house.slots.taken()
+    }
+
+    /// How many clients have connected and are not let in yet.
+    pub(crate) fn half_open(&self) -> usize {
+        self.half_open.count()
     }
 
     /// The next client that is ready for data.

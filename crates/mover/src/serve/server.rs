@@ -11,8 +11,10 @@ use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
+use crate::api::counters::Counters;
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
+use crate::api::service::{Inherited, LimitsAnew, SessionLimits};
 use crate::api::trust::ServerIdentity;
 use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
@@ -24,10 +26,10 @@ use crate::serve::catalogue::Catalogue;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
-use crate::serve::reception::Reception;
+use crate::serve::reception::{Places, Reception};
 use crate::serve::serving::Serving;
 use crate::session::frame::Frame;
-use crate::session::slots::Slots;
+use crate::session::slots::Limits;
 use crate::system::threads;
 use crate::system::{process, sockets};
 
@@ -39,6 +41,12 @@ const ADDRESS_PART: usize = 4;
 const DESCRIPTORS_OWN: u64 = 32;
 /// Descriptors of a session: its connection, and a file that it reads or a socket of its own.
 const DESCRIPTORS_OF_SESSION: u64 = 2;
+/// Clients that have connected and not been let in, at most; each costs a thread.
+const HALF_OPEN_MAX: usize = 512;
+/// Descriptors of such a client: its connection, and a handle by which that is closed.
+const DESCRIPTORS_HALF_OPEN: u64 = 2;
+/// The part of all descriptors that they may have.
+const DESCRIPTORS_PART: u64 = 4;
 /// How long what clients have ordered may take to put away what can be gone on from.
 const CLOSING: Span = Span::from_secs(5);
 
@@ -62,24 +70,30 @@ pub(crate) fn serve(
 ) -> Result<(), MoveError> {
     net::check_server(&options.net)?;
     let identity = options.identity.clone();
-    let audit = Arc::new(Audit::new(identity.state.as_ref().map(|state| Log::at(state.audit_log()))));
+    let counters = Arc::clone(&options.surroundings.counters);
+    let log = identity.state.as_ref().map(|state| Log::at(state.audit_log()));
+    let audit = Arc::new(Audit::new(log, Arc::clone(&counters)));
     let gate = Gate::new(&identity, Arc::clone(&audit))?;
     let offered = Offered::new(&options.directories).map_err(offered_error)?;
     let desk: Arc<ProbeDesk> = Arc::default();
     let orders =
         options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
-    let slots = slots(options, process::allow_many_files());
-    let ListeningPair { tcp, udp, address } = listen(&options.net, options.listen)?;
+    let descriptors = process::allow_many_files();
+    let places = places(options.limits, descriptors);
+    let ListeningPair { tcp, udp, address } = match &options.surroundings.sockets {
+        Some(inherited) => adopt(&options.net, inherited)?,
+        None => listen(&options.net, options.listen)?,
+    };
     let mut engine = Engine::new()?;
     let mut serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
-    serving.set_audit(Arc::clone(&audit));
+    serving.report_to(Arc::clone(&audit), Arc::clone(&counters));
     engine.listen(tcp)?;
     let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
     let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(options.send_rate));
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk), EarlyEchoes::new(serving.challenge_seed())),
-        reception: Reception::new(service, gate, &options.net, address.port(), desk, slots),
+        reception: Reception::new(service, gate, &options.net, address.port(), desk, places, Arc::clone(&counters)),
         directories: options.directories.clone(),
         send_rate: options.send_rate,
         budget,
@@ -89,6 +103,9 @@ pub(crate) fn serve(
         serving,
         stop: stop.clone(),
         reload: options.reload.clone(),
+        limits: options.surroundings.limits.clone(),
+        descriptors,
+        counters,
         status: options.status.clone(),
         identity,
         audit: Arc::clone(&audit),
@@ -109,19 +126,43 @@ pub(crate) fn offered_error(error: OfferedError) -> MoveError {
     }
 }
 
-/// The places for sessions, of which there are no more than `descriptors` are enough for.
-fn slots(options: &ServeOptions, descriptors: u64) -> Arc<Slots> {
-    let enough_for = descriptors.saturating_sub(DESCRIPTORS_OWN) / DESCRIPTORS_OF_SESSION;
+/// The places for clients, of which there are no more than `descriptors` are enough for.
+fn places(asked: SessionLimits, descriptors: u64) -> Places {
+    let half_open = usize::try_from(descriptors / DESCRIPTORS_PART / DESCRIPTORS_HALF_OPEN).unwrap_or(usize::MAX);
+    let half_open = half_open.clamp(1, HALF_OPEN_MAX);
+    let own = DESCRIPTORS_OWN + half_open as u64 * DESCRIPTORS_HALF_OPEN;
+    let enough_for = descriptors.saturating_sub(own) / DESCRIPTORS_OF_SESSION;
     let enough_for = usize::try_from(enough_for).unwrap_or(usize::MAX).max(1);
-    let sessions_max = options.sessions_max.min(enough_for);
-    if sessions_max < options.sessions_max {
+    let sessions = asked.all.min(enough_for);
+    if sessions < asked.all {
         log::warn!(
-            "{sessions_max} sessions at once rather than {}: this process may have {descriptors} files open (ulimit -n)",
-            options.sessions_max
+            "{sessions} sessions at once rather than {}: this process may have {descriptors} files open (ulimit -n)",
+            asked.all
         );
     }
-    let per_address = options.sessions_per_address_max.unwrap_or(sessions_max.div_ceil(ADDRESS_PART));
-    Slots::new(sessions_max, per_address)
+    let per_origin = asked.per_address.unwrap_or(sessions.div_ceil(ADDRESS_PART));
+    let per_client = asked.per_client.unwrap_or(sessions);
+    Places { sessions: Limits { sessions, per_origin, per_client }, half_open }
+}
+
+/// Takes over the sockets of a service manager.
+fn adopt(options: &NetOptions, inherited: &Inherited) -> Result<ListeningPair, MoveError> {
+    let failed = MoveError::system("a socket of the service manager cannot be used");
+    let (tcp, address) =
+        inherited.tcp.try_clone().and_then(|tcp| tcp.local_addr().map(|at| (tcp, at))).map_err(failed)?;
+    let udp = match &inherited.udp {
+        Some(udp) => sockets::adopt(options, udp)?,
+        None => sockets::bind_shared(options, address)?,
+    };
+    if udp.local_address().port() != address.port() {
+        let detail = format!(
+            "the service manager gives TCP port {} and UDP port {}: inhaul needs both of the same number",
+            address.port(),
+            udp.local_address().port()
+        );
+        return Err(MoveError::Usage(detail));
+    }
+    Ok(ListeningPair { tcp, udp, address })
 }
 
 /// A TCP and a UDP socket on the same address and port.
@@ -187,6 +228,11 @@ struct FileServer {
     orders: Option<Arc<dyn Orders>>,
     stop: Stop,
     reload: Ask,
+    /// Where limits are found anew.
+    limits: LimitsAnew,
+    /// How many files this process may have open.
+    descriptors: u64,
+    counters: Arc<Counters>,
     status: Ask,
     identity: ServerIdentity,
     audit: Arc<Audit>,
@@ -209,7 +255,7 @@ enum Stopping {
 
 impl FileServer {
     fn has_orders(&self) -> bool {
-        self.orders.as_ref().is_some_and(|orders| !orders.is_idle())
+        self.orders.as_ref().is_some_and(|orders| orders.open() > 0)
     }
 
     /// Takes the next step towards the end, when it is time for it; true at the end.
@@ -220,7 +266,10 @@ impl FileServer {
                 self.stopping = Stopping::Settling(now + SETTLING);
                 self.come_to_an_end(engine)
             }
-            Stopping::Settling(until) if now >= until || self.serving.opened() == self.reception.sessions() => {
+            Stopping::Settling(until)
+                if now >= until
+                    || (self.reception.half_open() == 0 && self.serving.opened() == self.reception.sessions()) =>
+            {
                 // In this order: a successor can have the port as soon as nobody listens there, and all datagrams that
                 // come to it from then on are the successor's, but those of flows that have sockets of their own.
                 self.serving.give_port_up(engine);
@@ -263,6 +312,14 @@ impl FileServer {
                 Ok(gate) => self.reception.set_gate(gate),
                 Err(error) => log::warn!("the certificate stays the one before: {error}"),
             }
+            match self.limits.read() {
+                None => {}
+                Some(Ok(limits)) => self.reception.set_limits(places(limits, self.descriptors).sessions),
+                Some(Err(error)) => log::warn!("the limits stay what they were: {error}"),
+            }
+            if let Err(error) = self.reception.review() {
+                log::error!("whether open sessions keep their rights cannot be looked at: {error}");
+            }
         }
         if self.status.take() {
             log::info!("{} sessions are open or in set-up", self.reception.sessions());
@@ -272,10 +329,15 @@ impl FileServer {
 }
 
 impl FileServer {
-    /// Drops lists of files that nobody needs; elsewhere, as that takes a while.
-    fn tidy(&mut self, now: Time) -> Result<(), MoveError> {
+    /// What is done once a second: lists of files that nobody needs are dropped, elsewhere, as that takes a while.
+    /// Rights of open sessions are looked at, and what is open is counted.
+    fn tidy(&mut self, now: Time, kernel_drops: u64) -> Result<(), MoveError> {
         if now.since(self.tidied) >= TIDY_INTERVAL {
             self.tidied = now;
+            self.reception.review()?;
+            self.reception.count();
+            self.counters.kernel_drops.raise(kernel_drops);
+            self.counters.orders_open.set(self.orders.iter().map(|orders| orders.open() as u64).sum());
             let stale = self.catalogue.take_stale();
             if !stale.is_empty() {
                 threads::spawn_helper("inhaul-tidy", move || drop(stale))?;
@@ -330,7 +392,8 @@ impl Application for FileServer {
         }
         self.obey(engine);
         self.serving.tend(engine);
-        self.tidy(engine.now())?;
+        self.counters.turns.add(1);
+        self.tidy(engine.now(), engine.kernel_drops())?;
         Ok(PollResult::Wait(later(engine)))
     }
 }

@@ -11,6 +11,7 @@ use inhaul_store::digest_cache::DigestCache;
 use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
+use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::endpoints::Endpoints;
@@ -21,6 +22,7 @@ use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
+use crate::serve::passes::Pass;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, RefusalCode};
 use crate::system::threads;
@@ -31,6 +33,10 @@ const CACHE_BYTES_MAX: u64 = 256 << 20;
 
 /// A session whose client says nothing, and which no protocol watches over, is ended after so long.
 const IDLE_MAX: Span = Span::from_secs(30);
+/// How often it is counted what has been sent.
+const COUNT_LOOK: Span = Span::from_millis(200);
+/// How a session ends that has brought all that was asked for.
+const DONE: &str = "done";
 /// How often it is looked for such sessions.
 const IDLE_LOOK: Span = Span::from_secs(1);
 
@@ -51,12 +57,17 @@ pub(crate) struct Fetcher {
     pub(crate) described: Described,
     /// What the client has asked for, for people.
     pub(crate) path: String,
+    /// The right that it is held by; `None` where this host has come to the client, and not the other way round.
+    pub(crate) pass: Option<Pass>,
 }
 
 /// A session of somebody who fetches.
 struct Session {
     client: SocketAddr,
     path: String,
+    pass: Option<Pass>,
+    /// Bytes of its flow that have been counted: all that were sent, and those that were sent again.
+    counted: (u64, u64),
     data_set: Arc<OpenSet>,
     began: Time,
     /// When its client last said, or took, anything that is not the protocol's.
@@ -87,8 +98,10 @@ pub(crate) struct Serving {
     sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
     idle_look: Time,
+    count_look: Time,
     /// Where it is written down what was moved.
     audit: Arc<Audit>,
+    counters: Arc<Counters>,
 }
 
 impl Serving {
@@ -109,13 +122,15 @@ impl Serving {
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             idle_look: Time::ZERO,
+            count_look: Time::ZERO,
             audit: Arc::default(),
+            counters: Arc::default(),
         })
     }
 
-    /// Writes down there what is moved.
-    pub(crate) fn set_audit(&mut self, audit: Arc<Audit>) {
-        self.audit = audit;
+    /// Writes down and counts there what is moved.
+    pub(crate) fn report_to(&mut self, audit: Arc<Audit>, counters: Arc<Counters>) {
+        (self.audit, self.counters) = (audit, counters);
     }
 
     /// The secret of all challenges that this host makes.
@@ -125,7 +140,7 @@ impl Serving {
 
     /// Begins a session.
     pub(crate) fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) -> Result<(), MoveError> {
-        let Fetcher { stream, transport, described: Described { data_set, early_bytes }, path } = fetcher;
+        let Fetcher { stream, transport, described: Described { data_set, early_bytes }, path, pass } = fetcher;
         let Some(port) = self.port else {
             // Its datagrams would come to the successor. It can try again there: see `give_port_up`.
             log::info!("{}: {path}: no session any more: the server comes to its end", stream.peer());
@@ -139,7 +154,8 @@ impl Serving {
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
-        let session = Session { client, path, data_set, began: now, heard: now, watch, has_all: false };
+        let counted = (0, 0);
+        let session = Session { client, path, pass, counted, data_set, began: now, heard: now, watch, has_all: false };
         self.sessions.insert(flow, session);
         let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
         engine.add_flow(flow, endpoint, port, stream)?;
@@ -177,6 +193,13 @@ impl Serving {
         }
     }
 
+    /// Counts what all flows have sent.
+    fn count_flows(&mut self, engine: &Engine) {
+        let flows: Vec<FlowId> = self.sessions.keys().copied().collect();
+        flows.into_iter().for_each(|flow| self.count_flow(engine, flow));
+        self.counters.sent_datagrams.raise(engine.datagrams_sent());
+    }
+
     fn set_watch(&mut self, flow: FlowId, watch: Watch, now: Time) {
         if let Some(session) = self.sessions.get_mut(&flow) {
             session.watch = watch;
@@ -191,7 +214,7 @@ impl Serving {
         }
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
-            Frame::Finish => self.close(engine, flow, &Frame::Bye, "done"),
+            Frame::Finish => self.close(engine, flow, &Frame::Bye, DONE),
             _ => self.close(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
         }
     }
@@ -201,7 +224,7 @@ impl Serving {
         // A client does not wait for an answer to its last words, and they may be lost with the connection.
         let has_all = self.sessions.get(&flow).is_some_and(|session| session.has_all);
         let is_end = has_all && matches!(cause, EndCause::Stream(StreamError::Closed));
-        let outcome = if is_end { "done".to_owned() } else { format!("ended early: {cause}") };
+        let outcome = if is_end { DONE.to_owned() } else { format!("ended early: {cause}") };
         self.forget(engine, flow, &outcome);
     }
 
@@ -218,7 +241,10 @@ impl Serving {
 
     /// A session is over.
     fn forget(&mut self, engine: &Engine, flow: FlowId, outcome: &str) {
+        self.count_flow(engine, flow);
         if let Some(session) = self.sessions.remove(&flow) {
+            let counter = if outcome == DONE { &self.counters.fetches_done } else { &self.counters.fetches_broken };
+            counter.add(1);
             log::info!("{}, {outcome}", self.describe(engine, flow, &session));
             self.note_moved(flow, session, engine.now(), outcome.to_owned());
         }
@@ -228,12 +254,12 @@ impl Serving {
 
     /// Writes down what was moved. Elsewhere: the data thread waits for no disk.
     fn note_moved(&self, flow: FlowId, session: Session, now: Time, outcome: String) {
-        let Session { client, path, began, .. } = session;
+        let Session { client, path, began, pass: Some(pass), .. } = session else { return };
         let (audit, bytes) = (Arc::clone(&self.audit), self.bodies.sent_bytes(flow));
         let (client, seconds) = (client.to_string(), now.since(began).as_secs_f64());
         let write = move || {
-            let (client, path, outcome) = (&client, &path, &outcome);
-            audit.write(&AuditEvent::Moved { client, path, bytes, seconds, outcome });
+            let access = pass.caller().access(&client, pass.right(), &path);
+            audit.write(&AuditEvent::Moved { access, bytes, seconds, outcome: &outcome });
         };
         if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
             log::error!("the audit log cannot be written: {error}");
@@ -269,9 +295,14 @@ impl Serving {
             engine.send(flow, &Frame::FileFailed { file: file as u64, problem });
         }
         let now = engine.now();
+        if now >= self.count_look {
+            self.count_look = now + COUNT_LOOK;
+            self.count_flows(engine);
+        }
         if now >= self.idle_look {
             self.idle_look = now + IDLE_LOOK;
             self.end_idle(engine, now);
+            self.end_without_right(engine);
         }
     }
 
@@ -301,6 +332,27 @@ impl Serving {
             let text = format!("nothing was heard for {:.0} s", IDLE_MAX.as_secs_f64());
             self.close_for_now(engine, flow, &text);
         }
+    }
+
+    /// Ends the sessions whose rights have ended.
+    fn end_without_right(&mut self, engine: &mut Engine) {
+        let ended = |session: &Session| session.pass.as_ref()?.check().err()?.refusal();
+        let ended: Vec<_> = self.sessions.iter().filter_map(|(&flow, session)| Some((flow, ended(session)?))).collect();
+        for (flow, (code, text)) in ended {
+            self.counters.refuse(Refusal::NoRight);
+            self.close(engine, flow, &Frame::Refused { code, text: text.clone() }, &text);
+        }
+    }
+
+    /// Counts what a flow has sent since it was counted last.
+    fn count_flow(&mut self, engine: &Engine, flow: FlowId) {
+        let Some(session) = self.sessions.get_mut(&flow) else { return };
+        let sent = self.bodies.sent_bytes(flow);
+        // A transport that has ended its part knows nothing of it any more.
+        let again = engine.flow_stats(flow).map_or(session.counted.1, |stats| stats.retransmitted_bytes);
+        let before = std::mem::replace(&mut session.counted, (sent, again));
+        self.counters.sent_bytes.add(sent.saturating_sub(before.0));
+        self.counters.retransmitted_bytes.add(again.saturating_sub(before.1));
     }
 
     /// How many sessions have opened their path, or need none.
@@ -358,7 +410,7 @@ mod tests {
         let data_set = catalogue.open(path.as_bytes(), ScanOptions::default(), stream.peer().ip()).unwrap();
         let transport = Transport { name: "gtp", parameters: Vec::new().into() };
         let described = Described { data_set, early_bytes: 0 };
-        serving.welcome(engine, Fetcher { stream, transport, described, path: path.to_owned() }).unwrap();
+        serving.welcome(engine, Fetcher { stream, transport, described, path: path.to_owned(), pass: None }).unwrap();
         client
     }
 

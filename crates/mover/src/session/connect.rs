@@ -73,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) early_path: Option<EarlyPath>,
     /// The server has answered the greeting.
     pub(crate) greeted: bool,
+    /// The fingerprint of the raw key that the server says it has.
+    pub(crate) said_key: Option<Fingerprint>,
 }
 
 impl Session {
@@ -93,6 +95,7 @@ impl Session {
             early: None,
             early_path: None,
             greeted: true,
+            said_key: None,
         }
     }
 
@@ -121,9 +124,8 @@ impl Session {
     fn handshake_error(&self, error: HandshakeError) -> MoveError {
         let server = self.server.clone();
         match error {
-            HandshakeError::Stream(StreamError::Tls(rustls::Error::InvalidMessage(_))) => {
-                self.protocol_error("it does not speak TLS".to_owned())
-            }
+            HandshakeError::NoTls => self.protocol_error(error.to_string()),
+            HandshakeError::Disagreed(_) => MoveError::Untrusted { server, detail: error.to_string() },
             HandshakeError::Stream(error) => self.stream_error(&error, GREETING_SECONDS),
             HandshakeError::Distrust(error) => distrusted(&server, error),
             HandshakeError::Refused { code, text } => self.unexpected(&Frame::Refused { code, text }),
@@ -151,7 +153,8 @@ impl Session {
             return Ok(());
         }
         match self.receive(GREETING_SECONDS)? {
-            Frame::Welcome { version: VERSION, udp_port } => {
+            Frame::Welcome { version: VERSION, udp_port, key } => {
+                self.said_key = key.map(Fingerprint::from_bytes);
                 self.datagrams.set_port(udp_port);
                 log::debug!("{}: session open, datagrams go to {}", self.server, self.datagrams);
                 Ok(())
@@ -161,6 +164,16 @@ impl Session {
             }
             frame => Err(self.unexpected(&frame)),
         }
+    }
+
+    /// The fingerprint of the server's raw key: it has proven to have it, or, if it has shown a certificate instead, it
+    /// says so. `None`: it is of an earlier release, and does not.
+    pub(crate) fn raw_key(&mut self) -> Result<Option<Fingerprint>, MoveError> {
+        if let Some(key) = self.stream.peer_key() {
+            return Ok(Some(key));
+        }
+        self.await_greeting()?;
+        Ok(self.said_key)
     }
 
     /// Asks for a data set and takes its manifest in; and its content, if that is no more than `early` bytes.
@@ -390,11 +403,14 @@ impl Session {
         match error {
             StreamError::TimedOut | StreamError::Stuck => MoveError::TimedOut { server, seconds },
             // It has ended or its host has, or it is none of ours and hangs up on strangers.
-            StreamError::Closed | StreamError::Io(_) => MoveError::Unreachable { server, detail: error.to_string() },
+            // What was damaged on the way is no better than a connection that broke: who the server is was settled by
+            // the handshake.
+            StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
+                MoveError::Unreachable { server, detail: error.to_string() }
+            }
             StreamError::Frame(_) | StreamError::TooSoon | StreamError::InClear => {
                 self.protocol_error(error.to_string())
             }
-            StreamError::Tls(_) => MoveError::Untrusted { server, detail: error.to_string() },
             StreamError::Spent => MoveError::Internal(error.to_string()),
             // An order with very many rules.
             StreamError::TooLong(_) => MoveError::Usage(error.to_string()),

@@ -70,8 +70,8 @@ pub enum StreamError {
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The peer has not sealed what it sent, or is not who it should be.
-    #[error("the connection is not secure: {0}")]
+    /// What came was not what the peer had sealed: it was damaged on the way.
+    #[error("the secure connection broke: {0}")]
     Tls(#[source] rustls::Error),
     /// The peer says something in the clear.
     #[error("it does not secure its connections")]

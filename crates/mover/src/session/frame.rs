@@ -11,7 +11,7 @@
 //! client                                server
 //! Hello {magic, version, role, transport, parameters} ->
 //! Authorize {token}, if it has one ->
-//!                                  <-   Welcome {version, udp_port}  or  Refused
+//!                                  <-   Welcome {version, udp_port, key}  or  Refused
 //! Open {path}  or  Bench {..}      ->
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
 //!                                  <-   Digests {0, values}, if the content follows, then Content  (Open with `early`)
@@ -152,6 +152,9 @@ pub enum Frame {
         version: u16,
         /// Where the server takes datagrams.
         udp_port: u16,
+        /// The fingerprint of the server's raw key, for clients that it has shown a certificate: other servers know it
+        /// by that key when it fetches from them. `None`: it does not say.
+        key: Option<[u8; 32]>,
     },
     /// The server will not; it closes the stream.
     Refused {

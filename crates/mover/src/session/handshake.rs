@@ -24,6 +24,12 @@ pub(crate) enum HandshakeError {
     /// The connection has ended, nothing came in time, or the sides do not agree.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// What answers does not speak TLS.
+    #[error("it does not speak TLS")]
+    NoTls,
+    /// The two ends have nothing in common, or the certificate is not believed: another try would come to the same.
+    #[error("no secure connection comes about: {0}")]
+    Disagreed(#[source] rustls::Error),
     /// The server is not believed.
     #[error(transparent)]
     Distrust(#[from] Distrust),
@@ -37,11 +43,42 @@ fn is_clear(bytes: &[u8]) -> bool {
     bytes.first() == Some(&0)
 }
 
+/// Whether it is the beginning of a TLS record, by its type (RFC 8446 5.1).
+fn is_record(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|kind| (20..=23).contains(kind))
+}
+
+/// Whether a handshake would fail again. A server's certificate comes sealed, so what is wrong with it was not done on
+/// the way. All else may have been: a bit that was flipped is found as a record or a signature that does not fit.
+fn is_final(error: &rustls::Error) -> bool {
+    use rustls::{AlertDescription as Alert, Error};
+    match error {
+        Error::InvalidCertificate(_)
+        | Error::PeerIncompatible(_)
+        | Error::NoApplicationProtocol
+        | Error::UnsupportedNameType => true,
+        Error::AlertReceived(alert) => matches!(
+            alert,
+            Alert::ProtocolVersion
+                | Alert::HandshakeFailure
+                | Alert::InsufficientSecurity
+                | Alert::UnsupportedCertificate
+                | Alert::NoApplicationProtocol
+                | Alert::UnrecognisedName
+                | Alert::AccessDenied
+        ),
+        _ => false,
+    }
+}
+
 impl ControlStream {
     /// As the client, before `deadline`. The end of the handshake is left to leave with what is sent first.
     pub(crate) fn connect_tls(&mut self, side: ClientSide, deadline: Instant) -> Result<(), HandshakeError> {
         let (connection, verdict) = side.split();
         let mut seal = Seal::from(connection);
+        if verdict.is_by_certificate() {
+            seal = seal.certified();
+        }
         seal.drain(self.buffers().1);
         let mut is_first = true;
         while seal.is_handshaking() {
@@ -55,13 +92,18 @@ impl ControlStream {
                 self.buffers().0.extend_from_slice(&bytes);
                 return Err(self.refused_in_clear(deadline));
             }
+            if is_first && !is_record(&bytes) {
+                return Err(HandshakeError::NoTls);
+            }
             is_first = false;
             let (incoming, outgoing) = self.buffers();
             if let Err(error) = seal.open(&bytes, incoming, outgoing) {
                 self.alert();
-                return Err(verdict
-                    .distrust()
-                    .map_or_else(|| StreamError::Tls(error).into(), HandshakeError::Distrust));
+                return Err(match verdict.distrust() {
+                    Some(distrust) => HandshakeError::Distrust(distrust),
+                    None if is_final(&error) => HandshakeError::Disagreed(error),
+                    None => StreamError::Tls(error).into(),
+                });
             }
         }
         verdict.accept()?;

@@ -1,7 +1,9 @@
 //! Why a server lets a session not come about.
 
+use crate::api::counters::Refusal;
 use crate::session::control_stream::StreamError;
 use crate::session::frame::RefusalCode;
+use crate::session::slots::Full;
 
 /// Why a session did not come about.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +14,50 @@ pub(crate) enum GreetingError {
     /// The client cannot have what it wants.
     #[error("{text}")]
     Refused { code: RefusalCode, text: String },
+    /// There is no place for it.
+    #[error(transparent)]
+    Full(#[from] Full),
+}
+
+impl GreetingError {
+    /// What the client is told; `None` if nobody is there to be told.
+    pub(crate) fn refusal(&self) -> Option<(RefusalCode, String)> {
+        match self {
+            Self::Refused { code, text } => Some((*code, text.clone())),
+            Self::Full(full) => Some((RefusalCode::Busy, full.to_string())),
+            Self::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// What it counts as.
+    pub(crate) fn cause(&self) -> Refusal {
+        match self {
+            Self::Full(full) => (*full).into(),
+            Self::Stream(StreamError::Frame(_)) => Refusal::Malformed,
+            Self::Stream(_) => Refusal::NoSession,
+            Self::Refused { code, .. } => match code {
+                RefusalCode::NotFound | RefusalCode::Outside | RefusalCode::Unreadable => Refusal::Path,
+                RefusalCode::Busy => Refusal::Busy,
+                RefusalCode::Malformed => Refusal::Malformed,
+                RefusalCode::NoRight => Refusal::NoRight,
+                RefusalCode::Version
+                | RefusalCode::WrongService
+                | RefusalCode::UnknownTransport
+                | RefusalCode::NotAllowed => Refusal::NotOffered,
+            },
+        }
+    }
+}
+
+impl From<Full> for Refusal {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Server(_) => Self::Sessions,
+            Full::Origin(_) => Self::SessionsPerAddress,
+            Full::Client(_) => Self::SessionsPerClient,
+        }
+    }
 }
 
 /// The refusal of what a client wants.

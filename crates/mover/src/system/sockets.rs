@@ -1,9 +1,11 @@
 //! How this machine's network is put to use: packet sizes and sockets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 use inhaul_transport::{Offloads, PathSpec};
 use inhaul_udp::{Interface, Offload, Socket, SocketOptions, checksum};
+use rustix::net::sockopt;
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
@@ -39,16 +41,44 @@ pub(crate) fn bind_shared(options: &NetOptions, address: SocketAddr) -> Result<S
     bind_with(options, address, SocketOptions { share_port: true, ..SocketOptions::default() })
 }
 
+/// The socket that a service manager has made for this server, if it has.
+static ADOPTED: Mutex<Option<UdpSocket>> = Mutex::new(None);
+
+/// Takes over a socket that a service manager has bound.
+pub(crate) fn adopt(options: &NetOptions, udp: &UdpSocket) -> Result<Socket, MoveError> {
+    let failed = MoveError::system("a socket of the service manager cannot be used");
+    let (own, kept) = udp.try_clone().and_then(|own| Ok((own, udp.try_clone()?))).map_err(failed)?;
+    let failed = MoveError::system("a socket of the service manager cannot be used");
+    let socket = Socket::adopt(own.into(), &socket_options(options, SocketOptions::default()));
+    let socket = socket.map_err(std::io::Error::other).map_err(failed)?;
+    *ADOPTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    Ok(socket)
+}
+
 /// A socket that takes the datagrams of `peer` that come to `address`, where a [shared](bind_shared) one is bound that
 /// takes all others: the peer needs to know one port only, and so do the firewalls on the way.
 pub(crate) fn branch(options: &NetOptions, address: SocketAddr, peer: SocketAddr) -> Result<Socket, MoveError> {
-    connected(bind_shared(options, address)?, peer)
+    let adopted = ADOPTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(adopted) = adopted.as_ref() else { return connected(bind_shared(options, address)?, peer) };
+    // It belongs to the service manager, that is to another user, and sockets of one user only may share a port by
+    // SO_REUSEPORT. SO_REUSEADDR lets those of any user; so it is set for this moment only.
+    let share = |on| sockopt::set_socket_reuseaddr(adopted, on).map_err(std::io::Error::from);
+    share(true).map_err(MoveError::system("a socket of the service manager cannot be shared"))?;
+    let beside = SocketOptions { share_port: true, beside_others: true, ..SocketOptions::default() };
+    let branch = bind_with(options, address, beside);
+    share(false).map_err(MoveError::system("a socket of the service manager cannot be shared"))?;
+    connected(branch?, peer)
 }
 
-fn bind_with(options: &NetOptions, address: SocketAddr, socket_options: SocketOptions) -> Result<Socket, MoveError> {
+/// What the user has chosen for all sockets.
+fn socket_options(options: &NetOptions, socket_options: SocketOptions) -> SocketOptions {
     let offload = if options.offload { Offload::Auto } else { Offload::Off };
     let receive_buffer_bytes = options.receive_buffer_bytes.unwrap_or(socket_options.receive_buffer_bytes);
-    let socket_options = SocketOptions { offload, receive_buffer_bytes, ..socket_options };
+    SocketOptions { offload, receive_buffer_bytes, ..socket_options }
+}
+
+fn bind_with(options: &NetOptions, address: SocketAddr, own: SocketOptions) -> Result<Socket, MoveError> {
+    let socket_options = socket_options(options, own);
     let socket = Socket::bind(address, &socket_options)
         .map_err(|error| MoveError::Listen { address: address.to_string(), source: std::io::Error::other(error) })?;
     log::debug!(

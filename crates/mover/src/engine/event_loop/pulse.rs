@@ -16,6 +16,7 @@ pub(super) struct Pulse {
     datagrams: usize,
     fast: bool,
     last: Time,
+    sent: u64,
 }
 
 impl Pulse {
@@ -27,6 +28,17 @@ impl Pulse {
         }
         self.datagrams += datagrams;
         self.last = now;
+    }
+
+    /// So many datagrams were sent.
+    pub(super) fn count_sent(&mut self, now: Time, datagrams: usize) {
+        self.sent += datagrams as u64;
+        self.count(now, datagrams);
+    }
+
+    /// Datagrams that were sent since the start.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
     pub(super) fn is_fast(&self, now: Time) -> bool {

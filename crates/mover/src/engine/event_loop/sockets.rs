@@ -25,6 +25,16 @@ impl<O: Outside> Engine<O> {
         Ok(())
     }
 
+    /// Datagrams that the kernel has dropped before they were read, at the ports that are open now.
+    pub(crate) fn kernel_drops(&self) -> u64 {
+        self.ports.values().map(|port| port.receiver.kernel_drops()).sum()
+    }
+
+    /// Datagrams that were sent since the start.
+    pub(crate) fn datagrams_sent(&self) -> u64 {
+        self.pulse.sent()
+    }
+
     /// Takes no connections any more.
     pub(crate) fn stop_listening(&mut self) {
         // Dropping it closes it, and with that the poller forgets it.

@@ -213,9 +213,10 @@ impl Frame {
                 // An empty name ends them.
                 put("", 0);
             }
-            Self::Welcome { version, udp_port } => {
+            Self::Welcome { version, udp_port, key } => {
                 out.extend_from_slice(&version.to_be_bytes());
                 out.extend_from_slice(&udp_port.to_be_bytes());
+                out.extend_from_slice(key.as_ref().map_or(&[][..], |key| &key[..]));
             }
             Self::Refused { code, text } => {
                 out.push(code.code());
@@ -441,8 +442,9 @@ impl Reader<'_> {
     fn welcome(&mut self) -> Option<Frame> {
         let version = self.u16()?;
         let udp_port = self.u16().filter(|&port| port != 0)?;
+        let key = self.bytes.first_chunk().copied();
         self.bytes = &[];
-        Some(Frame::Welcome { version, udp_port })
+        Some(Frame::Welcome { version, udp_port, key })
     }
 
     fn refused(&mut self) -> Option<Frame> {

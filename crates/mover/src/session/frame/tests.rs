@@ -27,7 +27,11 @@ fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         (role, "[a-z0-9]{0,32}", prop::collection::vec(("[a-z]{1,64}", "[a-z0-9. ]{0,64}"), 0..=MAX_PARAMETERS))
             .prop_map(|(role, transport, parameters)| Frame::Hello { version: VERSION, role, transport, parameters }),
-        (any::<u16>(), 1..=u16::MAX).prop_map(|(version, udp_port)| Frame::Welcome { version, udp_port }),
+        (any::<u16>(), 1..=u16::MAX, any::<Option<[u8; 32]>>()).prop_map(|(version, udp_port, key)| Frame::Welcome {
+            version,
+            udp_port,
+            key
+        }),
         (code, "[a-z' \u{e9}\u{4e2d}]{0,200}").prop_map(|(code, text)| Frame::Refused { code, text }),
         (prop::collection::vec(any::<char>(), 0..200), any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
             |(path, owner, attributes, early)| Frame::Open {
@@ -131,7 +135,8 @@ fn what_a_later_release_adds_is_ignored() {
         transport: "cubic".to_owned(),
         parameters: vec![("window-max".to_owned(), "44".to_owned())],
     };
-    for frame in [hello, Frame::Welcome { version: VERSION, udp_port: 7 }] {
+    let welcome = |key| Frame::Welcome { version: VERSION, udp_port: 7, key };
+    for frame in [hello, welcome(None), welcome(Some([3; 32]))] {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let longer = framed(bytes[4], &[&bytes[5..], b"more"].concat());

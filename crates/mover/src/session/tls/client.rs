@@ -97,6 +97,11 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether the server has to show a certificate, rather than a raw key.
+    pub(crate) fn is_by_certificate(&self) -> bool {
+        self.judge.is_none()
+    }
+
     /// Why the server was not believed, if that is why the handshake failed.
     pub(crate) fn distrust(&self) -> Option<Distrust> {
         let judge = self.judge.as_ref()?;

@@ -17,6 +17,8 @@ const DATAGRAMS: &[u8] = b"EXPORTER-inhaul-datagrams";
 /// One end of a TLS connection.
 pub(crate) struct Seal {
     connection: Connection,
+    /// The peer has shown a certificate, and no raw key.
+    is_certified: bool,
 }
 
 impl From<ClientConnection> for Seal {
@@ -35,7 +37,7 @@ impl Seal {
     fn new(mut connection: Connection) -> Self {
         // What waits to be sent is counted where it is kept: in the control stream, sealed.
         connection.set_buffer_limit(None);
-        Self { connection }
+        Self { connection, is_certified: false }
     }
 
     /// Whether the two are not agreed yet. A client may seal what it has to say as soon as they are, with the end of
@@ -92,8 +94,16 @@ impl Seal {
         while self.connection.wants_write() && self.connection.write_tls(sealed).is_ok_and(|len| len > 0) {}
     }
 
+    /// What the peer shows is a certificate.
+    pub(crate) fn certified(self) -> Self {
+        Self { is_certified: true, ..self }
+    }
+
     /// The fingerprint of the peer's raw key, if it has shown one.
     pub(crate) fn peer_key(&self) -> Option<Fingerprint> {
+        if self.is_certified {
+            return None;
+        }
         self.connection.peer_certificates()?.first().map(|key| Fingerprint::of(key))
     }
 
