@@ -280,7 +280,10 @@ fn converse(
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
         // Who has the token has been let in.
-        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => ClientRequest::Tunnel(token),
+        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
+            entry.take_place(house, &caller)?;
+            ClientRequest::Tunnel(token)
+        }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
             let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
             let token = token.map(|token| token.to_bytes()).unwrap_or_default();
