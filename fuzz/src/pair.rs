@@ -120,7 +120,8 @@ impl Host for Collector<'_> {
                 }
                 if self.under_way.len() < UNDER_WAY_MAX {
                     let number = self.connections.take_numbers(transmit.flow, 1);
-                    let envelope = Envelope { number: number as u32, connection: connection.expect("it is no foreign protocol") };
+                    let envelope =
+                        Envelope { number: number as u32, connection: connection.expect("it is no foreign protocol") };
                     let head = envelope.before(batch.head(datagram));
                     let len = ENVELOPE_LEN + datagram.len();
                     self.under_way.push_back(Parcel::Datagram { from, to, head, len });

@@ -21,7 +21,7 @@ pub use gtp::{gtp_control, gtp_datagram};
 pub use identity::{ticket, token, trust_file};
 pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
-pub use mover::{bookkeeping, input_file, metalink, order, probe, session_frame, source, update};
+pub use mover::{bookkeeping, input_file, metalink, order, probe, proxy, session_frame, source, update};
 pub use rates::{rates_datagram, rbudp_control, sabul_control};
 pub use sealed::sealed;
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
@@ -53,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "endpoints", run: endpoints, corpus: endpoints::scripts, cost: 200 },
     Target { name: "bookkeeping", run: bookkeeping, corpus: mover::data_sets, cost: 2 },
     Target { name: "probe", run: probe, corpus: mover::probes, cost: 1 },
+    Target { name: "proxy", run: proxy, corpus: mover::proxies, cost: 1 },
     Target { name: "filter", run: filter, corpus: store::filters, cost: 20 },
     Target { name: "digest_cache", run: digest_cache, corpus: store::damages, cost: 20 },
     Target { name: "update", run: update, corpus: mover::updates, cost: 2 },

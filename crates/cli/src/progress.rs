@@ -86,14 +86,19 @@ const HEADINGS: [&str; 6] = ["bytes", "rate", "target", "loss", "RTT", "sender"]
 /// How wide the columns before the name are, and from which width of the terminal on each is shown.
 const COLUMNS: [(usize, usize); 5] = [(10, 100), (13, 0), (13, 70), (9, 40), (10, 60)];
 
+/// From this width of the terminal on it is told why a sender's data comes over TCP: a warning has said it, too.
+const WHY_FROM: usize = 116;
+
 fn sender(source: &SourceProgress, columns: usize) -> String {
-    let note = match source.status {
-        SourceStatus::Running | SourceStatus::Complete => "",
-        SourceStatus::Waiting => " (waiting)",
-        SourceStatus::Lost => " (LOST)",
-        SourceStatus::Different => " (left out: it has other data)",
+    let note = match (source.status, &source.path.why) {
+        (SourceStatus::Running, Some(why)) if columns >= WHY_FROM => format!(" (over TCP: {why})"),
+        (SourceStatus::Running, Some(_)) => " (over TCP)".to_owned(),
+        (SourceStatus::Running | SourceStatus::Complete, _) => String::new(),
+        (SourceStatus::Waiting, _) => " (waiting)".to_owned(),
+        (SourceStatus::Lost, _) => " (LOST)".to_owned(),
+        (SourceStatus::Different, _) => " (left out: it has other data)".to_owned(),
     };
-    let is_live = note.is_empty();
+    let is_live = matches!(source.status, SourceStatus::Running | SourceStatus::Complete);
     let if_live = |text: String| if is_live { text } else { "-".to_owned() };
     // A note is worth more than the end of a name.
     let room = columns.saturating_sub(width_before_name(columns) + note.chars().count());
@@ -136,7 +141,7 @@ pub(crate) fn clock(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_mover::Waiting;
+    use inhaul_mover::{PathReport, Waiting};
 
     fn source(address: &str, status: SourceStatus) -> SourceProgress {
         SourceProgress {
@@ -147,6 +152,7 @@ mod tests {
             loss_ratio: 0.000_05,
             rtt_ms: Some(163.0),
             status,
+            path: PathReport::default(),
         }
     }
 
@@ -186,6 +192,17 @@ mod tests {
                 "    64.2 Mbit/s    66.7 Mbit/s   0.0050 %   163.00 ms  127.0.0.1:36961",
             ]
         );
+    }
+
+    #[test]
+    fn display_says_that_a_sender_s_data_comes_over_tcp() {
+        let mut progress = progress();
+        progress.sources[0].path =
+            PathReport { over: "tcp".to_owned(), why: Some("UDP does not pass".to_owned()), ..PathReport::default() };
+        let last = |columns| lines(&progress, Size { columns, rows: 24 }).pop().unwrap();
+        assert!(last(80).ends_with("  127.0.0.1:3 (over TCP)"), "{}", last(80));
+        assert!(last(120).ends_with("  127.0.0.1:36961 (over TCP: UDP does not pass)"), "{}", last(120));
+        assert!([60, 80, 116, 160].iter().all(|&columns| last(columns).chars().count() <= columns));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::io::{IsTerminal, Write};
 
 use inhaul_identity::audit::{Event, Log};
 use inhaul_identity::{Fingerprint, KnownHosts, State, UnixTime};
-use inhaul_mover::{Ca, MoveError, Request, Server, Trust, UnknownServer, server_key};
+use inhaul_mover::{Ca, MoveError, Proxy, Request, Server, Trust, UnknownServer, server_key};
 
 use crate::exit::Failure;
-use crate::options::Security;
+use crate::options::{ProxyChoice, Security};
 
 /// The variable that names the directory of keys.
 const STATE_VARIABLE: &str = "INHAUL_STATE";
@@ -38,7 +38,8 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
     let state = state();
     let ca = security.ca.as_ref().map(|ca| if ca.as_os_str() == "system" { Ca::System } else { Ca::File(ca.clone()) });
     let unknown = if security.accept_new { UnknownServer::Remember } else { UnknownServer::Refuse };
-    let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca, plaintext: security.plaintext };
+    let proxy = proxy(security)?;
+    let trust = Trust { state: Some(state.clone()), acting: None, unknown, ca, plaintext: security.plaintext, proxy };
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_asked && !security.accept_new && trust.ca.is_none() {
         let known = KnownHosts::load(&state.known_hosts())?;
@@ -48,12 +49,23 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
             .collect();
         for server in unknown {
             // One that is not there now is met when it is, or is an error then.
-            if let Ok(key) = server_key(server) {
+            if let Ok(key) = server_key(server, trust.proxy_for(server)) {
                 ask(&state, server, key)?;
             }
         }
     }
     Ok(trust)
+}
+
+/// The proxy that is used: what was given, or else what the environment names.
+fn proxy(security: &Security) -> Result<Option<Proxy>, Failure> {
+    match &security.proxy {
+        Some(ProxyChoice::None) => Ok(None),
+        Some(ProxyChoice::Through(proxy)) => Ok(Some(proxy.clone())),
+        None => Proxy::from_environment(|name| std::env::var(name).ok()).map_err(|(name, error)| {
+            MoveError::Usage(format!("{name} is no proxy: {error}; --proxy none leaves it out")).into()
+        }),
+    }
 }
 
 /// The servers of requests.

@@ -12,6 +12,7 @@ use crate::engine::probe::{Probe, echoed};
 use crate::haul::digest_plan::DigestPlan;
 use crate::haul::tally::Tally;
 use crate::session::groups::Groups;
+use crate::session::proxy::{Answer, http_answer, socks_answer, socks_method, socks_welcome};
 
 /// A datagram that may be a probe of the path, or its echo.
 pub fn probe(data: &[u8]) -> bool {
@@ -31,6 +32,35 @@ fn is_echo(data: &[u8], token: &[u8]) -> bool {
 pub fn probes() -> Vec<Vec<u8>> {
     let probe = Probe { token: 7, number: 1, echo_len: 1472 };
     vec![probe.encode().to_vec(), probe.echo()]
+}
+
+/// What a proxy may answer: the first byte says to what. More bytes never turn a whole answer into another.
+pub fn proxy(data: &[u8]) -> bool {
+    let Some((which, bytes)) = data.split_first() else { return false };
+    let read = match which % 5 {
+        0 => http_answer,
+        1 => |bytes: &[u8]| socks_method(bytes, 0),
+        2 => |bytes: &[u8]| socks_method(bytes, 2),
+        3 => socks_welcome,
+        _ => socks_answer,
+    };
+    let answer = read(bytes);
+    if let Answer::No(why) = &answer {
+        assert!(!why.contains(char::is_control), "{why:?}");
+    }
+    let Answer::Yes(len) = answer else { return false };
+    assert!(len <= bytes.len());
+    assert_eq!(read(&bytes[..len]), Answer::Yes(len));
+    assert!(matches!(read(&bytes[..len - 1]), Answer::Part), "it is read byte by byte");
+    true
+}
+
+/// Samples for [`proxy`].
+pub fn proxies() -> Vec<Vec<u8>> {
+    let http = b"\0HTTP/1.1 200 Connection established\r\nVia: 1.1 x\r\n\r\n".to_vec();
+    let socks = [vec![1, 5, 0], vec![2, 5, 2], vec![3, 1, 0]];
+    let answers = [vec![4, 5, 0, 0, 1, 1, 2, 3, 4, 0, 9], vec![4, 5, 0, 0, 3, 2, b'a', b'b', 0, 9]];
+    [vec![http], socks.to_vec(), answers.to_vec()].concat()
 }
 
 /// What a receiver keeps of a data set whose manifest is legal: its groups, which of them have come, and whose digests

@@ -29,12 +29,13 @@ mod system;
 pub use api::counters::{Count, Counters, Refusal};
 pub use api::error::{ErrorKind, MoveError};
 pub use api::options::{
-    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, GetOptions, Memory, Monitor,
-    NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
+    AcceptOptions, Ask, BenchLimit, BenchOptions, BenchServerOptions, CopyOptions, Fallback, GetOptions, Memory,
+    Monitor, NetOptions, Progress, PutOptions, RateDial, ServeOptions, SourceProgress, Stop, Update, Waiting,
 };
+pub use api::proxy::{Proxy, ProxyError, ProxyKind};
 pub use api::report::{
-    Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, Report, SourceReport, SourceStatus,
-    Status, jain_index,
+    Action, BenchInterval, BenchReport, BenchSource, ErrorReport, FileReport, PathReport, Report, SourceReport,
+    SourceStatus, Status, jain_index,
 };
 pub use api::request::{Known, Location, Part, Request};
 pub use api::service::{Inherited, LimitsAnew, SessionLimits, Surroundings};

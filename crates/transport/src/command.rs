@@ -108,6 +108,15 @@ pub enum Command {
         /// The bytes.
         range: ByteRange,
     },
+    /// Receiver: the flow's datagrams go another way from now on. The path is opened anew; what was asked for comes
+    /// over the way before, or is asked for again.
+    ChangePath {
+        /// The flow.
+        flow: FlowId,
+        /// The new way is a byte stream, or several: it loses nothing, and controls its rate itself. How it delays
+        /// data says nothing of a capacity.
+        reliable: bool,
+    },
     /// Receiver: the rate that all flows together may take (C_r) has changed. `None`: find it out.
     LimitReceive(Option<Bitrate>),
     /// Sender: the rate that all flows together may send (R_send) has changed. `None`: no limit.

@@ -6,6 +6,17 @@ use std::net::SocketAddr;
 use crate::socket::Socket;
 use crate::sys::{Arrival, Outgoing};
 
+/// How a socket stands that keeps some of what it was given, before the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It takes no more just now.
+    Full,
+    /// It takes more.
+    Open,
+    /// Nothing comes or goes over it any more.
+    Closed,
+}
+
 /// What a [`Transmitter`](crate::Transmitter) and a [`Receiver`](crate::Receiver) need of a socket. A [`Socket`] is
 /// one; a test may have another, over which datagrams go in virtual time. It is a parameter and no object: a call
 /// costs what it did.
@@ -36,6 +47,12 @@ pub trait DatagramSocket {
     /// # Errors
     /// When the socket is broken; that nothing has come is none.
     fn receive(&self, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) -> io::Result<()>;
+
+    /// The poller has reported it: it hands on what it keeps, and says how it stands. `None` for one that keeps
+    /// nothing: the poller knows how it stands.
+    fn hand_on(&self) -> Option<Standing> {
+        None
+    }
 }
 
 impl DatagramSocket for Socket {

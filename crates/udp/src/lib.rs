@@ -38,12 +38,12 @@ mod transmit;
 pub mod watch;
 
 pub use clock::Clock;
-pub use datagrams::DatagramSocket;
+pub use datagrams::{DatagramSocket, Standing};
 pub use machine::Interface;
 pub use poller::{Event, Interest, Poller, Waker};
 pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
-pub use sys::{TcpCounts, tcp_counts};
+pub use sys::{TcpCounts, limit_unsent, tcp_counts};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

@@ -1,7 +1,7 @@
 //! Waiting: for sockets, for other threads, for deadlines.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
@@ -143,6 +143,13 @@ impl Poller {
             }
         }));
         Ok(())
+    }
+}
+
+impl AsFd for Poller {
+    /// Another poller can wait for it: it can be read when something that it waits for is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

@@ -202,6 +202,15 @@ pub fn probe(data: &[u8]) -> bool {
     fuzzing::probe(data)
 }
 
+/// What a proxy may answer.
+pub fn proxy(data: &[u8]) -> bool {
+    fuzzing::proxy(data)
+}
+
+pub(super) fn proxies() -> Vec<Vec<u8>> {
+    fuzzing::proxies()
+}
+
 pub(super) fn probes() -> Vec<Vec<u8>> {
     fuzzing::probes()
 }

@@ -1,7 +1,7 @@
 //! Options about the network and the transport protocol.
 
 use clap::{Args, ValueEnum};
-use inhaul_mover::{Monitor, NetOptions, Protocols, Trust};
+use inhaul_mover::{Fallback, Monitor, NetOptions, Protocols, Trust};
 use inhaul_protocols::registry;
 
 use super::headings::TRANSPORT;
@@ -26,6 +26,31 @@ pub(crate) struct Wire {
     /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) monitor: Watching,
+    /// Whether data comes over TCP, to the server's control port: 'auto' while UDP does not pass, 'never', or 'always'
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) fallback: Falling,
+}
+
+/// Whether data comes over TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Falling {
+    // While UDP does not pass.
+    #[default]
+    Auto,
+    // Data comes over UDP, or not at all.
+    Never,
+    // UDP is not used.
+    Always,
+}
+
+impl From<Falling> for Fallback {
+    fn from(falling: Falling) -> Self {
+        match falling {
+            Falling::Auto => Self::Auto,
+            Falling::Never => Self::Never,
+            Falling::Always => Self::Always,
+        }
+    }
 }
 
 /// A size that a socket may have.
@@ -118,5 +143,6 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> N
         trust,
         receive_buffer_bytes: wire.receive_buffer,
         monitor: wire.monitor.into(),
+        fallback: wire.fallback.into(),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use inhaul_mover::{Proxy, ProxyError};
 
 /// Options of every command that connects to servers.
 #[derive(Clone, Debug, Default, Args)]
@@ -19,4 +20,22 @@ pub(crate) struct Security {
     /// can read. Requests, names and checksums are sealed all the same
     #[arg(long)]
     pub(crate) plaintext: bool,
+    /// Reach servers through this proxy, http://[USER:PASSWORD@]HOST:PORT or socks5://...; 'none' means directly. Data
+    /// comes over TCP then [default: HTTPS_PROXY or ALL_PROXY, but for the hosts in NO_PROXY]
+    #[arg(long, value_name = "URL", help_heading = "Network options", value_parser = proxy)]
+    pub(crate) proxy: Option<ProxyChoice>,
+}
+
+/// What is given as a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyChoice {
+    None,
+    Through(Proxy),
+}
+
+fn proxy(text: &str) -> Result<ProxyChoice, String> {
+    match text {
+        "none" => Ok(ProxyChoice::None),
+        text => text.parse().map(ProxyChoice::Through).map_err(|error: ProxyError| error.to_string()),
+    }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod counters;
 pub(crate) mod error;
 pub(crate) mod options;
+pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod service;

@@ -10,7 +10,7 @@ use inhaul_protocols::registry::{self, Protocols};
 use inhaul_store::{Existing, Filter, Inbox, Rule};
 use serde::{Deserialize, Serialize};
 
-use crate::api::report::SourceStatus;
+use crate::api::report::{PathReport, SourceStatus};
 use crate::api::request::Request;
 use crate::api::service::{SessionLimits, Surroundings};
 use crate::api::source::{Destination, Server, Source};
@@ -39,6 +39,20 @@ pub struct NetOptions {
     pub receive_buffer_bytes: Option<usize>,
     /// Whether a receiver watches its host, and tells senders of pauses that it foresees.
     pub monitor: Monitor,
+    /// Whether data may go over TCP streams to servers' control ports.
+    pub fallback: Fallback,
+}
+
+/// Whether data goes over TCP streams to servers' control ports, where UDP does not pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// It does while UDP does not pass, or loses so much that streams carry more. Through a proxy it always does.
+    #[default]
+    Auto,
+    /// It does not.
+    Never,
+    /// It does from the start, and UDP is not used.
+    Always,
 }
 
 /// Whether a receiver foresees what its host cannot take in: [`inhaul_udp::watch`].
@@ -67,6 +81,7 @@ impl Default for NetOptions {
             trust: Trust::default(),
             receive_buffer_bytes: None,
             monitor: Monitor::Auto,
+            fallback: Fallback::Auto,
         }
     }
 }
@@ -389,4 +404,7 @@ pub struct SourceProgress {
     pub rtt_ms: Option<f64>,
     /// Whether it still takes part: `running`, `waiting`, or how its part ended.
     pub status: SourceStatus,
+    /// How its data comes.
+    #[serde(default)]
+    pub path: PathReport,
 }

@@ -115,6 +115,29 @@ pub struct SourceReport {
     pub plaintext: bool,
     /// How its part ended.
     pub status: SourceStatus,
+    /// How its data came at the end.
+    #[serde(default)]
+    pub path: PathReport,
+}
+
+/// How a server's data comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathReport {
+    /// `udp`, or `tcp`: over streams to its control port.
+    pub over: String,
+    /// Why it comes over TCP, in words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+    /// How long it has, in seconds.
+    pub since_seconds: f64,
+    /// How often that has changed.
+    pub changes: u32,
+}
+
+impl Default for PathReport {
+    fn default() -> Self {
+        Self { over: "udp".to_owned(), why: None, since_seconds: 0.0, changes: 0 }
+    }
 }
 
 /// The state of a server in a transfer.

@@ -1,10 +1,14 @@
-//! How hosts come to trust each other: what a client takes for a server's key, and what a server lets clients do.
+//! How hosts come to trust each other: how a client reaches a server and what it takes for its key, and what a server
+//! lets clients do.
 
 use std::path::PathBuf;
 
 use inhaul_identity::{Key, KeyError, Rights, State};
 
-/// How a client finds out that a server is the one that was meant, and who it is itself.
+use crate::api::proxy::Proxy;
+use crate::api::source::Server;
+
+/// How a client reaches a server and finds out that it is the one that was meant, and who it is itself.
 ///
 /// A fingerprint behind the `#` of an address decides. Without one, certificates do if [`Trust::ca`] is set; else the
 /// known hosts of the state do.
@@ -22,6 +26,15 @@ pub struct Trust {
     pub ca: Option<Ca>,
     /// The path is trusted: datagrams may go in the clear, if the server agrees.
     pub plaintext: bool,
+    /// Through what servers are reached, if not directly.
+    pub proxy: Option<Proxy>,
+}
+
+impl Trust {
+    /// The proxy through which `server` is reached.
+    pub fn proxy_for(&self, server: &Server) -> Option<&Proxy> {
+        self.proxy.as_ref().filter(|proxy| proxy.serves(&server.host))
+    }
 }
 
 /// What happens when a server's key is not known.

@@ -14,6 +14,7 @@ mod sockets;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod tunnels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use crate::api::options::Monitor;
 use crate::engine::demux::{self, Gathered};
 use crate::engine::ids::{EndpointId, PortId};
 use crate::engine::listener::Listener;
-use crate::engine::port::{BLOCKED, Blocked, Outlet, Port, Sink};
+use crate::engine::port::{BLOCKED, Outlet, Port, Sink};
 use crate::session::control_stream::StreamError;
 use crate::session::frame::Frame;
 use crate::system::process;
@@ -375,7 +376,7 @@ impl<O: Outside> Engine<O> {
     fn drain(&mut self, index: usize, now: Time, app: &mut dyn Application<O>) {
         let DrivenEndpoint { role, endpoint, batch, due, retry, budget, port } = &mut self.endpoints[index];
         let (flows, own) = (&self.flows, *port);
-        let route = |flow: FlowId| own.or_else(|| flows.get(&flow).map(|of| of.port));
+        let route = |flow: FlowId, to| own.or_else(|| flows.get(&flow)?.way_to(to));
         let mut failures = Vec::new();
         let mut outlet = Outlet {
             role: *role,
@@ -498,7 +499,15 @@ impl<O: Outside> Engine<O> {
         id: PortId,
         ready: inhaul_udp::Event,
     ) -> Result<(), MoveError> {
-        if ready.writable && self.ports.get(&id).is_some_and(|port| port.blocked == Some(Blocked::Full)) {
+        let is_unblocked = match self.ports.get(&id).map(|port| port.hand_on(ready.writable)) {
+            Some(Some(is_unblocked)) => is_unblocked,
+            Some(None) => {
+                self.close_tunnel(id);
+                return Ok(());
+            }
+            None => return Ok(()),
+        };
+        if is_unblocked {
             let now = self.now();
             self.unblock(id, now, app);
             self.drain_all(now, app, |_| true);
@@ -542,6 +551,7 @@ impl<O: Outside> Engine<O> {
                 for message in messages {
                     demux::sort(connections, message, |part| {
                         if let Some(of) = part.flow.and_then(|(flow, _)| flows.get(&flow)) {
+                            of.ways.hear(now, id);
                             gathered.add(of.endpoint.0, part);
                         }
                     });

@@ -3,6 +3,7 @@
 //! It carries whatever an [`Application`] is for, and knows no transfer, server or delegation: it uses `session`,
 //! `api` and `system`.
 
+pub(crate) mod channel;
 mod demux;
 pub(crate) mod early_echoes;
 pub(crate) mod endpoints;
@@ -13,6 +14,8 @@ pub(crate) mod net;
 pub(crate) mod port;
 pub(crate) mod probe;
 pub(crate) mod seldom;
+pub(crate) mod tunnel;
+mod waiting;
 
 pub(crate) use inhaul_udp::BodySource;
 

@@ -2,25 +2,33 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
+use std::net::SocketAddr;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
 use inhaul_udp::seal::Seals;
-use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Socket, Transmitter};
+use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Standing, Transmitter};
 
 use crate::api::error::MoveError;
+use crate::engine::channel::Channel;
 use crate::engine::ids::{EndpointId, PortId};
+use crate::engine::waiting::Waiting;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
+/// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, which is 32 MiB at most, in
+/// packets of 1500 bytes. 2 MiB of memory.
+const WAITING_FOR_TUNNEL_MAX: usize = 24 << 10;
 /// A system that has no memory for datagrams is asked again after so long.
 pub(crate) const BLOCKED: Span = Span::from_millis(1);
+/// The port number of addresses that stand for tunnels: no datagram can come from it, or go there, over UDP.
+pub(crate) const NO_PORT: u16 = 0;
 /// Largest datagram that is received without receive offload: a jumbo frame on loopback.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 
 /// A socket and what belongs to it.
-pub(crate) struct Port<S = Socket> {
+pub(crate) struct Port<S = Channel> {
     pub(crate) socket: S,
     pub(crate) receiver: Receiver,
     /// Sends the batches of a sender.
@@ -37,7 +45,9 @@ pub(crate) struct Port<S = Socket> {
     /// The poller tells when the socket is writable.
     pub(crate) watched: bool,
     /// What is to leave over this socket, out of batches that are for several.
-    outgoing: TxBatch,
+    outgoing: Waiting,
+    /// It is a tunnel, whose flow waits for it alone.
+    is_tunnel: bool,
 }
 
 /// Until when the network takes no more.
@@ -64,7 +74,7 @@ impl Blocked {
 pub(crate) type Show<'s> = dyn FnMut(&[RxMessage<'_>], &mut Vec<Place>) + 's;
 
 /// Where the bodies of datagrams go.
-pub(crate) trait Sink<S = Socket> {
+pub(crate) trait Sink<S = Channel> {
     /// Receives one batch, opened with `seals`, shows it, and brings its bodies to their places. False when nothing has
     /// come.
     fn receive(
@@ -95,7 +105,17 @@ pub(crate) struct Backlog {
 
 impl<S: DatagramSocket> Port<S> {
     /// A port on `socket`; `connected` to the one peer whose datagrams it takes, or open to all.
-    pub(crate) fn new(socket: S, connected: bool) -> Self {
+    pub(crate) fn new(socket: impl Into<S>, connected: bool) -> Self {
+        Self::with_socket(socket.into(), connected)
+    }
+
+    /// The port of a tunnel.
+    pub(crate) fn tunnel(tunnel: impl Into<S>) -> Self {
+        let outgoing = Waiting::new(WAITING_FOR_TUNNEL_MAX);
+        Self { outgoing, is_tunnel: true, ..Self::with_socket(tunnel.into(), true) }
+    }
+
+    fn with_socket(socket: S, connected: bool) -> Self {
         Self {
             receiver: Receiver::new(&socket, DATAGRAM_BYTES_MAX),
             transmitter: Transmitter::new(&socket),
@@ -106,7 +126,8 @@ impl<S: DatagramSocket> Port<S> {
             connected,
             blocked: None,
             watched: false,
-            outgoing: TxBatch::with_limit(WAITING_MAX),
+            outgoing: Waiting::new(WAITING_MAX),
+            is_tunnel: false,
         }
     }
 
@@ -134,6 +155,18 @@ impl<S: DatagramSocket> Port<S> {
         port
     }
 
+    /// Has the socket hand on what it keeps, after the poller has reported it. Says whether what waits for it may leave
+    /// now; `None` if nothing comes or goes over it any more.
+    pub(crate) fn hand_on(&self, is_writable: bool) -> Option<bool> {
+        let takes_more = match self.socket.hand_on() {
+            None => is_writable,
+            Some(Standing::Open) => true,
+            Some(Standing::Full) => false,
+            Some(Standing::Closed) => return None,
+        };
+        Some(takes_more && self.blocked == Some(Blocked::Full))
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
@@ -155,8 +188,11 @@ impl<S: DatagramSocket> Port<S> {
         bodies: &mut dyn BodySource,
         failures: &mut Vec<SendError>,
     ) {
-        while !self.outgoing.is_empty() && self.blocked.is_none() {
-            match self.rest_transmitter.transmit(&self.socket, &mut self.outgoing, connections, seals, bodies) {
+        while self.blocked.is_none()
+            && let Some(first) = self.outgoing.first()
+        {
+            match self.rest_transmitter.transmit(&self.socket, first, connections, seals, bodies) {
+                Ok(Sent::All) => self.outgoing.pop(),
                 Ok(sent) => self.blocked = Blocked::by(sent, now),
                 Err(error) => failures.push(error),
             }
@@ -168,7 +204,8 @@ impl<S: DatagramSocket> Port<S> {
 pub(crate) struct Outlet<'e, S> {
     pub(crate) role: Role,
     pub(crate) ports: &'e mut BTreeMap<PortId, Port<S>>,
-    pub(crate) route: &'e dyn Fn(FlowId) -> Option<PortId>,
+    /// By which port what goes from a flow to an address leaves.
+    pub(crate) route: &'e dyn Fn(FlowId, SocketAddr) -> Option<PortId>,
     pub(crate) connections: &'e mut Connections,
     pub(crate) seals: &'e mut Seals,
     pub(crate) bodies: &'e mut dyn BodySource,
@@ -200,18 +237,22 @@ impl<S: DatagramSocket> Host for Outlet<'_, S> {
 
 impl<S: DatagramSocket> Outlet<'_, S> {
     /// A sender's way: all flows share a socket, until a server gives it up for its successor; then each has its own.
+    /// One that has a tunnel waits for that alone, and no other flow does.
     fn transmit_bodies(&mut self, now: Time, batch: &mut TxBatch) -> bool {
-        let route = self.route;
-        let routes = || batch.transmits().filter_map(|transmit| route(transmit.flow));
-        let waits =
-            |id: PortId| self.ports.get(&id).is_some_and(|port| port.blocked.is_some() && !port.outgoing.is_empty());
-        if routes().any(waits) {
+        let (route, ports) = (self.route, &self.ports);
+        let routes = || batch.transmits().filter_map(|transmit| route(transmit.flow, transmit.route.to));
+        let is_full = |port: &Port<S>| !port.is_tunnel && port.blocked.is_some() && !port.outgoing.is_empty();
+        if routes().any(|id| ports.get(&id).is_some_and(is_full)) {
             return false;
         }
         let first = routes().next();
-        if routes().all(|id| Some(id) == first) {
+        let is_alike = routes().all(|id| Some(id) == first);
+        let by_tunnel = batch.transmits().any(|transmit| transmit.route.to.port() == NO_PORT)
+            || first.and_then(|id| ports.get(&id)).is_some_and(|port| port.is_tunnel);
+        if is_alike && !by_tunnel {
             // What is left of flows that have ended leaves with the others.
-            return self.transmit_over(now, first.or_else(|| self.ports.keys().next().copied()), batch);
+            let id = first.or_else(|| ports.iter().find(|(_, port)| !port.is_tunnel).map(|(&id, _)| id));
+            return self.transmit_over(now, id, batch);
         }
         // One of them may have sent a part of it: that part comes twice.
         self.ports.values_mut().for_each(|port| port.transmitter.restart());
@@ -243,13 +284,9 @@ impl<S: DatagramSocket> Outlet<'_, S> {
     /// Each flow's datagrams leave by its own socket.
     fn spread(&mut self, now: Time, batch: &mut TxBatch) {
         for transmit in batch.transmits() {
-            let Some(port) = (self.route)(transmit.flow).and_then(|id| self.ports.get_mut(&id)) else { continue };
-            for datagram in transmit.datagrams.iter().take(port.outgoing.room()) {
-                port.outgoing.push(transmit.flow, transmit.route, batch.head(datagram), datagram.body, datagram.pad);
-                if datagram.alone {
-                    port.outgoing.set_alone();
-                }
-            }
+            let id = (self.route)(transmit.flow, transmit.route.to);
+            let Some(port) = id.and_then(|id| self.ports.get_mut(&id)) else { continue };
+            port.outgoing.push(batch, &transmit);
         }
         batch.clear();
         for port in self.ports.values_mut() {

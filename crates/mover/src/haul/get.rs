@@ -362,6 +362,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 plaintext: mirror.plaintext,
                 // Its receiver has gone, so it is not needed any more.
                 status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },
+                path: mirror.ways.report(now),
             }
         })
         .collect();

@@ -1,10 +1,12 @@
 //! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
 mod away;
+mod changing;
 mod disputes;
 mod early;
 mod failing;
 mod failing_files;
+mod fallback;
 mod landings;
 mod mirror;
 mod object;
@@ -12,6 +14,7 @@ mod reopening;
 mod stream;
 mod streaming;
 mod votes;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +30,7 @@ pub(crate) use self::object::{Object, Sought};
 
 use self::stream::Streamer;
 use self::votes::Disputes;
+use self::ways::{NewsDesk, Ways};
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
@@ -89,6 +93,8 @@ pub(crate) struct Haul {
     reopening: Reopening,
     /// Where the one file is written in order as well.
     stream: Option<Streamer>,
+    /// Where threads tell what becomes of mirrors' ways.
+    news: NewsDesk,
 }
 
 /// How the servers are told that all is done.
@@ -146,6 +152,7 @@ impl Haul {
             early: Span::ZERO,
             last_error: None,
             disputes: Disputes::default(),
+            news: NewsDesk::new(engine.waker(), &reopening.net),
             reopening,
             stream: None,
         };
@@ -181,7 +188,9 @@ impl Haul {
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
         let plaintext = session.stream.is_plaintext();
-        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext));
+        let control = session.is_dialled.then(|| session.stream.peer());
+        let ways = Ways::new(engine.now(), options, control, session.datagrams, &session.server);
+        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext, ways));
         engine.add_flow(flow, self.endpoint, port, session.stream)?;
         if self.objects[object].is_early {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {
@@ -192,7 +201,7 @@ impl Haul {
                 self.take_early(object, flow, early)?;
             }
         } else if self.objects[object].size() > 0 {
-            engine.command(self.endpoint, Command::Join(join));
+            self.begin_mirror(engine, join);
         }
         Ok(flow)
     }
@@ -461,6 +470,7 @@ impl Haul {
             loss_ratio: mirror.loss_ratio(),
             rtt_ms: known_ms(mirror.stats.rtt),
             status: mirror.status,
+            path: mirror.ways.report(now),
         };
         let progress = Progress {
             seconds: now.since(self.started).as_secs_f64(),
@@ -535,6 +545,7 @@ impl Application for Haul {
                     mirror.opened = mirror.opened.or(Some(now));
                     mirror.has_opened = true;
                 }
+                self.note_open(flow);
             }
             Event::Complete { object } => {
                 self.measure(engine);
@@ -568,6 +579,7 @@ impl Application for Haul {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
+            Frame::TunnelGrant { token } => self.on_tunnel_grant(engine, flow, token),
             Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),
             // Whether a right has ended for good is what it says to the next try.
             Frame::Refused { code: RefusalCode::Busy | RefusalCode::NoRight, text } => self.lose(engine, flow, &text),
@@ -603,6 +615,7 @@ impl Application for Haul {
             self.on_finding(engine, finding)?;
         }
         self.take_tried(engine)?;
+        self.tend_ways(engine)?;
         self.check_stream()?;
         let now = engine.now();
         for index in 0..self.objects.len() {

@@ -102,6 +102,8 @@ pub(crate) enum Arrival {
     Fetcher(Fetcher),
     /// Its client wants a bench.
     Bencher(Bencher),
+    /// It carries the datagrams of the session that was granted the token.
+    Tunnel(ControlStream, u128),
 }
 
 /// A session of somebody who wants a bench.
@@ -122,6 +124,8 @@ enum ClientRequest {
     Fetch(Described, String, Pass),
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
+    /// To carry another session's datagrams.
+    Tunnel(u128),
     /// A bench.
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
@@ -183,6 +187,7 @@ impl ClientRequest {
             Self::Fetch(described, path, pass) => {
                 Some(Arrival::Fetcher(Fetcher { stream, transport, described, path, pass: Some(pass) }))
             }
+            Self::Tunnel(token) => Some(Arrival::Tunnel(stream, token)),
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -274,6 +279,11 @@ fn converse(
             entry.take_place(house, &caller)?;
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
+        // Who has the token has been let in.
+        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
+            entry.take_place(house, &caller)?;
+            ClientRequest::Tunnel(token)
+        }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
             let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
             let token = token.map(|token| token.to_bytes()).unwrap_or_default();
@@ -317,7 +327,7 @@ fn settle_parameters(
 /// Whether this server is there for such clients.
 fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError> {
     match (service, role) {
-        (Service::Files(..), SessionRole::Fetch)
+        (Service::Files(..), SessionRole::Fetch | SessionRole::Tunnel)
         | (Service::Files(_, Some(_)), SessionRole::Delegate | SessionRole::Attach)
         | (Service::Bench, SessionRole::BenchFetch | SessionRole::BenchPush) => Ok(()),
         (Service::Files(_, None), SessionRole::Delegate | SessionRole::Attach) => Err(refused(

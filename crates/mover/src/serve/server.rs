@@ -362,6 +362,11 @@ impl Application for FileServer {
     }
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        if matches!(frame, Frame::TryDatagrams) {
+            let client = self.serving.tries_datagrams(engine, flow);
+            client.into_iter().for_each(|client| self.sink.early.expect(client));
+            return Ok(());
+        }
         self.serving.on_frame(engine, flow, frame);
         Ok(())
     }
@@ -384,8 +389,11 @@ impl Application for FileServer {
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         while let Some(arrival) = self.reception.next() {
-            let Arrival::Fetcher(fetcher) = arrival else { continue };
-            self.serving.welcome(engine, fetcher)?;
+            match arrival {
+                Arrival::Fetcher(fetcher) => self.serving.welcome(engine, fetcher)?,
+                Arrival::Tunnel(stream, token) => self.serving.attach_tunnel(engine, token, stream),
+                Arrival::Bencher(_) => {}
+            }
         }
         if self.come_to_an_end(engine) {
             return Ok(PollResult::Done);

@@ -62,8 +62,8 @@ pub(crate) struct Fetcher {
 }
 
 /// A session of somebody who fetches.
-struct Session {
-    client: SocketAddr,
+pub(super) struct Session {
+    pub(super) client: SocketAddr,
     path: String,
     pass: Option<Pass>,
     /// Bytes of its flow that have been counted: all that were sent, and those that were sent again.
@@ -75,6 +75,16 @@ struct Session {
     watch: Watch,
     /// The client's transport has said that it has all.
     has_all: bool,
+    pub(super) tunnel: TunnelOf,
+}
+
+/// The streams that may carry a session's datagrams: see `serve::tunnels`.
+#[derive(Debug, Default)]
+pub(super) struct TunnelOf {
+    /// What they show.
+    pub(super) token: Option<u128>,
+    /// When the client last tried UDP anew.
+    pub(super) tried: Option<Time>,
 }
 
 /// Who notices that a session's client has gone silent.
@@ -95,8 +105,10 @@ pub(crate) struct Serving {
     port: Option<PortId>,
     net: NetOptions,
     pub(crate) bodies: FileBodies,
-    sessions: BTreeMap<FlowId, Session>,
+    pub(super) sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
+    /// The sessions whose datagrams streams may carry, by what they were granted.
+    pub(super) tunnels: BTreeMap<u128, FlowId>,
     idle_look: Time,
     count_look: Time,
     /// Where it is written down what was moved.
@@ -121,6 +133,7 @@ impl Serving {
             sessions: BTreeMap::new(),
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
+            tunnels: BTreeMap::new(),
             idle_look: Time::ZERO,
             count_look: Time::ZERO,
             audit: Arc::default(),
@@ -154,8 +167,18 @@ impl Serving {
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
-        let counted = (0, 0);
-        let session = Session { client, path, pass, counted, data_set, began: now, heard: now, watch, has_all: false };
+        let session = Session {
+            client,
+            path,
+            pass,
+            counted: (0, 0),
+            data_set,
+            began: now,
+            heard: now,
+            watch,
+            has_all: false,
+            tunnel: TunnelOf::default(),
+        };
         self.sessions.insert(flow, session);
         let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
         engine.add_flow(flow, endpoint, port, stream)?;
@@ -214,6 +237,7 @@ impl Serving {
         }
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
+            Frame::AskTunnel => self.grant_tunnel(engine, flow),
             Frame::Finish => self.close(engine, flow, &Frame::Bye, DONE),
             _ => self.close(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
         }
@@ -246,6 +270,7 @@ impl Serving {
             let counter = if outcome == DONE { &self.counters.fetches_done } else { &self.counters.fetches_broken };
             counter.add(1);
             log::info!("{}, {outcome}", self.describe(engine, flow, &session));
+            session.tunnel.token.map(|token| self.tunnels.remove(&token));
             self.note_moved(flow, session, engine.now(), outcome.to_owned());
         }
         self.bodies.remove(flow);
@@ -366,7 +391,7 @@ impl Serving {
     pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
         let Some(port) = self.port.take() else { return };
         let net = self.net.clone();
-        for flow in engine.branch_off(port, &|local, peer| sockets::branch(&net, local, peer)) {
+        for flow in engine.branch_off(port, &|local, peer| Ok(sockets::branch(&net, local, peer)?.into())) {
             if self.sessions.get(&flow).is_some_and(|session| session.watch != Watch::Server) {
                 engine.close(flow);
                 self.forget(engine, flow, "no data had flown when the server was told to stop");

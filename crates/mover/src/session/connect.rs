@@ -11,16 +11,18 @@ use inhaul_store::{Listed, Manifest, ManifestError};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
-use crate::api::options::{NetOptions, Stop};
+use crate::api::options::{Fallback, NetOptions, Stop};
+use crate::api::proxy::Proxy;
 use crate::api::source::Server;
 use crate::api::trust::{Trust, UnknownServer};
 use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::dial::dial;
+use crate::session::dial::{dial, dial_at};
 use crate::session::early::{Early, GROUPS_MAX};
 use crate::session::early_path::{EarlyFlow, EarlyPath};
 use crate::session::frame::{Frame, GroupDigest, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
 use crate::session::handshake::HandshakeError;
 use crate::session::patience::Patience;
+use crate::session::proxy;
 use crate::session::tls::{ClientSide, Distrust};
 use crate::system::{sockets, threads};
 
@@ -75,13 +77,30 @@ pub(crate) struct Session {
     pub(crate) greeted: bool,
     /// The fingerprint of the raw key that the server says it has.
     pub(crate) said_key: Option<Fingerprint>,
+    /// We have connected to it, and may again.
+    pub(crate) is_dialled: bool,
 }
 
 impl Session {
     /// Finds the server, connects and greets. What is asked for first leaves without waiting for the server's
     /// greeting, which comes before the answer: see [`Session::await_greeting`].
     pub(crate) fn connect(server: &Server, role: SessionRole, wanted: Wanted<'_>) -> Result<Self, MoveError> {
-        Self::greet(server, dial(server)?, role, wanted)
+        Self::connect_at(server, None, role, wanted)
+    }
+
+    /// The same, at one of its addresses.
+    pub(crate) fn connect_at(
+        server: &Server,
+        address: Option<SocketAddr>,
+        role: SessionRole,
+        wanted: Wanted<'_>,
+    ) -> Result<Self, MoveError> {
+        let tcp = match (wanted.trust.proxy_for(server), address) {
+            (Some(proxy), _) => proxy::connect(proxy, server)?,
+            (None, None) => dial(server)?,
+            (None, Some(address)) => dial_at(server, address)?,
+        };
+        Self::greet(server, tcp, role, wanted)
     }
 
     /// A session whose datagrams come from where its stream does.
@@ -96,6 +115,7 @@ impl Session {
             early_path: None,
             greeted: true,
             said_key: None,
+            is_dialled: false,
         }
     }
 
@@ -104,7 +124,7 @@ impl Session {
         let mut stream = ControlStream::new(tcp).map_err(gone)?;
         let side = ClientSide::new(server, wanted.trust).map_err(|error| distrusted(server, error))?;
         let secured = stream.connect_tls(side, Instant::now() + Duration::from_secs(GREETING_SECONDS));
-        let mut session = Self { greeted: false, ..Self::over(server.clone(), stream) };
+        let mut session = Self { greeted: false, is_dialled: true, ..Self::over(server.clone(), stream) };
         secured.map_err(|error| session.handshake_error(error))?;
         match (wanted.trust.plaintext, session.stream.is_plaintext()) {
             (true, true) => log::info!("{server}: data goes in the clear"),
@@ -144,7 +164,14 @@ impl Session {
         if let Some(found) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams, sealed)) {
             return Ok(found);
         }
-        Ok((sockets::connect(options, self.datagrams)?, None))
+        match sockets::connect(options, self.datagrams) {
+            // Streams will carry them, as on a path that does not pass any.
+            Err(error) if options.fallback != Fallback::Never && self.is_dialled => {
+                log::info!("{}: {error}", self.server);
+                Ok((sockets::bind(options, SocketAddr::new(self.stream.local().ip(), 0))?, None))
+            }
+            socket => Ok((socket?, None)),
+        }
     }
 
     /// Waits until the server has greeted, which says where it takes datagrams; or refused.
@@ -452,8 +479,8 @@ fn distrusted(server: &Server, error: Distrust) -> MoveError {
 ///
 /// # Errors
 /// When the server cannot be reached, or no secure connection comes about.
-pub fn server_key(server: &Server) -> Result<Fingerprint, MoveError> {
-    let trust = Trust { unknown: UnknownServer::TakeAny, ..Trust::default() };
+pub fn server_key(server: &Server, proxy: Option<&Proxy>) -> Result<Fingerprint, MoveError> {
+    let trust = Trust { unknown: UnknownServer::TakeAny, proxy: proxy.cloned(), ..Trust::default() };
     // No fingerprint that is expected stands in the way.
     let bare = Server::new(server.host.clone(), server.port);
     let session = Session::connect(&bare, SessionRole::Fetch, Wanted::no_data(&trust))?;

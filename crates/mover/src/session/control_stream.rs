@@ -305,6 +305,11 @@ impl<W: Read + Write> ControlStream<W> {
         self.incoming.len() > self.taken
     }
 
+    /// Drops what has been taken in and not looked at.
+    pub(crate) fn forget_incoming(&mut self) {
+        (self.incoming, self.taken) = (Vec::new(), 0);
+    }
+
     /// Polled: takes in what has come. A bounded amount at a time; a readiness poller will call again.
     ///
     /// # Errors

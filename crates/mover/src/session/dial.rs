@@ -30,6 +30,11 @@ pub(crate) fn dial(server: &Server) -> Result<TcpStream, MoveError> {
     race(&addresses, CONNECT).map_err(|failures| failed(server, &failures))
 }
 
+/// Connects to one address of `server`.
+pub(crate) fn dial_at(server: &Server, address: SocketAddr) -> Result<TcpStream, MoveError> {
+    race(&[address], CONNECT).map_err(|failures| failed(server, &failures))
+}
+
 fn resolve(server: &Server) -> Result<Vec<SocketAddr>, MoveError> {
     let addresses = (server.host.as_str(), server.port).to_socket_addrs();
     addresses.map(Iterator::collect).map_err(|error| {

@@ -25,7 +25,11 @@
 //!                                  <-   ProbeGrant {token}  (if the client has the data itself), or  Refused
 //!                                  <-   Update ..., then Report pieces, the last marked
 //!     or  Attach {token, source}   ->   from here on the sides are changed: the server opens, and the client has the data
+//!     or  AttachTunnel {token}      ->   (a session for this alone, which then carries Datagrams both ways)
 //! Protocol {message}               <->  the endpoint's control messages; the server's may come before DataSet
+//! AskTunnel                        ->   at any time after Open: where UDP does not pass
+//!                                  <-   TunnelGrant {token}
+//! TryDatagrams                     ->   at any time after Open: whether UDP passes again
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
 //!                                  <-   FileFailed {file, problem}, at any time, and in the place of its digests
@@ -87,6 +91,8 @@ pub enum SessionRole {
     Delegate,
     /// To bring one of the data sets that the server is to fetch from the client.
     Attach,
+    /// To carry another session's datagrams: see [`Frame::AttachTunnel`].
+    Tunnel,
 }
 
 /// Why a server will not do what it was asked.
@@ -283,6 +289,27 @@ pub enum Frame {
         /// What is wrong with it.
         problem: FileProblem,
     },
+    /// The client wants to have the session's datagrams carried by streams as well: UDP does not pass, or not well.
+    AskTunnel,
+    /// Streams that [attach](Frame::AttachTunnel) with this token carry the session's datagrams, as long as it is open.
+    TunnelGrant {
+        /// A number that only the two know.
+        token: u128,
+    },
+    /// This stream carries datagrams of the session that was granted the token.
+    AttachTunnel {
+        /// What the server has granted.
+        token: u128,
+    },
+    /// Datagrams, as UDP would carry them: envelopes and all.
+    Datagrams {
+        /// Length of each but the last, in bytes; not 0.
+        segment: u16,
+        /// The datagrams, one behind the other: from 1 to 64 of them, in at most 65,507 bytes.
+        bytes: Vec<u8>,
+    },
+    /// The client is about to probe the server's port, as it did when it connected: see WIRE.md 4.2.
+    TryDatagrams,
     /// How a bench's flow is doing.
     Stats(BenchStats),
     /// The client is done.

@@ -16,6 +16,8 @@ pub(crate) mod handshake;
 pub(crate) mod opener;
 pub(crate) mod patience;
 pub(crate) mod peer_json;
+pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod slots;
 pub(crate) mod tls;
+pub(crate) mod tunnel_stream;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 use inhaul_transport::{Offloads, PathSpec};
-use inhaul_udp::{Interface, Offload, Socket, SocketOptions, checksum};
+use inhaul_udp::{DatagramSocket, Interface, Offload, Socket, SocketOptions, checksum};
 use rustix::net::sockopt;
 
 use crate::api::error::MoveError;
@@ -113,7 +113,7 @@ fn connected(mut socket: Socket, peer: SocketAddr) -> Result<Socket, MoveError> 
 
 /// Sends datagrams to `to` in one message, which the kernel cuts if `segment` says where.
 pub(crate) fn send(
-    socket: &Socket,
+    socket: &impl DatagramSocket,
     to: SocketAddr,
     datagrams: &[&[u8]],
     segment: Option<u16>,

@@ -199,6 +199,12 @@ impl SingleFlowMonitor {
         }
     }
 
+    /// The path is another one: nothing that was measured of the one before holds. What came is still counted.
+    pub fn begin_path(&mut self, now: Time) {
+        let Self { epoch, received_packets, lost_packets, wire_bytes, .. } = *self;
+        *self = Self { epoch, received_packets, lost_packets, wire_bytes, ..Self::new(now) };
+    }
+
     /// The rate has changed: from here on only packets of `epoch` are judged.
     pub fn begin_epoch(&mut self, epoch: u16) {
         self.epoch = epoch;

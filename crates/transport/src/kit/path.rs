@@ -102,6 +102,8 @@ enum Phase {
 pub struct Path {
     rules: PathRules,
     phase: Phase,
+    /// The way before this one was open.
+    was_open: bool,
     /// Bytes of each packet that are not the protocol's.
     overhead: u16,
     /// The largest IP packet that both hosts believe in.
@@ -137,6 +139,7 @@ impl Path {
         Self {
             rules,
             phase: Phase::Waiting { heard: None },
+            was_open: false,
             overhead: 0,
             mtu: 0,
             confirmed: 0,
@@ -174,6 +177,26 @@ impl Path {
         (self.mtu, self.overhead) = (spec.mtu, spec.overhead);
         self.confirmed = self.confirmed.min(spec.mtu);
         self.next_probe = if heard.is_some() { now + OPENING_GAP } else { now };
+    }
+
+    /// The sender is reached another way from now on, of which nothing is known. What still comes by the way before
+    /// counts as data; echoes do not.
+    pub fn reopen(&mut self, now: Time) {
+        let was_open = self.takes_data();
+        if matches!(self.phase, Phase::Waiting { .. }) {
+            // It begins when its sender is known, with fresh probes.
+            self.phase = Phase::Waiting { heard: None };
+            self.probes.clear();
+            return;
+        }
+        let spec = PathSpec { mtu: self.mtu, overhead: self.overhead };
+        *self = Self { number: self.number, was_open, ..Self::new(self.rules) };
+        self.begin(now, spec);
+    }
+
+    /// Whether what comes may be data: the path is open, or was before it was changed for another.
+    pub fn takes_data(&self) -> bool {
+        self.was_open || self.is_open()
     }
 
     /// Whether data can come.

@@ -4,7 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
-use libc::{c_void, socklen_t, tcp_info};
+use libc::{c_int, c_void, socklen_t, tcp_info};
+
+use super::option::set_option;
 
 /// Counts and estimates of a connection of the kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,16 @@ pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
     Ok(TcpCounts { retransmitted: info.tcpi_total_retrans, segment_bytes: info.tcpi_snd_mss, rtt_us: info.tcpi_rtt })
 }
 
+/// Has the connection behind `socket` take no more while so many bytes, in its host's memory, have not been sent even
+/// once (TCP_NOTSENT_LOWAT): what is given to it leaves soon.
+///
+/// # Errors
+/// When it is not a TCP connection.
+pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +61,13 @@ mod tests {
         assert_eq!(counts.retransmitted, 0);
         assert!(counts.segment_bytes >= 500, "{counts:?}");
         assert!(tcp_counts(UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+    }
+
+    #[test]
+    fn limit_unsent_is_for_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        limit_unsent(&stream, 65_536).unwrap();
+        assert!(limit_unsent(UdpSocket::bind("127.0.0.1:0").unwrap(), 65_536).is_err());
     }
 }

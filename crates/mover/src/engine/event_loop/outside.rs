@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use inhaul_base::Time;
 use inhaul_udp::watch::{Forecast, Meter, Subject, Watch};
-use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Socket, Waker};
+use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Waker};
 
+use crate::engine::channel::Channel;
 use crate::engine::listener::Listener;
 
 /// See the module's description.
@@ -84,7 +85,7 @@ impl Kernel {
 }
 
 impl Outside for Kernel {
-    type Socket = Socket;
+    type Socket = Channel;
     type Wire = TcpStream;
 
     fn now(&self) -> Time {

@@ -12,7 +12,7 @@ use crate::api::error::MoveError;
 #[cfg(test)]
 use crate::engine::ids::EndpointId;
 use crate::engine::listener::{Accepted, Listener};
-use crate::engine::port::{Blocked, Port};
+use crate::engine::port::{Blocked, NO_PORT, Port};
 
 impl<O: Outside> Engine<O> {
     /// Has the engine take connections.
@@ -111,6 +111,10 @@ impl<O: Outside> Engine<O> {
                 left.push(flow);
                 continue;
             };
+            // It goes over its tunnel.
+            if peer.port() == NO_PORT {
+                continue;
+            }
             match branch(local, peer).and_then(|socket| self.add_port(Port::new(socket, true))) {
                 Ok(own) => self.settle_at(flow, own),
                 Err(error) => {
@@ -125,7 +129,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// From now on a flow's datagrams come and go over the connected port `own`.
-    fn settle_at(&mut self, flow: FlowId, own: PortId) {
+    pub(super) fn settle_at(&mut self, flow: FlowId, own: PortId) {
         if let (Some(of), Some(port)) = (self.flows.get_mut(&flow), self.ports.get_mut(&own)) {
             of.port = own;
             port.flow = Some(flow);

@@ -4,7 +4,7 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, FlowId};
 use inhaul_udp::Interest;
 
-use super::flow::Flow;
+use super::flow::{Flow, Ways};
 use super::outside::{Outside, Source, Wire};
 use super::{Application, EndCause, Engine};
 use crate::api::error::MoveError;
@@ -40,6 +40,7 @@ impl<O: Outside> Engine<O> {
         let of = Flow {
             endpoint,
             port,
+            ways: Ways::new(self.now(), self.endpoints[endpoint.0].role),
             stream,
             has_begun: false,
             waits_to_write: false,
@@ -118,6 +119,7 @@ impl<O: Outside> Engine<O> {
         if self.ports.get(&of.port).is_some_and(|port| port.flow == Some(flow)) {
             self.ports.remove(&of.port);
         }
+        of.ways.tunnel.map(|tunnel| self.ports.remove(&tunnel));
     }
 
     pub(super) fn serve_stream(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use inhaul_base::{ByteRange, RangeSet, Span};
-use inhaul_transport::{Command, FlowId};
+use inhaul_transport::FlowId;
 
 use super::{Haul, Joining, Object};
 use crate::api::error::MoveError;
@@ -58,13 +58,15 @@ impl Haul {
     /// Something has to be fetched although all had come: the flows begin.
     pub(super) fn begin_flows(&mut self, engine: &mut Engine, index: usize) {
         self.objects[index].is_early = false;
+        let mut joins = Vec::new();
         for flow in &self.objects[index].mirrors {
             let Some(mirror) = self.mirrors.get_mut(flow) else { continue };
             if let Some(join) = mirror.deferred.take().filter(|_| !mirror.disconnected) {
                 mirror.ended = None;
-                engine.command(self.endpoint, Command::Join(join));
+                joins.push(join);
             }
         }
+        joins.into_iter().for_each(|join| self.begin_mirror(engine, join));
     }
 }
 

@@ -4,6 +4,7 @@ use crc_fast::crc32_iscsi;
 use inhaul_base::Span;
 use inhaul_identity::TOKEN_BYTES_MAX;
 use inhaul_store::printable;
+use inhaul_udp::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 
 use super::{
     BenchStats, FileProblem, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER, MAX_PARAMETERS,
@@ -41,8 +42,13 @@ pub(super) mod kind {
     pub(in crate::session::frame) const AUTHORIZE: u8 = 23;
     pub(in crate::session::frame) const ASK_TOKEN: u8 = 24;
     pub(in crate::session::frame) const TOKEN_GRANT: u8 = 25;
+    pub(in crate::session::frame) const ATTACH_TUNNEL: u8 = 26;
+    pub(in crate::session::frame) const DATAGRAMS: u8 = 27;
     /// Kinds from here on may be ignored.
     pub(in crate::session::frame) const OPTIONAL: u8 = 128;
+    pub(in crate::session::frame) const ASK_TUNNEL: u8 = 128;
+    pub(in crate::session::frame) const TUNNEL_GRANT: u8 = 129;
+    pub(in crate::session::frame) const TRY_DATAGRAMS: u8 = 130;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -143,6 +149,11 @@ impl Frame {
             kind::AUTHORIZE => r.token().map(|token| Self::Authorize { token }),
             kind::ASK_TOKEN => r.ask_token(),
             kind::TOKEN_GRANT => r.token().map(|token| Self::TokenGrant { token }),
+            kind::ATTACH_TUNNEL => r.u128().map(|token| Self::AttachTunnel { token }),
+            kind::DATAGRAMS => r.datagrams(),
+            kind::ASK_TUNNEL => Some(Self::AskTunnel),
+            kind::TUNNEL_GRANT => r.u128().map(|token| Self::TunnelGrant { token }),
+            kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
             kind::OPTIONAL.. => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
@@ -189,6 +200,11 @@ impl Frame {
             Self::Authorize { .. } => kind::AUTHORIZE,
             Self::AskToken { .. } => kind::ASK_TOKEN,
             Self::TokenGrant { .. } => kind::TOKEN_GRANT,
+            Self::AskTunnel => kind::ASK_TUNNEL,
+            Self::TunnelGrant { .. } => kind::TUNNEL_GRANT,
+            Self::AttachTunnel { .. } => kind::ATTACH_TUNNEL,
+            Self::Datagrams { .. } => kind::DATAGRAMS,
+            Self::TryDatagrams => kind::TRY_DATAGRAMS,
             Self::Optional { kind } => *kind,
         }
     }
@@ -269,7 +285,12 @@ impl Frame {
                 out.extend_from_slice(&file.to_be_bytes());
                 out.push(problem.code());
             }
-            Self::Finish | Self::Bye | Self::Probe | Self::Optional { .. } => {}
+            Self::TunnelGrant { token } | Self::AttachTunnel { token } => out.extend_from_slice(&token.to_be_bytes()),
+            Self::Datagrams { segment, bytes } => {
+                out.extend_from_slice(&segment.to_be_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Self::Finish | Self::Bye | Self::Probe | Self::AskTunnel | Self::TryDatagrams | Self::Optional { .. } => {}
         }
     }
 }
@@ -289,7 +310,8 @@ impl BenchStats {
 }
 
 impl SessionRole {
-    pub(super) const ALL: [Self; 5] = [Self::Fetch, Self::BenchFetch, Self::BenchPush, Self::Delegate, Self::Attach];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Fetch, Self::BenchFetch, Self::BenchPush, Self::Delegate, Self::Attach, Self::Tunnel];
 
     fn code(self) -> u8 {
         match self {
@@ -298,6 +320,7 @@ impl SessionRole {
             Self::BenchPush => 3,
             Self::Delegate => 4,
             Self::Attach => 5,
+            Self::Tunnel => 6,
         }
     }
 }
@@ -378,6 +401,18 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn u128(&mut self) -> Option<u128> {
+        self.take().map(u128::from_be_bytes)
+    }
+
+    fn datagrams(&mut self) -> Option<Frame> {
+        let segment = self.u16().filter(|&segment| segment > 0)?;
+        let is_legal = !self.bytes.is_empty()
+            && self.bytes.len() <= MESSAGE_BYTES_MAX
+            && self.bytes.len().div_ceil(usize::from(segment)) <= SEGMENTS_MAX;
+        is_legal.then(|| Frame::Datagrams { segment, bytes: self.rest() })
     }
 
     fn flag(&mut self) -> Option<bool> {

@@ -64,6 +64,12 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u64>(), any::<u16>()).prop_map(|(token, source)| Frame::Attach { token, source }),
         (any::<u64>(), prop::sample::select(FileProblem::ALL.to_vec()))
             .prop_map(|(file, problem)| Frame::FileFailed { file, problem }),
+        Just(Frame::AskTunnel),
+        Just(Frame::TryDatagrams),
+        any::<u128>().prop_map(|token| Frame::TunnelGrant { token }),
+        any::<u128>().prop_map(|token| Frame::AttachTunnel { token }),
+        (5..=u16::MAX, prop::collection::vec(any::<u8>(), 1..320))
+            .prop_map(|(segment, bytes)| Frame::Datagrams { segment, bytes }),
         Just(Frame::Finish),
         Just(Frame::Bye),
     ]
@@ -90,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..23, 128u8..130], body in bytes(200)) {
+    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..28, 128u8..132], body in bytes(200)) {
         let bytes = framed(kind, &body);
         if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
             prop_assert_eq!(used, bytes.len());

@@ -93,7 +93,7 @@ pub(super) struct Times {
 }
 
 fn running(flows: &Flows) -> impl Iterator<Item = &Flow> {
-    flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running())
+    flows.awake().map(|(_, flow)| flow).filter(|flow| flow.is_running() && !flow.core.reliable)
 }
 
 fn sum(rates: impl Iterator<Item = Bitrate>) -> Bitrate {
@@ -297,7 +297,7 @@ impl Capacities {
     /// Judges each flow that can be, in the order of their numbers.
     fn judge(&self, now: Time, threshold: Span, alarmed: bool, flows: &mut Flows) -> Vec<(FlowId, Judgement)> {
         let mut seen = Vec::new();
-        for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way()) {
+        for (&id, flow) in flows.awake_mut().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable) {
             if let Some(interval) = flow.monitor.take_interval(now) {
                 let testing = self.access.is_testing() || flow.path.is_testing();
                 seen.push((id, Judgement::of(now, flow, interval, threshold, alarmed, testing)));
@@ -346,7 +346,7 @@ fn judged<'a>(seen: &'a [(FlowId, Judgement)], id: &FlowId) -> Option<&'a Judgem
 /// The queue that all but [`UNSEEN_PART`] of the traffic sees is the receiver's; what one sees beyond that is its
 /// path's, or chance.
 fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
-    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way());
+    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     let queue = |id, flow: &Flow| judged(seen, id).map_or_else(|| flow.monitor.recent_queue(), |judged| judged.queue);
     let mut queues: Vec<(Span, f64)> = under_way.map(|(id, flow)| (queue(id, flow), flow.told_rate.as_f64())).collect();
     queues.sort_unstable_by_key(|(queue, _)| *queue);
@@ -361,7 +361,7 @@ fn common_queue(seen: &[(FlowId, Judgement)], flows: &Flows) -> Span {
 /// The sum over all flows of something that was judged. Those that could not be judged are taken to have had what they
 /// were told.
 fn whole(seen: &[(FlowId, Judgement)], flows: &Flows, of: impl Fn(&Judgement) -> Bitrate) -> Bitrate {
-    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way());
+    let under_way = flows.awake().filter(|(_, flow)| flow.is_under_way() && !flow.core.reliable);
     sum(under_way.map(|(id, flow)| judged(seen, id).map_or(flow.told_rate, &of)))
 }
 

@@ -119,6 +119,7 @@ impl Central {
         let trains = flows.awake().filter(|(_, flow)| matches!(flow.phase, Phase::Train { .. })).count();
         let flow = flows.get_mut(&id)?;
         if self.control == Control::Discover
+            && !flow.core.reliable
             && let Some(blocks) = self.capacities.train_blocks(flow, self.capacity(), trains)
         {
             flow.phase = Phase::Train { blocks, after: flow.requests.last_id() };
@@ -213,6 +214,9 @@ impl Central {
         }
         self.due = None;
         self.ended = now;
+        for (_, flow) in flows.awake_mut().filter(|(_, flow)| flow.core.reliable) {
+            flow.estimate_by_path();
+        }
         match self.control {
             Control::Paper => {
                 Self::estimate_by_paper(now, flows);
@@ -266,7 +270,12 @@ impl Central {
             // A sender that gives all it has is left room to give more when it can: nobody else counts on less.
             let room = flow.limited && target >= flow.estimate.mul_f64(BINDS);
             let path = flow.path.limit().unwrap_or(RATE_MAX).min(flow.known_bound());
-            let target = if room { target.mul_f64(LIMITED_ROOM).min(path) } else { target };
+            let target = match room {
+                // A stream that is not to have less than it may come to use finds its own rate.
+                _ if flow.core.reliable && target >= flow.estimate.mul_f64(BINDS) => flow.known_bound(),
+                true => target.mul_f64(LIMITED_ROOM).min(path),
+                false => target,
+            };
             let before = flow.pending_targets.back().map_or(flow.controller.target(), |(_, target)| *target);
             if flow.told_rate == Bitrate::ZERO
                 || (target.as_f64() - before.as_f64()).abs() > TARGET_CHANGE * before.as_f64()

@@ -11,6 +11,7 @@ use inhaul_transport::{Expected, FlowId, FlowStats, Pause};
 
 use super::ambient::{AmbientLoss, StandingQueue};
 use super::requests::Outstanding;
+use super::stream::Stream;
 use crate::gtp::bound::Bound;
 use crate::gtp::controller::SingleFlowController;
 use crate::gtp::estimator::CapacityEstimator;
@@ -117,6 +118,8 @@ pub(crate) struct Flow {
     pub(super) ambient: AmbientLoss,
     pub(super) standing: StandingQueue,
     pub(super) stalled: bool,
+    /// How the path does if it is a byte stream.
+    pub(super) stream: Stream,
     /// The sender was told that nothing is to come in this time.
     held: Option<Pause>,
     next_rtt_tick: Time,
@@ -151,6 +154,7 @@ impl Flow {
             ambient: AmbientLoss::default(),
             standing: StandingQueue::default(),
             stalled: false,
+            stream: Stream::default(),
             held: None,
             next_rtt_tick: Time::FAR_FUTURE,
             last_data: now,
@@ -217,7 +221,8 @@ impl Flow {
 
     /// Sets the estimate by what is known of the path.
     pub(super) fn estimate_by_path(&mut self) {
-        self.estimate = self.path.limit().unwrap_or(RATE_MAX).min(self.known_bound());
+        let path = if self.core.reliable { self.stream.use_expected() } else { self.path.limit() };
+        self.estimate = path.unwrap_or(RATE_MAX).min(self.known_bound());
         if self.limited {
             let used = self.used.iter().copied().max().unwrap_or(Bitrate::ZERO);
             self.estimate = self.estimate.min(used.mul_f64(LIMITED_STEP));
@@ -232,6 +237,28 @@ impl Flow {
     /// The part of what is sent that is lost whatever the rate.
     pub(super) fn ambient_ratio(&self) -> f64 {
         self.ambient.ratio.min(0.9)
+    }
+
+    /// The flow's path is another from now on, and is not open yet. Whether the scheduler had given the flow a rate.
+    pub(super) fn change_path(&mut self, now: Time) -> bool {
+        if matches!(self.phase, Phase::Opening | Phase::Idle) {
+            return false;
+        }
+        self.phase = Phase::Opening;
+        self.stalled = false;
+        self.held = None;
+        self.measured = false;
+        self.limited = false;
+        self.fell_short = 0;
+        self.overran = false;
+        self.path = Bound::default();
+        self.stream = Stream::default();
+        self.ambient = AmbientLoss::default();
+        self.standing = StandingQueue::default();
+        self.monitor.begin_path(now);
+        self.told_rate = Bitrate::ZERO;
+        self.pending_targets.clear();
+        true
     }
 
     /// The path is open.
@@ -280,6 +307,10 @@ impl Flow {
         }
         if self.stalled {
             return (STALLED_BLOCKS * block, block);
+        }
+        if self.core.reliable {
+            let limit = self.stream.window(self.base_rtt());
+            return (limit, limit / 8);
         }
         let rate = self.controller.requested();
         let rtt = self.base_rtt();
@@ -364,7 +395,15 @@ impl Flow {
 
     /// How long to wait for what should have left by now.
     fn patience(&self) -> Span {
+        if self.core.reliable {
+            return Stream::patience(self.base_rtt());
+        }
         (self.monitor.rtt().patience().unwrap_or(STALL_MIN) * 3).max(STALL_MIN)
+    }
+
+    /// How late what was passed over may come before it is lost.
+    pub(super) fn reorder_window(&self) -> Span {
+        if self.core.reliable { Stream::patience(self.base_rtt()) } else { self.monitor.reorder_window() }
     }
 
     /// Whether what was asked for should have come long ago.
@@ -510,7 +549,7 @@ impl ReceiverFlow for Flow {
     }
 
     fn due(&self) -> Option<Time> {
-        let losses = [self.requests.expiry(self.monitor.reorder_window()), self.stalls_at()];
+        let losses = [self.requests.expiry(self.reorder_window()), self.stalls_at()];
         let tick = self.is_running().then_some(self.next_rtt_tick);
         let target = self.pending_targets.front().map(|(at, _)| *at);
         // Rates rest while data is held.
@@ -546,7 +585,7 @@ impl ReceiverFlow for Flow {
             lost_packets: self.monitor.lost_packets,
             retransmitted_bytes: self.retransmitted_bytes,
             received_rate: self.monitor.display_rate(),
-            target_rate: self.controller.target(),
+            target_rate: if self.core.reliable { self.granted().min(self.estimate) } else { self.controller.target() },
             requested_rate: self.told_rate,
             outstanding_bytes: self.requests.pending_bytes(),
             queue_delay: self.monitor.standing_queue(),

@@ -7,6 +7,7 @@ mod flow;
 mod hold;
 mod judgement;
 mod requests;
+mod stream;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::Object;
@@ -71,8 +72,8 @@ impl Gtp {
         let Some(object) = core.objects.get_mut(&flow.core.join.object) else { return };
         let wanted = object.wanted_bytes();
         let stalled = flow.has_stalled(now);
+        let window = flow.reorder_window();
         let (monitor, again) = (&mut flow.monitor, &mut flow.retransmitted_bytes);
-        let window = monitor.reorder_window();
         let mut lose = |range: ByteRange, packets: u64, epoch: u16| {
             monitor.on_loss(packets, epoch);
             *again += range.len();
@@ -176,6 +177,10 @@ impl Reception for Gtp {
         let seen = Run { packets: run.packets, wire_bytes, sent: run.head.sent, epoch, waited: run.waited };
         flow.monitor.on_data(now, seen, self.wire_bytes);
         flow.note_data(now, run.body_len);
+        if flow.core.reliable {
+            let rtt = flow.base_rtt();
+            flow.stream.on_data(now, wire_bytes, rtt);
+        }
         core.place(id, run, range, places);
         core.touch(id);
     }
@@ -224,6 +229,13 @@ impl Reception for Gtp {
         let through = flow.requests.last_id();
         core.say(id, &Message::Cancel { through });
         self.begin(now, id, core);
+    }
+
+    fn on_path_change(&mut self, now: Time, id: FlowId, core: &mut Core<Flow>) {
+        let Some(flow) = core.flows.get_mut(&id) else { return };
+        if flow.change_path(now) {
+            self.central.schedule(now, &mut core.flows);
+        }
     }
 
     /// The flow rests, in case some of the object turns out to be wrong.

@@ -21,6 +21,8 @@ pub struct FlowCore {
     pub peer: Option<SocketAddr>,
     /// The path to its sender.
     pub path: Path,
+    /// The path is a byte stream: see [`Command::ChangePath`](crate::Command::ChangePath).
+    pub reliable: bool,
     /// Bytes of data that a packet has room for: so long are the blocks that are asked for.
     pub block: u16,
     /// Longest block that the user wants.
@@ -55,6 +57,7 @@ impl FlowCore {
         let mut core = Self {
             peer: join.peer,
             path: Path::new(rules.path),
+            reliable: false,
             block: 0,
             block_max: u16::MAX,
             avoid: RangeSet::new(),
@@ -94,6 +97,14 @@ impl FlowCore {
     pub fn silence(&self) -> Option<Silence> {
         let (since, no_path) = (self.last_heard, !self.path.is_open());
         self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
+    }
+
+    /// The flow's datagrams go another way.
+    pub(super) fn change_path(&mut self, now: Time, reliable: bool) {
+        self.reliable = reliable;
+        self.last_heard = now;
+        self.path.reopen(now);
+        self.fit_block(self.join.path.mtu);
     }
 
     /// Counters that are everybody's.

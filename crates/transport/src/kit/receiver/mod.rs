@@ -103,6 +103,10 @@ pub trait Reception: Sized {
     /// anew in smaller blocks.
     fn on_narrower(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
+    /// The flow's datagrams go another way, whose path is opened next: see [`Command::ChangePath`]. What was pending is
+    /// wanted again already, and its sender has been told.
+    fn on_path_change(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
+
     /// The flow's object is complete.
     fn on_complete(&mut self, _now: Time, _id: FlowId, _core: &mut Core<Self::Flow>) {}
 
@@ -201,6 +205,18 @@ impl<P: Reception> Receiver<P> {
         Ok(())
     }
 
+    fn change_path(&mut self, now: Time, id: FlowId, reliable: bool) -> Result<(), CommandError> {
+        let core = &mut self.core;
+        let flow = core.flows.get_mut(&id).ok_or(CommandError::UnknownFlow(id))?;
+        flow.core_mut().change_path(now, reliable);
+        core.abandon(id);
+        let through = core.flows.get(&id).map_or(0, ReceiverFlow::last_request);
+        core.say(id, &Message::Cancel { through });
+        self.protocol.on_path_change(now, id, &mut self.core);
+        self.core.touch(id);
+        Ok(())
+    }
+
     // --- What comes in ----------------------------------------------------------------------------------------------
 
     fn on_rx(&mut self, now: Time, message: &RxMessage<'_>, places: &mut Vec<Place>) {
@@ -230,7 +246,7 @@ impl<P: Reception> Receiver<P> {
     /// Whether what comes from `from` is the flow's sender's, and its path is open.
     fn is_open(&self, id: FlowId, from: SocketAddr) -> bool {
         let core = self.core.flows.get(&id).map(ReceiverFlow::core);
-        core.is_some_and(|core| core.peer == Some(from) && core.path.is_open())
+        core.is_some_and(|core| core.peer == Some(from) && core.path.takes_data())
     }
 
     fn on_run(&mut self, now: Time, id: FlowId, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
@@ -434,6 +450,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
             }
             Command::Skip { object, range } => self.core.skip(object, range)?,
             Command::Avoid { flow, range } => self.core.avoid(flow, range)?,
+            Command::ChangePath { flow, reliable } => self.change_path(now, flow, reliable)?,
             Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }

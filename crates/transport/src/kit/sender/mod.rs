@@ -368,6 +368,7 @@ impl<P: Sending> Endpoint for Sender<P> {
             | Command::Refetch { .. }
             | Command::Skip { .. }
             | Command::Avoid { .. }
+            | Command::ChangePath { .. }
             | Command::LimitReceive(_) => return Err(CommandError::WrongRole),
         }
         Ok(())

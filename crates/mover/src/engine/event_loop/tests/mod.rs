@@ -4,6 +4,7 @@ mod blocked;
 mod many;
 mod streams;
 mod transfer;
+mod tunnels;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,0 +1,88 @@
+//! A flow whose path is a byte stream (PROTOCOL.md 7.6): it loses nothing and finds its own rate. Its delay says
+//! nothing of a capacity, and what does not come in order only comes later. So what bounds the flow is how much is
+//! asked for ahead, and its share of the receiver.
+
+use inhaul_base::{Bitrate, Span, Time};
+
+/// What is asked for ahead is what came in so many round trips, and in this time: a stream's rate may double in each,
+/// and what is measured of it is older than one.
+const WINDOW_RTTS: u64 = 4;
+const WINDOW_SPAN: Span = Span::from_millis(100);
+/// ... but at least so much, before anything is known, and at most so much.
+const WINDOW_MIN: u64 = 2 << 20;
+const WINDOW_MAX: u64 = 32 << 20;
+/// Rates are measured over a round trip, but no less than this.
+const MEASURED_MIN: Span = Span::from_millis(50);
+/// In each of these the highest rate that was seen counts for this part less. Streams stand still for a while after a
+/// loss, and go on.
+const FADING: f64 = 0.9;
+/// The flow is expected to use up to this many times what it had: its stream may have just begun.
+const GROWTH: f64 = 2.0;
+/// ... and no less than this.
+const USE_MIN: Bitrate = Bitrate::from_mbps(10);
+/// What has not come for so long was lost with one of the streams, or was never sent.
+const LOST_AFTER: Span = Span::from_secs(3);
+
+/// How a stream does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stream {
+    since: Option<Time>,
+    bytes: u64,
+    /// The highest rate of late.
+    rate: Bitrate,
+}
+
+impl Stream {
+    /// So many bytes came.
+    pub(super) fn on_data(&mut self, now: Time, bytes: u64, base_rtt: Span) {
+        let since = *self.since.get_or_insert(now);
+        self.bytes += bytes;
+        let took = now.since(since);
+        if took >= base_rtt.max(MEASURED_MIN) {
+            self.rate = self.rate.mul_f64(FADING).max(Bitrate::of(self.bytes, took));
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+    }
+
+    /// Bytes that may be asked for ahead.
+    pub(super) fn window(&self, base_rtt: Span) -> u64 {
+        self.rate.bytes_in(base_rtt * WINDOW_RTTS + WINDOW_SPAN).clamp(WINDOW_MIN, WINDOW_MAX)
+    }
+
+    /// What the flow may come to use; `None` while nothing is known.
+    pub(super) fn use_expected(&self) -> Option<Bitrate> {
+        (self.rate > Bitrate::ZERO).then(|| self.rate.mul_f64(GROWTH).max(USE_MIN))
+    }
+
+    /// How long something may be late.
+    pub(super) fn patience(rtt: Span) -> Span {
+        LOST_AFTER.max(rtt * 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_follows_the_stream_s_rate_and_outlasts_a_pause_of_it() {
+        let (mut stream, rtt) = (Stream::default(), Span::from_millis(100));
+        assert_eq!((stream.window(rtt), stream.use_expected()), (WINDOW_MIN, None));
+        let mut now = Time::ZERO;
+        for _ in 0..1000 {
+            stream.on_data(now, 10_000, rtt);
+            now = now + Span::from_millis(1);
+        }
+        // 80 Mbit/s, 10 MB/s: 500 ms of it.
+        let window = stream.window(rtt);
+        assert!((5_000_000..5_100_000).contains(&window), "{window}");
+        stream.on_data(now + Span::from_millis(400), 10_000, rtt);
+        assert!(stream.window(rtt) > window / 10 * 8);
+        assert!(stream.use_expected().unwrap() > Bitrate::from_mbps(140));
+        for _ in 0..1000 {
+            now = now + Span::from_millis(10);
+            stream.on_data(now, 10_000_000, rtt);
+        }
+        assert_eq!(stream.window(rtt), WINDOW_MAX);
+    }
+}
