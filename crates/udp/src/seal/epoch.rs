@@ -5,7 +5,7 @@ use aws_lc_rs::aead::{LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use zeroize::Zeroizing;
 
-use super::{SECRET_LEN, Secret, Suite};
+use super::secrets::{SECRET_LEN, Secret, Suite};
 
 /// An epoch has two to the power of this packets. RFC 9001 6.6 allows AES-GCM 2^23 of the largest size.
 pub(super) const EPOCH_BITS: u32 = 22;

@@ -2,12 +2,12 @@
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, Nonce};
-use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
+use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, TAG_LEN};
 
 use super::epoch::{Epoch, epoch_of, epoch_start, mask_key};
 use super::replay::Replay;
 use super::sealer::apply_mask;
-use super::{Secret, Suite, TAG_LEN};
+use super::secrets::{Secret, Suite};
 
 /// Packets of an epoch that have to come before the keys of the one before are forgotten: older ones are too old for
 /// the replay window anyway.

@@ -2,10 +2,10 @@
 
 use aws_lc_rs::aead::Aad;
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
-use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
+use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, TAG_LEN};
 
 use super::epoch::{Epoch, epoch_of, mask_key};
-use super::{Secret, Suite, TAG_LEN};
+use super::secrets::{Secret, Suite};
 
 /// Seals the datagrams of one direction of a flow.
 pub struct Sealer {

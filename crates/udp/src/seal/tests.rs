@@ -1,6 +1,6 @@
 //! Sealer and opener against each other, and against PROTOCOL.md.
 
-use inhaul_transport::{CONNECTION_FIELD, ConnectionId, ENVELOPE_LEN, Envelope};
+use inhaul_transport::{CONNECTION_FIELD, ConnectionId, ENVELOPE_LEN, Envelope, FlowId};
 
 use super::epoch::epoch_start;
 use super::*;
