@@ -74,17 +74,14 @@ class Contestant:
 class RawUdp(Contestant):
     """The ceiling: plain senders and a plain receiver of datagrams, with the same batching, offloads and memory."""
 
-    name = "raw-udp"
-
-    def __init__(self, binary):
-        self.binary = binary
+    def __init__(self, name, binary, *options):
+        self.name, self.binary, self.options = name, binary, options
 
     def missing(self):
         return None if self.binary else "crates/udp/examples/raw.rs did not build"
 
     def move(self, group, case, ends, seconds):
-        options = ["--mtu", case.mtu, "--memory", case.memory]
-        options += ["--no-offload"] if case.offload == "off" else []
+        options = [*_options(case), *self.options]
         address = f"{ends.receiver_address}:{PORT}"
         receiver = group.start("raw recv", ends.receiver, [self.binary, "recv", "--listen", address, *options])
         receiver.wait_for_port("udp", PORT)
@@ -181,18 +178,37 @@ class Sockets(Contestant):
         return _counts(_last_json(receiver.wait(PATIENCE_SECONDS)))
 
 
-class Inhaul(Contestant):
-    """`inhaul bench`: servers send, the caller receives and drives."""
+class Quic(Contestant):
+    """A program of rivals/quic: bulk data over one stream of a QUIC library. One sender."""
 
-    def __init__(self, name, binary, *options):
-        self.name, self.binary, self.options = name, binary, options
+    def __init__(self, name, binary, work):
+        self.name, self.binary = name, binary
+        self.certificate = Path(work) / f"{name}.pem"
+
+    def missing(self):
+        return None if self.binary else "bench/rivals/quic did not build"
+
+    def move(self, group, case, ends, seconds):
+        options = ["--certificate", self.certificate, *_options(case)]
+        address = f"{ends.receiver_address}:{PORT}"
+        receiver = group.start(f"{self.name} recv", ends.receiver, [self.binary, "recv", "--listen", address, *options])
+        receiver.wait_for_port("udp", PORT)
+        send = [self.binary, "send", address, "--seconds", seconds, *options]
+        group.start(f"{self.name} send", ends.sender, send).wait(seconds + PATIENCE_SECONDS)
+        return _counts(_last_json(receiver.wait(PATIENCE_SECONDS)))
+
+
+class Inhaul(Contestant):
+    """`inhaul bench`: servers send, the caller receives and drives. `both` are options of both, `options` of the caller."""
+
+    def __init__(self, name, binary, *options, both=()):
+        self.name, self.binary, self.options, self.both = name, binary, options, both
 
     def missing(self):
         return None if self.binary else "the release build of inhaul failed"
 
     def move(self, group, case, ends, seconds):
-        wire = ["--mtu", case.mtu]
-        wire += ["--no-offload"] if case.offload == "off" else []
+        wire = [*self.both, "--mtu", case.mtu, *_offload(case)]
         addresses = [f"{ends.sender_address}:{PORT + number}" for number in range(case.senders)]
         for number, address in enumerate(addresses):
             server = [self.binary, "bench", "--server", "--listen", address, *wire]
@@ -201,6 +217,15 @@ class Inhaul(Contestant):
         ended = group.start("inhaul bench", ends.receiver, client).wait(seconds + PATIENCE_SECONDS)
         report = json.loads(ended.stdout)
         return {**_counts(report), "loss_ratio": report.get("loss_ratio")}
+
+
+def _options(case):
+    """The circumstances, as programs of our own take them."""
+    return ["--mtu", case.mtu, "--memory", case.memory, *_offload(case)]
+
+
+def _offload(case):
+    return ["--no-offload"] if case.offload == "off" else []
 
 
 def _counts(report):

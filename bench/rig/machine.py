@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+from pathlib import Path
 
 
 def describe():
@@ -27,6 +28,8 @@ def describe():
             "nginx": _version("nginx", "-v"),
             "aria2": _version("aria2c", "--version"),
             "curl": _version("curl", "--version"),
+            "quinn": _locked("quinn"),
+            "s2n-quic": _locked("s2n-quic"),
         },
     }
 
@@ -51,6 +54,13 @@ def warm_memory(most_bytes=6 << 30):
     with mmap.mmap(-1, size) as memory:
         while memory.tell() < size:
             memory.write(piece)
+
+
+def _locked(package):
+    """The version of a package in the lock file of rivals/quic."""
+    lock = (Path(__file__).parent.parent / "rivals" / "quic" / "Cargo.lock").read_text(encoding="utf-8")
+    found = re.search(rf'^name = "{package}"\nversion = "(.+)"$', lock, re.MULTILINE)
+    return found and found[1]
 
 
 def _field(path, name):

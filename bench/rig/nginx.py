@@ -24,7 +24,7 @@ http {{
   fastcgi_temp_path {folder}/fastcgi;
   uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
-  server {{ listen {listen}; root {root}; }}
+  server {{ listen {listen}; root {root}; {tls} }}
 }}
 """
 # nginx's own backlog: it does not listen anew on a socket that it is handed.
@@ -36,11 +36,13 @@ def find():
     return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 
 
-def command(folder, listen, root, as_root):
-    """Makes `folder` and the configuration in it; returns what starts nginx."""
+def command(folder, listen, root, as_root, certificate=None):
+    """Makes `folder` and the configuration in it; returns what starts nginx. `certificate`: its file and that of its key, for TLS 1.3."""
     folder.mkdir(exist_ok=True)
     # Workers of a root-owned nginx drop to another user, who may not read the offered folder.
-    config = CONFIG.format(folder=folder, listen=listen, root=root, user="user root;" if as_root else "")
+    tls = f"ssl_protocols TLSv1.3; ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};" if certificate else ""
+    listen = f"{listen} ssl" if certificate else listen
+    config = CONFIG.format(folder=folder, listen=listen, root=root, user="user root;" if as_root else "", tls=tls)
     (folder / "nginx.conf").write_text(config, encoding="utf-8")
     return [find(), "-p", folder, "-e", "stderr", "-c", folder / "nginx.conf"]
 

@@ -1,15 +1,19 @@
 """The table of a run, made from its JSON and from nothing else."""
 
+# Between the contestant and what it lost: heading, field of the row, contestant that it is divided by, format. A column that no row
+# of the run has anything for is left out.
 COLUMNS = (
-    "contestant",
-    "Gbit/s",
-    "of raw UDP",
-    "× UDT 4",
-    "CPU s/GB",
-    "of UDT 4's",
-    "machine CPU s/GB",
-    "lost or resent",
-    "stolen",
+    ("Gbit/s", "goodput_bps", None, "{:.2f}"),
+    ("of raw UDP", "goodput_bps", "raw-udp", "{:.0%}"),
+    ("of raw sealed", "goodput_bps", "raw-udp-sealed", "{:.0%}"),
+    ("× UDT 4", "goodput_bps", "udt4", "{:.1f}"),
+    ("× s2n-quic", "goodput_bps", "s2n-quic", "{:.2f}"),
+    ("× quinn", "goodput_bps", "quinn", "{:.2f}"),
+    ("CPU s/GB", "cpu_seconds_per_gigabyte", None, "{:.3f}"),
+    ("of UDT 4's", "cpu_seconds_per_gigabyte", "udt4", "{:.2f}"),
+    ("of s2n-quic's", "cpu_seconds_per_gigabyte", "s2n-quic", "{:.2f}"),
+    ("of quinn's", "cpu_seconds_per_gigabyte", "quinn", "{:.2f}"),
+    ("machine CPU s/GB", "machine_cpu_seconds_per_gigabyte", None, "{:.3f}"),
 )
 # What inhaul has of UDT: its transport, and the foreign wire at both ends and at one.
 UDT = ("inhaul-udt", "udt4-ours", "udt4-ours-to-libudt", "libudt-to-udt4-ours")
@@ -32,38 +36,34 @@ def table(results):
 
 def _sections(rows):
     """One table for each case, its contestants below each other."""
+    contestants = {row["contestant"] for row in rows if "goodput_bps" in row}
+    columns = [column for column in COLUMNS if column[2] is None or column[2] in contestants]
+    names = ["contestant", *(name for name, *_ in columns), "lost or resent", "stolen"]
     for case in dict.fromkeys(row["case"] for row in rows):
         members = [row for row in rows if row["case"] == case]
-        lines = [f"## {case}", "", "| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"]
-        lines += ["| " + " | ".join(_cells(row, members)) + " |" for row in members]
+        lines = [f"## {case}", "", "| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
+        lines += ["| " + " | ".join(_cells(row, members, columns)) + " |" for row in members]
         yield "\n".join(lines)
 
 
-def _cells(row, members):
+def _cells(row, members, columns):
     if "goodput_bps" not in row:
-        return [row["contestant"], row["absent"]] + [""] * (len(COLUMNS) - 2)
-    return [
-        row["contestant"],
-        f"{row['goodput_bps'] / 1e9:.2f}",
-        _ratio(row, members, "raw-udp", "goodput_bps", "{:.0%}"),
-        _ratio(row, members, "udt4", "goodput_bps", "{:.1f}"),
-        f"{row['cpu_seconds_per_gigabyte']:.3f}",
-        _ratio(row, members, "udt4", "cpu_seconds_per_gigabyte", "{:.2f}"),
-        f"{row['machine_cpu_seconds_per_gigabyte']:.3f}",
-        _losses(row),
-        f"{row['stolen_ratio']:.1%}",
-    ]
+        return [row["contestant"], row["absent"]] + [""] * (len(columns) + 1)
+    figures = [_figure(row, members, column) for column in columns]
+    return [row["contestant"], *figures, _losses(row), f"{row['stolen_ratio']:.1%}"]
+
+
+def _figure(row, members, column):
+    """The row's own figure, or what it is of another contestant's in the same case."""
+    _, field, other, form = column
+    value = _quotient(row, members, other, field) if other else row[field] * (1e-9 if field == "goodput_bps" else 1)
+    return "" if value is None else form.format(value)
 
 
 def _losses(row):
     if row.get("loss_ratio") is not None:
         return f"{row['loss_ratio']:.4%}"
     return f"{row['retransmits']} segments" if "retransmits" in row else ""
-
-
-def _ratio(row, members, rival, field, form):
-    value = _quotient(row, members, rival, field)
-    return "" if value is None else form.format(value)
 
 
 def _quotient(row, members, rival, field):
@@ -77,6 +77,13 @@ def _ratios(rows):
     questions = (
         ("throughput of raw UDP, single sender", "raw-udp", "goodput_bps", lambda case: case.endswith("/1")),
         ("throughput of raw UDP, three senders", "raw-udp", "goodput_bps", lambda case: case.endswith("/3")),
+        ("throughput of raw sealed UDP", "raw-udp-sealed", "goodput_bps", None),
+        ("throughput of inhaul in the clear", "inhaul-plain", "goodput_bps", None),
+        ("CPU per gigabyte of inhaul in the clear", "inhaul-plain", "cpu_seconds_per_gigabyte", None),
+        ("throughput of s2n-quic", "s2n-quic", "goodput_bps", None),
+        ("CPU per gigabyte of s2n-quic", "s2n-quic", "cpu_seconds_per_gigabyte", None),
+        ("throughput of quinn", "quinn", "goodput_bps", None),
+        ("CPU per gigabyte of quinn", "quinn", "cpu_seconds_per_gigabyte", None),
         ("throughput of gathered raw UDP, single sender", "raw-udp-gather", "goodput_bps", lambda case: case.endswith("/1")),
         ("throughput of kernel TCP, 128 KiB writes", "tcp", "goodput_bps", None),
         ("throughput of kernel TCP, 1 MiB writes", "tcp-1m", "goodput_bps", None),

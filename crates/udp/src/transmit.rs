@@ -7,6 +7,7 @@ mod tests;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 
+use inhaul_base::ByteRange;
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{FlowId, Transmit, TxBatch};
 use rustix::io::Errno;
@@ -28,6 +29,13 @@ pub trait BodySource {
     /// # Errors
     /// When not all of the bytes can be had. What was written until then is ignored.
     fn read(&mut self, flow: FlowId, offset: u64, bodies: &mut [IoSliceMut<'_>]) -> io::Result<()>;
+
+    /// These bytes of the flow's object, if they lie in memory in one piece: a sealed flow seals them from there, so
+    /// they are not copied first. They must not change meanwhile, so a mapped file is no such memory.
+    fn lend(&self, flow: FlowId, range: ByteRange) -> Option<&[u8]> {
+        let (_, _) = (flow, range);
+        None
+    }
 }
 
 /// How far a [`Transmitter`] has got with a batch.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 
+use inhaul_base::ByteRange;
 use inhaul_transport::{Expected, FlowId, Place};
 use inhaul_udp::seal::Seals;
 use inhaul_udp::{BodySource, Delivery, Window};
@@ -145,6 +146,17 @@ impl BodySource for BenchMemory {
         }
         Ok(())
     }
+
+    fn lend(&self, flow: FlowId, range: ByteRange) -> Option<&[u8]> {
+        let len = usize::try_from(range.len()).ok()?;
+        match self.flows.get(&flow)? {
+            Memory::Hot => self.hot.get(..len),
+            Memory::Cold => {
+                let at = (range.start % COLD_BYTES as u64) as usize;
+                self.cold.get(at..at + len)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -188,5 +200,9 @@ mod tests {
         let bodies = &mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
         memory.read(FlowId(1), 5 * COLD_BYTES as u64 - 2, bodies).unwrap();
         assert_eq!((first, second), ([1, 2, 3], [4]));
+        // What lies in one piece is lent.
+        let end = ByteRange::at(5 * COLD_BYTES as u64 - 2, 2);
+        assert_eq!(memory.lend(FlowId(1), end), Some(&[1, 2][..]));
+        assert_eq!(memory.lend(FlowId(1), ByteRange::at(end.start, 3)), None);
     }
 }

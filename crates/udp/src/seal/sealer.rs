@@ -9,6 +9,7 @@ use super::secrets::{Secret, Suite};
 
 /// Seals the datagrams of one direction of a flow.
 pub struct Sealer {
+    suite: Suite,
     mask: HeaderProtectionKey,
     epoch: Epoch,
 }
@@ -16,7 +17,7 @@ pub struct Sealer {
 impl Sealer {
     /// By the secret of that direction.
     pub fn new(suite: Suite, secret: &Secret) -> Self {
-        Self { mask: mask_key(suite, secret), epoch: Epoch::first(suite, secret) }
+        Self { suite, mask: mask_key(suite, secret), epoch: Epoch::first(suite, secret) }
     }
 
     /// Seals a datagram in place, and writes its envelope: `datagram` has room for that at its front, and for the tag
@@ -25,6 +26,14 @@ impl Sealer {
     /// # Panics
     /// When the number is of an epoch that has ended.
     pub fn seal(&mut self, number: u64, connection: ConnectionId, datagram: &mut [u8]) {
+        self.seal_with(number, connection, datagram, &[]);
+    }
+
+    /// Like [`Sealer::seal`], but the last bytes in front of the tag are those of `body`, sealed from where they lie.
+    ///
+    /// # Panics
+    /// When the number is of an epoch that has ended.
+    pub fn seal_with(&mut self, number: u64, connection: ConnectionId, datagram: &mut [u8], body: &[u8]) {
         let epoch = epoch_of(number);
         while self.epoch.number < epoch {
             self.epoch = self.epoch.next();
@@ -32,9 +41,19 @@ impl Sealer {
         assert_eq!(self.epoch.number, epoch, "packet numbers ascend");
         let envelope = Envelope { number: number as u32, connection }.emit();
         let (front, rest) = datagram.split_at_mut(ENVELOPE_LEN);
-        let (plain, tag_at) = rest.split_at_mut(rest.len() - TAG_LEN);
-        let tag = self.epoch.key.seal_in_place_separate_tag(self.epoch.nonce(number), Aad::from(envelope), plain);
-        tag_at.copy_from_slice(tag.expect("a datagram is not too long").as_ref());
+        let (body_at, body) = match self.suite {
+            Suite::Aes128Gcm | Suite::Aes256Gcm => (rest.len() - body.len() - TAG_LEN, body),
+            // The library is slow with a body that lies elsewhere.
+            Suite::ChaCha20Poly1305 => {
+                let end = rest.len() - TAG_LEN;
+                rest[end - body.len()..end].copy_from_slice(body);
+                (end, &[][..])
+            }
+        };
+        let (plain, body_at) = rest.split_at_mut(body_at);
+        let (nonce, data) = (self.epoch.nonce(number), Aad::from(envelope));
+        let sealed = self.epoch.key.seal_in_place_scatter(nonce, data, plain, body, body_at);
+        sealed.expect("a datagram is not too long");
         front.copy_from_slice(&envelope);
         apply_mask(&self.mask, front, rest);
     }

@@ -45,6 +45,24 @@ fn seal_gives_the_examples_of_the_specification() {
     }
 }
 
+/// Whatever the lengths: a body may begin and end anywhere in the cipher's blocks of 16 bytes.
+#[test]
+fn seal_with_gives_what_seal_gives() {
+    let text: Vec<u8> = (0..1448u32).map(|n| (n * 7) as u8).collect();
+    for (suite, head_len) in SUITES.into_iter().flat_map(|suite| [0, 1, 12, 16, 33].map(|head_len| (suite, head_len))) {
+        for len in [head_len, head_len + 1, 47, 64, 299, 1448] {
+            let (head, body) = text[..len].split_at(head_len);
+            let mut datagram = [&[0; ENVELOPE_LEN][..], head, &vec![9; body.len()], &[0; TAG_LEN]].concat();
+            Sealer::new(suite, &secret()).seal_with(5, CONNECTION, &mut datagram, body);
+            assert_eq!(
+                datagram,
+                sealed(&mut Sealer::new(suite, &secret()), 5, &text[..len]),
+                "{suite:?} {head_len} {len}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_is_sealed_opens_once_and_shows_no_number() {
     for suite in SUITES {

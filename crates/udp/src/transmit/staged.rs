@@ -116,7 +116,14 @@ impl Staged {
         if self.memory.len() < start + len {
             self.memory.resize(start + len, 0);
         }
-        let (count, error) = fill(batch, flow, framing, run, source, &mut self.memory[start..start + len]);
+        let is_lent = sealer.is_some() && run.iter().all(|datagram| borrow(datagram, flow, source).is_some());
+        let out = &mut self.memory[start..start + len];
+        let (count, error) = if is_lent {
+            lay_out(batch, framing, run, out);
+            (run.len(), None)
+        } else {
+            fill(batch, flow, framing, run, source, out)
+        };
         let each = if segmented { SEGMENTS_MAX } else { 1 };
         let mut at = start;
         for message in run[..count].chunks(each) {
@@ -125,9 +132,11 @@ impl Staged {
             let (datagrams, datagram_len) = (message.len(), framing.len() + message[0].len());
             if let Some(connection) = route.connection {
                 let first = connections.take_numbers(flow, datagrams);
-                for (number, datagram) in (first..).zip(self.memory[bytes.clone()].chunks_mut(datagram_len)) {
+                let memory = self.memory[bytes.clone()].chunks_mut(datagram_len);
+                for ((number, datagram), parts) in (first..).zip(memory).zip(message) {
                     if let Some(sealer) = &mut sealer {
-                        sealer.seal(number, connection, datagram);
+                        let body = if is_lent { borrow(parts, flow, source) } else { None };
+                        sealer.seal_with(number, connection, datagram, body.unwrap_or_default());
                     } else {
                         let envelope = Envelope { number: number as u32, connection };
                         datagram[..ENVELOPE_LEN].copy_from_slice(&envelope.emit());
@@ -140,6 +149,14 @@ impl Staged {
         }
         (count, error)
     }
+}
+
+/// The body of a datagram where its source has it, if it can be sealed from there: it is the datagram's end.
+fn borrow<'s>(datagram: &TxDatagram, flow: FlowId, source: &'s (impl BodySource + ?Sized)) -> Option<&'s [u8]> {
+    if datagram.pad > 0 || datagram.body.is_empty() {
+        return None;
+    }
+    source.lend(flow, datagram.body).filter(|bytes| bytes.len() as u64 == datagram.body.len())
 }
 
 /// How many of the first datagrams can leave as one message: equal in length, the last may be shorter. This frames
