@@ -32,13 +32,15 @@ const CALM: Span = Span::from_millis(50);
 /// ... while the disk may be, ...
 const DISK: Span = Span::from_millis(20);
 /// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
-const TENSE: (Span, Span) = (Span::from_millis(1), Span::from_millis(4));
+const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(8));
+/// The next look is after this part of the time to the next pause.
+const AHEAD: u64 = 3;
 /// A reason to look often lasts for so long.
 const TENSION: Span = Span::from_secs(2);
-/// The host's load is taken over this long.
-const LOAD: Span = Span::from_millis(200);
-/// Waiting for this part of the time is a reason to look often.
-const WAITED: f64 = 0.05;
+/// The host's load is taken over this long: a period of a quota, as usual.
+const LOAD: Span = Span::from_millis(100);
+/// Packets that waited as long as a pause, so many times in a window, are a reason to look often.
+const LONG_WAITS: u64 = 2;
 /// So is the use of this part of a quota.
 const USED: f64 = 0.5;
 /// Competitors are counted this often.
@@ -58,6 +60,8 @@ pub struct Subject {
     pub meter: Arc<Meter>,
     /// Whether what comes in is written to a disk by the thread.
     pub writes: bool,
+    /// Whether all sources are looked at, to see what each is worth, and not only those that something may follow from.
+    pub thorough: bool,
 }
 
 /// A watcher of the thread that has made it. It ends when this is dropped.
@@ -116,6 +120,8 @@ impl Drop for Watch {
 struct Began {
     at: Time,
     received: u64,
+    messages: u64,
+    long_waits: u64,
     dropped: u64,
     times: RunTimes,
     used: Vec<Span>,
@@ -177,6 +183,8 @@ struct Watcher {
     window: Option<Began>,
     scores: [Score; Source::ALL.len()],
     tense_until: Time,
+    /// Most of a quota is used, and it foretells what switches would.
+    by_quota_until: Time,
     /// When the next look was to be, and how often quotas had been used up by the last.
     due: Time,
     stopped: u64,
@@ -212,6 +220,7 @@ impl Watcher {
             window: None,
             scores: Default::default(),
             tense_until: Time::ZERO,
+            by_quota_until: Time::ZERO,
             due: Time::ZERO,
             stopped: 0,
             received: 0,
@@ -247,10 +256,11 @@ impl Watcher {
         let disk = self.look_at_disk(now, received, stall);
         if now >= self.tense_until {
             self.record(false);
-            self.publish(Forecast { pause: None, intake: self.intake() }, shared);
+            self.publish(Forecast { pause: None, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
             return if disk.is_some() || self.disk.intake().is_some() { DISK } else { CALM };
         }
-        self.record(true);
+        // To record switches costs the thread some at each, so that is done where it may tell what nothing else does.
+        self.record(self.subject.thorough || now >= self.by_quota_until);
         self.take_pauses(now, times, &accounts);
         let foreseen = [
             self.foresee_quota(now, &accounts),
@@ -263,10 +273,10 @@ impl Watcher {
             self.scores[source as usize].foresee(now, pause, &mut |verdict| tell(source, verdict));
         }
         let pause = self.choose(foreseen);
-        self.publish(Forecast { pause, intake: self.intake() }, shared);
+        self.publish(Forecast { pause, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
         // What is near is looked at often.
         let nearest = foreseen.into_iter().flatten().map(|pause| pause.start).min();
-        let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / 4);
+        let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / AHEAD);
         ahead.clamp(TENSE.0, TENSE.1)
     }
 
@@ -288,8 +298,9 @@ impl Watcher {
     /// Sees how loaded the host is, now and then.
     fn take_window(&mut self, now: Time, received: u64, times: RunTimes, accounts: &[Account]) {
         let used: Vec<Span> = accounts.iter().map(|account| account.used).collect();
-        let dropped = self.subject.meter.dropped();
-        let next = Began { at: now, received, dropped, times, used };
+        let meter = &self.subject.meter;
+        let (messages, long_waits, dropped) = (meter.messages(), meter.long_waits(), meter.dropped());
+        let next = Began { at: now, received, messages, long_waits, dropped, times, used };
         let Some(began) = &self.window else {
             self.window = Some(next);
             return;
@@ -310,14 +321,19 @@ impl Watcher {
         let window = Window {
             length,
             received: received.saturating_sub(began.received),
+            messages: messages.saturating_sub(began.messages),
             dropped: dropped.saturating_sub(began.dropped),
             times: spent,
             quota,
         };
-        self.load.on_window(window);
+        self.load.on_window(now, window);
         let seconds = length.as_secs_f64();
         let is_used = quota.is_some_and(|(bandwidth, used)| part(bandwidth, used) >= USED * seconds);
-        if is_used || spent.waited.as_secs_f64() >= WAITED * seconds {
+        if is_used {
+            self.by_quota_until = now + TENSION;
+        }
+        // Short waits are those of every host: threads of this very program have their turns, too.
+        if is_used || long_waits.saturating_sub(began.long_waits) >= LONG_WAITS {
             self.tense_until = now + TENSION;
         }
         self.window = Some(next);
@@ -513,7 +529,7 @@ mod tests {
     #[test]
     fn a_watch_ends_when_it_is_dropped_and_says_nothing_where_nothing_comes_in() {
         let clock = Clock::start();
-        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true };
+        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true };
         let mut watch = Watch::start(subject).unwrap();
         assert_eq!(watch.news(), None);
         drop(watch);
