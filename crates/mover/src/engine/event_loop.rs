@@ -229,7 +229,7 @@ impl<O: Outside> Engine<O> {
         }
         self.host.pass_on(monitor);
         let meter = Arc::new(Meter::default());
-        let thorough = monitor == Monitor::On;
+        let thorough = monitor == Monitor::Log;
         let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough });
         self.watch = news.map(|news| Watched { meter, news, writes });
     }

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_scarce_for_a_while_after_it_was_seen_to_be_and_longer_if_it_comes_back() {
-        let at = |seconds| Time::ZERO + Span::from_millis(seconds * 1_000);
+        let at = |seconds: u64| Time::ZERO + Span::from_secs(seconds);
         let mut load = Load::default();
         load.on_window(at(1), beside_others(20, 20, 0));
         assert!(!load.is_scarce(at(1)));

@@ -28,15 +28,17 @@ use crate::thread;
 /// Between looks while nothing comes in ...
 const REST: Span = Span::from_millis(250);
 /// ... while something does and nothing is in its way ...
-const CALM: Span = Span::from_millis(50);
+const CALM: Span = Span::from_millis(100);
 /// ... while the disk may be, ...
 const DISK: Span = Span::from_millis(20);
 /// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
-const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(8));
+const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(10));
 /// The next look is after this part of the time to the next pause.
 const AHEAD: u64 = 3;
 /// A reason to look often lasts for so long.
 const TENSION: Span = Span::from_secs(2);
+/// If no source could be trusted by then, the next time is not before this.
+const RESIGNATION: Span = Span::from_secs(10);
 /// The host's load is taken over this long: a period of a quota, as usual.
 const LOAD: Span = Span::from_millis(100);
 /// Packets that waited as long as a pause, so many times in a window, are a reason to look often.
@@ -185,10 +187,13 @@ struct Watcher {
     tense_until: Time,
     /// Most of a quota is used, and it foretells what switches would.
     by_quota_until: Time,
+    /// Nothing else is a reason to look often before this.
+    resigned_until: Time,
     /// When the next look was to be, and how often quotas had been used up by the last.
     due: Time,
     stopped: u64,
     received: u64,
+    looks: u64,
     last_pause: Option<Pause>,
     said: Forecast,
 }
@@ -221,9 +226,11 @@ impl Watcher {
             scores: Default::default(),
             tense_until: Time::ZERO,
             by_quota_until: Time::ZERO,
+            resigned_until: Time::ZERO,
             due: Time::ZERO,
             stopped: 0,
             received: 0,
+            looks: 0,
             last_pause: None,
             said: Forecast::default(),
             subject,
@@ -249,26 +256,30 @@ impl Watcher {
             return REST;
         }
         self.received = received;
+        self.looks += 1;
         let times = self.times.as_ref().and_then(RunFile::read).unwrap_or_default();
         let accounts = self.accounts();
         self.take_window(now, received, times, &accounts);
         let stall = self.take_stall(times, &accounts);
         let disk = self.look_at_disk(now, received, stall);
         if now >= self.tense_until {
+            if self.recording && !self.foresees() {
+                self.resigned_until = now + RESIGNATION;
+            }
             self.record(false);
             self.publish(Forecast { pause: None, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
-            return if disk.is_some() || self.disk.intake().is_some() { DISK } else { CALM };
+            return if self.disk_is_busy() { DISK } else { CALM };
         }
         // To record switches costs the thread some at each, so that is done where it may tell what nothing else does.
-        self.record(self.subject.thorough || now >= self.by_quota_until);
+        let all = self.subject.thorough || now >= self.by_quota_until;
+        self.record(all);
         self.take_pauses(now, times, &accounts);
-        let foreseen = [
-            self.foresee_quota(now, &accounts),
-            self.by_switch.next(now),
-            self.by_delay.next(now),
-            self.foresee_competitors(now),
-            disk,
-        ];
+        let mut foreseen = [self.foresee_quota(now, &accounts), None, None, None, disk];
+        if all {
+            foreseen[Source::Switches as usize] = self.by_switch.next(now);
+            foreseen[Source::RunDelay as usize] = self.by_delay.next(now);
+            foreseen[Source::Competitors as usize] = self.foresee_competitors(now);
+        }
         for (source, pause) in Source::ALL.into_iter().zip(foreseen) {
             self.scores[source as usize].foresee(now, pause, &mut |verdict| tell(source, verdict));
         }
@@ -278,6 +289,16 @@ impl Watcher {
         let nearest = foreseen.into_iter().flatten().map(|pause| pause.start).min();
         let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / AHEAD);
         ahead.clamp(TENSE.0, TENSE.1)
+    }
+
+    /// Whether a source that sees only what others leave of the processor has earned trust.
+    fn foresees(&self) -> bool {
+        [Source::Switches, Source::RunDelay, Source::Competitors].into_iter().any(|source| self.trusts(source))
+    }
+
+    /// Whether the disk may be in the way.
+    fn disk_is_busy(&self) -> bool {
+        self.disk_ahead.is_some() || self.disk.intake().is_some()
     }
 
     fn intake(&self) -> Option<inhaul_base::Bitrate> {
@@ -333,7 +354,8 @@ impl Watcher {
             self.by_quota_until = now + TENSION;
         }
         // Short waits are those of every host: threads of this very program have their turns, too.
-        if is_used || long_waits.saturating_sub(began.long_waits) >= LONG_WAITS {
+        let waits = long_waits.saturating_sub(began.long_waits) >= LONG_WAITS && now >= self.resigned_until;
+        if is_used || waits && now >= self.tense_until {
             self.tense_until = now + TENSION;
         }
         self.window = Some(next);
@@ -364,7 +386,8 @@ impl Watcher {
             log::trace!("stall {} {}", stall.start.as_nanos(), stall.length.as_nanos());
         }
         // To have it told costs the kernel some, so that is not done at every look.
-        if now.since(self.disk_seen) < DISK {
+        let often = stall.is_some() || self.disk_is_busy();
+        if now.since(self.disk_seen) < if often { DISK } else { CALM } {
             return self.disk_ahead.filter(|pause| pause.start > now);
         }
         self.disk_seen = now;
@@ -429,7 +452,9 @@ impl Watcher {
             for source in Source::ALL.into_iter().filter(|source| *source != Source::Disk) {
                 self.scores[source as usize].came(pause, &mut |verdict| tell(source, verdict));
             }
-            self.tense_until = now + TENSION;
+            if self.subject.thorough || self.foresees() {
+                self.tense_until = now + TENSION;
+            }
         }
     }
 
@@ -457,15 +482,18 @@ impl Watcher {
         competitors::foresee(now, self.competition?, last, usual)
     }
 
+    /// Whether a source's forecasts came, lately.
+    fn trusts(&self, source: Source) -> bool {
+        let precision = self.scores[source as usize].recent_precision(TRUST_AFTER);
+        match source {
+            Source::Quota => precision.is_none_or(|precision| precision >= TRUST_QUOTA),
+            _ => precision.is_some_and(|precision| precision >= TRUST),
+        }
+    }
+
     /// The pause to tell of: of the sources that have earned trust, the one that comes first.
     fn choose(&self, foreseen: [Option<Pause>; Source::ALL.len()]) -> Option<Pause> {
-        let trusted = |source: Source| {
-            let precision = self.scores[source as usize].recent_precision(TRUST_AFTER);
-            match source {
-                Source::Quota => precision.is_none_or(|precision| precision >= TRUST_QUOTA),
-                _ => precision.is_some_and(|precision| precision >= TRUST),
-            }
-        };
+        let trusted = |source: Source| self.trusts(source);
         let all = Source::ALL.into_iter().zip(foreseen);
         // The quota knows what the history of its pauses only resembles.
         let quota = foreseen[Source::Quota as usize].filter(|_| trusted(Source::Quota));
@@ -485,6 +513,7 @@ impl Watcher {
     /// Logs how good each source was.
     fn report(&self) {
         log::debug!("the watcher took {:.1} ms of processor", thread::cpu_time().as_millis_f64());
+        log::debug!("the watcher looked {} times", self.looks);
         for (source, score) in Source::ALL.into_iter().zip(&self.scores) {
             if score.actual + score.foreseen > 0 {
                 let mean = |sum: Span| sum.as_millis_f64() / score.right.max(1) as f64;

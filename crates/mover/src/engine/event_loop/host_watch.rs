@@ -92,9 +92,12 @@ impl HostWatch {
     /// The watcher foresees something else. Sockets that data comes in by have room for so many bytes in all.
     pub(super) fn foresee(&mut self, forecast: Forecast, room: u64) {
         self.room = room;
+        if self.monitor == Monitor::Log {
+            return;
+        }
         // What has begun is not taken back: who is told of a pause while it lasts is told nothing new.
         let pays = |pause: &Pause| match self.monitor {
-            Monitor::Off => false,
+            Monitor::Off | Monitor::Log => false,
             Monitor::On => true,
             Monitor::Auto => feedback::pays(pause.length, self.incoming.rate(), room),
         };
@@ -215,6 +218,14 @@ mod tests {
         // 5 MB come in meanwhile.
         assert!(told(Monitor::Auto, 4 << 20) && !told(Monitor::Auto, 32 << 20));
         assert!(told(Monitor::On, 32 << 20) && !told(Monitor::Off, 1 << 10));
+    }
+
+    #[test]
+    fn what_is_only_logged_changes_nothing() {
+        let mut watch = busy(Monitor::Log);
+        watch.foresee(Forecast { intake: Some(Bitrate::from_mbps(1)), scarce: true, ..pause(1_100) }, 1 << 10);
+        assert!(!watch.is_due(at(1_001)) && !watch.wants_short_turns());
+        assert_eq!((watch.take(at(1_001), 0), watch.lot()), (HostSample::default(), None));
     }
 
     #[test]
