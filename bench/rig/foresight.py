@@ -2,6 +2,8 @@
 
 import re
 
+# Who only logs what it foresees. What is foreseen, and acted on, comes otherwise, and says nothing of how good that was.
+LOGGED = "udt, logged"
 LINE = re.compile(r"inhaul_udp::watch::watcher: (?P<what>.*)$")
 SOURCES = ("quota", "switches", "run-delay", "competitors", "disk")
 COLOURS = {"quota": "#1b6ca8", "switches": "#b8500a", "run-delay": "#3a7d2c", "competitors": "#7a3f9d", "disk": "#555555"}
@@ -28,7 +30,7 @@ def read(log):
 
 
 def scores(rows):
-    """For each condition and source: precision, recall, errors, over all runs that were watched and not influenced: what is foreseen, and acted on, comes otherwise."""
+    """For each condition and source: precision, recall, errors, over all runs that only logged."""
     found = {}
     for row in uninfluenced(rows):
         seen = row["foresight"]
@@ -46,7 +48,7 @@ def scores(rows):
 
 
 def uninfluenced(rows):
-    return [row for row in rows if row["name"] == "udt, watched"]
+    return [row for row in rows if row["name"] == LOGGED]
 
 
 def overlap(pause, foreseen, tolerance=3.0):

@@ -23,7 +23,7 @@ pub(crate) struct Wire {
     /// Receive buffer of each UDP socket to ask the kernel for, in bytes, like 4Mi [default: 8 MiB; the kernel gives at most net.core.rmem_max]
     #[arg(long, value_name = "BYTES", value_parser = receive_buffer)]
     pub(crate) receive_buffer: Option<usize>,
-    /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always
+    /// Whether a receiver watches its host, and has senders hold when it foresees that it cannot take data in: 'auto' where that pays, 'on' always; 'log' logs what is foreseen, and does nothing about it
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) monitor: Watching,
     /// Whether data comes over TCP, to the server's control port: 'auto' while UDP does not pass, 'never', or 'always'
@@ -68,6 +68,8 @@ pub(crate) enum Watching {
     Auto,
     // Senders are told of every pause.
     On,
+    // What is foreseen is only logged.
+    Log,
     // Nothing is watched.
     Off,
 }
@@ -77,6 +79,7 @@ impl From<Watching> for Monitor {
         match watching {
             Watching::Auto => Self::Auto,
             Watching::On => Self::On,
+            Watching::Log => Self::Log,
             Watching::Off => Self::Off,
         }
     }

@@ -64,6 +64,8 @@ pub enum Monitor {
     Auto,
     /// It does, and tells senders of every pause.
     On,
+    /// It looks at every source, whatever that costs, logs what each foresees, and does nothing about it.
+    Log,
     /// It does not.
     Off,
 }

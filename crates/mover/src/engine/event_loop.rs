@@ -30,7 +30,7 @@ use inhaul_udp::{BodySource, DatagramSocket, SendError, Waker};
 
 use self::flow::Flow;
 use self::host_watch::HostWatch;
-use self::outside::{Kernel, Outside};
+use self::outside::{Kernel, Outside, Watchable};
 use self::pulse::Pulse;
 use crate::api::error::MoveError;
 use crate::api::options::Monitor;
@@ -162,6 +162,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     pulse: Pulse,
     host: HostWatch,
     watch: Option<Watched>,
+    /// Whether a socket had more than a turn takes.
+    behind: bool,
 }
 
 /// The watcher of the engine's thread.
@@ -206,6 +208,7 @@ impl<O: Outside> Engine<O> {
             pulse: Pulse::default(),
             host: HostWatch::default(),
             watch: None,
+            behind: false,
         })
     }
 
@@ -232,7 +235,8 @@ impl<O: Outside> Engine<O> {
         }
         self.host.pass_on(monitor);
         let meter = Arc::new(Meter::default());
-        let news = self.outside.watch_thread(Arc::clone(&meter), writes);
+        let thorough = monitor == Monitor::Log;
+        let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough });
         self.watch = news.map(|news| Watched { meter, news, writes });
     }
 
@@ -309,13 +313,19 @@ impl<O: Outside> Engine<O> {
         let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
         let mut deadline =
             self.endpoints.iter().filter_map(DrivenEndpoint::wake_time).chain(retries).fold(latest, Time::min);
-        if self.pulse.is_fast(self.now()) {
+        let lot = self.host.lot();
+        if lot.is_none() && self.pulse.is_fast(self.now()) {
             deadline = Time::ZERO;
         }
         if let Some(watch) = self.watch.as_ref().filter(|watch| watch.writes)
             && let Some(backlog) = app.sink().backlog()
         {
             watch.meter.note_backlog(backlog.waiting, backlog.room, backlog.written);
+        }
+        let behind = std::mem::take(&mut self.behind);
+        if let Some(lot) = lot.filter(|_| !behind) {
+            let gathered = self.now() + lot;
+            self.outside.rest_until(gathered.min(deadline));
         }
         self.outside.wait_until(deadline, ready).map_err(MoveError::system("cannot wait for sockets"))?;
         self.watch_host(deadline, ready.is_empty());
@@ -343,6 +353,9 @@ impl<O: Outside> Engine<O> {
         if let Some(forecast) = self.watch.as_mut().and_then(|watch| (watch.news)()) {
             let room = self.ports.values().map(|port| port.socket.receive_buffer_bytes() as u64).sum();
             self.host.foresee(forecast, room);
+            if self.host.wants_short_turns() {
+                self.outside.shorten_turns();
+            }
         }
         if !self.host.is_due(now) {
             return;
@@ -515,6 +528,7 @@ impl<O: Outside> Engine<O> {
         }
         let mut shown = std::mem::take(&mut self.shown);
         shown.clear();
+        let mut emptied = false;
         for _ in 0..BATCHES_A_TURN {
             let mut now = self.now();
             let outside = &self.outside;
@@ -535,7 +549,8 @@ impl<O: Outside> Engine<O> {
                 if let Some(meter) = meter {
                     let bytes = messages.iter().map(|message| message.total_len as u64).sum::<u64>();
                     let bytes = bytes + count as u64 * HEADERS;
-                    meter.count(bytes);
+                    let waited = messages.first().map_or(Span::ZERO, |message| message.waited);
+                    meter.count(messages.len() as u64, bytes, waited);
                     host.count(now, bytes);
                 }
                 let mut give = |index: usize, messages: &[RxMessage<'_>]| {
@@ -559,6 +574,7 @@ impl<O: Outside> Engine<O> {
                 gathered.give();
             };
             if !app.sink().receive(port, &mut self.seals, expected, &mut show, &mut self.places)? {
+                emptied = true;
                 break;
             }
             if let Some(watch) = self.watch.as_ref().filter(|watch| watch.writes) {
@@ -571,6 +587,7 @@ impl<O: Outside> Engine<O> {
             self.drain_shown(&shown, Role::Receiver, now, app);
             self.settle(app)?;
         }
+        self.behind |= !emptied;
         // Hundreds of flows may have data to send, and what they hear must not wait for that time and again.
         self.drain_shown(&shown, Role::Sender, self.now(), app);
         self.shown = shown;

@@ -75,6 +75,16 @@ impl Tally {
         self.arrived.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
+    /// The first bit from `bit` on whose block has come, as far as a look goes.
+    fn next_arrived(&self, bit: u64) -> Option<u64> {
+        let first = (bit / 64) as usize;
+        let words = self.arrived.iter().enumerate().skip(first).take((EXPECTED_BLOCKS_MAX / 64) as usize + 1);
+        words.into_iter().find_map(|(index, word)| {
+            let word = if index == first { word & (!0 << (bit % 64)) } else { *word };
+            (word != 0).then(|| index as u64 * 64 + u64::from(word.trailing_zeros()))
+        })
+    }
+
     /// Marks a block as come. Returns whether that is news.
     fn mark(&mut self, bit: u64) -> bool {
         let Some(word) = self.arrived.get_mut((bit / 64) as usize) else { return false };
@@ -187,7 +197,7 @@ impl Tally {
         let (&start, &part) = self.parts.range(..=at).next_back().filter(|(_, part)| at < part.end)?;
         let from = (at - start) / part.block;
         let last = part.blocks(start).min(from + EXPECTED_BLOCKS_MAX);
-        let to = (from..last).find(|index| self.has(part.first + index)).unwrap_or(last);
+        let to = self.next_arrived(part.first + from).map_or(last, |bit| last.min(bit - part.first));
         (to > from).then(|| (ByteRange::new(at, part.end.min(start + to * part.block)), part.block))
     }
 
@@ -241,6 +251,22 @@ mod tests {
         assert_eq!((tally.pending_bytes(), tally.abandon().len(), tally.missing().len()), (0, 0, 0));
         assert!(tally.arrive(ByteRange::new(4_000, 5_000)).is_some(), "given up, and still known");
         assert_eq!(tally.pending_bytes(), 0);
+    }
+
+    #[test]
+    fn expected_ends_at_what_has_come_at_the_end_of_the_part_or_of_the_look() {
+        // The second part begins within a word of bits.
+        let mut tally = asked(&[(0, 100), (1_000, 3_000)], 1);
+        let mut expected = |come: std::ops::Range<u64>| {
+            tally.arrive(ByteRange::new(come.start, come.end)).unwrap();
+            tally.expected().map(|(range, _)| (range.start, range.end))
+        };
+        assert_eq!(expected(0..1), Some((1, 100)), "what comes behind it is another part");
+        assert_eq!(expected(1_000..1_001), Some((1_001, 1_001 + EXPECTED_BLOCKS_MAX)));
+        for at in [1_063, 1_028, 1_027, 1_002] {
+            assert_eq!(expected(at..at + 1).map(|(start, _)| start), (at != 1_027).then_some(at + 1), "{at}");
+            assert_eq!(expected(1_000..1_001), Some((1_001, at)));
+        }
     }
 
     #[test]

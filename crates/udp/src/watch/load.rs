@@ -1,6 +1,7 @@
-//! What the host can take in now, by its processors: how much processor time a byte costs, and how much there is.
+//! What the host can take in now, by its processors: how much processor time a byte costs, and how much there is; and
+//! whether that is scarce.
 
-use inhaul_base::{Bitrate, Span};
+use inhaul_base::{Bitrate, Span, Time};
 
 use super::quota::Bandwidth;
 use super::rundelay::RunTimes;
@@ -15,10 +16,16 @@ const WAITED: f64 = 0.05;
 const BUSY: f64 = 0.85;
 /// How much of what was found counts.
 const LEARN: f64 = 0.4;
+/// Less than this part of what comes is lost at little cost: to ask for less would cost more.
+const LOST: f64 = 0.01;
 /// Without loss a bound grows by this part in each window ...
-const GROW: f64 = 1.05;
+const GROW: f64 = 1.025;
 /// ... and is given up when it is so many times what comes in.
 const FREE: f64 = 2.0;
+/// Scarcity lasts at least so long after it was last seen, because what is done about it hides it ...
+const SPELL: Span = Span::from_secs(2);
+/// ... and twice as long each time that it comes back at once.
+const SPELL_MAX: Span = Span::from_secs(64);
 
 /// What was seen of a window of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +34,8 @@ pub(super) struct Window {
     pub(super) length: Span,
     /// Bytes of packets that came.
     pub(super) received: u64,
+    /// Messages that came.
+    pub(super) messages: u64,
     /// Messages that the kernel dropped.
     pub(super) dropped: u64,
     /// What the thread did.
@@ -40,6 +49,29 @@ pub(super) struct Window {
 pub(super) struct Load {
     /// Bytes a second.
     bound: Option<f64>,
+    scarcity: Scarcity,
+}
+
+/// Whether the thread has less processor time than it would use.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scarcity {
+    /// Until when it counts as scarce, and for how long it was to last when it was last seen.
+    until: Option<Time>,
+    spell: Span,
+}
+
+impl Scarcity {
+    fn on_window(&mut self, now: Time, seen: bool) {
+        if !seen {
+            return;
+        }
+        let is_over = self.until.is_none_or(|until| until < now);
+        if is_over {
+            let is_back = self.until.is_some_and(|until| now.since(until) < self.spell);
+            self.spell = if is_back { (self.spell * 2).min(SPELL_MAX) } else { SPELL };
+        }
+        self.until = Some(now + self.spell);
+    }
 }
 
 impl Load {
@@ -48,8 +80,14 @@ impl Load {
         self.bound.map(|bytes| Bitrate::from_f64((bytes * 8.0).max(1.0)))
     }
 
-    /// Takes a window into account.
-    pub(super) fn on_window(&mut self, window: Window) {
+    /// Whether the thread has less processor time than it would use: most of a quota is used, or others have their
+    /// turns and it has no time left.
+    pub(super) fn is_scarce(&self, now: Time) -> bool {
+        self.scarcity.until.is_some_and(|until| now < until)
+    }
+
+    /// Takes a window that ends now into account.
+    pub(super) fn on_window(&mut self, now: Time, window: Window) {
         let seconds = window.length.as_secs_f64().max(1e-9);
         let came = window.received as f64 / seconds;
         if came <= 0.0 {
@@ -66,7 +104,9 @@ impl Load {
         let by_others = (part(window.times.waited) >= WAITED && busy >= BUSY).then(|| came * USE / busy);
         // Where a protocol's window keeps what comes within the socket's buffer, turns at full speed and rests are
         // best: to take a little at a time costs more for each byte. What is lost shows that it does not.
-        let found = by_quota.into_iter().chain(by_others).reduce(f64::min).filter(|_| window.dropped > 0);
+        self.scarcity.on_window(now, by_quota.is_some() || by_others.is_some());
+        let lost = window.dropped as f64 >= LOST * (window.dropped + window.messages) as f64 && window.dropped > 0;
+        let found = by_quota.into_iter().chain(by_others).reduce(f64::min).filter(|_| lost);
         self.bound = match (found, self.bound) {
             (Some(found), Some(bound)) => Some(bound + LEARN * (found - bound)),
             (Some(found), None) => Some(found),
@@ -81,7 +121,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    const WINDOW: Span = Span::from_millis(200);
+    const WINDOW: Span = Span::from_millis(100);
 
     fn half() -> Bandwidth {
         Bandwidth { quota: Span::from_millis(50), period: Span::from_millis(100) }
@@ -95,11 +135,13 @@ mod tests {
             let asked = load.intake().map_or(offered, |rate| (rate.as_f64() / 8.0).min(offered));
             came = asked.min(processors * 100e6);
             let used = WINDOW.mul_f64(came / 100e6);
-            let dropped = u64::from(asked > came);
-            lossy += dropped as usize;
-            load.on_window(Window {
+            let bytes = |rate: f64| (rate * WINDOW.as_secs_f64()) as u64;
+            let dropped = (bytes(asked) - bytes(came)) / 1_500;
+            lossy += usize::from(dropped > 0);
+            load.on_window(Time::ZERO, Window {
                 length: WINDOW,
-                received: (came * WINDOW.as_secs_f64()) as u64,
+                received: bytes(came),
+                messages: bytes(came) / 1_500,
                 dropped,
                 times: RunTimes { ran: used, waited: Span::ZERO },
                 quota: Some((half(), used)),
@@ -129,22 +171,39 @@ mod tests {
     #[test]
     fn others_on_the_processor_bound_what_comes_in_if_the_thread_has_no_time_left_and_loses_packets() {
         let mut load = Load::default();
-        let times = |ran, waited| RunTimes { ran: Span::from_millis(ran), waited: Span::from_millis(waited) };
-        let window = |ran, waited, dropped| Window {
-            length: WINDOW,
-            received: 10_000_000,
-            dropped,
-            times: times(ran, waited),
-            quota: None,
+        let mut see = |ran, waited, dropped| {
+            load.on_window(Time::ZERO, beside_others(ran, waited, dropped));
+            load.intake().map(|rate| rate.as_f64() / 8e6)
         };
-        load.on_window(window(190, 2, 9));
-        assert_eq!(load.intake(), None, "it has the processor for itself");
-        load.on_window(window(50, 50, 9));
-        assert_eq!(load.intake(), None, "it has time left");
-        load.on_window(window(100, 100, 0));
-        assert_eq!(load.intake(), None, "its buffer holds what comes meanwhile");
-        load.on_window(window(100, 100, 9));
-        let bound = load.intake().unwrap().as_f64() / 8.0;
-        assert!((bound / 46e6 - 1.0).abs() < 0.01, "{bound}");
+        assert_eq!(see(95, 1, 900), None, "it has the processor for itself");
+        assert_eq!(see(25, 25, 900), None, "it has time left");
+        assert_eq!(see(50, 50, 0), None, "its buffer holds what comes meanwhile");
+        assert_eq!(see(50, 50, 9), None, "what is lost costs less than to ask for less");
+        let bound = see(50, 50, 900).unwrap();
+        assert!((bound / 92.0 - 1.0).abs() < 0.01, "{bound}");
+    }
+
+    /// A window in which the thread ran and waited for so many milliseconds, and 10 MB came in 7,000 messages.
+    fn beside_others(ran: u64, waited: u64, dropped: u64) -> Window {
+        let times = RunTimes { ran: Span::from_millis(ran), waited: Span::from_millis(waited) };
+        Window { length: WINDOW, received: 10_000_000, messages: 7_000, dropped, times, quota: None }
+    }
+
+    #[test]
+    fn processor_time_is_scarce_for_a_while_after_it_was_seen_to_be_and_longer_if_it_comes_back() {
+        let at = |seconds: u64| Time::ZERO + Span::from_secs(seconds);
+        let mut load = Load::default();
+        load.on_window(at(1), beside_others(20, 20, 0));
+        assert!(!load.is_scarce(at(1)));
+        load.on_window(at(1), beside_others(50, 45, 0));
+        assert!(load.is_scarce(at(2)) && !load.is_scarce(at(3)));
+        // What was done about it had only hidden it.
+        load.on_window(at(4), beside_others(50, 45, 0));
+        assert!(load.is_scarce(at(7)) && !load.is_scarce(at(8)));
+        load.on_window(at(60), beside_others(50, 45, 0));
+        assert!(load.is_scarce(at(61)) && !load.is_scarce(at(62)), "that was another time");
+        let used = Window { quota: Some((half(), Span::from_millis(40))), ..beside_others(40, 0, 0) };
+        load.on_window(at(200), used);
+        assert!(load.is_scarce(at(201)));
     }
 }

@@ -4,10 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use inhaul_base::{Span, Time};
 
+use super::PAUSE_MIN;
+
 /// Counts of the watched thread, which its watcher reads. Each is a plain word: to count costs a store.
 #[derive(Debug, Default)]
 pub struct Meter {
     received: AtomicU64,
+    messages: AtomicU64,
+    long_waits: AtomicU64,
     dropped: AtomicU64,
     backlog: AtomicU64,
     backlog_room: AtomicU64,
@@ -18,11 +22,18 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// So many bytes of packets came, headers included.
-    pub fn count(&self, bytes: u64) {
-        let before = self.received.load(Ordering::Relaxed);
+    /// So many messages came, with so many bytes of packets, headers included. The first of them has waited so long
+    /// in its socket.
+    pub fn count(&self, messages: u64, bytes: u64, waited: Span) {
         // One thread writes, so nothing is lost between the two.
-        self.received.store(before.wrapping_add(bytes), Ordering::Relaxed);
+        let add = |word: &AtomicU64, more: u64| {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&self.received, bytes);
+        add(&self.messages, messages);
+        if waited >= PAUSE_MIN {
+            add(&self.long_waits, 1);
+        }
     }
 
     /// The kernel has dropped so many messages since the start, because the thread had not read those before.
@@ -49,6 +60,16 @@ impl Meter {
     /// Bytes since the start.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// Messages since the start.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// How often what came had waited as long as a pause.
+    pub(super) fn long_waits(&self) -> u64 {
+        self.long_waits.load(Ordering::Relaxed)
     }
 
     /// Messages dropped since the start.

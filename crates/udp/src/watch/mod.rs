@@ -85,4 +85,7 @@ pub struct Forecast {
     /// The rate of arriving packets, headers included, that the host can take in on average now; `None`: nothing here
     /// bounds it.
     pub intake: Option<Bitrate>,
+    /// Whether processor time is scarce: most of a quota is used, or others want what the thread would use. Then the
+    /// thread does well to take packets in larger lots, each of which costs less for every byte.
+    pub scarce: bool,
 }

@@ -1,6 +1,6 @@
 //! A forecast in memory that two threads share, without a lock: who is interrupted must not hold up the other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::Pause;
@@ -18,6 +18,7 @@ pub(super) struct Published {
     start: AtomicU64,
     length: AtomicU64,
     intake: AtomicU64,
+    scarce: AtomicBool,
 }
 
 impl Published {
@@ -29,6 +30,7 @@ impl Published {
         self.start.store(pause.start.as_nanos(), Ordering::SeqCst);
         self.length.store(pause.length.as_nanos(), Ordering::SeqCst);
         self.intake.store(forecast.intake.map_or(NONE, Bitrate::bps), Ordering::SeqCst);
+        self.scarce.store(forecast.scarce, Ordering::SeqCst);
         self.version.store(version.wrapping_add(2), Ordering::SeqCst);
     }
 
@@ -40,6 +42,7 @@ impl Published {
         }
         let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
         let (start, length, intake) = (read(&self.start), read(&self.length), read(&self.intake));
+        let scarce = self.scarce.load(Ordering::SeqCst);
         if self.version.load(Ordering::SeqCst) != version {
             return None;
         }
@@ -48,6 +51,7 @@ impl Published {
         Some(Forecast {
             pause: (length != NONE).then_some(pause),
             intake: (intake != NONE).then(|| Bitrate::from_bps(intake)),
+            scarce,
         })
     }
 }
@@ -62,7 +66,7 @@ mod tests {
         let mut seen = 0;
         assert_eq!(published.news(&mut seen), None);
         let pause = Pause { start: Time::from_nanos(7), length: Span::from_millis(3) };
-        let forecast = Forecast { pause: Some(pause), intake: Some(Bitrate::from_mbps(5)) };
+        let forecast = Forecast { pause: Some(pause), intake: Some(Bitrate::from_mbps(5)), scarce: true };
         published.set(forecast);
         assert_eq!(published.news(&mut seen), Some(forecast));
         assert_eq!(published.news(&mut seen), None);
@@ -77,12 +81,14 @@ mod tests {
         let thread = std::thread::spawn(move || {
             for number in 1..50_000u64 {
                 let pause = Pause { start: Time::from_nanos(number), length: Span::from_nanos(number) };
-                writer.set(Forecast { pause: Some(pause), intake: Some(Bitrate::from_bps(number)) });
+                let intake = Some(Bitrate::from_bps(number));
+                writer.set(Forecast { pause: Some(pause), intake, scarce: number % 2 == 1 });
             }
         });
         let mut seen = 0;
         while !thread.is_finished() {
-            if let Some(Forecast { pause: Some(pause), intake: Some(intake) }) = published.news(&mut seen) {
+            if let Some(Forecast { pause: Some(pause), intake: Some(intake), scarce }) = published.news(&mut seen) {
+                assert_eq!(scarce, pause.length.as_nanos() % 2 == 1);
                 assert_eq!((pause.start.as_nanos(), intake.bps()), (pause.length.as_nanos(), pause.length.as_nanos()));
             }
         }

@@ -9,7 +9,7 @@ use super::PAUSE_MIN;
 /// How fast time is used is told over about this long.
 const BURN_WINDOW: Span = Span::from_millis(10);
 /// Looks that are further apart say nothing of how fast: the group may have rested in between.
-const LOOK_MAX: Span = Span::from_millis(8);
+const LOOK_MAX: Span = Span::from_millis(15);
 /// Who was stopped and goes on looks no later than this after the period has begun.
 const RESUMES: Span = Span::from_millis(5);
 /// Less of a quota than this part is used: no look needs to be taken often.

@@ -28,17 +28,21 @@ use crate::thread;
 /// Between looks while nothing comes in ...
 const REST: Span = Span::from_millis(250);
 /// ... while something does and nothing is in its way ...
-const CALM: Span = Span::from_millis(50);
+const CALM: Span = Span::from_millis(100);
 /// ... while the disk may be, ...
 const DISK: Span = Span::from_millis(20);
 /// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
-const TENSE: (Span, Span) = (Span::from_millis(1), Span::from_millis(4));
+const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(10));
+/// The next look is after this part of the time to the next pause.
+const AHEAD: u64 = 3;
 /// A reason to look often lasts for so long.
 const TENSION: Span = Span::from_secs(2);
-/// The host's load is taken over this long.
-const LOAD: Span = Span::from_millis(200);
-/// Waiting for this part of the time is a reason to look often.
-const WAITED: f64 = 0.05;
+/// If no source could be trusted by then, the next time is not before this.
+const RESIGNATION: Span = Span::from_secs(10);
+/// The host's load is taken over this long: a period of a quota, as usual.
+const LOAD: Span = Span::from_millis(100);
+/// Packets that waited as long as a pause, so many times in a window, are a reason to look often.
+const LONG_WAITS: u64 = 2;
 /// So is the use of this part of a quota.
 const USED: f64 = 0.5;
 /// Competitors are counted this often.
@@ -58,6 +62,8 @@ pub struct Subject {
     pub meter: Arc<Meter>,
     /// Whether what comes in is written to a disk by the thread.
     pub writes: bool,
+    /// Whether all sources are looked at, to see what each is worth, and not only those that something may follow from.
+    pub thorough: bool,
 }
 
 /// A watcher of the thread that has made it. It ends when this is dropped.
@@ -116,6 +122,8 @@ impl Drop for Watch {
 struct Began {
     at: Time,
     received: u64,
+    messages: u64,
+    long_waits: u64,
     dropped: u64,
     times: RunTimes,
     used: Vec<Span>,
@@ -177,10 +185,15 @@ struct Watcher {
     window: Option<Began>,
     scores: [Score; Source::ALL.len()],
     tense_until: Time,
+    /// Most of a quota is used, and it foretells what switches would.
+    by_quota_until: Time,
+    /// Nothing else is a reason to look often before this.
+    resigned_until: Time,
     /// When the next look was to be, and how often quotas had been used up by the last.
     due: Time,
     stopped: u64,
     received: u64,
+    looks: u64,
     last_pause: Option<Pause>,
     said: Forecast,
 }
@@ -212,9 +225,12 @@ impl Watcher {
             window: None,
             scores: Default::default(),
             tense_until: Time::ZERO,
+            by_quota_until: Time::ZERO,
+            resigned_until: Time::ZERO,
             due: Time::ZERO,
             stopped: 0,
             received: 0,
+            looks: 0,
             last_pause: None,
             said: Forecast::default(),
             subject,
@@ -240,34 +256,49 @@ impl Watcher {
             return REST;
         }
         self.received = received;
+        self.looks += 1;
         let times = self.times.as_ref().and_then(RunFile::read).unwrap_or_default();
         let accounts = self.accounts();
         self.take_window(now, received, times, &accounts);
         let stall = self.take_stall(times, &accounts);
         let disk = self.look_at_disk(now, received, stall);
         if now >= self.tense_until {
+            if self.recording && !self.foresees() {
+                self.resigned_until = now + RESIGNATION;
+            }
             self.record(false);
-            self.publish(Forecast { pause: None, intake: self.intake() }, shared);
-            return if disk.is_some() || self.disk.intake().is_some() { DISK } else { CALM };
+            self.publish(Forecast { pause: None, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
+            return if self.disk_is_busy() { DISK } else { CALM };
         }
-        self.record(true);
+        // To record switches costs the thread some at each, so that is done where it may tell what nothing else does.
+        let all = self.subject.thorough || now >= self.by_quota_until;
+        self.record(all);
         self.take_pauses(now, times, &accounts);
-        let foreseen = [
-            self.foresee_quota(now, &accounts),
-            self.by_switch.next(now),
-            self.by_delay.next(now),
-            self.foresee_competitors(now),
-            disk,
-        ];
+        let mut foreseen = [self.foresee_quota(now, &accounts), None, None, None, disk];
+        if all {
+            foreseen[Source::Switches as usize] = self.by_switch.next(now);
+            foreseen[Source::RunDelay as usize] = self.by_delay.next(now);
+            foreseen[Source::Competitors as usize] = self.foresee_competitors(now);
+        }
         for (source, pause) in Source::ALL.into_iter().zip(foreseen) {
             self.scores[source as usize].foresee(now, pause, &mut |verdict| tell(source, verdict));
         }
         let pause = self.choose(foreseen);
-        self.publish(Forecast { pause, intake: self.intake() }, shared);
+        self.publish(Forecast { pause, intake: self.intake(), scarce: self.load.is_scarce(now) }, shared);
         // What is near is looked at often.
         let nearest = foreseen.into_iter().flatten().map(|pause| pause.start).min();
-        let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / 4);
+        let ahead = nearest.map_or(TENSE.1, |start| start.since(now) / AHEAD);
         ahead.clamp(TENSE.0, TENSE.1)
+    }
+
+    /// Whether a source that sees only what others leave of the processor has earned trust.
+    fn foresees(&self) -> bool {
+        [Source::Switches, Source::RunDelay, Source::Competitors].into_iter().any(|source| self.trusts(source))
+    }
+
+    /// Whether the disk may be in the way.
+    fn disk_is_busy(&self) -> bool {
+        self.disk_ahead.is_some() || self.disk.intake().is_some()
     }
 
     fn intake(&self) -> Option<inhaul_base::Bitrate> {
@@ -288,8 +319,9 @@ impl Watcher {
     /// Sees how loaded the host is, now and then.
     fn take_window(&mut self, now: Time, received: u64, times: RunTimes, accounts: &[Account]) {
         let used: Vec<Span> = accounts.iter().map(|account| account.used).collect();
-        let dropped = self.subject.meter.dropped();
-        let next = Began { at: now, received, dropped, times, used };
+        let meter = &self.subject.meter;
+        let (messages, long_waits, dropped) = (meter.messages(), meter.long_waits(), meter.dropped());
+        let next = Began { at: now, received, messages, long_waits, dropped, times, used };
         let Some(began) = &self.window else {
             self.window = Some(next);
             return;
@@ -310,14 +342,20 @@ impl Watcher {
         let window = Window {
             length,
             received: received.saturating_sub(began.received),
+            messages: messages.saturating_sub(began.messages),
             dropped: dropped.saturating_sub(began.dropped),
             times: spent,
             quota,
         };
-        self.load.on_window(window);
+        self.load.on_window(now, window);
         let seconds = length.as_secs_f64();
         let is_used = quota.is_some_and(|(bandwidth, used)| part(bandwidth, used) >= USED * seconds);
-        if is_used || spent.waited.as_secs_f64() >= WAITED * seconds {
+        if is_used {
+            self.by_quota_until = now + TENSION;
+        }
+        // Short waits are those of every host: threads of this very program have their turns, too.
+        let waits = long_waits.saturating_sub(began.long_waits) >= LONG_WAITS && now >= self.resigned_until;
+        if is_used || waits && now >= self.tense_until {
             self.tense_until = now + TENSION;
         }
         self.window = Some(next);
@@ -348,7 +386,8 @@ impl Watcher {
             log::trace!("stall {} {}", stall.start.as_nanos(), stall.length.as_nanos());
         }
         // To have it told costs the kernel some, so that is not done at every look.
-        if now.since(self.disk_seen) < DISK {
+        let often = stall.is_some() || self.disk_is_busy();
+        if now.since(self.disk_seen) < if often { DISK } else { CALM } {
             return self.disk_ahead.filter(|pause| pause.start > now);
         }
         self.disk_seen = now;
@@ -413,7 +452,9 @@ impl Watcher {
             for source in Source::ALL.into_iter().filter(|source| *source != Source::Disk) {
                 self.scores[source as usize].came(pause, &mut |verdict| tell(source, verdict));
             }
-            self.tense_until = now + TENSION;
+            if self.subject.thorough || self.foresees() {
+                self.tense_until = now + TENSION;
+            }
         }
     }
 
@@ -441,15 +482,18 @@ impl Watcher {
         competitors::foresee(now, self.competition?, last, usual)
     }
 
+    /// Whether a source's forecasts came, lately.
+    fn trusts(&self, source: Source) -> bool {
+        let precision = self.scores[source as usize].recent_precision(TRUST_AFTER);
+        match source {
+            Source::Quota => precision.is_none_or(|precision| precision >= TRUST_QUOTA),
+            _ => precision.is_some_and(|precision| precision >= TRUST),
+        }
+    }
+
     /// The pause to tell of: of the sources that have earned trust, the one that comes first.
     fn choose(&self, foreseen: [Option<Pause>; Source::ALL.len()]) -> Option<Pause> {
-        let trusted = |source: Source| {
-            let precision = self.scores[source as usize].recent_precision(TRUST_AFTER);
-            match source {
-                Source::Quota => precision.is_none_or(|precision| precision >= TRUST_QUOTA),
-                _ => precision.is_some_and(|precision| precision >= TRUST),
-            }
-        };
+        let trusted = |source: Source| self.trusts(source);
         let all = Source::ALL.into_iter().zip(foreseen);
         // The quota knows what the history of its pauses only resembles.
         let quota = foreseen[Source::Quota as usize].filter(|_| trusted(Source::Quota));
@@ -469,6 +513,7 @@ impl Watcher {
     /// Logs how good each source was.
     fn report(&self) {
         log::debug!("the watcher took {:.1} ms of processor", thread::cpu_time().as_millis_f64());
+        log::debug!("the watcher looked {} times", self.looks);
         for (source, score) in Source::ALL.into_iter().zip(&self.scores) {
             if score.actual + score.foreseen > 0 {
                 let mean = |sum: Span| sum.as_millis_f64() / score.right.max(1) as f64;
@@ -513,7 +558,7 @@ mod tests {
     #[test]
     fn a_watch_ends_when_it_is_dropped_and_says_nothing_where_nothing_comes_in() {
         let clock = Clock::start();
-        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true };
+        let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true };
         let mut watch = Watch::start(subject).unwrap();
         assert_eq!(watch.news(), None);
         drop(watch);

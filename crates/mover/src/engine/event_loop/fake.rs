@@ -10,14 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_udp::watch::{Forecast, Meter};
+use inhaul_udp::watch::Forecast;
 use inhaul_udp::{Arrival, DatagramSocket, Event, Interest, MESSAGES_MAX, Outgoing, Poller, Waker, checksum};
 use rustix::io::Errno;
 
-use super::outside::{Outside, Source, Wire};
+use super::outside::{Outside, Source, Watchable, Wire};
 use crate::session::control_stream::ControlStream;
 
 /// What a wait takes at least.
@@ -89,6 +88,7 @@ pub(super) struct World {
     reported: Option<Id>,
     steps: BTreeMap<(Time, usize), Step>,
     step_number: usize,
+    forecast: Option<Forecast>,
 }
 
 impl World {
@@ -99,6 +99,11 @@ impl World {
     /// How often the engine has waited: its turns.
     pub(super) fn waits(&self) -> u64 {
         self.waits
+    }
+
+    /// The watcher of the engine's thread foresees this now.
+    pub(super) fn foresee(&mut self, forecast: Forecast) {
+        self.forecast = Some(forecast);
     }
 
     /// Has something happen at a time, and whenever it says then.
@@ -344,10 +349,20 @@ impl Outside for Fake {
         self.wakers.borrow().waker(token)
     }
 
-    fn watch_thread(&self, _meter: Arc<Meter>, _writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
-        // Threads of a test are nobody's business.
-        None
+    fn watch_thread(&self, _subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+        let world = Rc::clone(&self.world);
+        Some(Box::new(move || world.borrow_mut().forecast.take()))
     }
+
+    fn rest_until(&mut self, deadline: Time) {
+        let mut world = self.world.borrow_mut();
+        while let Some(next) = Some(world.happen()).filter(|next| *next < deadline) {
+            world.now = next;
+        }
+        world.now = world.now.max(deadline);
+    }
+
+    fn shorten_turns(&mut self) {}
 }
 
 fn id(source: &Source<'_, Fake>) -> Id {

@@ -21,6 +21,13 @@ const INTAKE_CHANGE: f64 = 0.02;
 const RATE_WINDOW: Span = Span::from_millis(20);
 /// ... and of so many such times the highest counts: what was held back lately would have come otherwise.
 const RATE_WINDOWS: usize = 16;
+/// Where processor time is scarce, packets gather in the socket until they fill this part of its buffer: small ones take
+/// more of it than they have bytes, and the thread may be woken late.
+const LOT_PART: f64 = 0.2;
+/// They do not gather for longer than this, because all that measures the path would notice; ...
+const LOT_SPAN_MAX: Span = Span::from_millis(1);
+/// ... nor for a shorter time, because to sleep costs something, too.
+const LOT_SPAN_MIN: Span = Span::from_micros(50);
 
 /// What is known since the last sample.
 #[derive(Debug, Default)]
@@ -34,6 +41,9 @@ pub(super) struct HostWatch {
     /// What was told of the forecast.
     passed_on: Forecast,
     incoming: Incoming,
+    /// Bytes that the socket buffers have room for.
+    room: u64,
+    turns_are_short: bool,
 }
 
 /// How fast packets come in.
@@ -81,13 +91,34 @@ impl HostWatch {
 
     /// The watcher foresees something else. Sockets that data comes in by have room for so many bytes in all.
     pub(super) fn foresee(&mut self, forecast: Forecast, room: u64) {
+        self.room = room;
+        if self.monitor == Monitor::Log {
+            return;
+        }
         // What has begun is not taken back: who is told of a pause while it lasts is told nothing new.
         let pays = |pause: &Pause| match self.monitor {
-            Monitor::Off => false,
+            Monitor::Off | Monitor::Log => false,
             Monitor::On => true,
             Monitor::Auto => feedback::pays(pause.length, self.incoming.rate(), room),
         };
         self.forecast = Forecast { pause: forecast.pause.filter(pays), ..forecast };
+    }
+
+    /// How long packets may gather before they are read: each time that the thread is woken costs as much as some
+    /// packets do, and where its processor time is scarce that decides how many it takes in. `None`: they are read as
+    /// they come.
+    pub(super) fn lot(&self) -> Option<Span> {
+        if !self.forecast.scarce {
+            return None;
+        }
+        let bytes = (self.room as f64 * LOT_PART) as u64;
+        let fills = self.incoming.rate().time_for(bytes).min(LOT_SPAN_MAX);
+        (fills >= LOT_SPAN_MIN).then_some(fills)
+    }
+
+    /// Whether the thread should run in shorter turns from now on: said once, when processor time is scarce.
+    pub(super) fn wants_short_turns(&mut self) -> bool {
+        self.forecast.scarce && !std::mem::replace(&mut self.turns_are_short, true)
     }
 
     /// Whether endpoints are to be told.
@@ -98,7 +129,7 @@ impl HostWatch {
 
     /// The sample since the last, with all messages that the kernel has dropped so far.
     pub(super) fn take(&mut self, now: Time, drops: u64) -> HostSample {
-        let Forecast { pause, intake } = self.forecast;
+        let Forecast { pause, intake, .. } = self.forecast;
         let sample = HostSample {
             lateness: self.lateness,
             // A port that was closed takes its count with it.
@@ -151,7 +182,7 @@ mod tests {
     /// A forecast of a pause of 50 ms.
     fn pause(start: u64) -> Forecast {
         let pause = Pause { start: at(start), length: Span::from_millis(50) };
-        Forecast { pause: Some(pause), intake: None }
+        Forecast { pause: Some(pause), ..Forecast::default() }
     }
 
     /// A watch of a thread that 800 Mbit/s come in at.
@@ -190,9 +221,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_only_logged_changes_nothing() {
+        let mut watch = busy(Monitor::Log);
+        watch.foresee(Forecast { intake: Some(Bitrate::from_mbps(1)), scarce: true, ..pause(1_100) }, 1 << 10);
+        assert!(!watch.is_due(at(1_001)) && !watch.wants_short_turns());
+        assert_eq!((watch.take(at(1_001), 0), watch.lot()), (HostSample::default(), None));
+    }
+
+    #[test]
+    fn packets_gather_where_processor_time_is_scarce_as_far_as_the_buffer_takes_them() {
+        // 800 Mbit/s come in.
+        let mut watch = busy(Monitor::Auto);
+        let mut lot = |scarce, room| {
+            watch.foresee(Forecast { scarce, ..Forecast::default() }, room);
+            watch.lot()
+        };
+        assert_eq!(lot(false, 212_992), None);
+        let fills = lot(true, 212_992).unwrap();
+        assert!(fills > Span::from_micros(400) && fills < Span::from_micros(430), "{fills}");
+        assert_eq!(lot(true, 8 << 20), Some(LOT_SPAN_MAX));
+        assert_eq!(lot(true, 4_096), None, "to sleep would cost more");
+    }
+
+    #[test]
+    fn short_turns_are_wanted_once() {
+        let mut watch = busy(Monitor::Auto);
+        assert!(!watch.wants_short_turns());
+        watch.foresee(Forecast { scarce: true, ..Forecast::default() }, 1);
+        assert!(watch.wants_short_turns() && !watch.wants_short_turns());
+    }
+
+    #[test]
     fn what_the_host_can_take_in_is_told_at_once() {
         let mut watch = busy(Monitor::Auto);
-        let intake = |mbps| Forecast { pause: None, intake: Some(Bitrate::from_mbps(mbps)) };
+        let intake = |mbps| Forecast { intake: Some(Bitrate::from_mbps(mbps)), ..Forecast::default() };
         watch.foresee(intake(500), 1);
         assert!(watch.is_due(at(1_001)));
         assert_eq!(watch.take(at(1_001), 0).intake, Some(Bitrate::from_mbps(500)));

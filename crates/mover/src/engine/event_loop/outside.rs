@@ -7,10 +7,11 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use inhaul_base::Time;
 use inhaul_udp::watch::{Forecast, Meter, Subject, Watch};
-use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Waker};
+use inhaul_udp::{Clock, DatagramSocket, Event, Interest, Poller, Waker, thread};
 
 use crate::engine::channel::Channel;
 use crate::engine::listener::Listener;
@@ -41,9 +42,26 @@ pub(crate) trait Outside {
     /// A waker whose wakes are reported as `token` being readable.
     fn waker(&self, token: u64) -> io::Result<Waker>;
 
-    /// Begins to watch the calling thread, which tells the watcher by `meter`. Returns what tells when something else
-    /// is foreseen, if that can be done; the watch ends when it is dropped.
-    fn watch_thread(&self, meter: Arc<Meter>, writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>>;
+    /// Begins to watch the calling thread. Returns what tells when something else is foreseen, if that can be done; the
+    /// watch ends when it is dropped.
+    fn watch_thread(&self, subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>>;
+
+    /// Waits until `deadline`, whatever comes meanwhile.
+    fn rest_until(&mut self, deadline: Time);
+
+    /// Has the calling thread run in shorter turns from now on, where that can be had: it then waits less for its
+    /// processor.
+    fn shorten_turns(&mut self);
+}
+
+/// What a watcher is told of the thread that it watches.
+pub(crate) struct Watchable {
+    /// What the thread tells.
+    pub(super) meter: Arc<Meter>,
+    /// Whether what comes in goes to a disk.
+    pub(super) writes: bool,
+    /// Whether all sources are looked at.
+    pub(super) thorough: bool,
 }
 
 /// What can be waited for.
@@ -112,10 +130,20 @@ impl Outside for Kernel {
         self.poller.waker(token)
     }
 
-    fn watch_thread(&self, meter: Arc<Meter>, writes: bool) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+    fn watch_thread(&self, subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
+        let Watchable { meter, writes, thorough } = subject;
         // Without it a transfer is as good as it was before there were watchers.
-        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes }).ok()?;
+        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes, thorough }).ok()?;
         Some(Box::new(move || watch.news()))
+    }
+
+    fn rest_until(&mut self, deadline: Time) {
+        std::thread::sleep(Duration::from_nanos(deadline.since(self.clock.now()).as_nanos()));
+    }
+
+    fn shorten_turns(&mut self) {
+        // Linux before 6.12 has no such thing.
+        let _ = thread::run_in_short_turns();
     }
 }
 

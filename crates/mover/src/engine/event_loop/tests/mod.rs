@@ -1,6 +1,7 @@
 //! The engine's own loop, driven in virtual time.
 
 mod blocked;
+mod lots;
 mod many;
 mod streams;
 mod transfer;
