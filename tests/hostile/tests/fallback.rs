@@ -106,7 +106,7 @@ fn streams_that_are_cut_are_opened_again() {
     behind.relay.block_udp(true);
     let get = behind.get(&["--rate", "40M"]).start();
     assert!(wait_for(PATIENCE, || get.stderr().contains("over TCP")), "{}", get.stderr());
-    std::thread::sleep(Duration::from_millis(700));
+    assert!(holds_for(Duration::from_millis(700), || get.is_running()));
     behind.relay.reset_tcp();
     let outcome = get.finish(PATIENCE);
     behind.has_come("no datagram passes, and all connections are reset", &outcome);

@@ -56,6 +56,8 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/mover/src/delegate/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),
+    ("crates/mover/src/engine/event_loop/outside.rs", "a receiver whose processor time is scarce reads in larger lots"),
+    ("crates/mover/src/haul/transfer/changing.rs", "probes wait until the server has read that they come"),
     ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
     ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
