@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use inhaul_hostile_tests::{
-    GtpClient, Heard, OURS, Outcome, Relay, Scratch, Server, Session, Start, figures, holds_for, inhaul, noise, open,
+    GtpClient, Heard, OURS, Outcome, Relay, Scratch, Server, Session, Start, figures, holds_for, inhaul, noise,
     wait_for,
 };
 use inhaul_mover::frame::{Frame, RefusalCode, SessionRole};
@@ -203,7 +203,7 @@ fn open_path(flow: &mut GtpClient, stream: &mut Session) {
     let bytes = flow.probe_datagram(0);
     stream.send(&Frame::Datagrams { segment: bytes.len() as u16, bytes }).unwrap();
     let Frame::Datagrams { bytes, .. } = stream.expect() else { panic!("no datagrams") };
-    let echo = open(OURS, &bytes).and_then(|datagram| PathDatagram::parse(&datagram));
+    let echo = flow.seal.open(OURS, &bytes).and_then(|datagram| PathDatagram::parse(&datagram));
     let Some(PathDatagram::Echo { challenge, .. }) = echo else { panic!("{echo:?}") };
     flow.challenge = challenge;
 }

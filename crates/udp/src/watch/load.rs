@@ -138,14 +138,17 @@ mod tests {
             let bytes = |rate: f64| (rate * WINDOW.as_secs_f64()) as u64;
             let dropped = (bytes(asked) - bytes(came)) / 1_500;
             lossy += usize::from(dropped > 0);
-            load.on_window(Time::ZERO, Window {
-                length: WINDOW,
-                received: bytes(came),
-                messages: bytes(came) / 1_500,
-                dropped,
-                times: RunTimes { ran: used, waited: Span::ZERO },
-                quota: Some((half(), used)),
-            });
+            load.on_window(
+                Time::ZERO,
+                Window {
+                    length: WINDOW,
+                    received: bytes(came),
+                    messages: bytes(came) / 1_500,
+                    dropped,
+                    times: RunTimes { ran: used, waited: Span::ZERO },
+                    quota: Some((half(), used)),
+                },
+            );
         }
         (came, lossy)
     }
