@@ -13,7 +13,6 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -26,6 +25,7 @@ use self::watch::{GUARD_BYTES, Stamp, Watch};
 use self::write::Gather;
 use crate::beneath::{Beneath, Links};
 use crate::digest::{GROUP_BYTES, group_range};
+use crate::disk;
 use crate::filter::Filter;
 use crate::journal::{Change, Journal, Opened, Record, Replay};
 use crate::open_files::OpenFiles;
@@ -309,7 +309,7 @@ impl Landing {
                 Err(LandingError::GivenUp(_)) => continue,
                 Err(error) => return Err(error),
             };
-            write::write_fully(&mut bufs, piece.offset, |bufs, at| rustix::io::pwritev(&*file, bufs, at))
+            write::write_fully(&mut bufs, piece.offset, |bufs, at| disk::write(&file, bufs, at))
                 .map_err(|errno| self.file_error("write", piece.file, errno))?;
         }
         Ok(())
@@ -333,7 +333,7 @@ impl Landing {
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
         let file = self.readable(self.lock(), index)?;
-        file.read_exact_at(buf, range.start).map_err(|source| LandingError::Io {
+        disk::read_exact(&file, buf, range.start).map_err(|source| LandingError::Io {
             action: "read back",
             path: self.shown(&self.partial_path(index)),
             source,
@@ -512,7 +512,7 @@ impl Landing {
             Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
             errno => self.file_error("make", index, errno),
         })?;
-        if let Err(errno) = rustix::fs::ftruncate(&file, self.partial_bytes(index)) {
+        if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
             let error = self.file_error("make", index, errno);
             // What cannot be removed stays.
             let _ = self.base.remove_file(path);

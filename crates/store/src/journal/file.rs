@@ -1,13 +1,14 @@
 //! The journal's file: made, locked, appended to and removed.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Damage, HEADER_BYTES, Record, Replay, encode};
 use crate::beneath::{Beneath, Links};
+use crate::disk;
 
 /// Largest journal that is read or written: some 17 TB of verified groups, or as many files.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
@@ -70,8 +71,8 @@ impl Journal {
             journal.clear()?;
             journal.is_of_use = was_there;
         } else if damage.is_some() {
-            rustix::fs::ftruncate(&journal.file, journal.len)?;
-            rustix::io::pwrite(&journal.file, &encode(&[]), 0)?;
+            disk::resize(&journal.file, journal.len)?;
+            disk::write(&journal.file, &[IoSlice::new(&encode(&[]))], 0)?;
         }
         Ok((journal, Opened { was_there, damage }, replay))
     }
@@ -104,7 +105,7 @@ impl Journal {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) -> rustix::io::Result<()> {
         self.is_of_use = false;
-        rustix::fs::ftruncate(&self.file, 0)?;
+        disk::resize(&self.file, 0)?;
         self.len = 0;
         self.put(&encode(&[]))
     }
@@ -131,7 +132,7 @@ impl Journal {
     fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
-            match rustix::io::pwrite(&self.file, &bytes[written..], self.len + written as u64) {
+            match disk::write(&self.file, &[IoSlice::new(&bytes[written..])], self.len + written as u64) {
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => written += count,
                 Err(Errno::INTR) => {}

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::LandingError;
 use crate::Kind;
 use crate::beneath::{Beneath, Links, split};
+use crate::disk;
 use crate::manifest::check_component;
 
 /// Where a data set is to land.
@@ -211,7 +212,7 @@ impl Destination {
 
     /// Makes the target's name last.
     pub(crate) fn sync(&self) -> rustix::io::Result<()> {
-        super::finish::sync_directory(&self.open)
+        disk::sync_directory(self.open.fd())
     }
 }
 

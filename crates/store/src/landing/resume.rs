@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use super::destination::Destination;
 use super::{End, FileState, Landing, LandingError, partial};
 use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
+use crate::disk;
 use crate::journal::{Change, Damage, Journal, OpenError, Opened, Record, Replay};
 use crate::plan::Plan;
 use crate::sparse::{make_hole, stored_within};
@@ -195,7 +195,7 @@ impl Landing {
             return Ok(false);
         }
         if stat.st_mode & 0o600 != 0o600 {
-            rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
+            disk::set_permissions(&file, Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
         }
         let mut holes = self.hole_ranges(index).peekable();
         let len = self.partial_bytes(index);
@@ -206,7 +206,7 @@ impl Landing {
         let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
         let writable = File::from(writable);
         if !is_as_long {
-            rustix::fs::ftruncate(&writable, len)?;
+            disk::resize(&writable, len)?;
         }
         // Of an earlier version of the file there may be data where the source has none now.
         for hole in holes {
@@ -222,7 +222,7 @@ impl Landing {
     pub(super) fn take_name_away(&self, index: usize) -> rustix::io::Result<()> {
         let partial = self.partial_path(index);
         let (parent, name) = self.base.parent_of(self.path(index))?;
-        rustix::fs::renameat(parent.fd(), name, parent.fd(), split(&partial).1)
+        disk::rename(parent.fd(), name, split(&partial).1)
     }
 
     /// Leaves a journal that says only whose the directories are.
@@ -292,7 +292,7 @@ impl Landing {
                 }
                 self.opened(state, index)?.1
             };
-            rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
+            disk::sync_bytes(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
             is_due = true;
         }
         if !is_due {
@@ -301,7 +301,7 @@ impl Landing {
         let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
         let journal =
             self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        rustix::fs::fdatasync(&journal).map_err(failed)
+        disk::sync_bytes(&journal).map_err(failed)
     }
 
     /// Ends the landing and leaves its journal and its partial files, so that a later landing can continue. Returns
