@@ -588,6 +588,8 @@ impl Drop for Landing {
 #[cfg(test)]
 mod disturbed_tests;
 #[cfg(test)]
+mod power_tests;
+#[cfg(test)]
 mod resume_tests;
 #[cfg(test)]
 mod tests;
