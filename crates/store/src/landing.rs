@@ -7,6 +7,7 @@ mod links;
 mod metadata;
 mod partial;
 mod resume;
+mod sync;
 mod watch;
 mod write;
 
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use self::metadata::Notes;
 use self::watch::{GUARD_BYTES, Stamp, Watch};
 use self::write::Gather;
-use crate::beneath::{Beneath, Links};
+use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, group_range};
 use crate::disk;
 use crate::filter::Filter;
@@ -88,6 +89,8 @@ pub struct Landing {
     state: Mutex<State>,
     /// Signals that a file has been made, or could not be made.
     made_one: Condvar,
+    /// Held while something is synced. Whether that has failed once: then nothing counts as synced any more.
+    has_failed_to_sync: Mutex<bool>,
     /// What could not be kept of files beside their bytes.
     notes: Mutex<Notes>,
 }
@@ -96,8 +99,14 @@ pub struct Landing {
 struct State {
     files: Vec<FileState>,
     open: OpenFiles,
-    /// Files with groups that were recorded since the last sync.
+    /// Files of several groups that were written to since the last sync.
     unsynced: BTreeSet<usize>,
+    /// Directories with names that were not synced, by their indices; `None` for the data set's own.
+    unsynced_names: BTreeSet<Option<usize>>,
+    /// Whether the names of the journal and the data set were synced.
+    is_begun: bool,
+    /// Groups that the journal records, and that may not be on the disk.
+    unsure: BTreeSet<(usize, u64)>,
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
     /// Partial files of files that were given up are left to continue from.
@@ -196,6 +205,9 @@ impl Landing {
             files: files.collect(),
             open: OpenFiles::with_share(OPEN_FILES_MAX),
             unsynced: BTreeSet::new(),
+            unsynced_names: BTreeSet::new(),
+            is_begun: false,
+            unsure: BTreeSet::new(),
             kept_bytes: 0,
             keeps_given_up: false,
             kept_partials: Vec::new(),
@@ -218,6 +230,7 @@ impl Landing {
             journal: Mutex::new(journal),
             state: Mutex::new(state),
             made_one: Condvar::new(),
+            has_failed_to_sync: Mutex::new(false),
             notes: Mutex::default(),
         };
         landing.owns_partials = opened.was_there;
@@ -236,6 +249,8 @@ impl Landing {
         let manifest = Arc::clone(&self.plan.manifest);
         for index in (0..manifest.directories().len()).filter(|&index| self.plan.directories[index]) {
             let directory = &manifest.directories()[index];
+            // An earlier landing may have made it.
+            self.lock().unsynced_names.insert(manifest.find_directory(split(&directory.path).0));
             // The owner must be able to write into it until the end; then it gets the permissions that it should have.
             match self.base.make_directory(&directory.path, directory.metadata.mode | 0o700) {
                 Ok(()) => {
@@ -360,23 +375,28 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        // If something cannot be removed, it stays: no caller is left to report it to.
+        // If something cannot be removed, it stays: no caller is left to report it to. Then the journal stays, too, and
+        // says to a later landing that it may continue there.
+        let mut stays = false;
+        let mut note = |removed: rustix::io::Result<()>| {
+            stays |= !matches!(removed, Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST));
+        };
         let is_partial = |file| match file {
             FileState::Partial | FileState::Sealed => true,
             file => file == FileState::Absent && self.owns_partials,
         };
         let kept = std::mem::take(&mut state.kept_partials);
         for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])).chain(kept) {
-            let _ = self.base.remove_file(&self.partial_path(index));
+            note(self.base.remove_file(&self.partial_path(index)));
         }
         for &index in self.made.iter().rev() {
-            let _ = self.base.remove_directory(&self.plan.manifest.directories()[index].path);
+            note(self.base.remove_directory(&self.plan.manifest.directories()[index].path));
         }
         if self.made_target {
-            self.plan.destination.remove_directory();
+            note(self.plan.destination.remove_directory());
         }
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
-        let stays = self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
+        stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
         if !stays || self.begin_anew().is_err() {
             self.journal().retire();
         }
@@ -491,6 +511,9 @@ impl Landing {
             return Err(LandingError::Closed);
         }
         let file = Arc::new(made?);
+        if self.guard_bytes(index) > 0 {
+            state.unsynced_names.insert(self.directory_of(index));
+        }
         self.hold_open(&mut state, index, &file);
         Ok((state, file))
     }
@@ -565,7 +588,7 @@ fn take_stock(
 ) -> Result<(Replay, Vec<Change>), LandingError> {
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
-    replay.named.iter().for_each(|(&file, &size)| plan.go_on_with(file, size));
+    replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
     if opened.was_there {
         plan.go_on();
     }

@@ -319,7 +319,8 @@ impl Plan {
     pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
         let Some(base) = &self.base else { return };
         let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
-        let is_wanted = self.files.get(index).is_some_and(|&fate| fate != Fate::LeftOut);
+        // One that may be replaced anyway may be another one than theirs.
+        let is_wanted = self.files.get(index).is_some_and(|&fate| !matches!(fate, Fate::LeftOut | Fate::Replace));
         if is_wanted && base.stat(self.path(index), Links::Refuse).is_ok_and(|stat| is_theirs(&stat)) {
             self.files[index] = Fate::Fetch;
         }

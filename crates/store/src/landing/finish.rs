@@ -17,7 +17,7 @@ use crate::{Kind, Metadata};
 
 /// From this number of files on, one sync of the whole file system costs less than one for each file: the file
 /// system's journal commits once.
-const SYNC_TOGETHER_MIN: usize = 16;
+pub(super) const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
     /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it
@@ -67,7 +67,10 @@ impl Landing {
         let mut unnamed = Vec::with_capacity(indices.len());
         let mut disturbed = Vec::new();
         let to_name = self.pass_named(indices);
-        let done = self.sync_files(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed, &mut disturbed));
+        let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
+        let done = self
+            .only_sync(|| self.sync_files(&to_name, together, &mut unnamed))
+            .and_then(|()| self.name(together, &mut unnamed, &mut disturbed));
         let mut state = self.lock();
         for index in unnamed.into_iter().chain(disturbed.iter().copied()) {
             state.files[index] = FileState::Partial;
@@ -127,8 +130,7 @@ impl Landing {
     }
 
     /// Syncs the files and adds them to `claimed`. From then on no other thread handles them.
-    fn sync_files(&self, indices: &[usize], claimed: &mut Vec<usize>) -> Result<(), LandingError> {
-        let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
+    fn sync_files(&self, indices: &[usize], together: bool, claimed: &mut Vec<usize>) -> Result<(), LandingError> {
         for &index in indices {
             let file = if self.claim_sealed(index) {
                 claimed.push(index);
@@ -162,7 +164,7 @@ impl Landing {
         }
     }
 
-    fn sync_file(&self, index: usize, file: Option<Arc<File>>) -> rustix::io::Result<()> {
+    pub(super) fn sync_file(&self, index: usize, file: Option<Arc<File>>) -> rustix::io::Result<()> {
         if let Some(file) = file {
             return disk::sync_file(&*file);
         }
@@ -176,7 +178,7 @@ impl Landing {
 
     /// Renames the files one after the other, and removes each from `unnamed` when it has its name. Files that another
     /// program may have written to go to `disturbed`.
-    fn name(&self, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
+    fn name(&self, together: bool, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
         // All of them before the first: one that is recorded and not renamed is still found by its partial name.
         let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
         self.record(&records)?;
@@ -205,6 +207,10 @@ impl Landing {
             let mut state = self.lock();
             state.files[index] = FileState::Finished;
             state.sealed.remove(&index);
+            if !together {
+                // Of files that were synced together, the partial names and the journal were synced, too.
+                state.unsynced_names.insert(self.directory_of(index));
+            }
         }
         Ok(())
     }
@@ -242,13 +248,18 @@ impl Landing {
             }
         }
         self.make_links()?;
+        self.only_sync(|| self.settle_for_good())
+    }
+
+    fn settle_for_good(&self) -> Result<(), LandingError> {
         let mut state = self.lock();
         if self.plan.manifest.kind() == Kind::Directory {
             self.settle_all()?;
         } else {
             disk::sync_directory(self.base.fd()).map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
         }
-        if self.made_target {
+        // An earlier transfer may have made it.
+        if self.plan.manifest.kind() == Kind::Directory {
             self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
         state.end = End::Finished;
@@ -280,6 +291,7 @@ impl Landing {
         }
         state.files[index] = FileState::GivenUp;
         state.open.remove(index);
+        state.unsure.retain(|(file, _)| *file != index);
         state.keeps_given_up |= keep;
         if before == Some(FileState::Partial) && !keep {
             // What cannot be removed stays.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use inhaul_base::RandomStream;
 use tempfile::TempDir;
 
-use self::world::{Version, World, bytes_of, digest_found, digest_of, is_whole};
+use self::world::{Version, World, bytes_of, digest_of, is_whole};
 use super::{Landing, LandingError, LandingOptions, Site};
 use crate::digest::{GROUP_BYTES, group_count};
 use crate::disk::faulty::{FaultyDisk, Faults};
@@ -45,6 +45,8 @@ struct Run<'a> {
     seen: &'a mut Seen,
     /// Bytes of these that were fetched once more.
     again: u64,
+    /// Whether the landing was synced, so that there is a journal for certain.
+    has_synced: &'a mut bool,
 }
 
 fn scratch() -> TempDir {
@@ -117,6 +119,7 @@ impl Run<'_> {
             if unsynced >= SYNC_BYTES || self.random.below(10) == 0 {
                 unsynced = 0;
                 landing.sync()?;
+                *self.has_synced = true;
             }
             if small >= SYNC_BYTES || self.random.below(6) == 0 {
                 small = 0;
@@ -136,8 +139,7 @@ impl Run<'_> {
         let mut buffer = Vec::new();
         let mut good = BTreeSet::new();
         for held in groups {
-            let is_there = landing.read_group(held.file, held.group, &mut buffer).is_ok()
-                && digest_found(self.version, held.file, held.group, &buffer) == held.digest;
+            let is_there = landing.recheck(&held, &mut buffer).unwrap_or(false);
             if is_there && held.digest == digest_of(self.version, held.file, held.group) {
                 good.insert((held.file, held.group));
             } else {
@@ -244,19 +246,24 @@ fn land_with_failures(seed: u64) {
     let has_io_errors = random.below(3) == 0;
     let mut failures = 1 + random.below(4);
     let mut was_power_failure = false;
+    let mut has_synced = false;
+    // Whether the names on the disk have always been those of some moment.
+    let mut was_in_order = true;
     loop {
         if random.below(3) == 0 {
             version = world.versions.last().unwrap();
         }
         let root = dirs.last().unwrap().path().to_owned();
         let faults = if failures == 0 { Faults::default() } else { faults(&mut random, has_io_errors) };
-        let mut run = Run { world: &world, version, random: &mut random, seen: &mut seen, again: 0 };
+        let had_synced = has_synced;
+        let mut run = Run { world: &world, version, random: &mut random, seen: &mut seen, again: 0, has_synced: &mut has_synced };
         let (after, end, has_failed) = disk.run(faults, || run.land(&root));
         disk = after;
         if was_power_failure && !has_io_errors {
             assert!(run.again <= AGAIN_BYTES_MAX, "{} bytes were fetched again", run.again);
         }
-        let was_in_order;
+        // A landing that keeps nothing removes its journal.
+        has_synced &= listing(&root).iter().any(|path| path.ends_with(".inhaul"));
         was_power_failure = !disk.has_power();
         match end {
             End::Failed(_) if !disk.has_power() => {}
@@ -267,13 +274,23 @@ fn land_with_failures(seed: u64) {
                 check_names(&world, &root, "after an error");
                 continue;
             }
+            // Nothing that was there is known any more: the message says what to do.
+            End::Failed(
+                LandingError::NotAJournal { .. } | LandingError::PartialExists { .. } | LandingError::WouldAdd { .. },
+            ) if !was_in_order && !had_synced => {
+                dirs.push(scratch());
+                world.prepare(dirs.last().unwrap().path());
+                disk = FaultyDisk::of(dirs.last().unwrap().path(), seed.wrapping_add(dirs.len() as u64));
+                seen.clear();
+                was_in_order = true;
+                continue;
+            }
             End::Failed(error) => panic!("{error}; {:?}", listing(&root)),
             End::Done => {}
         }
         let is_done = matches!(end, End::Done);
         let next = scratch();
-        was_in_order = disk.power_failure(next.path());
-        let _ = was_in_order;
+        was_in_order &= disk.power_failure(next.path());
         check_names(&world, next.path(), "after a power failure");
         if is_done {
             check_all(&world, version, next.path());

@@ -31,6 +31,7 @@ pub(super) enum Fault<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
+    root: PathBuf,
     /// The first is the root.
     nodes: Vec<Node>,
     by_inode: BTreeMap<(u64, u64), usize>,
@@ -61,7 +62,6 @@ struct Bytes {
     pending: Vec<Change>,
     /// What the kernel shows and will not write.
     lost: Vec<Range<u64>>,
-    open: Option<File>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ fn stat(of: BorrowedFd<'_>) -> Stat {
 
 impl Model {
     pub(super) fn of(root: &Path) -> Self {
-        let mut model = Self::default();
+        let mut model = Self { root: root.to_owned(), ..Self::default() };
         model.scan(root);
         model
     }
@@ -222,7 +222,6 @@ impl Model {
 
     fn note_change(&mut self, file: BorrowedFd<'_>, change: Change) {
         if let Some(bytes) = self.bytes(file) {
-            bytes.open.get_or_insert_with(|| file.try_clone_to_owned().expect("it is open").into());
             bytes.pending.push(change);
         }
     }
@@ -286,9 +285,9 @@ impl Model {
 
     /// Processes may see what the disk has instead of what was lost.
     pub(super) fn forget(&mut self, random: &mut RandomStream) {
-        for node in &mut self.nodes {
-            let Content::File(bytes) = &mut node.content else { continue };
-            let Some(file) = &bytes.open else { continue };
+        for (node, path) in self.paths() {
+            let Content::File(bytes) = &mut self.nodes[node].content else { continue };
+            let file = File::options().write(true).open(&path).expect("it is there");
             let len = file.metadata().expect("it is open").len();
             for lost in std::mem::take(&mut bytes.lost) {
                 if random.below(2) == 0 {
@@ -302,6 +301,20 @@ impl Model {
                 }
             }
         }
+    }
+
+    /// The files and directories that processes see, each with one of its paths.
+    fn paths(&self) -> BTreeMap<usize, PathBuf> {
+        let mut paths = BTreeMap::from([(0, self.root.clone())]);
+        let mut ahead = vec![0];
+        while let Some(node) = ahead.pop() {
+            let Content::Directory(names) = &self.nodes[node].content else { continue };
+            for (name, child) in names.now() {
+                paths.insert(child, paths[&node].join(OsStr::from_bytes(&name)));
+                ahead.push(child);
+            }
+        }
+        paths
     }
 
     /// Makes what the disk may have beneath `root`; whether names were changed in order.
@@ -330,7 +343,7 @@ impl Model {
             Content::Symlink(target) => return symlink(OsStr::from_bytes(target), path).unwrap(),
             Content::File(bytes) => {
                 let file = File::create_new(path).unwrap();
-                write_sparsely(&file, &bytes.survive(random));
+                write_sparsely(&file, &bytes.survive(last.is_some(), random));
                 file
             }
             Content::Directory(names) => {
@@ -388,7 +401,7 @@ impl NameChange {
 }
 
 impl Bytes {
-    fn survive(&self, random: &mut RandomStream) -> Vec<u8> {
+    fn survive(&self, in_order: bool, random: &mut RandomStream) -> Vec<u8> {
         // Of each sector the first of its changes; of some files all changes, of some none.
         let lost_in_256 = [0, 8, 64, 128, 256][random.below(5) as usize];
         let sector = if random.below(2) == 0 { 512 } else { 4096 };
@@ -407,7 +420,7 @@ impl Bytes {
         let len = if lost_in_256 == 0 { lens[lens.len() - 1] } else { lens[random.below(lens.len() as u64) as usize] };
         bytes.resize(len as usize, 0);
         // Where the length reached the disk before the bytes did, something else may be there.
-        if random.below(4) == 0 {
+        if !in_order && random.below(4) == 0 {
             let from = self.certain.len().div_ceil(sector as usize);
             for (number, part) in bytes.chunks_mut(sector as usize).enumerate().skip(from) {
                 if stopped.get(number).copied().unwrap_or(true) {

@@ -61,14 +61,6 @@ pub(super) fn digest_of(version: &Version, file: usize, group: u64) -> GroupDige
     })
 }
 
-/// The digest of what was read back.
-pub(super) fn digest_found(version: &Version, file: usize, group: u64, found: &[u8]) -> GroupDigest {
-    if found == bytes_of(version, file, group) {
-        return digest_of(version, file, group);
-    }
-    group_digest(version.manifest.entries()[file].size, group, found)
-}
-
 /// Whether the file at `path` on the disk has the content of `version`.
 pub(super) fn is_whole(version: &Version, file: usize, path: &Path) -> bool {
     let entry = &version.manifest.entries()[file];
