@@ -40,6 +40,8 @@ const MAGIC: &[u8; 3] = b"IHJ";
 const VERSION: u8 = 2;
 /// Bytes before the first record.
 pub(crate) const HEADER_BYTES: u64 = 4;
+/// Disks write no less at once.
+const SECTOR_BYTES: usize = 512;
 /// Bytes of length and checksum.
 const FRAME_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 8;
@@ -215,9 +217,9 @@ impl Replay {
     pub fn read(bytes: &[u8]) -> Result<Self, NotAJournal> {
         let header = [MAGIC.as_slice(), &[VERSION]].concat();
         let mut replay = Self::default();
-        // Cut short, or of a length that reached the disk before its bytes did.
+        // Cut short, or of a length that reached the disk before its first bytes did.
         let is_torn = bytes.len() < header.len() && header.starts_with(bytes);
-        if is_torn || bytes.iter().all(|&byte| byte == 0) {
+        if is_torn || bytes.iter().take(SECTOR_BYTES).all(|&byte| byte == 0) {
             return Ok(replay);
         }
         let is_good = bytes.iter().zip(&header).map(|(found, good)| found == good);

@@ -82,6 +82,8 @@ pub struct Landing {
     made_earlier: BTreeSet<usize>,
     /// Whether partial files that are there are an earlier landing's.
     owns_partials: bool,
+    /// Whether only the journal of an earlier landing allows to add to the target directory.
+    needs_journal: bool,
     /// Whether a directory that was there before is the way to another file system.
     crosses_devices: bool,
     resumed: Resumed,
@@ -192,7 +194,7 @@ impl Landing {
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
-        let (replay, changes) = take_stock(&mut plan, &opened, replay, options)?;
+        let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
         }
@@ -225,6 +227,7 @@ impl Landing {
             made: Vec::new(),
             made_earlier: BTreeSet::new(),
             owns_partials: false,
+            needs_journal,
             crosses_devices: false,
             resumed: Resumed { groups: Vec::new(), changes, damage: opened.damage },
             journal: Mutex::new(journal),
@@ -395,6 +398,7 @@ impl Landing {
         if self.made_target {
             note(self.plan.destination.remove_directory());
         }
+        stays |= self.needs_journal && self.plan.destination.open_target().is_ok_and(|target| target.is_some());
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
         stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
         if !stays || self.begin_anew().is_err() {
@@ -579,18 +583,20 @@ impl Landing {
 }
 
 /// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of
-/// the journal, and the changes since.
+/// the journal, the changes since, and whether only the journal allows to add to the target directory.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,
     replay: Replay,
     options: LandingOptions,
-) -> Result<(Replay, Vec<Change>), LandingError> {
+) -> Result<(Replay, Vec<Change>, bool), LandingError> {
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
     replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
+    // Where a journal allowed to add to a directory, and was damaged, nothing else says whose the directory is.
+    let mut needs_journal = false;
     if opened.was_there {
-        plan.go_on();
+        needs_journal = plan.go_on();
     }
     if let Some((obstacle, _)) = plan.obstacles() {
         return Err(obstacle);
@@ -598,7 +604,7 @@ fn take_stock(
     let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, plan));
     plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
     plan.check_file_sizes()?;
-    Ok((replay, changes))
+    Ok((replay, changes, needs_journal))
 }
 
 impl Drop for Landing {

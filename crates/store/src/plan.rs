@@ -220,9 +220,10 @@ impl Plan {
         Ok(None)
     }
 
-    /// Existing files were begun by an earlier transfer, which may be continued.
-    pub(crate) fn go_on(&mut self) {
-        self.crowded = None;
+    /// Existing files were begun by an earlier transfer, which may be continued. Says whether they would not be added to
+    /// otherwise.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.crowded.take().is_some()
     }
 
     /// What happens to a file or link that would replace the existing one of `stat`.
