@@ -218,8 +218,9 @@ impl Replay {
         let header = [MAGIC.as_slice(), &[VERSION]].concat();
         let mut replay = Self::default();
         // Cut short, or of a length that reached the disk before its first bytes did.
-        let is_torn = bytes.len() < header.len() && header.starts_with(bytes);
-        if is_torn || bytes.iter().take(SECTOR_BYTES).all(|&byte| byte == 0) {
+        let written = bytes.iter().zip(&header).take_while(|(found, good)| found == good).count();
+        let is_torn = written < header.len() && bytes[written..].iter().take(SECTOR_BYTES).all(|&byte| byte == 0);
+        if is_torn {
             return Ok(replay);
         }
         let is_good = bytes.iter().zip(&header).map(|(found, good)| found == good);

@@ -56,7 +56,7 @@ fn read_of_a_manifest_in_pieces_needs_all_of_them() {
 
 #[test]
 fn read_takes_torn_headers_for_empty_and_refuses_other_files() {
-    for torn in [&b""[..], b"IH", &[0; 4096]] {
+    for torn in [&b""[..], b"IH", b"IH\0\0", &[0; 4096], &[&[0; 600][..], b"the rest"].concat()] {
         assert_eq!(Replay::read(torn), Ok(Replay::default()), "{torn:?}");
     }
     for other in [&b"#!"[..], b"IH\n", b"IH!\x03", b"some file of the user's", &[0xff; 100]] {

@@ -265,7 +265,6 @@ fn land_with_failures(seed: u64) {
         // A landing that keeps nothing removes its journal.
         has_synced &= listing(&root).iter().any(|path| path.ends_with(".inhaul"));
         was_power_failure = !disk.has_power();
-        if std::env::var("DEBUG").is_ok() { eprintln!("DBG {seed}: power {} in order {was_in_order} synced {had_synced} {has_synced} end {end:?} has_failed {has_failed} {:?}", disk.has_power(), listing(&root)); }
         match end {
             End::Failed(_) if !disk.has_power() => {}
             End::Failed(_) if has_failed => {
