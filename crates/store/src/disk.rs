@@ -19,12 +19,11 @@ pub(crate) mod faulty;
 #[cfg_attr(not(test), allow(dead_code, reason = "only the faulty disk of the tests looks at it"))]
 #[derive(Clone, Copy)]
 pub(crate) enum Operation<'a> {
-    Read { file: BorrowedFd<'a> },
+    Read,
     Write { file: BorrowedFd<'a>, bufs: &'a [IoSlice<'a>], at: u64 },
     Resize { file: BorrowedFd<'a>, len: u64 },
     Punch { file: BorrowedFd<'a>, at: u64, len: u64 },
-    SetPermissions { of: BorrowedFd<'a>, mode: Mode },
-    SetTimes { of: BorrowedFd<'a>, times: &'a Timestamps },
+    SetAttributes { of: BorrowedFd<'a> },
     Sync { of: BorrowedFd<'a> },
     SyncAll,
     Create { directory: BorrowedFd<'a>, path: &'a [u8] },
@@ -45,7 +44,7 @@ use faulty::carry_out;
 
 /// Reads `buf.len()` bytes of `file` from `at` on.
 pub(crate) fn read_exact(file: &File, buf: &mut [u8], at: u64) -> std::io::Result<()> {
-    carry_out(Operation::Read { file: file.as_fd() }, || Ok(()))?;
+    carry_out(Operation::Read, || Ok(()))?;
     file.read_exact_at(buf, at)
 }
 
@@ -75,13 +74,13 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> Result<()> {
 /// Sets the permissions of what is open as `of`.
 pub(crate) fn set_permissions(of: impl AsFd, mode: Mode) -> Result<()> {
     let of = of.as_fd();
-    carry_out(Operation::SetPermissions { of, mode }, || rustix::fs::fchmod(of, mode))
+    carry_out(Operation::SetAttributes { of }, || rustix::fs::fchmod(of, mode))
 }
 
 /// Sets the times of what is open as `of`.
 pub(crate) fn set_times(of: impl AsFd, times: &Timestamps) -> Result<()> {
     let of = of.as_fd();
-    carry_out(Operation::SetTimes { of, times }, || rustix::fs::futimens(of, times))
+    carry_out(Operation::SetAttributes { of }, || rustix::fs::futimens(of, times))
 }
 
 /// Brings a file's bytes to the disk, and what is needed to find them. Not the file's name.

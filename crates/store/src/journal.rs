@@ -300,7 +300,8 @@ impl Replay {
         let Some(VerifiedGroup { at, .. }) = self.verified.get(&(file, group)) else { return false };
         // Only whole files are named, and only after a sync. Files of one group are not synced before.
         let is_named = self.named.get(&file).is_some_and(|named| at < &named.at);
-        let size = self.manifest.as_ref().and_then(|manifest| manifest.entries().get(file)).map_or(0, |entry| entry.size);
+        let size =
+            self.manifest.as_ref().and_then(|manifest| manifest.entries().get(file)).map_or(0, |entry| entry.size);
         is_named || (*at < self.synced_bytes && group_count(size) > 1)
     }
 
@@ -310,7 +311,10 @@ impl Replay {
     pub fn adopt(self, manifest: Manifest) -> (Self, Vec<Change>) {
         let Some(old) = self.manifest.as_ref().filter(|old| old.kind() == manifest.kind()) else {
             let (sound_bytes, synced_bytes, chain) = (self.sound_bytes, self.synced_bytes, self.chain);
-            return (Self { manifest: Some(manifest), sound_bytes, synced_bytes, chain, ..Self::default() }, Vec::new());
+            return (
+                Self { manifest: Some(manifest), sound_bytes, synced_bytes, chain, ..Self::default() },
+                Vec::new(),
+            );
         };
         let changes = changes::between(old, &manifest);
         // A single file's path is but its name at the source.

@@ -138,7 +138,7 @@ impl FaultyDisk {
             *left -= 1;
         }
         let errno = match operation {
-            Operation::Read { .. } => one_in(random, self.faults.read).then_some(Errno::IO),
+            Operation::Read => one_in(random, self.faults.read).then_some(Errno::IO),
             Operation::Sync { .. } | Operation::SyncAll => one_in(random, self.faults.sync).then_some(Errno::IO),
             _ if one_in(random, self.faults.write) => Some(Errno::IO),
             _ => one_in(random, self.faults.full).then_some(Errno::NOSPC),
@@ -174,8 +174,7 @@ mod tests {
         let survive = |seed| {
             let (dir, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let directory = fs::File::open(dir.path()).unwrap();
-            let (mut disk, (), _) =
-                FaultyDisk::of(dir.path(), seed).run(Faults::default(), || work(&directory));
+            let (mut disk, (), _) = FaultyDisk::of(dir.path(), seed).run(Faults::default(), || work(&directory));
             disk.power_failure(after.path());
             let mut found: Vec<_> = fs::read_dir(after.path())
                 .unwrap()

@@ -168,7 +168,10 @@ pub enum LandingError {
         missing: usize,
     },
     /// A sync has failed before, so the disk may lack what was written.
-    #[error("the disk has failed to keep what was written to '{}': the same command finds out what is there", show(path))]
+    #[error(
+        "the disk has failed to keep what was written to '{}': the same command finds out what is there",
+        show(path)
+    )]
     NotSynced {
         /// What was landing.
         path: PathBuf,

@@ -256,7 +256,8 @@ impl Landing {
         if self.plan.manifest.kind() == Kind::Directory {
             self.settle_all()?;
         } else {
-            disk::sync_directory(self.base.fd()).map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
+            disk::sync_directory(self.base.fd())
+                .map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
         }
         // An earlier transfer may have made it.
         if self.plan.manifest.kind() == Kind::Directory {
@@ -335,7 +336,11 @@ impl Landing {
         } else {
             self.set_modified(directory.fd(), path, metadata.modified);
         }
-        if together.is_some() && together == device(directory.fd()) { Ok(()) } else { disk::sync_directory(directory.fd()) }
+        if together.is_some() && together == device(directory.fd()) {
+            Ok(())
+        } else {
+            disk::sync_directory(directory.fd())
+        }
     }
 
     /// The device that the data set lands on. A directory that was there before may be the way to another one.

@@ -35,9 +35,7 @@ impl Landing {
 
     fn make_hard_link(&self, file: &[u8], path: &[u8], fate: Fate) -> rustix::io::Result<()> {
         let (home, home_name) = self.base.parent_of(file)?;
-        self.appear(path, fate, |parent, name| {
-            disk::link(home.fd(), home_name, parent.fd(), name)
-        })
+        self.appear(path, fate, |parent, name| disk::link(home.fd(), home_name, parent.fd(), name))
     }
 
     /// Makes a link appear at `path` in one step. It replaces an existing file only if that is permitted. `make` makes

@@ -55,7 +55,17 @@ pub(crate) fn start(
 ) -> Result<(Sender<Told>, JoinHandle<()>), MoveError> {
     let (ready, incoming) = channel();
     let objects = landings.into_iter().map(Object::new).collect();
-    let namer = Namer { objects, ready: Vec::new(), bytes: 0, small_bytes: 0, since: None, last: None, is_last: false, findings, waker };
+    let namer = Namer {
+        objects,
+        ready: Vec::new(),
+        bytes: 0,
+        small_bytes: 0,
+        since: None,
+        last: None,
+        is_last: false,
+        findings,
+        waker,
+    };
     Ok((ready, threads::spawn_helper("inhaul-name", move || namer.run(&incoming))?))
 }
 

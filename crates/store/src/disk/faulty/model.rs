@@ -164,11 +164,11 @@ impl Model {
     /// The operation has been carried out; `before` is what [`look`](Self::look) said.
     pub(super) fn note(&mut self, operation: &Operation<'_>, before: Option<usize>) {
         match *operation {
-            Operation::Read { .. } => {}
+            Operation::Read => {}
             Operation::Write { file, bufs, at } => self.note_write(file, bufs, at),
             Operation::Resize { file, len } => self.note_change(file, Change::Resize(len)),
             Operation::Punch { file, at, len } => self.note_change(file, Change::Zero(at..at + len)),
-            Operation::SetPermissions { of, .. } | Operation::SetTimes { of, .. } => {
+            Operation::SetAttributes { of } => {
                 if let Some(node) = self.find(of) {
                     self.nodes[node].attributes.push(Attributes::of(&stat(of)));
                 }
