@@ -23,6 +23,9 @@ use crate::disk::Operation;
 
 type Name = Vec<u8>;
 
+/// Disks write no less at once.
+const SECTOR_BYTES: u64 = 512;
+
 /// What was to be synced.
 pub(super) enum Fault<'a> {
     Of(BorrowedFd<'a>),
@@ -212,12 +215,21 @@ impl Model {
     }
 
     fn note_write(&mut self, file: BorrowedFd<'_>, bufs: &[IoSlice<'_>], at: u64) {
-        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
-        let end = at + bytes.len() as u64;
-        if let Some(file) = self.bytes(file) {
-            file.lost.retain(|lost| lost.end <= at || end <= lost.start);
+        let mut bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let mut range = at..at + bytes.len() as u64;
+        let Some(of) = self.bytes(file) else { return };
+        let sectors = sectors_of(&range);
+        if of.lost.iter().any(|lost| overlap(lost, &sectors)) {
+            // The kernel writes whole sectors: what was lost of these goes with it, as processes see it.
+            let mut whole = vec![0; (sectors.end - sectors.start) as usize];
+            let len = rustix::io::pread(file, whole.as_mut_slice(), sectors.start).expect("it is open for reading");
+            whole.truncate(len.max((range.end - sectors.start) as usize));
+            whole[(at - sectors.start) as usize..][..bytes.len()].copy_from_slice(&bytes);
+            bytes = whole;
+            range = sectors.start..sectors.start + bytes.len() as u64;
+            of.lost = of.lost.iter().flat_map(|lost| without(lost, &sectors)).collect();
         }
-        self.note_change(file, Change::Write { at, bytes });
+        self.note_change(file, Change::Write { at: range.start, bytes });
     }
 
     fn note_change(&mut self, file: BorrowedFd<'_>, change: Change) {
@@ -272,14 +284,18 @@ impl Model {
         };
         for node in &mut self.nodes[nodes] {
             let Content::File(bytes) = &mut node.content else { continue };
-            let lost = &mut bytes.lost;
-            bytes.pending.retain(|change| match change {
-                Change::Write { at, bytes: written } if random.below(2) == 0 => {
-                    lost.push(*at..*at + written.len() as u64);
-                    false
-                }
-                _ => true,
+            let is_lost = |change: &Change| matches!(change, Change::Write { .. }) && random.below(2) == 0;
+            let lost = bytes.pending.iter().map(is_lost).collect::<Vec<_>>();
+            let ranges = bytes.pending.iter().zip(lost).filter_map(|(change, is_lost)| match change {
+                Change::Write { at, bytes } if is_lost => Some(sectors_of(&(*at..*at + bytes.len() as u64))),
+                _ => None,
             });
+            // A sector is written as a whole or not at all, whoever wrote to it.
+            for sectors in ranges.collect::<Vec<_>>() {
+                let pending = std::mem::take(&mut bytes.pending);
+                bytes.pending = pending.into_iter().flat_map(|change| change.without(&sectors)).collect();
+                bytes.lost.push(sectors);
+            }
         }
     }
 
@@ -404,7 +420,7 @@ impl Bytes {
     fn survive(&self, in_order: bool, random: &mut RandomStream) -> Vec<u8> {
         // Of each sector the first of its changes; of some files all changes, of some none.
         let lost_in_256 = [0, 8, 64, 128, 256][random.below(5) as usize];
-        let sector = if random.below(2) == 0 { 512 } else { 4096 };
+        let sector = if random.below(2) == 0 { SECTOR_BYTES } else { 4096 };
         let mut bytes = self.certain.clone();
         let mut lens = vec![bytes.len() as u64];
         let mut stopped: Vec<bool> = Vec::new();
@@ -432,7 +448,32 @@ impl Bytes {
     }
 }
 
+/// The whole sectors that `range` lies in.
+fn sectors_of(range: &Range<u64>) -> Range<u64> {
+    range.start / SECTOR_BYTES * SECTOR_BYTES..range.end.next_multiple_of(SECTOR_BYTES)
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// What `range` has before and behind `hole`.
+fn without(range: &Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let parts = [range.start..range.end.min(hole.start), range.start.max(hole.end)..range.end];
+    parts.into_iter().filter(|part| part.start < part.end)
+}
+
 impl Change {
+    /// The same outside of `hole`.
+    fn without(self, hole: &Range<u64>) -> Vec<Self> {
+        let Self::Write { at, bytes } = self else { return vec![self] };
+        let part = |part: Range<u64>| {
+            let bytes = bytes[(part.start - at) as usize..(part.end - at) as usize].to_vec();
+            Self::Write { at: part.start, bytes }
+        };
+        without(&(at..at + bytes.len() as u64), hole).map(part).collect()
+    }
+
     fn len_after(&self, len: u64) -> u64 {
         match self {
             Self::Write { at, bytes } => len.max(at + bytes.len() as u64),
