@@ -41,6 +41,8 @@ pub(crate) struct FaultyDisk {
     has_power: bool,
     /// Operations that were let fail.
     failed: u64,
+    /// What happens elsewhere while something is synced.
+    meanwhile: Option<Box<dyn Fn()>>,
 }
 
 thread_local! {
@@ -85,7 +87,12 @@ impl FaultyDisk {
     /// A disk that has what is beneath `root`.
     pub(crate) fn of(root: &Path, seed: u64) -> Self {
         let random = RandomStream::new(seed, 1);
-        Self { model: Model::of(root), faults: Faults::default(), random, has_power: true, failed: 0 }
+        Self { model: Model::of(root), faults: Faults::default(), random, has_power: true, failed: 0, meanwhile: None }
+    }
+
+    /// Calls `meanwhile` during each sync.
+    pub(crate) fn with_slow_syncs(self, meanwhile: impl Fn() + 'static) -> Self {
+        Self { meanwhile: Some(Box::new(meanwhile)), ..self }
     }
 
     /// Runs `process` on this disk, with `faults`. Returns the disk, and whether an operation was let fail.
@@ -136,6 +143,9 @@ impl FaultyDisk {
                 return Err(Errno::IO);
             }
             *left -= 1;
+        }
+        if let (Operation::Sync { .. }, Some(meanwhile)) = (operation, &self.meanwhile) {
+            meanwhile();
         }
         let errno = match operation {
             Operation::Read => one_in(random, self.faults.read).then_some(Errno::IO),

@@ -38,7 +38,21 @@ fn read_gives_back_what_was_written() {
     let named: Vec<_> = replay.named.iter().map(|(file, named)| (*file, named.size)).collect();
     assert_eq!((named, &replay.made), (vec![(1, 5)], &BTreeSet::from([0])));
     assert!(replay.made_target);
-    assert_eq!(replay.sound_bytes, bytes.len() as u64);
+    assert_eq!((replay.sound_bytes, replay.synced_bytes), (bytes.len() as u64, 90));
+}
+
+#[test]
+fn read_takes_no_records_that_followed_others_before_a_cut() {
+    let verified = |group, byte| Record::Verified { file: 0, group, digest: [byte; 32] };
+    let set = || Record::Manifest(Arc::new(manifest(&[("a", 3 * GROUP_BYTES)])));
+    let before = encode(&[set(), verified(0, 1), verified(1, 1)]);
+    let now = encode(&[set(), verified(2, 2)]);
+    // The end of the file as it was before comes back behind the new one.
+    let bytes = [&now, &before[now.len()..]].concat();
+    assert_eq!(bytes.len(), before.len());
+    let replay = Replay::read(&bytes).unwrap();
+    assert_eq!(replay.verified.keys().collect::<Vec<_>>(), [&(0, 2)]);
+    assert_eq!(replay.sound_bytes, now.len() as u64);
 }
 
 #[test]
@@ -72,6 +86,7 @@ fn read_stops_at_records_that_make_no_sense() {
         Record::Verified { file: 0, group: 3, digest: [0; 32] },
         Record::Named { file: 2 },
         Record::Made { directory: Some(1) },
+        Record::Synced { bytes: u64::MAX },
     ] {
         let mut all = records();
         let sound = encode(&all).len() as u64;

@@ -70,7 +70,12 @@ impl Landing {
     fn sync_partial(&self, index: usize) -> Result<(), LandingError> {
         let state = self.lock();
         let done = match state.files.get(index) {
-            Some(FileState::Partial) => disk::sync_bytes(&*self.opened(state, index)?.1),
+            Some(FileState::Partial) => {
+                let (state, file) = self.opened(state, index)?;
+                // Others write meanwhile.
+                drop(state);
+                disk::sync_bytes(&*file)
+            }
             Some(FileState::Sealed | FileState::Finishing | FileState::GivenUp) => {
                 drop(state);
                 self.sync_file(index, None)

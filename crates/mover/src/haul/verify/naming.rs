@@ -297,6 +297,38 @@ mod tests {
     }
 
     #[test]
+    fn small_files_get_their_names_after_8_mib_unless_the_disk_has_not_rested() {
+        let (_dir, landing, ..) = namer(&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+        let (findings, _found) = channel();
+        let mut namer = Namer {
+            objects: vec![Object::new(landing)],
+            ready: Vec::new(),
+            bytes: 0,
+            small_bytes: 0,
+            since: None,
+            last: None,
+            is_last: false,
+            findings,
+            waker: Poller::new().unwrap().waker(1).unwrap(),
+        };
+        let with_size = |file, size| {
+            let Told::Ready(ready) = ready(file) else { unreachable!("it is ready") };
+            Ready { size, ..ready }
+        };
+        // A file of several groups is synced otherwise.
+        namer.add(with_size(8, 2 * SMALL_BYTES_TOGETHER));
+        (0..7).for_each(|file| namer.add(with_size(file, digest::GROUP_BYTES)));
+        // However slow this host is.
+        namer.since = Some(Instant::now());
+        assert!(!namer.is_due());
+        namer.add(with_size(7, digest::GROUP_BYTES));
+        assert!(namer.is_due());
+        namer.since = Some(Instant::now());
+        namer.last = Some((Instant::now(), Duration::from_secs(3600)));
+        assert!(!namer.is_due(), "the disk would do nothing but sync");
+    }
+
+    #[test]
     fn an_object_ends_without_the_files_that_were_given_up() {
         let (dir, landing, namer, found, thread) = namer(&["a", "b", "c"]);
         namer.send(ready(1)).unwrap();

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use super::scratch;
 use crate::digest::{GROUP_BYTES, GroupDigest, group_digest, group_range};
@@ -108,6 +110,28 @@ fn nothing_is_named_after_a_sync_that_failed() {
         assert!(matches!(landing.sync(), Err(LandingError::NotSynced { .. })));
     });
     assert!(!root.path().join("set/d/f").exists());
+}
+
+#[test]
+fn bytes_are_written_and_recorded_while_the_disk_syncs() {
+    let root = scratch();
+    let landing = Arc::new(create(root.path(), 1, Existing::Refuse));
+    bring(&landing, 0, OLD);
+    let (written, is_written) = channel();
+    let other = Arc::clone(&landing);
+    let disk = FaultyDisk::of(root.path(), 0).with_slow_syncs(move || {
+        let (landing, done) = (Arc::clone(&other), channel());
+        std::thread::spawn(move || {
+            bring(&landing, 1, OLD);
+            let _ = done.0.send(());
+        });
+        written.send(done.1.recv_timeout(Duration::from_secs(20)).is_ok()).unwrap();
+    });
+    let (_, synced, _) = disk.run(Faults::default(), || landing.sync());
+    synced.unwrap();
+    let during: Vec<bool> = is_written.try_iter().collect();
+    // The file, the directory and its own, that of the journal, and the journal.
+    assert!(during.len() >= 4 && during.iter().all(|written| *written), "{during:?}");
 }
 
 #[test]
