@@ -130,7 +130,7 @@ fn bytes_are_written_and_recorded_while_the_disk_syncs() {
     let (_, synced, _) = disk.run(Faults::default(), || landing.sync());
     synced.unwrap();
     let during: Vec<bool> = is_written.try_iter().collect();
-    // The file, the directory and its own, that of the journal, and the journal.
+    // The file, two directories, the one of the journal, and the journal.
     assert!(during.len() >= 4 && during.iter().all(|written| *written), "{during:?}");
 }
 
