@@ -11,6 +11,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::disk;
+
 /// What happens to symbolic links in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
@@ -39,7 +41,7 @@ impl Beneath {
             resolve |= ResolveFlags::NO_SYMLINKS;
         }
         loop {
-            match rustix::fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, mode, resolve) {
+            match disk::open(&self.0, path, flags | OFlags::CLOEXEC, mode, resolve) {
                 // EAGAIN: a rename elsewhere kept the kernel from being sure that the path stays beneath.
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 done => return done,
@@ -78,18 +80,18 @@ impl Beneath {
 
     pub(crate) fn make_directory(&self, path: &[u8], mode: u32) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        rustix::fs::mkdirat(&parent.0, name, Mode::from_raw_mode(mode))
+        disk::make_directory(&parent.0, name, Mode::from_raw_mode(mode))
     }
 
     pub(crate) fn remove_file(&self, path: &[u8]) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        rustix::fs::unlinkat(&parent.0, name, AtFlags::empty())
+        disk::remove(&parent.0, name, AtFlags::empty())
     }
 
     /// Removes the directory at `path` if it is empty.
     pub(crate) fn remove_directory(&self, path: &[u8]) -> rustix::io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        rustix::fs::unlinkat(&parent.0, name, AtFlags::REMOVEDIR)
+        disk::remove(&parent.0, name, AtFlags::REMOVEDIR)
     }
 
     /// The descriptor of the directory.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::Kind;
 use crate::beneath::{Beneath, Links};
+use crate::disk;
 use crate::landing::{Destination, LandingError, Site};
 
 /// A directory held open. Clients choose destinations beneath it. Nothing lands outside, whatever path a client sends,
@@ -44,7 +45,11 @@ impl Inbox {
         }
         let (parent, name) = self.parent_of(path, &relative)?;
         match parent.make_directory(name, 0o777) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                let synced = disk::sync_directory(parent.fd());
+                synced.map_err(|errno| LandingError::from_errno("sync", shown(path), errno))?;
+                Ok(true)
+            }
             Err(Errno::EXIST) => Err(LandingError::NotADirectory { path: shown(path) }),
             Err(errno) => Err(LandingError::from_errno("make", shown(path), errno)),
         }

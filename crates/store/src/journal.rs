@@ -9,14 +9,20 @@
 //! Verified = file(8) group(8) digest(32)
 //! Named    = file(8)
 //! Made     = directory(8)
+//! Synced   = length(8) of the journal's first records
 //! ```
 //!
-//! The checksum covers the record and its position. Reading ends at a record that is torn or from another position.
+//! The checksum covers the record and the checksum before it. So what an earlier record was followed by, before the
+//! journal was cut there, is not taken for what follows now. Reading ends at a record that is torn or does not follow.
 //! The rest is cut off, and its groups are fetched again.
 //!
 //! A record is not proof: after a power failure the bytes that it describes may be lost. So each recorded group is
 //! read back. It is compared with the record, and with the digest that the source sends *now*. Therefore the journal
 //! is safe without any order of writes. Syncing it, after the data, only bounds how much is fetched again.
+//!
+//! What is read back may be in the kernel's memory alone: after a sync that failed, the kernel can take bytes as
+//! written that the disk never got, and no later sync says so. `Synced` tells which records, and which of the groups
+//! that they name, a sync has brought to the disk. All others are written once more before they count.
 
 mod changes;
 mod file;
@@ -31,9 +37,11 @@ pub use changes::Change;
 pub(crate) use file::{Journal, OpenError, Opened};
 
 const MAGIC: &[u8; 3] = b"IHJ";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes before the first record.
 pub(crate) const HEADER_BYTES: u64 = 4;
+/// Disks write no less at once.
+const SECTOR_BYTES: usize = 512;
 /// Bytes of length and checksum.
 const FRAME_BYTES: usize = 12;
 const CHECKSUM_BYTES: usize = 8;
@@ -66,7 +74,15 @@ pub enum Record {
         /// The directory, by its index in the manifest; `None` for the data set's own.
         directory: Option<usize>,
     },
+    /// The journal's first `bytes` are on the disk, and so are the groups that they record of files of several groups.
+    Synced {
+        /// How much of the journal this says.
+        bytes: u64,
+    },
 }
+
+/// The checksum of the record before: zeros before the first.
+pub(crate) type Chain = [u8; CHECKSUM_BYTES];
 
 impl Record {
     /// Whether there is something to continue from once it is there.
@@ -74,47 +90,46 @@ impl Record {
         matches!(self, Self::Verified { .. } | Self::Named { .. })
     }
 
-    /// Appends the record as it stands at `offset` of a journal.
-    fn write(&self, offset: u64, out: &mut Vec<u8>) {
-        let at = |out: &Vec<u8>, from: usize| offset + (out.len() - from) as u64;
-        let from = out.len();
+    /// Appends the record as it stands behind the one with the checksum `chain`.
+    fn write(&self, chain: &mut Chain, out: &mut Vec<u8>) {
         match self {
             Self::Manifest(manifest) => {
                 let bytes = manifest.encode();
                 let mut pieces = bytes.chunks(PIECE_BYTES_MAX).peekable();
                 while let Some(piece) = pieces.next() {
                     let last = [u8::from(pieces.peek().is_none())];
-                    frame(at(out, from), 1, &[&last, piece], out);
+                    frame(chain, 1, &[&last, piece], out);
                 }
             }
             Self::Verified { file, group, digest } => {
                 let numbers = [*file as u64, *group].map(u64::to_be_bytes);
-                frame(offset, 2, &[&numbers[0], &numbers[1], digest], out);
+                frame(chain, 2, &[&numbers[0], &numbers[1], digest], out);
             }
-            Self::Named { file } => frame(offset, 3, &[&(*file as u64).to_be_bytes()], out),
+            Self::Named { file } => frame(chain, 3, &[&(*file as u64).to_be_bytes()], out),
             Self::Made { directory } => {
                 let number = directory.map_or(u64::MAX, |index| index as u64);
-                frame(offset, 4, &[&number.to_be_bytes()], out);
+                frame(chain, 4, &[&number.to_be_bytes()], out);
             }
+            Self::Synced { bytes } => frame(chain, 5, &[&bytes.to_be_bytes()], out),
         }
     }
 }
 
 /// Appends one record of the file: `body` is its parts.
-fn frame(offset: u64, kind: u8, body: &[&[u8]], out: &mut Vec<u8>) {
+fn frame(chain: &mut Chain, kind: u8, body: &[&[u8]], out: &mut Vec<u8>) {
     let len = 1 + body.iter().map(|part| part.len()).sum::<usize>();
     let start = out.len();
     out.extend_from_slice(&(len as u32).to_be_bytes());
     out.extend_from_slice(&[0; CHECKSUM_BYTES]);
     out.push(kind);
     body.iter().for_each(|part| out.extend_from_slice(part));
-    let sum = checksum(offset, &out[start + FRAME_BYTES..]);
-    out[start + 4..start + FRAME_BYTES].copy_from_slice(&sum);
+    *chain = checksum(chain, &out[start + FRAME_BYTES..]);
+    out[start + 4..start + FRAME_BYTES].copy_from_slice(chain);
 }
 
-fn checksum(offset: u64, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a record of a journal");
-    hasher.update(&offset.to_be_bytes());
+fn checksum(before: &Chain, body: &[u8]) -> Chain {
+    let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a record of a journal, behind another");
+    hasher.update(before);
     hasher.update(body);
     let mut sum = [0; CHECKSUM_BYTES];
     hasher.finalize_xof().fill(&mut sum);
@@ -124,8 +139,9 @@ fn checksum(offset: u64, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
 /// A journal with these records, as bytes.
 pub fn encode(records: &[Record]) -> Vec<u8> {
     let mut out = [MAGIC.as_slice(), &[VERSION]].concat();
+    let mut chain = Chain::default();
     for record in records {
-        record.write(out.len() as u64, &mut out);
+        record.write(&mut chain, &mut out);
     }
     out
 }
@@ -151,21 +167,43 @@ impl Damage {
     }
 }
 
+/// A group that was verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifiedGroup {
+    /// Its digest.
+    pub digest: GroupDigest,
+    /// Where its record is in the journal.
+    at: u64,
+}
+
+/// A file that was about to get its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Its size then, in bytes.
+    pub size: u64,
+    /// Where its record is in the journal.
+    at: u64,
+}
+
 /// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// The data set; `None` if the journal ends before its record. Then it has no other records either.
     pub manifest: Option<Manifest>,
     /// Groups that were verified, by file and number.
-    pub verified: BTreeMap<(usize, u64), GroupDigest>,
-    /// Files that were about to get their name, each with its size then.
-    pub named: BTreeMap<usize, u64>,
+    pub verified: BTreeMap<(usize, u64), VerifiedGroup>,
+    /// Files that were about to get their name.
+    pub named: BTreeMap<usize, NamedFile>,
     /// Directories that the transfer has made.
     pub made: BTreeSet<usize>,
     /// Whether it has made the data set's own directory.
     pub made_target: bool,
     /// The number of sound bytes of the journal. The rest must be cut off.
     pub sound_bytes: u64,
+    /// How many of them were synced.
+    pub synced_bytes: u64,
+    /// The checksum of the last sound record.
+    chain: Chain,
 }
 
 impl Replay {
@@ -179,15 +217,16 @@ impl Replay {
     pub fn read(bytes: &[u8]) -> Result<Self, NotAJournal> {
         let header = [MAGIC.as_slice(), &[VERSION]].concat();
         let mut replay = Self::default();
-        // Cut short, or of a length that reached the disk before its bytes did.
-        let is_torn = bytes.len() < header.len() && header.starts_with(bytes);
-        if is_torn || bytes.iter().all(|&byte| byte == 0) {
+        // Cut short, or of a length that reached the disk before its first bytes did.
+        let written = bytes.iter().zip(&header).take_while(|(found, good)| found == good).count();
+        let is_torn = written < header.len() && bytes[written..].iter().take(SECTOR_BYTES).all(|&byte| byte == 0);
+        if is_torn {
             return Ok(replay);
         }
         let is_good = bytes.iter().zip(&header).map(|(found, good)| found == good);
         // One bad byte is damage, unless it is the version.
         let is_ours = is_good.filter(|good| *good).count() + 1 >= header.len();
-        if !is_ours && sound_record(bytes, header.len()).is_none() {
+        if !is_ours && sound_record(bytes, header.len(), &Chain::default()).is_none() {
             return Err(NotAJournal);
         }
         if bytes.starts_with(MAGIC) && bytes[MAGIC.len()] != VERSION {
@@ -196,8 +235,12 @@ impl Replay {
         replay.sound_bytes = HEADER_BYTES;
         let mut pieces = Vec::new();
         let mut at = header.len();
-        while let Some(body) = sound_record(bytes, at) {
+        // Within a manifest the checksums go on, and what is sound does not.
+        let mut chain = Chain::default();
+        while let Some((body, sum)) = sound_record(bytes, at, &chain) {
+            let start = at as u64;
             at += FRAME_BYTES + body.len();
+            chain = sum;
             match body {
                 [1, last, piece @ ..] => {
                     pieces.extend_from_slice(piece);
@@ -207,16 +250,17 @@ impl Replay {
                     let Ok(manifest) = Manifest::decode(&std::mem::take(&mut pieces)) else { break };
                     replay = replay.adopt(manifest).0;
                 }
-                _ if !pieces.is_empty() || replay.take(body).is_none() => break,
+                _ if !pieces.is_empty() || replay.take(body, start).is_none() => break,
                 _ => {}
             }
             replay.sound_bytes = at as u64;
+            replay.chain = chain;
         }
         Ok(replay)
     }
 
-    /// Reads a record other than a manifest; `None` if it is not valid.
-    fn take(&mut self, body: &[u8]) -> Option<()> {
+    /// Reads a record other than a manifest, which is at `at`; `None` if it is not valid.
+    fn take(&mut self, body: &[u8], at: u64) -> Option<()> {
         let manifest = self.manifest.as_ref()?;
         let entry_size = |file: usize| Some(manifest.entries().get(file)?.size);
         match body.split_first()? {
@@ -227,13 +271,13 @@ impl Replay {
                 if group >= group_count(entry_size(file)?) {
                     return None;
                 }
-                self.verified.insert((file, group), digest.try_into().ok()?);
+                self.verified.insert((file, group), VerifiedGroup { digest: digest.try_into().ok()?, at });
             }
             (3, body) => {
                 let (file, []) = number(body)? else { return None };
                 let file = usize::try_from(file).ok()?;
                 let size = entry_size(file)?;
-                self.named.insert(file, size);
+                self.named.insert(file, NamedFile { size, at });
             }
             (4, body) => match number(body)? {
                 (u64::MAX, []) => self.made_target = true,
@@ -242,9 +286,23 @@ impl Replay {
                 }
                 _ => return None,
             },
+            (5, body) => match number(body)? {
+                (bytes, []) if bytes <= at => self.synced_bytes = self.synced_bytes.max(bytes),
+                _ => return None,
+            },
             _ => return None,
         }
         Some(())
+    }
+
+    /// Whether a sync has brought a verified group to the disk.
+    pub(crate) fn is_synced(&self, file: usize, group: u64) -> bool {
+        let Some(VerifiedGroup { at, .. }) = self.verified.get(&(file, group)) else { return false };
+        // Only whole files are named, and only after a sync. Files of one group are not synced before.
+        let is_named = self.named.get(&file).is_some_and(|named| at < &named.at);
+        let size =
+            self.manifest.as_ref().and_then(|manifest| manifest.entries().get(file)).map_or(0, |entry| entry.size);
+        is_named || (*at < self.synced_bytes && group_count(size) > 1)
     }
 
     /// The part that is still usable if the data set is `manifest` now, and the changes. A file of the same path keeps
@@ -252,7 +310,11 @@ impl Replay {
     #[must_use]
     pub fn adopt(self, manifest: Manifest) -> (Self, Vec<Change>) {
         let Some(old) = self.manifest.as_ref().filter(|old| old.kind() == manifest.kind()) else {
-            return (Self { manifest: Some(manifest), sound_bytes: self.sound_bytes, ..Self::default() }, Vec::new());
+            let (sound_bytes, synced_bytes, chain) = (self.sound_bytes, self.synced_bytes, self.chain);
+            return (
+                Self { manifest: Some(manifest), sound_bytes, synced_bytes, chain, ..Self::default() },
+                Vec::new(),
+            );
         };
         let changes = changes::between(old, &manifest);
         // A single file's path is but its name at the source.
@@ -265,26 +327,27 @@ impl Replay {
             let is_whole = group.saturating_add(1).saturating_mul(GROUP_BYTES) <= before.min(after);
             before == after || (is_whole && group_count(before) > 1 && group_count(after) > 1)
         };
-        let verified = self.verified.iter().filter_map(|(&(index, group), digest)| {
+        let verified = self.verified.iter().filter_map(|(&(index, group), verified)| {
             let now = file_now(index)?;
-            keeps(index, now, group).then_some(((now, group), *digest))
+            keeps(index, now, group).then_some(((now, group), *verified))
         });
         let verified = verified.collect();
-        let named = self.named.iter().filter_map(|(&index, &size)| Some((file_now(index)?, size))).collect();
+        let named = self.named.iter().filter_map(|(&index, &named)| Some((file_now(index)?, named))).collect();
         let directory_now = |&index: &usize| manifest.find_directory(&old.directories()[index].path);
         let made = self.made.iter().filter_map(directory_now).collect();
-        let (made_target, sound_bytes) = (self.made_target, self.sound_bytes);
-        (Self { verified, named, made, made_target, sound_bytes, manifest: Some(manifest) }, changes)
+        (Self { verified, named, made, manifest: Some(manifest), ..self }, changes)
     }
 }
 
-/// The kind and body of the record at `at`, if it is whole and as it was written.
-fn sound_record(bytes: &[u8], at: usize) -> Option<&[u8]> {
+/// The kind and body of the record at `at`, and its checksum, if it is whole and was written behind the one with the
+/// checksum `before`.
+fn sound_record<'b>(bytes: &'b [u8], at: usize, before: &Chain) -> Option<(&'b [u8], Chain)> {
     let (head, rest) = bytes.get(at..)?.split_at_checked(FRAME_BYTES)?;
     let (len, sum) = head.split_at_checked(4)?;
     let len = u32::from_be_bytes(len.try_into().ok()?) as usize;
     let body = rest.get(..len).filter(|body| (1..=RECORD_BYTES_MAX).contains(&body.len()))?;
-    (checksum(at as u64, body) == sum).then_some(body)
+    let chain = checksum(before, body);
+    (chain == sum).then_some((body, chain))
 }
 
 /// The number at the front, and what follows it.

@@ -7,13 +7,13 @@ mod links;
 mod metadata;
 mod partial;
 mod resume;
+mod sync;
 mod watch;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -24,8 +24,9 @@ use rustix::io::Errno;
 use self::metadata::Notes;
 use self::watch::{GUARD_BYTES, Stamp, Watch};
 use self::write::Gather;
-use crate::beneath::{Beneath, Links};
+use crate::beneath::{Beneath, Links, split};
 use crate::digest::{GROUP_BYTES, group_range};
+use crate::disk;
 use crate::filter::Filter;
 use crate::journal::{Change, Journal, Opened, Record, Replay};
 use crate::open_files::OpenFiles;
@@ -81,6 +82,8 @@ pub struct Landing {
     made_earlier: BTreeSet<usize>,
     /// Whether partial files that are there are an earlier landing's.
     owns_partials: bool,
+    /// Whether only the journal of an earlier landing allows to add to the target directory.
+    needs_journal: bool,
     /// Whether a directory that was there before is the way to another file system.
     crosses_devices: bool,
     resumed: Resumed,
@@ -88,6 +91,8 @@ pub struct Landing {
     state: Mutex<State>,
     /// Signals that a file has been made, or could not be made.
     made_one: Condvar,
+    /// Held while something is synced. Whether that has failed once: then nothing counts as synced any more.
+    has_failed_to_sync: Mutex<bool>,
     /// What could not be kept of files beside their bytes.
     notes: Mutex<Notes>,
 }
@@ -96,8 +101,14 @@ pub struct Landing {
 struct State {
     files: Vec<FileState>,
     open: OpenFiles,
-    /// Files with groups that were recorded since the last sync.
+    /// Files of several groups that were written to since the last sync.
     unsynced: BTreeSet<usize>,
+    /// Directories with names that were not synced, by their indices; `None` for the data set's own.
+    unsynced_names: BTreeSet<Option<usize>>,
+    /// Whether the names of the journal and the data set were synced.
+    is_begun: bool,
+    /// Groups that the journal records, and that may not be on the disk.
+    unsure: BTreeSet<(usize, u64)>,
     /// Bytes of the groups that are recorded.
     kept_bytes: u64,
     /// Partial files of files that were given up are left to continue from.
@@ -183,7 +194,7 @@ impl Landing {
     pub fn carry_out(mut plan: Plan, options: LandingOptions) -> Result<Self, LandingError> {
         let (mut journal, opened, replay) = resume::open_journal(&plan.destination)?;
         let before = replay.manifest.clone();
-        let (replay, changes) = take_stock(&mut plan, &opened, replay, options)?;
+        let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
         }
@@ -196,6 +207,9 @@ impl Landing {
             files: files.collect(),
             open: OpenFiles::with_share(OPEN_FILES_MAX),
             unsynced: BTreeSet::new(),
+            unsynced_names: BTreeSet::new(),
+            is_begun: false,
+            unsure: BTreeSet::new(),
             kept_bytes: 0,
             keeps_given_up: false,
             kept_partials: Vec::new(),
@@ -213,11 +227,13 @@ impl Landing {
             made: Vec::new(),
             made_earlier: BTreeSet::new(),
             owns_partials: false,
+            needs_journal,
             crosses_devices: false,
             resumed: Resumed { groups: Vec::new(), changes, damage: opened.damage },
             journal: Mutex::new(journal),
             state: Mutex::new(state),
             made_one: Condvar::new(),
+            has_failed_to_sync: Mutex::new(false),
             notes: Mutex::default(),
         };
         landing.owns_partials = opened.was_there;
@@ -236,6 +252,8 @@ impl Landing {
         let manifest = Arc::clone(&self.plan.manifest);
         for index in (0..manifest.directories().len()).filter(|&index| self.plan.directories[index]) {
             let directory = &manifest.directories()[index];
+            // An earlier landing may have made it.
+            self.lock().unsynced_names.insert(manifest.find_directory(split(&directory.path).0));
             // The owner must be able to write into it until the end; then it gets the permissions that it should have.
             match self.base.make_directory(&directory.path, directory.metadata.mode | 0o700) {
                 Ok(()) => {
@@ -309,7 +327,7 @@ impl Landing {
                 Err(LandingError::GivenUp(_)) => continue,
                 Err(error) => return Err(error),
             };
-            write::write_fully(&mut bufs, piece.offset, |bufs, at| rustix::io::pwritev(&*file, bufs, at))
+            write::write_fully(&mut bufs, piece.offset, |bufs, at| disk::write(&file, bufs, at))
                 .map_err(|errno| self.file_error("write", piece.file, errno))?;
         }
         Ok(())
@@ -333,7 +351,7 @@ impl Landing {
         let range = group_range(size, group);
         buf.resize(range.len() as usize, 0);
         let file = self.readable(self.lock(), index)?;
-        file.read_exact_at(buf, range.start).map_err(|source| LandingError::Io {
+        disk::read_exact(&file, buf, range.start).map_err(|source| LandingError::Io {
             action: "read back",
             path: self.shown(&self.partial_path(index)),
             source,
@@ -360,23 +378,29 @@ impl Landing {
         state.end = End::Aborted;
         state.kept_bytes = 0;
         state.open.clear();
-        // If something cannot be removed, it stays: no caller is left to report it to.
+        // If something cannot be removed, it stays: no caller is left to report it to. Then the journal stays, too, and
+        // says to a later landing that it may continue there.
+        let mut stays = false;
+        let mut note = |removed: rustix::io::Result<()>| {
+            stays |= !matches!(removed, Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST));
+        };
         let is_partial = |file| match file {
             FileState::Partial | FileState::Sealed => true,
             file => file == FileState::Absent && self.owns_partials,
         };
         let kept = std::mem::take(&mut state.kept_partials);
         for index in (0..state.files.len()).filter(|&index| is_partial(state.files[index])).chain(kept) {
-            let _ = self.base.remove_file(&self.partial_path(index));
+            note(self.base.remove_file(&self.partial_path(index)));
         }
         for &index in self.made.iter().rev() {
-            let _ = self.base.remove_directory(&self.plan.manifest.directories()[index].path);
+            note(self.base.remove_directory(&self.plan.manifest.directories()[index].path));
         }
         if self.made_target {
-            self.plan.destination.remove_directory();
+            note(self.plan.destination.remove_directory());
         }
+        stays |= self.needs_journal && self.plan.destination.open_target().is_ok_and(|target| target.is_some());
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
-        let stays = self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
+        stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
         if !stays || self.begin_anew().is_err() {
             self.journal().retire();
         }
@@ -491,6 +515,9 @@ impl Landing {
             return Err(LandingError::Closed);
         }
         let file = Arc::new(made?);
+        if self.guard_bytes(index) > 0 {
+            state.unsynced_names.insert(self.directory_of(index));
+        }
         self.hold_open(&mut state, index, &file);
         Ok((state, file))
     }
@@ -512,7 +539,7 @@ impl Landing {
             Errno::EXIST => LandingError::PartialExists { path: self.shown(path) },
             errno => self.file_error("make", index, errno),
         })?;
-        if let Err(errno) = rustix::fs::ftruncate(&file, self.partial_bytes(index)) {
+        if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
             let error = self.file_error("make", index, errno);
             // What cannot be removed stays.
             let _ = self.base.remove_file(path);
@@ -556,18 +583,20 @@ impl Landing {
 }
 
 /// Reads what an earlier transfer has left, and checks that the plan can be carried out. Returns the usable part of
-/// the journal, and the changes since.
+/// the journal, the changes since, and whether only the journal allows to add to the target directory.
 fn take_stock(
     plan: &mut Plan,
     opened: &Opened,
     replay: Replay,
     options: LandingOptions,
-) -> Result<(Replay, Vec<Change>), LandingError> {
+) -> Result<(Replay, Vec<Change>, bool), LandingError> {
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
-    replay.named.iter().for_each(|(&file, &size)| plan.go_on_with(file, size));
+    replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
+    // Where a journal allowed to add to a directory, and was damaged, nothing else says whose the directory is.
+    let mut needs_journal = false;
     if opened.was_there {
-        plan.go_on();
+        needs_journal = plan.go_on();
     }
     if let Some((obstacle, _)) = plan.obstacles() {
         return Err(obstacle);
@@ -575,7 +604,7 @@ fn take_stock(
     let needed = plan.bytes().saturating_sub(resume::held_bytes(&replay, plan));
     plan.destination.check_space(needed.saturating_add(options.other_bytes))?;
     plan.check_file_sizes()?;
-    Ok((replay, changes))
+    Ok((replay, changes, needs_journal))
 }
 
 impl Drop for Landing {
@@ -587,6 +616,8 @@ impl Drop for Landing {
 
 #[cfg(test)]
 mod disturbed_tests;
+#[cfg(test)]
+mod power_tests;
 #[cfg(test)]
 mod resume_tests;
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod beneath;
 pub mod checksums;
 pub mod digest;
 pub mod digest_cache;
+mod disk;
 mod filter;
 mod inbox;
 pub mod journal;

@@ -220,9 +220,10 @@ impl Plan {
         Ok(None)
     }
 
-    /// Existing files were begun by an earlier transfer, which may be continued.
-    pub(crate) fn go_on(&mut self) {
-        self.crowded = None;
+    /// Existing files were begun by an earlier transfer, which may be continued. Says whether they would not be added to
+    /// otherwise.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.crowded.take().is_some()
     }
 
     /// What happens to a file or link that would replace the existing one of `stat`.
@@ -319,7 +320,8 @@ impl Plan {
     pub(crate) fn go_on_with(&mut self, index: usize, size: u64) {
         let Some(base) = &self.base else { return };
         let is_theirs = |stat: &Stat| is(stat, FileType::RegularFile) && stat.st_size.unsigned_abs() == size;
-        let is_wanted = self.files.get(index).is_some_and(|&fate| fate != Fate::LeftOut);
+        // One that may be replaced anyway may be another one than theirs.
+        let is_wanted = self.files.get(index).is_some_and(|&fate| !matches!(fate, Fate::LeftOut | Fate::Replace));
         if is_wanted && base.stat(self.path(index), Links::Refuse).is_ok_and(|stat| is_theirs(&stat)) {
             self.files[index] = Fate::Fetch;
         }

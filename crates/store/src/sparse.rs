@@ -4,10 +4,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use inhaul_base::ByteRange;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::digest::{GROUP_BYTES, ZEROS};
+use crate::disk;
 
 /// The first stored part of `file` within `range`, as its file system reports it. A file system without such reports
 /// says that everything is stored. Moves the file's position.
@@ -62,8 +63,7 @@ pub(crate) fn make_hole(file: &File, range: ByteRange) -> rustix::io::Result<boo
     if stored_within(file, range).is_ok_and(|stored| stored.is_none()) {
         return Ok(true);
     }
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, range.start, range.len()) {
+    match disk::punch(file, range.start, range.len()) {
         Ok(()) => Ok(true),
         Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::NODEV | Errno::PERM) => Ok(false),
         Err(errno) => Err(errno),

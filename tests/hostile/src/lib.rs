@@ -38,7 +38,7 @@ pub use program::{Outcome, Running, Server, Start, inhaul};
 pub use put::RawPut;
 pub use relay::{Direction, Relay};
 pub use rustix::process::Signal;
-pub use scratch::{Scratch, SmallDisk, noise, tree};
+pub use scratch::{FailingDisk, Scratch, SmallDisk, noise, tree};
 pub use session::{Heard, Session, session_version};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -91,6 +91,56 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A disk that cannot read some of what was written to it (EIO): a loop device whose backing file is cut short.
+pub struct FailingDisk {
+    image: tempfile::TempDir,
+    mounted: SmallDisk,
+}
+
+impl FailingDisk {
+    /// One that holds `files`. Half of the file that it returns, by its name, cannot be read. `None`, and it says so,
+    /// when this user may not mount one, or has no ext4.
+    pub fn mount(files: &[(&str, Vec<u8>)]) -> Option<(Self, String)> {
+        let disk = Self { image: tempfile::tempdir().unwrap(), mounted: SmallDisk(tempfile::tempdir().unwrap()) };
+        let image = disk.image.path().join("image");
+        let bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
+        fs::File::create(&image).unwrap().set_len(2 * bytes as u64 + (8 << 20)).unwrap();
+        let mkfs =
+            Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-O", "^has_journal"]).arg(&image).output();
+        let path = image.to_str().unwrap();
+        if !mkfs.is_ok_and(|output| output.status.success()) || !disk.mounted.mounts(&["-o", "loop", path]) {
+            println!("skipped: no ext4, or this user may not mount it");
+            return None;
+        }
+        for (name, bytes) in files {
+            fs::write(disk.mounted.path().join(name), bytes).unwrap();
+        }
+        // Nothing of it stays in memory.
+        let unmounted = Command::new("umount").arg(disk.mounted.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+        let mut blocks: Vec<(Vec<u64>, &str)> = files.iter().map(|(name, _)| (blocks(&image, name), *name)).collect();
+        blocks.sort_by_key(|(blocks, _)| blocks.iter().max().copied());
+        let (last, name) = blocks.pop().unwrap();
+        let others = blocks.iter().flat_map(|(blocks, _)| blocks).max().copied().unwrap_or(0);
+        let half = last[last.len() / 2];
+        assert!(others < half, "'{name}' lies behind the others");
+        assert!(disk.mounted.mounts(&["-o", "loop,ro", path]));
+        fs::File::options().write(true).open(&image).unwrap().set_len(half * 4096).unwrap();
+        Some((disk, name.to_owned()))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.mounted.path()
+    }
+}
+
+/// The blocks of 4096 bytes that a file of an ext4 file system lies in.
+fn blocks(image: &Path, name: &str) -> Vec<u64> {
+    let output = Command::new("debugfs").args(["-R", &format!("blocks /{name}")]).arg(image).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(|block| block.parse().unwrap()).collect()
+}
+
 /// Bytes that no two places of a file share, and that differ by `seed`.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

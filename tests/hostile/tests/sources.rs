@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use inhaul_hostile_tests::{
-    HostileServer, Offer, RawFile, RawManifest, Relay, Scratch, Server, figures, inhaul, noise, tree, wait_for,
+    FailingDisk, HostileServer, Offer, RawFile, RawManifest, Relay, Scratch, Server, figures, inhaul, noise, tree,
+    wait_for,
 };
 use inhaul_store::digest;
 
@@ -94,6 +95,26 @@ fn a_file_that_is_cut_while_it_is_sent_ends_itself() {
     let error = outcome.json()["error"]["message"].to_string();
     assert!(failed.iter().all(|name| error.contains(&format!("{name}: its source"))), "{error}");
     assert_rest_landed(to.path(), &failed);
+}
+
+#[test]
+fn a_file_that_the_disk_of_its_server_cannot_read_ends_itself() {
+    let files = ["a", "b", "c"].map(|name| (name, noise(BYTES, u64::from(name.as_bytes()[0]))));
+    let Some((disk, bad)) = FailingDisk::mount(&files) else { return };
+    for transport in ["gtp", "cubic"] {
+        let (server, to) = (Server::offer(disk.path()), Scratch::new());
+        let get = inhaul(["get", "--json", "--exclude", "lost+found", "--transport", transport, &server.source("/")]);
+        let outcome = get.arg(to.path().join("set")).start().finish(PATIENCE);
+        figures(&format!("the server's disk cannot read half of a file, {transport}"), &outcome.summary());
+        assert_eq!(outcome.code, Some(16), "{}", outcome.stderr);
+        let error = outcome.json()["error"]["message"].to_string();
+        assert!(error.contains(&format!("{bad}: its source")), "{error}");
+        for (name, bytes) in &files {
+            let landed = fs::read(to.path().join("set").join(name));
+            assert!(if *name == bad { landed.is_err() } else { landed.unwrap() == *bytes }, "{name}");
+        }
+        assert!(!tree(to.path()).iter().any(|name| name.contains("partial")), "{:?}", tree(to.path()));
+    }
 }
 
 #[test]

@@ -502,6 +502,7 @@ impl From<LandingError> for MoveError {
             | LandingError::Linked { .. }
             | LandingError::FileTooLarge { .. }
             | LandingError::NotWritable { .. }
+            | LandingError::NotSynced { .. }
             | LandingError::Io { .. } => Self::Destination { detail },
             _ => Self::Internal(detail),
         }

@@ -1,13 +1,14 @@
 //! The journal's file: made, locked, appended to and removed.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Damage, HEADER_BYTES, Record, Replay, encode};
+use super::{Chain, Damage, HEADER_BYTES, Record, Replay, encode};
 use crate::beneath::{Beneath, Links};
+use crate::disk;
 
 /// Largest journal that is read or written: some 17 TB of verified groups, or as many files.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
@@ -52,6 +53,7 @@ pub(crate) struct Journal {
     name: Vec<u8>,
     file: File,
     len: u64,
+    chain: Chain,
     /// Whether there is something to continue from.
     is_of_use: bool,
 }
@@ -63,15 +65,21 @@ impl Journal {
     /// The lock is the kernel's, so it ends with its process. File systems that have none go without.
     pub(crate) fn open(directory: Beneath, name: Vec<u8>) -> Result<(Self, Opened, Replay), OpenError> {
         let (mut file, was_there) = locked(&directory, &name)?;
-        let (size, replay) = read(&mut file)?;
-        let mut journal = Self { directory, name, file, len: replay.sound_bytes, is_of_use: was_there };
+        let (bytes, size, replay) = read(&mut file)?;
+        let (len, chain) = (replay.sound_bytes, replay.chain);
+        let mut journal = Self { directory, name, file, len, chain, is_of_use: was_there };
         let damage = if was_there { Damage::of(size, &replay) } else { None };
         if journal.len < HEADER_BYTES {
             journal.clear()?;
             journal.is_of_use = was_there;
         } else if damage.is_some() {
-            rustix::fs::ftruncate(&journal.file, journal.len)?;
-            rustix::io::pwrite(&journal.file, &encode(&[]), 0)?;
+            disk::resize(&journal.file, journal.len)?;
+        }
+        if journal.len >= HEADER_BYTES {
+            // What is read may be in the kernel's memory alone, after a sync that failed.
+            journal.write_at(&encode(&[]), 0)?;
+            let from = replay.synced_bytes.max(HEADER_BYTES);
+            journal.write_at(bytes.get(from as usize..len as usize).unwrap_or_default(), from)?;
         }
         Ok((journal, Opened { was_there, damage }, replay))
     }
@@ -86,7 +94,7 @@ impl Journal {
         };
         check(&file)?;
         lock(&file, FlockOperation::NonBlockingLockShared)?;
-        let (size, replay) = read(&mut file)?;
+        let (_, size, replay) = read(&mut file)?;
         Ok((Opened { was_there: true, damage: Damage::of(size, &replay) }, replay))
     }
 
@@ -104,8 +112,9 @@ impl Journal {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) -> rustix::io::Result<()> {
         self.is_of_use = false;
-        rustix::fs::ftruncate(&self.file, 0)?;
+        disk::resize(&self.file, 0)?;
         self.len = 0;
+        self.chain = Chain::default();
         self.put(&encode(&[]))
     }
 
@@ -113,14 +122,18 @@ impl Journal {
     /// say will then be found out again, or fetched again.
     pub(crate) fn append(&mut self, records: &[Record]) -> rustix::io::Result<bool> {
         let mut bytes = Vec::new();
+        let mut chain = self.chain;
         for record in records {
-            record.write(self.len + bytes.len() as u64, &mut bytes);
+            record.write(&mut chain, &mut bytes);
         }
         if self.len + bytes.len() as u64 > JOURNAL_BYTES_MAX {
             return Ok(false);
         }
         match self.put(&bytes) {
-            Ok(()) => self.is_of_use |= records.iter().any(Record::is_of_use),
+            Ok(()) => {
+                self.is_of_use |= records.iter().any(Record::is_of_use);
+                self.chain = chain;
+            }
             Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(false),
             Err(errno) => return Err(errno),
         }
@@ -129,17 +142,27 @@ impl Journal {
 
     /// Writes behind what is there. A record that did not fit is torn, and the next one is written over it.
     fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<()> {
+        self.write_at(bytes, self.len)?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> rustix::io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
-            match rustix::io::pwrite(&self.file, &bytes[written..], self.len + written as u64) {
+            match disk::write(&self.file, &[IoSlice::new(&bytes[written..])], at + written as u64) {
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => written += count,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
-        self.len += bytes.len() as u64;
         Ok(())
+    }
+
+    /// How long it is, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
     }
 
     /// Whether there is something to continue from.
@@ -173,12 +196,13 @@ impl Drop for Journal {
     }
 }
 
-/// Reads what the journal says, and how long it is.
-fn read(file: &mut File) -> Result<(u64, Replay), OpenError> {
+/// Reads the journal: its bytes, how long it is, and what it says.
+fn read(file: &mut File) -> Result<(Vec<u8>, u64, Replay), OpenError> {
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
     file.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok((size, Replay::read(&bytes).map_err(|_| OpenError::NotAJournal)?))
+    let replay = Replay::read(&bytes).map_err(|_| OpenError::NotAJournal)?;
+    Ok((bytes, size, replay))
 }
 
 /// The file, ours alone, and whether it was there before.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::LandingError;
 use crate::Kind;
 use crate::beneath::{Beneath, Links, split};
+use crate::disk;
 use crate::manifest::check_component;
 
 /// Where a data set is to land.
@@ -199,19 +200,20 @@ impl Destination {
         };
         let opened = self.open.open_directory(&self.name, Links::Refuse);
         if made && opened.is_err() {
-            self.remove_directory();
+            // If it cannot be removed, it stays.
+            let _ = self.remove_directory();
         }
         Ok((opened.map_err(|errno| failed("open", errno))?, made))
     }
 
     /// Removes the target directory if it is empty.
-    pub(crate) fn remove_directory(&self) {
-        let _ = self.open.remove_directory(&self.name);
+    pub(crate) fn remove_directory(&self) -> rustix::io::Result<()> {
+        self.open.remove_directory(&self.name)
     }
 
     /// Makes the target's name last.
     pub(crate) fn sync(&self) -> rustix::io::Result<()> {
-        super::finish::sync_directory(&self.open)
+        disk::sync_directory(self.open.fd())
     }
 }
 
@@ -226,7 +228,11 @@ pub fn make_parents(root: &Path, path: &[u8]) -> Result<Vec<PathBuf>, LandingErr
     for slash in path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at) {
         let shown = root.join(OsStr::from_bytes(&path[..slash]));
         match top.make_directory(&path[..slash], 0o777) {
-            Ok(()) => made.push(shown),
+            Ok(()) => {
+                let parent = top.parent_of(&path[..slash]).and_then(|(parent, _)| disk::sync_directory(parent.fd()));
+                made.push(shown.clone());
+                parent.map_err(|errno| LandingError::from_errno("sync", shown, errno))?;
+            }
             Err(Errno::EXIST) => {}
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(LandingError::NotADirectory { path: shown }),
             Err(errno) => return Err(LandingError::from_errno("make", shown, errno)),

@@ -167,6 +167,15 @@ pub enum LandingError {
         /// How many.
         missing: usize,
     },
+    /// A sync has failed before, so the disk may lack what was written.
+    #[error(
+        "the disk has failed to keep what was written to '{}': the same command finds out what is there",
+        show(path)
+    )]
+    NotSynced {
+        /// What was landing.
+        path: PathBuf,
+    },
     /// The system reports something else.
     #[error("cannot {action} '{}': {source}", show(path))]
     Io {
@@ -180,6 +189,11 @@ pub enum LandingError {
 }
 
 impl LandingError {
+    /// Whether the system reports it, rather than the landing itself.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::NoSpace { .. } | Self::FileTooLarge { .. } | Self::NotWritable { .. })
+    }
+
     pub(crate) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },

@@ -4,19 +4,20 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::watch::Stamp;
 use super::{End, FileState, Landing, LandingError, Seal, State};
 use crate::beneath::{Beneath, Links, split};
+use crate::disk;
 use crate::journal::Record;
 use crate::plan::{Fate, is_special};
 use crate::{Kind, Metadata};
 
 /// From this number of files on, one sync of the whole file system costs less than one for each file: the file
 /// system's journal commits once.
-const SYNC_TOGETHER_MIN: usize = 16;
+pub(super) const SYNC_TOGETHER_MIN: usize = 16;
 
 impl Landing {
     /// Takes leave of file `index`: its bytes are all there and verified, says the caller. Sets what is kept of it
@@ -66,7 +67,10 @@ impl Landing {
         let mut unnamed = Vec::with_capacity(indices.len());
         let mut disturbed = Vec::new();
         let to_name = self.pass_named(indices);
-        let done = self.sync_files(&to_name, &mut unnamed).and_then(|()| self.name(&mut unnamed, &mut disturbed));
+        let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
+        let done = self
+            .only_sync(|| self.sync_files(&to_name, together, &mut unnamed))
+            .and_then(|()| self.name(together, &mut unnamed, &mut disturbed));
         let mut state = self.lock();
         for index in unnamed.into_iter().chain(disturbed.iter().copied()) {
             state.files[index] = FileState::Partial;
@@ -107,7 +111,7 @@ impl Landing {
         let len = if was_sealed { entry.size } else { self.partial_bytes(index) };
         let is_whole = stat.st_size.unsigned_abs() == len && stat.st_nlink == 1;
         if stat.st_size.unsigned_abs() != entry.size {
-            rustix::fs::ftruncate(&file, entry.size).map_err(failed)?;
+            disk::resize(&file, entry.size).map_err(failed)?;
         }
         self.set_metadata(&*file, self.path(index), &entry.metadata);
         let stamp = Stamp::of(&rustix::fs::fstat(&file).map_err(failed)?);
@@ -126,8 +130,7 @@ impl Landing {
     }
 
     /// Syncs the files and adds them to `claimed`. From then on no other thread handles them.
-    fn sync_files(&self, indices: &[usize], claimed: &mut Vec<usize>) -> Result<(), LandingError> {
-        let together = indices.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices;
+    fn sync_files(&self, indices: &[usize], together: bool, claimed: &mut Vec<usize>) -> Result<(), LandingError> {
         for &index in indices {
             let file = if self.claim_sealed(index) {
                 claimed.push(index);
@@ -143,7 +146,7 @@ impl Landing {
         }
         match indices.first() {
             Some(&index) if together => {
-                rustix::fs::syncfs(self.base.fd()).map_err(|errno| self.file_error("sync", index, errno))
+                disk::sync_all(self.base.fd()).map_err(|errno| self.file_error("sync", index, errno))
             }
             _ => Ok(()),
         }
@@ -161,21 +164,21 @@ impl Landing {
         }
     }
 
-    fn sync_file(&self, index: usize, file: Option<Arc<File>>) -> rustix::io::Result<()> {
+    pub(super) fn sync_file(&self, index: usize, file: Option<Arc<File>>) -> rustix::io::Result<()> {
         if let Some(file) = file {
-            return rustix::fs::fsync(&*file);
+            return disk::sync_file(&*file);
         }
         match self.base.open_for_reading(&self.partial_path(index), Links::Refuse) {
-            Ok(file) => rustix::fs::fsync(file),
+            Ok(file) => disk::sync_file(file),
             // It is to have permissions by which not even its owner may read it.
-            Err(Errno::ACCESS) => rustix::fs::syncfs(self.base.fd()),
+            Err(Errno::ACCESS) => disk::sync_all(self.base.fd()),
             Err(errno) => Err(errno),
         }
     }
 
     /// Renames the files one after the other, and removes each from `unnamed` when it has its name. Files that another
     /// program may have written to go to `disturbed`.
-    fn name(&self, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
+    fn name(&self, together: bool, unnamed: &mut Vec<usize>, disturbed: &mut Vec<usize>) -> Result<(), LandingError> {
         // All of them before the first: one that is recorded and not renamed is still found by its partial name.
         let records: Vec<Record> = unnamed.iter().map(|&file| Record::Named { file }).collect();
         self.record(&records)?;
@@ -204,6 +207,10 @@ impl Landing {
             let mut state = self.lock();
             state.files[index] = FileState::Finished;
             state.sealed.remove(&index);
+            if !together {
+                // Of files that were synced together, the partial names and the journal were synced, too.
+                state.unsynced_names.insert(self.directory_of(index));
+            }
         }
         Ok(())
     }
@@ -215,7 +222,7 @@ impl Landing {
             if rustix::fs::statat(directory.fd(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_special(&stat)) {
                 return Err(Errno::NOTSUP);
             }
-            rustix::fs::renameat(directory.fd(), partial, directory.fd(), name)
+            disk::rename(directory.fd(), partial, name)
         } else {
             rename_to_free_name(directory, partial, name)
         }
@@ -241,13 +248,19 @@ impl Landing {
             }
         }
         self.make_links()?;
+        self.only_sync(|| self.settle_for_good())
+    }
+
+    fn settle_for_good(&self) -> Result<(), LandingError> {
         let mut state = self.lock();
         if self.plan.manifest.kind() == Kind::Directory {
             self.settle_all()?;
         } else {
-            sync_directory(&self.base).map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
+            disk::sync_directory(self.base.fd())
+                .map_err(|errno| LandingError::from_errno("sync", self.shown(b""), errno))?;
         }
-        if self.made_target {
+        // An earlier transfer may have made it.
+        if self.plan.manifest.kind() == Kind::Directory {
             self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
         }
         state.end = End::Finished;
@@ -279,6 +292,7 @@ impl Landing {
         }
         state.files[index] = FileState::GivenUp;
         state.open.remove(index);
+        state.unsure.retain(|(file, _)| *file != index);
         state.keeps_given_up |= keep;
         if before == Some(FileState::Partial) && !keep {
             // What cannot be removed stays.
@@ -308,7 +322,7 @@ impl Landing {
                 .map_err(|errno| failed(&directory.path, errno))?;
         }
         if together.is_some() {
-            rustix::fs::syncfs(self.base.fd()).map_err(|errno| failed(b"", errno))?;
+            disk::sync_all(self.base.fd()).map_err(|errno| failed(b"", errno))?;
         }
         self.settle(b"", self.plan.manifest.top(), self.made_target, None).map_err(|errno| failed(b"", errno))
     }
@@ -322,7 +336,11 @@ impl Landing {
         } else {
             self.set_modified(directory.fd(), path, metadata.modified);
         }
-        if together.is_some() && together == device(directory.fd()) { Ok(()) } else { sync_directory(&directory) }
+        if together.is_some() && together == device(directory.fd()) {
+            Ok(())
+        } else {
+            disk::sync_directory(directory.fd())
+        }
     }
 
     /// The device that the data set lands on. A directory that was there before may be the way to another one.
@@ -339,24 +357,15 @@ pub(super) fn device(fd: impl AsFd) -> Option<u64> {
 /// Renames `from` to `to` in one directory, unless there is something called `to`.
 pub(super) fn rename_to_free_name(directory: &Beneath, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
     let fd = directory.fd();
-    match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+    match disk::rename_to_free_name(fd, from, to) {
         // The file system has no such rename (NFS, for one): look first. Only what comes up in between is replaced.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             match rustix::fs::statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => rustix::fs::renameat(fd, from, fd, to),
+                Err(Errno::NOENT) => disk::rename(fd, from, to),
                 Err(errno) => Err(errno),
                 Ok(_) => Err(Errno::EXIST),
             }
         }
-        done => done,
-    }
-}
-
-/// Syncs a directory's names to disk.
-pub(super) fn sync_directory(directory: &Beneath) -> rustix::io::Result<()> {
-    match rustix::fs::fsync(directory.fd()) {
-        // Some file systems have nothing to sync in a directory.
-        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         done => done,
     }
 }

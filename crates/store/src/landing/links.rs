@@ -7,6 +7,7 @@ use super::finish::rename_to_free_name;
 use super::{Landing, LandingError, resume};
 use crate::Symlink;
 use crate::beneath::Beneath;
+use crate::disk;
 use crate::plan::Fate;
 
 impl Landing {
@@ -26,7 +27,7 @@ impl Landing {
 
     fn make_symlink(&self, link: &Symlink, fate: Fate) -> rustix::io::Result<()> {
         self.appear(&link.path, fate, |parent, name| {
-            rustix::fs::symlinkat(&*link.target, parent.fd(), name)?;
+            disk::symlink(&link.target, parent.fd(), name)?;
             self.set_link_metadata(parent, name, &link.path, &link.metadata);
             Ok(())
         })
@@ -34,9 +35,7 @@ impl Landing {
 
     fn make_hard_link(&self, file: &[u8], path: &[u8], fate: Fate) -> rustix::io::Result<()> {
         let (home, home_name) = self.base.parent_of(file)?;
-        self.appear(path, fate, |parent, name| {
-            rustix::fs::linkat(home.fd(), home_name, parent.fd(), name, AtFlags::empty())
-        })
+        self.appear(path, fate, |parent, name| disk::link(home.fd(), home_name, parent.fd(), name))
     }
 
     /// Makes a link appear at `path` in one step. It replaces an existing file only if that is permitted. `make` makes
@@ -53,17 +52,17 @@ impl Landing {
         match make(&parent, partial) {
             // Left by a transfer that was killed at this moment.
             Err(Errno::EXIST) => {
-                rustix::fs::unlinkat(parent.fd(), partial, AtFlags::empty())?;
+                disk::remove(parent.fd(), partial, AtFlags::empty())?;
                 make(&parent, partial)?;
             }
             made => made?,
         }
         let named = match fate {
-            Fate::Replace => rustix::fs::renameat(parent.fd(), partial, parent.fd(), name),
+            Fate::Replace => disk::rename(parent.fd(), partial, name),
             _ => rename_to_free_name(&parent, partial, name),
         };
         // Where both were names of one file already the rename does nothing; where it failed nothing may stay.
-        match rustix::fs::unlinkat(parent.fd(), partial, AtFlags::empty()) {
+        match disk::remove(parent.fd(), partial, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => named,
             Err(errno) => named.and(Err(errno)),
         }

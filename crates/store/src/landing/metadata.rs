@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::Landing;
 use crate::beneath::Beneath;
+use crate::disk;
 use crate::manifest::MODE_BITS;
 use crate::{Metadata, Owner, Timestamp, printable};
 
@@ -78,7 +79,7 @@ impl Landing {
             self.note(
                 Aspect::Permissions,
                 path,
-                rustix::fs::fchmod(&fd, Mode::from_raw_mode(metadata.mode & MODE_BITS)),
+                disk::set_permissions(&fd, Mode::from_raw_mode(metadata.mode & MODE_BITS)),
             );
         }
         self.set_modified(fd, path, metadata.modified);
@@ -86,7 +87,7 @@ impl Landing {
 
     /// Sets the time of the last change of what is open as `fd`.
     pub(super) fn set_modified(&self, fd: impl AsFd, path: &[u8], modified: Timestamp) {
-        self.note(Aspect::Time, path, rustix::fs::futimens(fd, &times(modified)));
+        self.note(Aspect::Time, path, disk::set_times(fd, &times(modified)));
     }
 
     /// Sets what is kept of the symbolic link called `name` in `parent`.

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use rustix::io::Errno;
 use super::destination::Destination;
 use super::{End, FileState, Landing, LandingError, partial};
 use crate::beneath::{Beneath, Links, split};
-use crate::digest::{GROUP_BYTES, GroupDigest, group_range};
-use crate::journal::{Change, Damage, Journal, OpenError, Opened, Record, Replay};
+use crate::digest::{GROUP_BYTES, GroupDigest, group_digest, group_range};
+use crate::disk;
+use crate::journal::{Change, Damage, Journal, OpenError, Opened, Record, Replay, VerifiedGroup};
 use crate::plan::Plan;
 use crate::sparse::{make_hole, stored_within};
 use crate::{Kind, Manifest};
@@ -41,6 +42,8 @@ pub struct HeldGroup {
     pub group: u64,
     /// The digest that it had.
     pub digest: GroupDigest,
+    /// Whether a sync has brought it to the disk.
+    pub synced: bool,
 }
 
 /// Opens the journal of what is to land at `destination`, or makes one.
@@ -65,7 +68,7 @@ fn journal_error(destination: &Destination, error: &OpenError) -> LandingError {
 }
 
 /// The journal, for people.
-fn journal_path(destination: &Destination) -> PathBuf {
+pub(super) fn journal_path(destination: &Destination) -> PathBuf {
     destination.shown(Kind::File, &partial::journal_name(destination.name()))
 }
 
@@ -86,8 +89,8 @@ impl Landing {
         if self.options.fresh || before != Some(&*self.plan.manifest) {
             self.record(&[Record::Manifest(Arc::clone(&self.plan.manifest))])?;
         }
-        self.made_earlier = replay.made;
-        let Replay { verified, named, .. } = replay;
+        let is_synced = |file: usize, group: u64| replay.is_synced(file, group);
+        let Replay { verified, named, .. } = &replay;
         let files: BTreeSet<usize> = verified.keys().map(|&(file, _)| file).chain(named.keys().copied()).collect();
         for &file in &files {
             if self.lock().files[file] == FileState::Outside {
@@ -95,18 +98,28 @@ impl Landing {
                 let _ = self.base.remove_file(&self.partial_path(file));
                 continue;
             }
-            let state = self.find_file(file, named.get(&file).copied());
+            let state = self.find_file(file, named.get(&file).map(|named| named.size));
             self.lock().files[file] = state.map_err(|errno| self.file_error("open", file, errno))?;
         }
         let mut state = self.lock();
         let is_there = |file: usize| !matches!(state.files[file], FileState::Absent | FileState::Outside);
         // What is a hole now needs nothing but to be one.
         let is_hole = |file: usize, group: u64| self.plan.manifest.entries()[file].is_hole_group(group);
-        let groups = verified.into_iter().filter(|&((file, group), _)| is_there(file) && !is_hole(file, group));
-        let groups: Vec<_> = groups.map(|((file, group), digest)| HeldGroup { file, group, digest }).collect();
+        let groups = verified.iter().filter(|&(&(file, group), _)| is_there(file) && !is_hole(file, group));
+        let held = |(&(file, group), verified): (&(usize, u64), &VerifiedGroup)| {
+            let synced = is_synced(file, group);
+            HeldGroup { file, group, digest: verified.digest, synced }
+        };
+        let groups: Vec<_> = groups.map(held).collect();
         state.kept_bytes = groups.iter().map(|held| self.group_len(held.file, held.group)).sum();
+        // Nothing comes of an empty file, so it is not read back either.
+        let is_unsure = |held: &&HeldGroup| !held.synced && self.group_len(held.file, held.group) > 0;
+        state.unsure = groups.iter().filter(is_unsure).map(|held| (held.file, held.group)).collect();
+        // Their names may be in the kernel's memory alone.
+        state.unsynced_names.extend(files.iter().map(|&file| self.directory_of(file)));
         drop(state);
         self.resumed.groups = groups;
+        self.made_earlier = replay.made;
         Ok(())
     }
 
@@ -195,7 +208,7 @@ impl Landing {
             return Ok(false);
         }
         if stat.st_mode & 0o600 != 0o600 {
-            rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
+            disk::set_permissions(&file, Mode::from_raw_mode(entry.metadata.mode | 0o600))?;
         }
         let mut holes = self.hole_ranges(index).peekable();
         let len = self.partial_bytes(index);
@@ -206,7 +219,7 @@ impl Landing {
         let writable = self.base.open(&path, OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty(), Links::Refuse)?;
         let writable = File::from(writable);
         if !is_as_long {
-            rustix::fs::ftruncate(&writable, len)?;
+            disk::resize(&writable, len)?;
         }
         // Of an earlier version of the file there may be data where the source has none now.
         for hole in holes {
@@ -222,7 +235,9 @@ impl Landing {
     pub(super) fn take_name_away(&self, index: usize) -> rustix::io::Result<()> {
         let partial = self.partial_path(index);
         let (parent, name) = self.base.parent_of(self.path(index))?;
-        rustix::fs::renameat(parent.fd(), name, parent.fd(), split(&partial).1)
+        disk::rename(parent.fd(), name, split(&partial).1)?;
+        // Before anything is written to it: a power failure must not bring the name back.
+        disk::sync_directory(parent.fd())
     }
 
     /// Leaves a journal that says only whose the directories are.
@@ -248,20 +263,46 @@ impl Landing {
         self.lock().kept_bytes
     }
 
+    /// Reads a group that is [held](Resumed::groups) back into `buf`, and says whether it is what it was. If it may be in
+    /// the kernel's memory alone, it is written once more, so that the next sync brings it to the disk.
+    ///
+    /// # Errors
+    /// As [`read_group`](Landing::read_group) and [`write`](Landing::write).
+    pub fn recheck(&self, held: &HeldGroup, buf: &mut Vec<u8>) -> Result<bool, LandingError> {
+        self.read_group(held.file, held.group, buf)?;
+        let size = self.plan.manifest.entries().get(held.file).map_or(0, |entry| entry.size);
+        if group_digest(size, held.group, buf) != held.digest {
+            return Ok(false);
+        }
+        if !held.synced
+            && let Some(file) = self.plan.manifest.file_range(held.file)
+        {
+            self.write(file.start + group_range(size, held.group).start, &[IoSlice::new(buf)])?;
+            self.rewritten(held.file, held.group);
+        }
+        Ok(true)
+    }
+
+    /// A group is in the kernel's memory, and is brought to the disk by the next sync.
+    fn rewritten(&self, file: usize, group: u64) {
+        let mut state = self.lock();
+        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system,
+        // in which thousands of files are being made, time and again.
+        if self.plan.manifest.entries().get(file).is_some_and(|entry| entry.size > GROUP_BYTES) {
+            state.unsynced.insert(file);
+        }
+        state.unsure.remove(&(file, group));
+    }
+
     /// Records that a group agrees with its source, so that a later landing can continue from it. Does not sync.
     ///
     /// # Errors
     /// When the journal cannot be written.
     pub fn record_verified(&self, file: usize, group: u64, digest: GroupDigest) -> Result<(), LandingError> {
-        if !self.record(&[Record::Verified { file, group, digest }])? {
-            return Ok(());
-        }
-        let mut state = self.lock();
-        state.kept_bytes += self.group_len(file, group);
-        // Small files last once they have their names. To sync a journal of theirs alone would stop the file system,
-        // in which thousands of files are being made, time and again.
-        if self.plan.manifest.entries().get(file).is_some_and(|entry| entry.size > GROUP_BYTES) {
-            state.unsynced.insert(file);
+        // Before its record: a sync that covers the record must cover the file.
+        self.rewritten(file, group);
+        if self.record(&[Record::Verified { file, group, digest }])? {
+            self.lock().kept_bytes += self.group_len(file, group);
         }
         Ok(())
     }
@@ -270,38 +311,8 @@ impl Landing {
     pub fn drop_held(&self, file: usize, group: u64) {
         let mut state = self.lock();
         state.kept_bytes = state.kept_bytes.saturating_sub(self.group_len(file, group));
-    }
-
-    /// Brings what is recorded as verified of files of several groups to the disk, and then the journal, so that it
-    /// outlives a power failure.
-    ///
-    /// # Errors
-    /// When the disk is full or fails.
-    pub fn sync(&self) -> Result<(), LandingError> {
-        let unsynced = std::mem::take(&mut self.lock().unsynced);
-        if self.lock().end != End::Open {
-            return Ok(());
-        }
-        let mut is_due = false;
-        for index in unsynced {
-            let file = {
-                let state = self.lock();
-                // Files that are finished are synced.
-                if state.files.get(index) != Some(&FileState::Partial) {
-                    continue;
-                }
-                self.opened(state, index)?.1
-            };
-            rustix::fs::fdatasync(&*file).map_err(|errno| self.file_error("sync", index, errno))?;
-            is_due = true;
-        }
-        if !is_due {
-            return Ok(());
-        }
-        let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
-        let journal =
-            self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-        rustix::fs::fdatasync(&journal).map_err(failed)
+        // Its old record is there until it has come again.
+        state.unsure.insert((file, group));
     }
 
     /// Ends the landing and leaves its journal and its partial files, so that a later landing can continue. Returns

@@ -11,6 +11,7 @@ use inhaul_base::ByteRange;
 use inhaul_store::{Landing, digest};
 use inhaul_udp::Waker;
 
+use super::sync::SYNC_BYTES;
 use super::task::{Finding, report};
 use crate::api::error::MoveError;
 use crate::system::threads;
@@ -20,6 +21,9 @@ use crate::system::threads;
 const FILES_TOGETHER: usize = 16_384;
 const BYTES_TOGETHER: u64 = 256 << 20;
 const NAMES_WAIT: Duration = Duration::from_secs(1);
+/// A batch is also complete at this number of bytes of files of one group, which nothing else syncs, unless the disk
+/// took longer for the last batch than they have taken to come: then it would do nothing but sync.
+const SMALL_BYTES_TOGETHER: u64 = SYNC_BYTES;
 
 /// A file that is verified and waits for its name.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +55,17 @@ pub(crate) fn start(
 ) -> Result<(Sender<Told>, JoinHandle<()>), MoveError> {
     let (ready, incoming) = channel();
     let objects = landings.into_iter().map(Object::new).collect();
-    let namer = Namer { objects, ready: Vec::new(), bytes: 0, since: None, is_last: false, findings, waker };
+    let namer = Namer {
+        objects,
+        ready: Vec::new(),
+        bytes: 0,
+        small_bytes: 0,
+        since: None,
+        last: None,
+        is_last: false,
+        findings,
+        waker,
+    };
     Ok((ready, threads::spawn_helper("inhaul-name", move || namer.run(&incoming))?))
 }
 
@@ -76,6 +90,10 @@ struct Namer {
     objects: Vec<Object>,
     ready: Vec<Ready>,
     bytes: u64,
+    /// Bytes of the files of one group among them.
+    small_bytes: u64,
+    /// When the last batch had its names, and how long that took.
+    last: Option<(Instant, Duration)>,
     /// Since when the first of them has waited.
     since: Option<Instant>,
     /// Of an object among theirs all files are ready.
@@ -133,6 +151,7 @@ impl Namer {
         object.ready += 1;
         self.is_last |= object.ready == object.left;
         self.bytes += ready.size;
+        self.small_bytes += if ready.size <= digest::GROUP_BYTES { ready.size } else { 0 };
         self.since.get_or_insert_with(Instant::now);
         self.ready.push(ready);
     }
@@ -141,13 +160,27 @@ impl Namer {
     fn is_due(&self) -> bool {
         self.ready.len() >= FILES_TOGETHER
             || self.bytes >= BYTES_TOGETHER
+            || (self.small_bytes >= SMALL_BYTES_TOGETHER && self.has_rested())
             || self.since.is_some_and(|since| since.elapsed() >= NAMES_WAIT)
             || self.is_last
     }
 
+    /// Whether the disk has had as long for other things as the last batch took.
+    fn has_rested(&self) -> bool {
+        self.last.is_none_or(|(ended, took)| ended.elapsed() >= took)
+    }
+
     fn name_files(&mut self) -> Result<(), MoveError> {
+        let began = Instant::now();
+        self.name_ready()?;
+        self.last = Some((Instant::now(), began.elapsed()));
+        Ok(())
+    }
+
+    fn name_ready(&mut self) -> Result<(), MoveError> {
         let mut ready = std::mem::take(&mut self.ready);
         self.bytes = 0;
+        self.small_bytes = 0;
         self.since = None;
         self.is_last = false;
         ready.sort_by_key(|ready| (ready.object, ready.file));
@@ -261,6 +294,38 @@ mod tests {
         assert!(since.elapsed() < NAMES_WAIT);
         drop(namer);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn small_files_get_their_names_after_8_mib_unless_the_disk_has_not_rested() {
+        let (_dir, landing, ..) = namer(&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+        let (findings, _found) = channel();
+        let mut namer = Namer {
+            objects: vec![Object::new(landing)],
+            ready: Vec::new(),
+            bytes: 0,
+            small_bytes: 0,
+            since: None,
+            last: None,
+            is_last: false,
+            findings,
+            waker: Poller::new().unwrap().waker(1).unwrap(),
+        };
+        let with_size = |file, size| {
+            let Told::Ready(ready) = ready(file) else { unreachable!("it is ready") };
+            Ready { size, ..ready }
+        };
+        // A file of several groups is synced otherwise.
+        namer.add(with_size(8, 2 * SMALL_BYTES_TOGETHER));
+        (0..7).for_each(|file| namer.add(with_size(file, digest::GROUP_BYTES)));
+        // However slow this host is.
+        namer.since = Some(Instant::now());
+        assert!(!namer.is_due());
+        namer.add(with_size(7, digest::GROUP_BYTES));
+        assert!(namer.is_due());
+        namer.since = Some(Instant::now());
+        namer.last = Some((Instant::now(), Duration::from_secs(3600)));
+        assert!(!namer.is_due(), "the disk would do nothing but sync");
     }
 
     #[test]

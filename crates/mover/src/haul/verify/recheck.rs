@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
-use inhaul_store::{HeldGroup, Landing, LandingError, digest};
+use inhaul_store::{HeldGroup, Landing, LandingError};
 
 use super::task::Task;
 use crate::api::error::MoveError;
@@ -57,11 +57,8 @@ impl Drop for Recheck {
 
 /// Reads one group back; `None` when the landing has ended.
 fn check(landing: &Landing, object: usize, number: u64, held: HeldGroup, buffer: &mut Vec<u8>) -> Option<Task> {
-    let is_there = match landing.read_group(held.file, held.group, buffer) {
-        Ok(()) => {
-            let size = landing.manifest().entries()[held.file].size;
-            digest::group_digest(size, held.group, buffer) == held.digest
-        }
+    let is_there = match landing.recheck(&held, buffer) {
+        Ok(is_there) => is_there,
         Err(LandingError::Closed) => return None,
         // What cannot be read is fetched again.
         Err(_) => false,

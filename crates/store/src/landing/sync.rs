@@ -1,0 +1,114 @@
+//! Brings to the disk what has come so far, so that it outlives a power failure.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use rustix::io::Errno;
+
+use super::finish::SYNC_TOGETHER_MIN;
+use super::resume::journal_path;
+use super::{End, FileState, Landing, LandingError};
+use crate::beneath::{Links, split};
+use crate::disk;
+use crate::journal::Record;
+
+impl Landing {
+    /// Brings what is recorded as verified of files of several groups to the disk, then the names of partial files and
+    /// of files that were named one by one, and then the journal. Takes as long as the disk does; the landing continues
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When the disk is full or fails. Then the disk may lack anything that was written before. Nothing is named
+    /// any more; a later landing finds out what is there.
+    pub fn sync(&self) -> Result<(), LandingError> {
+        self.only_sync(|| {
+            // In this order: files of records that are there are among the files.
+            let upto = self.journal().len();
+            let (files, directories, is_begun, is_sure) = {
+                let mut state = self.lock();
+                if state.end != End::Open {
+                    return Ok(());
+                }
+                let is_begun = std::mem::replace(&mut state.is_begun, true);
+                let names = std::mem::take(&mut state.unsynced_names);
+                (std::mem::take(&mut state.unsynced), names, is_begun, state.unsure.is_empty())
+            };
+            if files.is_empty() && directories.is_empty() && is_begun {
+                return Ok(());
+            }
+            for &index in &files {
+                self.sync_partial(index)?;
+            }
+            self.sync_names(&directories)?;
+            if !is_begun {
+                // The names of the journal and of the data set.
+                self.plan.destination.sync().map_err(|errno| LandingError::from_errno("sync", self.target(), errno))?;
+            }
+            let failed = |errno| LandingError::from_errno("sync", journal_path(&self.plan.destination), errno);
+            let journal =
+                self.journal().file().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+            disk::sync_bytes(&journal).map_err(failed)?;
+            if is_sure {
+                self.record(&[Record::Synced { bytes: upto }])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Does one sync at a time, and none after one that failed: the kernel says only once that bytes are lost.
+    pub(super) fn only_sync(&self, sync: impl FnOnce() -> Result<(), LandingError>) -> Result<(), LandingError> {
+        let mut has_failed = self.has_failed_to_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        if *has_failed {
+            return Err(LandingError::NotSynced { path: self.target() });
+        }
+        let done = sync();
+        *has_failed = done.as_ref().is_err_and(LandingError::is_of_the_disk);
+        done
+    }
+
+    /// Syncs what there is of a file, unless it is finished.
+    fn sync_partial(&self, index: usize) -> Result<(), LandingError> {
+        let state = self.lock();
+        let done = match state.files.get(index) {
+            Some(FileState::Partial) => {
+                let (state, file) = self.opened(state, index)?;
+                // Others write meanwhile.
+                drop(state);
+                disk::sync_bytes(&*file)
+            }
+            Some(FileState::Sealed | FileState::Finishing | FileState::GivenUp) => {
+                drop(state);
+                self.sync_file(index, None)
+            }
+            _ => Ok(()),
+        };
+        match done {
+            // It was given up, or got its name meanwhile.
+            Err(Errno::NOENT) => Ok(()),
+            done => done.map_err(|errno| self.file_error("sync", index, errno)),
+        }
+    }
+
+    /// Syncs the names in directories, by their indices.
+    fn sync_names(&self, directories: &BTreeSet<Option<usize>>) -> Result<(), LandingError> {
+        let path = |index: Option<usize>| index.map_or(&b""[..], |index| &self.plan.manifest.directories()[index].path);
+        let failed = |path: &[u8], errno| LandingError::from_errno("sync", self.shown(path), errno);
+        if directories.len() >= SYNC_TOGETHER_MIN && !self.crosses_devices {
+            return disk::sync_all(self.base.fd()).map_err(|errno| failed(b"", errno));
+        }
+        for path in directories.iter().map(|&index| path(index)) {
+            match self.base.open_directory(path, Links::Refuse) {
+                Ok(directory) => disk::sync_directory(directory.fd()).map_err(|errno| failed(path, errno))?,
+                // Another program has removed it, which shows where it is used.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(path, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory that file `index` lies in, by its index; `None` for the data set's own.
+    pub(super) fn directory_of(&self, index: usize) -> Option<usize> {
+        self.plan.manifest.find_directory(split(self.path(index)).0)
+    }
+}
