@@ -432,7 +432,7 @@ mod tests {
         /// So many milliseconds go by, with so many packets in each, of which this part is lost.
         fn run(&mut self, millis: u64, packets: u64, loss: f64) {
             for _ in 0..millis / 10 {
-                self.facts.now = self.facts.now + Span::from_millis(10);
+                self.facts.now += Span::from_millis(10);
                 let lost = (10.0 * packets as f64 * loss) as u64;
                 self.facts.lost_packets += lost;
                 self.facts.received_packets += 10 * packets - lost;
