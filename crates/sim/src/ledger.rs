@@ -14,6 +14,8 @@ pub(crate) struct Object {
     pub(crate) object: ObjectId,
     pub(crate) size: u64,
     pub(crate) placed: RangeSet,
+    /// What the receiver has had from the beginning; counts as placed.
+    pub(crate) held: RangeSet,
     /// Whether the receiver has been told to fetch it.
     pub(crate) fetched: bool,
     pub(crate) complete: Option<Time>,
@@ -29,8 +31,8 @@ impl Ledger {
     /// The index of an object; it is entered if it is new.
     pub(crate) fn enter(&mut self, receiver: EndpointId, object: ObjectId, size: u64) -> u32 {
         let at = self.find(receiver, object).unwrap_or_else(|| {
-            let placed = RangeSet::new();
-            self.objects.push(Object { receiver, object, size, placed, fetched: false, complete: None });
+            let (placed, held) = (RangeSet::new(), RangeSet::new());
+            self.objects.push(Object { receiver, object, size, placed, held, fetched: false, complete: None });
             self.objects.len() - 1
         });
         at as u32

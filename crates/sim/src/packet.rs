@@ -34,13 +34,22 @@ impl Packet {
     }
 }
 
+/// A direction of a stream of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) transfer: TransferId,
+    /// Of its tunnel, not of its control stream.
+    pub(crate) tunnel: bool,
+    pub(crate) to_receiver: bool,
+}
+
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// A protocol's datagram: envelope and head, then a range of the object, then zeros.
     Data { head_len: u16, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
-    /// A segment of a transfer's control stream; `to_receiver` says which way.
-    Control { transfer: TransferId, to_receiver: bool, segment: Segment },
+    /// A segment of a transfer's control stream, or of its tunnel.
+    Control { way: Way, segment: Segment },
     /// Background traffic, which nobody reads.
     Background(TrafficId),
 }
