@@ -262,7 +262,7 @@ struct Outlet<'a> {
     network: &'a mut Network,
     connections: &'a mut Connections,
     /// Bytes that sealing adds to each datagram with an envelope.
-    tag_len: usize,
+    tag_len: u8,
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
@@ -292,9 +292,9 @@ impl Driver for Outlet<'_> {
                 let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);
                 let head_len = (envelope.len() + head.len()) as u16;
-                let load = Load::Data { head_len, flow: transmit.flow, from: self.from, to, body };
                 let tag_len = if envelope.is_empty() { 0 } else { self.tag_len };
-                let wire_bytes = (datagram.len() + envelope.len() + tag_len) as u32 + IP_UDP_BYTES;
+                let load = Load::Data { head_len, tag_len, flow: transmit.flow, from: self.from, to, body };
+                let wire_bytes = (datagram.len() + envelope.len()) as u32 + u32::from(tag_len) + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
                 if self.tunnels.contains(&TransferId(transmit.flow.0))
                     && let Some(running) = self.transfers.get_mut(transmit.flow.0 as usize)
@@ -377,7 +377,7 @@ impl Simulation {
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,
-            tag_len: if self.sealed { TAG_LEN } else { 0 },
+            tag_len: if self.sealed { TAG_LEN as u8 } else { 0 },
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,

@@ -100,7 +100,7 @@ impl Tunnel {
 
     /// Takes a datagram.
     pub(crate) fn write(&mut self, to_receiver: bool, packet: Packet) {
-        self.streams.direction(to_receiver).write(Item::Datagram(packet.payload_bytes()));
+        self.streams.direction(to_receiver).write(Item::Datagram(packet.wire_bytes));
         self.datagrams[usize::from(to_receiver)].push_back(packet);
     }
 

@@ -61,7 +61,7 @@ enum Step {
     SenderBack(usize),
     HostBack(usize),
     ReceiverBack(RangeSet),
-    TunnelEnds(usize, TransferId),
+    TunnelEnds(TransferId),
     Break(TransferId),
 }
 
@@ -379,7 +379,7 @@ impl<'a> Course<'a> {
             Fault::Tunnel(mirror, span) => {
                 if let Some(flow) = self.mirrors[mirror].flow {
                     self.change(Change::Tunnel(flow, true))?;
-                    self.after(span, Step::TunnelEnds(mirror, flow));
+                    self.after(span, Step::TunnelEnds(flow));
                 }
             }
             Fault::Wrong(at, parts) => self.refetch(at, parts)?,
@@ -442,7 +442,7 @@ impl<'a> Course<'a> {
                     }
                 }
             }
-            Step::TunnelEnds(_, flow) => self.change(Change::Tunnel(flow, false))?,
+            Step::TunnelEnds(flow) => self.change(Change::Tunnel(flow, false))?,
             Step::Break(flow) => {
                 if self.mirrors.iter().any(|mirror| mirror.flow == Some(flow)) && self.is_cut(flow) {
                     self.change(Change::Break(flow))?;
@@ -490,7 +490,7 @@ impl<'a> Course<'a> {
             let next = self.agenda.first_key_value().map_or(limit, |((at, _), _)| *at);
             self.let_pass(next.min(limit))?;
             self.attend();
-            if self.is_complete() && self.faults_are_over() {
+            if self.is_complete() {
                 return self.complete();
             }
             if self.is_starved() {
@@ -506,11 +506,6 @@ impl<'a> Course<'a> {
                 self.step(step).map_err(|error| error.to_string())?;
             }
         }
-    }
-
-    /// A refetch may follow what was complete; nothing else matters then.
-    fn faults_are_over(&self) -> bool {
-        true
     }
 
     fn let_pass(&mut self, until: Time) -> Result<(), String> {
@@ -587,7 +582,10 @@ impl<'a> Course<'a> {
             self.plan.size,
             self.sim.now(),
             self.mirrors.iter().map(flow).collect::<Vec<_>>(),
-            self.causes,
+            self.causes.iter().fold(BTreeMap::<&str, u32>::new(), |mut sum, cause| {
+                *sum.entry(cause).or_default() += 1;
+                sum
+            }),
         )
     }
 }
