@@ -28,8 +28,7 @@ impl Simulation {
     /// The process of an endpoint ends.
     pub(crate) fn crash(&mut self, endpoint: EndpointId) {
         let of = |running: &Running| [running.transfer.sender, running.transfer.receiver].contains(&endpoint);
-        let ended: Vec<_> =
-            self.transfers().filter(|id| of(&self.transfers[id.0 as usize])).collect();
+        let ended: Vec<_> = self.transfers().filter(|id| of(&self.transfers[id.0 as usize])).collect();
         ended.iter().for_each(|id| self.keep_stats(*id));
         let seat = &mut self.seats[endpoint.0 as usize];
         seat.endpoint = Box::new(Gone);

@@ -373,7 +373,11 @@ impl Simulation {
         let seat = &mut self.seats[id.0 as usize];
         // Time stands still meanwhile: nothing but a full send buffer ends it early.
         let is_full = self.tunnels.iter().any(|of| is_full(&mut self.transfers, *of, id));
-        let mut budget = if is_full { 0 } else { seat.send_buffer.as_mut().map_or(u64::MAX, |buffer| buffer.room(self.now, &mut self.network)) };
+        let mut budget = if is_full {
+            0
+        } else {
+            seat.send_buffer.as_mut().map_or(u64::MAX, |buffer| buffer.room(self.now, &mut self.network))
+        };
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,

@@ -96,9 +96,9 @@ impl Simulation {
         let running = &mut self.transfers[id.0 as usize];
         // All timers are looked at, whichever went off.
         let mut stands = |tunnel| {
-            running.streams(tunnel).is_none_or(|streams| {
-                streams.to_receiver.on_timeout(now) & streams.to_sender.on_timeout(now)
-            })
+            running
+                .streams(tunnel)
+                .is_none_or(|streams| streams.to_receiver.on_timeout(now) & streams.to_sender.on_timeout(now))
         };
         if !(stands(false) & stands(true)) {
             return self.break_stream(id);

@@ -161,6 +161,10 @@ impl Running {
     pub(crate) fn memory_bytes(&self) -> usize {
         let streams = self.streams.as_ref().map_or(0, |s| s.to_receiver.memory_bytes() + s.to_sender.memory_bytes());
         let tunnel = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.memory_bytes());
-        size_of::<Self>() + streams + tunnel + self.transfer.name.capacity() + self.series.capacity() * size_of::<Sample>()
+        size_of::<Self>()
+            + streams
+            + tunnel
+            + self.transfer.name.capacity()
+            + self.series.capacity() * size_of::<Sample>()
     }
 }

@@ -14,8 +14,8 @@ use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::{
-    Branch, Change, CompetingTask, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Stall, Star, StarSpec, Topology,
-    Transfer, TransferId, star,
+    Branch, Change, CompetingTask, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Stall, Star, StarSpec,
+    Topology, Transfer, TransferId, star,
 };
 use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Protocol, Role};
 

@@ -116,8 +116,7 @@ impl<'a> Course<'a> {
         let host = |noise: &Option<_>| HostSpec { noise: noise.clone(), ..HostSpec::default() };
         let branch = |m: &Mirror| Branch { host: host(&m.noise), to_hub: m.there.clone(), from_hub: m.back.clone() };
         let receiver = Branch { host: host(&plan.noise), to_hub: LinkSpec::ideal(), from_hub: plan.access.clone() };
-        let (mut topology, star) =
-            star(&StarSpec { senders: plan.mirrors.iter().map(branch).collect(), receiver });
+        let (mut topology, star) = star(&StarSpec { senders: plan.mirrors.iter().map(branch).collect(), receiver });
         let apart = plan.control_apart.then(|| topology.host("receiver-control", HostSpec::default()));
         let mut mirrors = Vec::new();
         for (k, mirror) in plan.mirrors.iter().enumerate() {

@@ -231,7 +231,8 @@ impl Plan {
                 let limit = queue(random, rate);
                 let there = weather.on(LinkSpec::drop_tail(rate, rtt / 2, limit));
                 let back = weather.on(LinkSpec::drop_tail(rate.max(Bitrate::from_mbps(2)), rtt / 2, limit));
-                let start = if k == 0 || chance(random, 60) { Span::ZERO } else { random.span_below(Span::from_secs(1)) };
+                let start =
+                    if k == 0 || chance(random, 60) { Span::ZERO } else { random.span_below(Span::from_secs(1)) };
                 let send_limit = chance(random, 10).then(|| rate.mul_f64(0.5 + random.unit()));
                 Mirror { there, back, noise: host(random), clock: (Span::ZERO, 0, Vec::new()), start, send_limit }
             })
