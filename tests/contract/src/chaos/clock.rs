@@ -92,3 +92,35 @@ impl Endpoint for Clock {
         self.endpoint.memory_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_is_the_first_time_that_shows_as_much() {
+        let jumps = vec![
+            (Time::from_nanos(5_000_000), Span::from_secs(3)),
+            (Time::from_nanos(9_000_000_000), Span::from_millis(1)),
+        ];
+        let endpoint =
+            (crate::FIXED_RATE.build)(&inhaul_transport::EndpointConfig::new(inhaul_transport::Role::Sender, 1));
+        for ppm in [-1000, -20, 0, 300, 1000] {
+            let endpoint = Clock::new(
+                (crate::FIXED_RATE.build)(&inhaul_transport::EndpointConfig::new(inhaul_transport::Role::Sender, 1))
+                    .unwrap(),
+                Span::from_secs(7),
+                ppm,
+                jumps.clone(),
+            );
+            for due in
+                [0, 7_000_000_000, 7_004_999_000, 8_000_000_000, 12_345_678_901, 40_000_000_000].map(Time::from_nanos)
+            {
+                let at = endpoint.when(due);
+                assert!(endpoint.shown(at) >= due, "{ppm} {due}");
+                assert!(at == Time::ZERO || endpoint.shown(Time::from_nanos(at.as_nanos() - 1)) < due, "{ppm} {due}");
+            }
+        }
+        drop(endpoint);
+    }
+}
