@@ -10,7 +10,7 @@ use inhaul_base::Time;
 
 use crate::addresses::Addresses;
 use crate::control::{HEADER_BYTES, Segment};
-use crate::packet::{IP_UDP_BYTES, Load, Packet};
+use crate::packet::{IP_UDP_BYTES, Load, Packet, Way};
 
 /// LINKTYPE_RAW: packets begin with an IP header.
 const LINK_TYPE: u16 = 101;
@@ -114,7 +114,7 @@ fn headers(packet: &Packet, addresses: &Addresses<'_>) -> Headers {
             udp(&mut bytes, packet, DISCARD_PORT, DISCARD_PORT);
             bytes
         }
-        Load::Control { transfer, to_receiver, segment } => {
+        Load::Control { way: Way { transfer, to_receiver, .. }, segment } => {
             let from = addresses.of_node(addresses.control_source(transfer, to_receiver));
             let mut bytes = ipv4(packet.wire_bytes, PROTOCOL_TCP, from, to);
             // Port numbers come round again after 50,000 transfers; a capture is for people.

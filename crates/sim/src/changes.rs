@@ -24,6 +24,16 @@ pub enum Change {
     Command(EndpointId, Command),
     /// The control stream of a transfer breaks: both ends are disconnected.
     Break(TransferId),
+    /// The process of an endpoint ends without a word, as by SIGKILL: its kernel closes its control streams, and
+    /// nobody reads what still comes to its address.
+    Crash(EndpointId),
+    /// An endpoint gets another address, as behind a NAT that forgets: nobody reads what is sent to the old one from
+    /// now on. What is on its way still arrives, from the new address.
+    Rebind(EndpointId),
+    /// From now on a transfer's datagrams take a reliable stream beside its control stream, or again the network as
+    /// they are: what a program does where UDP does not pass. They come complete and in order, what follows a lost
+    /// segment waits, and who has filled the stream sends no more.
+    Tunnel(TransferId, bool),
 }
 
 /// What is scheduled.

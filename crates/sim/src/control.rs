@@ -57,6 +57,8 @@ impl Segment {
 pub(crate) enum Item {
     /// A message.
     Message(Vec<u8>),
+    /// A tunnelled datagram of so many bytes, which the tunnel has.
+    Datagram(u32),
     /// The stream is closed behind what was written before.
     End,
 }
@@ -134,10 +136,16 @@ impl Stream {
     pub(crate) fn write(&mut self, item: Item) {
         self.written += match &item {
             Item::Message(message) => message.len() as u64 + FRAME_BYTES,
+            Item::Datagram(bytes) => u64::from(*bytes) + FRAME_BYTES,
             // As a FIN does, the end takes one number.
             Item::End => 1,
         };
         self.items.push_back((self.written, item));
+    }
+
+    /// Bytes that were written and have not been acknowledged.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.written - self.acknowledged
     }
 
     /// The next segment that may be sent at `now`.
@@ -282,7 +290,7 @@ impl Stream {
     pub(crate) fn memory_bytes(&self) -> usize {
         let bytes = |(_, item): &(u64, Item)| match item {
             Item::Message(message) => message.capacity(),
-            Item::End => 0,
+            Item::Datagram(_) | Item::End => 0,
         };
         size_of::<Self>()
             + self.items.capacity() * size_of::<(u64, Item)>()

@@ -12,9 +12,9 @@ use inhaul_base::{RandomStream, Span, Time};
 use inhaul_transport::Pause;
 
 use crate::agenda::ComponentId;
-use crate::ids::{EndpointId, TransferId};
+use crate::ids::EndpointId;
 use crate::noise::{HostNoise, Thread};
-use crate::packet::Packet;
+use crate::packet::{Packet, Way};
 use crate::scheduler::{Processor, SchedulerSpec};
 use crate::spell::Spell;
 
@@ -134,7 +134,7 @@ pub(crate) struct Host {
     /// Endpoints whose deadline passed while they had no processor.
     pub(crate) postponed: Vec<EndpointId>,
     /// Directions of control streams of which its process has not read what has come.
-    pub(crate) unread: Vec<(TransferId, bool)>,
+    pub(crate) unread: Vec<Way>,
     /// What runs its endpoints, if it has noise.
     pub(crate) thread: Option<Box<Thread>>,
     /// What each endpoint may have waiting at the interface.

@@ -14,6 +14,8 @@ pub(crate) struct Object {
     pub(crate) object: ObjectId,
     pub(crate) size: u64,
     pub(crate) placed: RangeSet,
+    /// What the receiver has had from the beginning; counts as placed.
+    pub(crate) held: RangeSet,
     /// Whether the receiver has been told to fetch it.
     pub(crate) fetched: bool,
     pub(crate) complete: Option<Time>,
@@ -29,8 +31,8 @@ impl Ledger {
     /// The index of an object; it is entered if it is new.
     pub(crate) fn enter(&mut self, receiver: EndpointId, object: ObjectId, size: u64) -> u32 {
         let at = self.find(receiver, object).unwrap_or_else(|| {
-            let placed = RangeSet::new();
-            self.objects.push(Object { receiver, object, size, placed, fetched: false, complete: None });
+            let (placed, held) = (RangeSet::new(), RangeSet::new());
+            self.objects.push(Object { receiver, object, size, placed, held, fetched: false, complete: None });
             self.objects.len() - 1
         });
         at as u32
@@ -104,7 +106,7 @@ mod tests {
     fn place_refuses_what_was_not_sent_and_what_is_there_already() {
         let flow = FlowId(3);
         let body = ByteRange::new(1_000, 2_000);
-        let load = Load::Data { head_len: 12, flow, from: EndpointId(0), to: EndpointId(1), body };
+        let load = Load::Data { head_len: 12, tag_len: 0, flow, from: EndpointId(0), to: EndpointId(1), body };
         let datagram = Pool::default().packet(NodeId(0), 1_040, load, (&[], &[0; 12])).datagram;
         let good = Place { flow, message: 0, first: 0, skip: 12, head_len: 12, range: body };
         let mut ledger = Ledger::default();

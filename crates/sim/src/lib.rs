@@ -26,6 +26,7 @@ mod capture;
 mod changes;
 mod control;
 mod error;
+mod faults;
 mod host;
 mod ids;
 mod interface;

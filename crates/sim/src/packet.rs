@@ -23,9 +23,10 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Bytes of UDP payload, if it is a datagram.
+    /// Bytes of UDP payload, if it is a datagram, as its endpoint sees it: opened, without the tag of a sealed one.
     pub(crate) fn payload_bytes(&self) -> u32 {
-        self.wire_bytes.saturating_sub(IP_UDP_BYTES)
+        let tag_len = if let Load::Data { tag_len, .. } = self.datagram.load { tag_len } else { 0 };
+        self.wire_bytes.saturating_sub(IP_UDP_BYTES + u32::from(tag_len))
     }
 
     /// What can be read of the datagram: its head, and zeros for some of what follows.
@@ -34,13 +35,23 @@ impl Packet {
     }
 }
 
+/// A direction of a stream of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) transfer: TransferId,
+    /// Of its tunnel, not of its control stream.
+    pub(crate) tunnel: bool,
+    pub(crate) to_receiver: bool,
+}
+
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// A protocol's datagram: envelope and head, then a range of the object, then zeros.
-    Data { head_len: u16, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
-    /// A segment of a transfer's control stream; `to_receiver` says which way.
-    Control { transfer: TransferId, to_receiver: bool, segment: Segment },
+    /// A protocol's datagram: envelope and head, then a range of the object, then zeros, and a tag
+    /// if it is sealed.
+    Data { head_len: u16, tag_len: u8, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
+    /// A segment of a transfer's control stream, or of its tunnel.
+    Control { way: Way, segment: Segment },
     /// Background traffic, which nobody reads.
     Background(TrafficId),
 }
@@ -148,7 +159,7 @@ mod tests {
         let body = ByteRange::default();
         let head_len = head.len() as u16;
         let (envelope, head) = head.split_at(head.len() / 3);
-        datagram.fill(Load::Data { head_len, flow, from: endpoint, to: endpoint, body }, envelope, head);
+        datagram.fill(Load::Data { head_len, tag_len: 0, flow, from: endpoint, to: endpoint, body }, envelope, head);
     }
 
     #[test]

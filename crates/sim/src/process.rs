@@ -4,8 +4,8 @@
 use inhaul_transport::HostSample;
 
 use crate::control::Segment;
-use crate::ids::{EndpointId, NodeId, TransferId};
-use crate::packet::Packet;
+use crate::ids::{EndpointId, NodeId};
+use crate::packet::{Packet, Way};
 use crate::simulation::Simulation;
 
 impl Simulation {
@@ -16,8 +16,8 @@ impl Simulation {
         self.tell(node);
         let host = &mut self.hosts[node.0 as usize];
         if !host.is_halted() {
-            for (id, to_receiver) in std::mem::take(&mut host.unread) {
-                self.read(id, to_receiver);
+            for way in std::mem::take(&mut host.unread) {
+                self.read(way);
             }
             let host = &mut self.hosts[node.0 as usize];
             for id in std::mem::take(&mut host.postponed) {
@@ -29,12 +29,12 @@ impl Simulation {
 
     /// A segment of a control stream has arrived: the kernel takes and acknowledges it, and its process reads what it
     /// brings.
-    pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, id: TransferId, to_receiver: bool, segment: Segment) {
+    pub(crate) fn interrupt_for_segment(&mut self, node: NodeId, way: Way, segment: Segment) {
         self.hosts[node.0 as usize].interrupt();
-        self.take_segment(id, to_receiver, segment);
+        self.take_segment(way, segment);
         let host = &mut self.hosts[node.0 as usize];
         if matches!(segment, Segment::Data(_)) {
-            host.unread.push((id, to_receiver));
+            host.unread.push(way);
             if host.wake(self.now) {
                 self.serve(node, &mut Vec::new());
                 return;

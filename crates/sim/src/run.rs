@@ -14,12 +14,13 @@ use crate::addresses::{Addresses, located, sender_address};
 use crate::agenda::Component;
 use crate::changes::{Change, Happening};
 use crate::control::{Item, Stream};
+use crate::faults::{TUNNEL_GAP, is_full};
 use crate::host::Host;
 use crate::interface::SendBuffer;
 use crate::network::Network;
 use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
 use crate::simulation::{MESSAGES_MAX, Seat};
-use crate::transfer::{Phase, Streams};
+use crate::transfer::{Phase, Running, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
 
 /// An endpoint that is woken so often at one time will never let it pass.
@@ -91,10 +92,10 @@ impl Simulation {
         if host.takes_at_once() {
             host.stats.arrived_packets += 1;
             self.deliver(packet);
-        } else if let Load::Control { transfer, to_receiver, segment } = packet.datagram.load
+        } else if let Load::Control { way, segment } = packet.datagram.load
             && host.has_scheduler()
         {
-            self.interrupt_for_segment(packet.to, transfer, to_receiver, segment);
+            self.interrupt_for_segment(packet.to, way, segment);
             self.network.pool.put_back(packet.datagram);
         } else {
             if let Some(dropped) = host.arrive(self.now, packet) {
@@ -165,14 +166,14 @@ impl Simulation {
     fn deliver(&mut self, packet: Packet) {
         match packet.datagram.load {
             Load::Data { to, .. } => self.hand_over(to, std::slice::from_ref(&packet)),
-            Load::Control { transfer, to_receiver, segment } => self.on_segment(transfer, to_receiver, segment),
+            Load::Control { way, segment } => self.on_segment(way, segment),
             Load::Background(traffic) => self.traffic[traffic.0 as usize].stats.received_packets += 1,
         }
         self.network.pool.put_back(packet.datagram);
     }
 
     /// Gives datagrams to their endpoint, at most [`MESSAGES_MAX`], and checks where it places them.
-    fn hand_over(&mut self, to: EndpointId, packets: &[Packet]) {
+    pub(crate) fn hand_over(&mut self, to: EndpointId, packets: &[Packet]) {
         let mut places = std::mem::take(&mut self.places);
         packets.iter().for_each(|packet| self.note_delivery(to, packet));
         let Seat { endpoint, connections, .. } = &mut self.seats[to.0 as usize];
@@ -261,11 +262,14 @@ struct Outlet<'a> {
     network: &'a mut Network,
     connections: &'a mut Connections,
     /// Bytes that sealing adds to each datagram with an envelope.
-    tag_len: usize,
+    tag_len: u8,
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
     send_buffer: Option<&'a mut SendBuffer>,
+    transfers: &'a mut [Running],
+    /// Transfers whose datagrams take tunnels.
+    tunnels: &'a [TransferId],
     events: &'a mut VecDeque<(EndpointId, Event)>,
     fault: &'a mut Option<SimError>,
 }
@@ -288,10 +292,17 @@ impl Driver for Outlet<'_> {
                 let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);
                 let head_len = (envelope.len() + head.len()) as u16;
-                let load = Load::Data { head_len, flow: transmit.flow, from: self.from, to, body };
                 let tag_len = if envelope.is_empty() { 0 } else { self.tag_len };
-                let wire_bytes = (datagram.len() + envelope.len() + tag_len) as u32 + IP_UDP_BYTES;
+                let load = Load::Data { head_len, tag_len, flow: transmit.flow, from: self.from, to, body };
+                let wire_bytes = (datagram.len() + envelope.len()) as u32 + u32::from(tag_len) + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
+                if self.tunnels.contains(&TransferId(transmit.flow.0))
+                    && let Some(running) = self.transfers.get_mut(transmit.flow.0 as usize)
+                    && let Some(tunnel) = &mut running.tunnel
+                {
+                    tunnel.write(self.from == running.transfer.sender, packet);
+                    continue;
+                }
                 let waiting = self.network.send(now, self.node, packet);
                 if let (Some(buffer), Some(waiting)) = (&mut self.send_buffer, waiting) {
                     buffer.push(waiting);
@@ -361,20 +372,34 @@ impl Simulation {
     fn drain(&mut self, id: EndpointId) -> Option<Time> {
         let seat = &mut self.seats[id.0 as usize];
         // Time stands still meanwhile: nothing but a full send buffer ends it early.
-        let mut budget = seat.send_buffer.as_mut().map_or(u64::MAX, |buffer| buffer.room(self.now, &mut self.network));
+        let is_full = self.tunnels.iter().any(|of| is_full(&mut self.transfers, *of, id));
+        let mut budget = if is_full {
+            0
+        } else {
+            seat.send_buffer.as_mut().map_or(u64::MAX, |buffer| buffer.room(self.now, &mut self.network))
+        };
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,
-            tag_len: if self.sealed { TAG_LEN } else { 0 },
+            tag_len: if self.sealed { TAG_LEN as u8 } else { 0 },
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,
             send_buffer: seat.send_buffer.as_mut(),
+            transfers: &mut self.transfers,
+            tunnels: &self.tunnels,
             events: &mut self.events,
             fault: &mut self.fault,
         };
         let due = drain(&mut *seat.endpoint, self.now, &mut self.batch, &mut budget, &mut outlet);
-        match &mut seat.send_buffer {
+        if !self.tunnels.is_empty() {
+            self.send_tunnelled(id);
+        }
+        if is_full {
+            // Room is told of; deadlines have their turn meanwhile.
+            return due.map(|at| at.max(self.now + TUNNEL_GAP));
+        }
+        match &mut self.seats[id.0 as usize].send_buffer {
             Some(buffer) if budget == 0 => {
                 buffer.room(self.now, &mut self.network);
                 Some(buffer.writable(self.now, &mut self.network))
@@ -488,6 +513,14 @@ impl Simulation {
                 return;
             }
             Change::Break(transfer) => return self.break_stream(transfer),
+            Change::Crash(endpoint) => return self.crash(endpoint),
+            Change::Rebind(endpoint) => {
+                if let Err(error) = self.rebind(endpoint) {
+                    self.fault = Some(error);
+                }
+                return;
+            }
+            Change::Tunnel(transfer, on) => return self.tunnel(transfer, on),
         };
         self.network.reschedule(link.0);
     }
@@ -527,7 +560,7 @@ impl Simulation {
         let fetch = (!std::mem::replace(&mut object.fetched, true)).then(|| Command::Fetch {
             object: transfer.object,
             size: transfer.size,
-            held: Default::default(),
+            held: object.held.clone(),
         });
         let peer = self.addresses[transfer.sender.0 as usize].1;
         let clear = PathSpec::clear(transfer.mtu, (*peer.ip()).into());

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::net::SocketAddrV4;
 
-use inhaul_base::{RandomStream, Span, Time};
+use inhaul_base::{RandomStream, RangeSet, Span, Time};
 use inhaul_link::LinkStats;
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
@@ -80,6 +80,8 @@ pub struct Simulation {
     /// Most bytes of a control stream that are on their way.
     pub(crate) control_window: u64,
     pub(crate) sealed: bool,
+    /// Transfers whose datagrams take tunnels now.
+    pub(crate) tunnels: Vec<TransferId>,
     /// Fingerprint of everything that was delivered, and when.
     pub(crate) trace: u64,
     pub(crate) fault: Option<SimError>,
@@ -133,6 +135,7 @@ impl Simulation {
             seed,
             control_window: WINDOW_MAX,
             sealed: false,
+            tunnels: Vec::new(),
             trace: 0,
             fault: None,
             batch: TxBatch::with_limit(BATCH_DATAGRAMS),
@@ -201,6 +204,7 @@ impl Simulation {
             component: self.network.agenda.add(Component::Control(id.0)),
             control_nodes: (from, to),
             streams: None,
+            tunnel: None,
             placed_bytes: 0,
             receiver_stats: FlowStats::default(),
             sender_stats: FlowStats::default(),
@@ -236,6 +240,22 @@ impl Simulation {
         Ok(())
     }
 
+    /// Has a receiver hold ranges of an object from the beginning, as one that goes on after it was ended. For an object
+    /// that has transfers, of which none has started.
+    ///
+    /// # Errors
+    /// When no transfer brings the object, or one has started.
+    pub fn hold(&mut self, receiver: EndpointId, object: ObjectId, held: RangeSet) -> Result<(), SimError> {
+        let now = self.now;
+        let entry = self.ledger.named(receiver, object).ok_or(SimError::Unknown("an object"))?;
+        if entry.fetched {
+            return Err(SimError::Past { what: "what is held", at: now, now });
+        }
+        entry.placed = held.clone();
+        entry.held = held;
+        Ok(())
+    }
+
     /// Has something changed at `at`. Of changes at one time, what was scheduled first comes first.
     ///
     /// # Errors
@@ -246,8 +266,10 @@ impl Simulation {
             Change::LinkRate(link, _) | Change::LinkMtu(link, _) | Change::LinkDown(link) | Change::LinkUp(link) => {
                 self.check_link(*link)?;
             }
-            Change::Command(endpoint, _) => self.node_of(*endpoint).map(|_| ())?,
-            Change::Break(transfer) => self.running(*transfer).map(|_| ())?,
+            Change::Command(endpoint, _) | Change::Crash(endpoint) | Change::Rebind(endpoint) => {
+                self.node_of(*endpoint).map(|_| ())?;
+            }
+            Change::Break(transfer) | Change::Tunnel(transfer, _) => self.running(*transfer).map(|_| ())?,
         }
         self.schedule(at, Happening::Change(change));
         Ok(())
@@ -367,6 +389,11 @@ impl Simulation {
     /// Bytes of the transfer's object that are in place, whichever transfer brought them.
     pub fn object_bytes(&self, transfer: TransferId) -> u64 {
         self.ledger.object(self.transfers[transfer.0 as usize].object).placed.covered()
+    }
+
+    /// The ranges of the transfer's object that are in place.
+    pub fn placed(&self, transfer: TransferId) -> &RangeSet {
+        &self.ledger.object(self.transfers[transfer.0 as usize].object).placed
     }
 
     /// Whether the receiver has said that the transfer's object is complete (and it was).

@@ -1,9 +1,10 @@
-//! Control streams in the network: segments out and in, messages to their endpoints, and how a stream ends.
+//! Control streams in the network: segments out and in, messages to their endpoints, and how a stream ends. Tunnels
+//! are streams, too: what comes out of them is datagrams.
 
 use inhaul_transport::{Command, FlowId};
 
 use crate::control::{Item, Segment};
-use crate::packet::Load;
+use crate::packet::{Load, Way};
 use crate::{EndpointId, Simulation, TransferId};
 
 impl Simulation {
@@ -13,65 +14,70 @@ impl Simulation {
         let to_receiver = from == running.transfer.sender;
         let Some(streams) = &mut running.streams else { return };
         streams.direction(to_receiver).write(item);
-        self.send_segments(TransferId(flow.0), to_receiver);
+        self.send_segments(Way { transfer: TransferId(flow.0), tunnel: false, to_receiver });
     }
 
-    /// Sends what one direction of a control stream may send.
-    fn send_segments(&mut self, id: TransferId, to_receiver: bool) {
-        let Some(running) = self.transfers.get_mut(id.0 as usize) else { return };
-        let Some(streams) = &mut running.streams else { return };
-        while let Some(segment) = streams.direction(to_receiver).poll_segment(self.now) {
-            let (at_sender, at_receiver) = running.control_nodes;
-            let (from, to) = if to_receiver { (at_sender, at_receiver) } else { (at_receiver, at_sender) };
-            let load = Load::Control { transfer: id, to_receiver, segment };
+    /// Sends what one direction of a stream may send.
+    pub(crate) fn send_segments(&mut self, way: Way) {
+        let Some(running) = self.transfers.get_mut(way.transfer.0 as usize) else { return };
+        let nodes = running.control_nodes;
+        let Some(streams) = running.streams(way.tunnel) else { return };
+        while let Some(segment) = streams.direction(way.to_receiver).poll_segment(self.now) {
+            let (from, to) = if way.to_receiver { nodes } else { (nodes.1, nodes.0) };
+            let load = Load::Control { way, segment };
             let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
             self.network.send(self.now, from, packet);
         }
-        self.network.agenda.schedule(running.component, streams.due());
+        self.network.agenda.schedule(running.component, running.due());
     }
 
     /// A segment has arrived at one end, and what it brings is read.
-    pub(crate) fn on_segment(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
-        self.take_segment(id, to_receiver, segment);
+    pub(crate) fn on_segment(&mut self, way: Way, segment: Segment) {
+        self.take_segment(way, segment);
         if matches!(segment, Segment::Data(_)) {
-            self.read(id, to_receiver);
+            self.read(way);
         }
     }
 
     /// A segment has arrived at one end: what its kernel does by itself.
-    pub(crate) fn take_segment(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
+    pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) {
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(id.0) << 1 | u64::from(to_receiver));
-        let running = &mut self.transfers[id.0 as usize];
+        self.mix(u64::from(way.transfer.0) << 1 | u64::from(way.to_receiver));
+        let running = &mut self.transfers[way.transfer.0 as usize];
         // After the end, segments may still be on their way.
-        let Some(streams) = &mut running.streams else { return };
+        let Some(streams) = running.streams(way.tunnel) else { return };
         match segment {
             // An acknowledgement is of the direction that its packet did not take.
             Segment::Ack(through) => {
-                streams.direction(!to_receiver).on_ack(self.now, through);
-                self.send_segments(id, !to_receiver);
+                let acknowledged = Way { to_receiver: !way.to_receiver, ..way };
+                streams.direction(acknowledged.to_receiver).on_ack(self.now, through);
+                self.send_segments(acknowledged);
+                if way.tunnel {
+                    self.has_room(acknowledged);
+                }
             }
             Segment::Data(range) => {
-                let acknowledgement = streams.direction(to_receiver).on_data(range);
-                self.acknowledge(id, to_receiver, acknowledgement);
+                let acknowledgement = streams.direction(way.to_receiver).on_data(range);
+                self.acknowledge(way, acknowledgement);
             }
         }
     }
 
-    fn acknowledge(&mut self, id: TransferId, to_receiver: bool, segment: Segment) {
-        let (at_sender, at_receiver) = self.transfers[id.0 as usize].control_nodes;
-        let (from, to) = if to_receiver { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
-        let load = Load::Control { transfer: id, to_receiver: !to_receiver, segment };
+    fn acknowledge(&mut self, way: Way, segment: Segment) {
+        let (at_sender, at_receiver) = self.transfers[way.transfer.0 as usize].control_nodes;
+        let (from, to) = if way.to_receiver { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
+        let load = Load::Control { way: Way { to_receiver: !way.to_receiver, ..way }, segment };
         let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
         self.network.send(self.now, from, packet);
     }
 
-    /// Hands the messages over that have come in whole.
-    pub(crate) fn read(&mut self, id: TransferId, to_receiver: bool) {
+    /// Hands over what has come in whole.
+    pub(crate) fn read(&mut self, way: Way) {
+        let id = way.transfer;
         loop {
             let running = &mut self.transfers[id.0 as usize];
-            let reader = running.end(to_receiver);
-            let item = running.streams.as_mut().and_then(|streams| streams.direction(to_receiver).pop_item());
+            let reader = running.end(way.to_receiver);
+            let item = running.streams(way.tunnel).and_then(|streams| streams.direction(way.to_receiver).pop_item());
             match item {
                 None => return,
                 Some(Item::Message(message)) => {
@@ -79,25 +85,31 @@ impl Simulation {
                     self.seats[reader.0 as usize].endpoint.handle_control(self.now, id.flow(), &message);
                     self.pump(reader);
                 }
+                Some(Item::Datagram(_)) => self.leave_tunnel(id, way.to_receiver),
                 Some(Item::End) => self.disconnect(id, reader),
             }
         }
     }
 
     pub(crate) fn on_control_timer(&mut self, id: TransferId) {
+        let now = self.now;
         let running = &mut self.transfers[id.0 as usize];
-        let stands = running.streams.as_mut().is_none_or(|streams| {
-            // Both timers are looked at, whichever went off.
-            streams.to_receiver.on_timeout(self.now) & streams.to_sender.on_timeout(self.now)
-        });
-        if !stands {
+        // All timers are looked at, whichever went off.
+        let mut stands = |tunnel| {
+            running
+                .streams(tunnel)
+                .is_none_or(|streams| streams.to_receiver.on_timeout(now) & streams.to_sender.on_timeout(now))
+        };
+        if !(stands(false) & stands(true)) {
             return self.break_stream(id);
         }
-        let component = running.component;
-        let due = running.streams.as_ref().and_then(|streams| streams.due());
+        let (component, due) = (running.component, running.due());
         self.network.agenda.schedule(component, due);
-        self.send_segments(id, true);
-        self.send_segments(id, false);
+        for tunnel in [false, true] {
+            for to_receiver in [true, false] {
+                self.send_segments(Way { transfer: id, tunnel, to_receiver });
+            }
+        }
     }
 
     /// The control stream is no more: both ends are told.
@@ -112,7 +124,9 @@ impl Simulation {
     pub(crate) fn close_stream(&mut self, id: TransferId) {
         let running = &mut self.transfers[id.0 as usize];
         running.streams = None;
+        running.tunnel = None;
         self.network.agenda.schedule(running.component, None);
+        self.tunnels.retain(|of| *of != id);
     }
 
     /// Tells an endpoint that a flow's control stream has ended; it may have forgotten the flow by itself.

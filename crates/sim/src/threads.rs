@@ -82,8 +82,8 @@ impl Simulation {
         while let Some((_, first)) = packets.first() {
             let to = match first.datagram.load {
                 Load::Data { to, .. } => to,
-                Load::Control { transfer, to_receiver, segment } => {
-                    self.on_segment(transfer, to_receiver, segment);
+                Load::Control { way, segment } => {
+                    self.on_segment(way, segment);
                     packets = &packets[1..];
                     continue;
                 }

@@ -1,11 +1,14 @@
 //! Transfers: a flow between two endpoints, its control stream, and what has become of it.
 
+use std::collections::VecDeque;
+
 use inhaul_base::Time;
 use inhaul_transport::{FlowError, FlowLimits, FlowStats, ObjectId};
 
 use crate::agenda::ComponentId;
-use crate::control::Stream;
+use crate::control::{Item, Stream};
 use crate::ids::{EndpointId, NodeId, TransferId};
+use crate::packet::Packet;
 use crate::recorder::Sample;
 
 /// One flow: a sender serves an object to a receiver.
@@ -76,6 +79,45 @@ impl Streams {
     }
 }
 
+/// A reliable stream that carries datagrams, in both directions.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    /// Whether datagrams take it now.
+    pub(crate) on: bool,
+    pub(crate) streams: Streams,
+    /// The datagrams in each direction that have not come out yet: to the sender, to the receiver.
+    pub(crate) datagrams: [VecDeque<Packet>; 2],
+}
+
+impl Tunnel {
+    /// A program waits while so many bytes have not been acknowledged.
+    const BACKLOG_MAX: u64 = 256 << 10;
+
+    pub(crate) fn new(stream: Stream) -> Self {
+        let streams = Streams { to_receiver: stream.clone(), to_sender: stream };
+        Self { on: false, streams, datagrams: Default::default() }
+    }
+
+    /// Takes a datagram.
+    pub(crate) fn write(&mut self, to_receiver: bool, packet: Packet) {
+        self.streams.direction(to_receiver).write(Item::Datagram(packet.wire_bytes));
+        self.datagrams[usize::from(to_receiver)].push_back(packet);
+    }
+
+    /// Whether it takes no more for now.
+    pub(crate) fn is_full(&mut self, to_receiver: bool) -> bool {
+        self.on && self.streams.direction(to_receiver).backlog() >= Self::BACKLOG_MAX
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let packets: usize = self.datagrams.iter().map(VecDeque::capacity).sum();
+        size_of::<Self>()
+            + self.streams.to_receiver.memory_bytes()
+            + self.streams.to_sender.memory_bytes()
+            + packets * size_of::<Packet>()
+    }
+}
+
 /// A transfer while it runs, and what is kept of it.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -88,6 +130,8 @@ pub(crate) struct Running {
     pub(crate) control_nodes: (NodeId, NodeId),
     /// `None` before the start and after the end.
     pub(crate) streams: Option<Box<Streams>>,
+    /// Once the transfer has had one.
+    pub(crate) tunnel: Option<Box<Tunnel>>,
     /// Bytes of the object that came by this transfer.
     pub(crate) placed_bytes: u64,
     /// What the endpoints said last, for when they know the flow no more.
@@ -97,6 +141,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The streams that a segment is of.
+    pub(crate) fn streams(&mut self, tunnel: bool) -> Option<&mut Streams> {
+        if tunnel { self.tunnel.as_mut().map(|tunnel| &mut tunnel.streams) } else { self.streams.as_deref_mut() }
+    }
+
+    /// When the next retransmission timer of any stream goes off.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let tunnel = self.tunnel.as_ref().and_then(|tunnel| tunnel.streams.due());
+        self.streams.as_ref().and_then(|streams| streams.due()).into_iter().chain(tunnel).min()
+    }
+
     /// The endpoint at one end.
     pub(crate) fn end(&self, receiver: bool) -> EndpointId {
         if receiver { self.transfer.receiver } else { self.transfer.sender }
@@ -105,6 +160,11 @@ impl Running {
     /// Bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let streams = self.streams.as_ref().map_or(0, |s| s.to_receiver.memory_bytes() + s.to_sender.memory_bytes());
-        size_of::<Self>() + streams + self.transfer.name.capacity() + self.series.capacity() * size_of::<Sample>()
+        let tunnel = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.memory_bytes());
+        size_of::<Self>()
+            + streams
+            + tunnel
+            + self.transfer.name.capacity()
+            + self.series.capacity() * size_of::<Sample>()
     }
 }

@@ -303,3 +303,56 @@ fn what_makes_no_sense_is_refused() {
     };
     assert!(matches!(sim.background_udp(traffic), Err(SimError::BadValue { .. })));
 }
+
+#[test]
+fn a_process_that_ends_is_heard_of_and_another_goes_on_from_what_is_held() {
+    let Pair { mut sim, hosts, ends, transfer: first, .. } =
+        pair(&wire(12, 10), HostSpec::default(), Bitrate::from_mbps(12), 200 * BLOCK, 1);
+    sim.at(at(100), Change::Crash(ends.1)).unwrap();
+    sim.run_until(at(200)).unwrap();
+    let failed: Vec<_> = sim.failures().iter().map(|failure| (failure.endpoint, failure.error.clone())).collect();
+    assert_eq!(failed, [(ends.0, FlowError::Disconnected)], "the sender hears of it, and the dead say nothing");
+    let had = sim.placed(first).clone();
+    assert!(had.covered() > 0 && had.covered() < 200 * BLOCK, "{had:?}");
+
+    let receiver = sim.endpoint(hosts[1], Box::new(Collector::default())).unwrap();
+    let again = Transfer { start: sim.now(), ..transfer("again", (ends.0, receiver), 200 * BLOCK) };
+    let again = sim.transfer(again).unwrap();
+    assert!(sim.hold(receiver, ObjectId(1), had.clone()).is_err(), "nobody brings that");
+    sim.hold(receiver, ObjectId(0), had.clone()).unwrap();
+    sim.run_until(at(3_000)).unwrap();
+    assert!(sim.is_complete(again));
+    assert_eq!(sim.placed_bytes(again), 200 * BLOCK - had.covered(), "what was held is not placed again");
+    assert!(sim.hold(receiver, ObjectId(0), had).is_err(), "it has started");
+}
+
+#[test]
+fn a_new_address_leaves_the_old_one_to_nobody() {
+    let Pair { mut sim, ends, transfer, .. } =
+        pair(&wire(12, 10), HostSpec::default(), Bitrate::from_mbps(12), 200 * BLOCK, 1);
+    sim.at(at(100), Change::Rebind(ends.1)).unwrap();
+    sim.run_until(at(3_000)).unwrap();
+    // The sender goes on sending to where the receiver was; what was on its way has come.
+    let placed = sim.object_bytes(transfer);
+    assert!(!sim.is_complete(transfer) && placed > 50 * BLOCK && placed < 100 * BLOCK, "{placed}");
+}
+
+#[test]
+fn a_tunnel_carries_all_in_order_and_holds_its_sender_up() {
+    // A fifth of all is lost, and the sender wants twice what the link carries: without a tunnel most is lost.
+    let lossy = LinkSpec { loss: LossSpec::Random(Probability::new(0.05).unwrap()), ..wire(6, 10) };
+    let run = |tunnel| {
+        let Pair { mut sim, transfer, .. } = pair(&lossy, HostSpec::default(), Bitrate::from_mbps(12), 400 * BLOCK, 3);
+        if tunnel {
+            sim.at(at(0), Change::Tunnel(transfer, true)).unwrap();
+        }
+        while sim.stats(transfer).received_packets < 400 && sim.now() < at(60_000) && !sim.is_complete(transfer) {
+            sim.run_until(sim.now() + Span::from_millis(100)).unwrap();
+        }
+        (sim.is_complete(transfer) || tunnel, sim.stats(transfer).received_packets, sim.now())
+    };
+    let (_, packets, took) = run(true);
+    assert_eq!(packets, 400, "each came once, at {took}");
+    // The link takes a packet in 2 ms: 400 take 800 ms at the least.
+    assert!(took > at(800), "{took}");
+}

@@ -4,17 +4,18 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+pub mod chaos;
 mod decorators;
 mod fixed_rate;
 
 use std::sync::Arc;
 
-use inhaul_base::{Bitrate, Probability, Span, Time};
+use inhaul_base::{Bitrate, Probability, RandomStream, Span, Time};
 use inhaul_link::{LinkSpec, LossSpec, QueueLimit, ReorderingSpec};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::{
-    Branch, Change, CompetingTask, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Star, StarSpec, Topology,
-    Transfer, TransferId, star,
+    Branch, Change, CompetingTask, EndpointId, HostNoise, HostSpec, NodeId, Simulation, Stall, Star, StarSpec,
+    Topology, Transfer, TransferId, star,
 };
 use inhaul_transport::{Command, Endpoint, EndpointConfig, FlowLimits, FlowStats, ObjectId, Protocol, Role};
 
@@ -358,4 +359,21 @@ impl Scene {
 pub fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     sum * sum / (rates.len() as f64 * rates.iter().map(|r| r * r).sum::<f64>())
+}
+
+/// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by
+/// `random`.
+pub fn noise(random: &mut RandomStream) -> HostNoise {
+    let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
+        let mut draw = || {
+            let most = if random.below(50) == 0 { seldom } else { usual };
+            random.span_below(Span::from_micros(most))
+        };
+        (0..997).map(|_| draw()).collect()
+    };
+    let (wake_late, read_late, stalls) = (late(200, 8_000), late(200, 8_000), late(500, 30_000));
+    let stall = |length| Stall { after: Span::from_micros(1) + random.span_below(Span::from_millis(300)), length };
+    let stalls = stalls.into_iter().map(stall).collect();
+    let aggregates = (0..101).map(|_| 1 + random.below(64) as u16).collect();
+    HostNoise { wake_late, read_late, stalls, aggregates, socket_bytes: Some(208 * 1024) }
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use inhaul_base::{Bitrate, RandomStream, Span};
-use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers, protocols};
+use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers, noise, protocols};
 use inhaul_protocols::registry::{self, PROTOCOLS};
-use inhaul_sim::{Change, HostNoise, Stall};
+use inhaul_sim::Change;
 use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
 
 /// Size of the object in most tests: not a multiple of any block.
@@ -164,23 +164,6 @@ fn datagrams_may_come_together_as_receive_offload_hands_them_over() {
             assert_eq!((scene.placed(0), scene.failed().len()), (LONG, 0), "{}, loss {loss}", protocol.name);
         }
     });
-}
-
-/// A host that is late by a fraction of a millisecond as a rule, and by much more now and then; it is drawn by
-/// `random`.
-fn noise(random: &mut RandomStream) -> HostNoise {
-    let mut late = |usual: u64, seldom: u64| -> Vec<Span> {
-        let mut draw = || {
-            let most = if random.below(50) == 0 { seldom } else { usual };
-            random.span_below(Span::from_micros(most))
-        };
-        (0..997).map(|_| draw()).collect()
-    };
-    let (wake_late, read_late, stalls) = (late(200, 8_000), late(200, 8_000), late(500, 30_000));
-    let stall = |length| Stall { after: Span::from_micros(1) + random.span_below(Span::from_millis(300)), length };
-    let stalls = stalls.into_iter().map(stall).collect();
-    let aggregates = (0..101).map(|_| 1 + random.below(64) as u16).collect();
-    HostNoise { wake_late, read_late, stalls, aggregates, socket_bytes: Some(208 * 1024) }
 }
 
 #[test]

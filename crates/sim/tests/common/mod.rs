@@ -134,7 +134,7 @@ pub(crate) struct Collector {
     /// Places every body a byte beside where it belongs.
     wrong: bool,
     flows: BTreeMap<FlowId, Receiving>,
-    objects: BTreeMap<ObjectId, u64>,
+    objects: BTreeMap<ObjectId, (u64, RangeSet)>,
     events: VecDeque<Event>,
     replies: VecDeque<(FlowId, SocketAddr)>,
 }
@@ -212,14 +212,15 @@ impl Endpoint for Collector {
 
     fn command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         match command {
-            Command::Fetch { object, size, .. } => {
-                if self.objects.insert(object, size).is_some() {
+            Command::Fetch { object, size, held } => {
+                if self.objects.insert(object, (size, held)).is_some() {
                     return Err(CommandError::ObjectExists(object));
                 }
             }
             Command::Join(join) => {
-                let size = *self.objects.get(&join.object).ok_or(CommandError::UnknownObject(join.object))?;
-                let flow = Receiving { join, size, held: RangeSet::new(), packets: 0, hello: Some(now) };
+                let known = self.objects.get(&join.object).cloned();
+                let (size, held) = known.ok_or(CommandError::UnknownObject(join.object))?;
+                let flow = Receiving { join, size, held, packets: 0, hello: Some(now) };
                 self.flows.insert(join.flow, flow);
             }
             Command::Disconnect { flow } => {
