@@ -129,7 +129,7 @@ fn send(setup: &Setup) -> Result<String, Box<dyn Error>> {
     // What is sent with one call takes this much memory: all of it, or what is sealed.
     let body_bytes = setup.datagram - if setup.seal { OVERHEAD } else { 0 };
     let memory = memory(setup, segments * messages * body_bytes);
-    let mut calls = memory.chunks_exact(segments * messages * body_bytes).cycle();
+    let calls = memory.chunks_exact(segments * messages * body_bytes).cycle();
     let mut sealer = setup.seal.then(|| (Sealer::new(Suite::Aes128Gcm, &secret()), 0..));
     let mut sealed = vec![0; messages * message_bytes];
 
@@ -138,7 +138,7 @@ fn send(setup: &Setup) -> Result<String, Box<dyn Error>> {
     let deadline = setup.seconds.map_or(Time::FAR_FUTURE, |seconds| Time::ZERO + Span::from_secs_f64(seconds));
     let limit = setup.bytes.unwrap_or(if setup.seconds.is_some() { u64::MAX } else { 1 << 30 });
     let (mut bytes, mut events) = (0, Vec::new());
-    'sending: while let Some(call) = calls.next() {
+    'sending: for call in calls {
         let call = if let Some((sealer, numbers)) = &mut sealer {
             let bodies = call.chunks_exact(body_bytes).zip(sealed.chunks_exact_mut(setup.datagram));
             for ((body, datagram), number) in bodies.zip(numbers) {

@@ -164,7 +164,7 @@ impl<'a> Course<'a> {
             course.open_after(k, plan.mirrors[k].start);
         }
         for (at, fault) in &plan.faults {
-            course.after(*at, Step::Fault(fault.clone()));
+            course.after(*at, Step::Fault(*fault));
         }
         Ok(course)
     }

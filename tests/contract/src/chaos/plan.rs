@@ -29,7 +29,7 @@ pub struct Mirror {
 }
 
 /// Something that goes wrong. Mirrors are named by their numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// A mirror's link is dead for a while, in both directions.
     Partition(usize, Span),
@@ -152,7 +152,7 @@ impl Weather {
         1.0 - (1.0 - self.loss) * (1.0 - self.corruption)
     }
 
-    fn on(self, spec: LinkSpec) -> LinkSpec {
+    fn on(self, spec: &LinkSpec) -> LinkSpec {
         let p = |p: f64| Probability::new(p).expect("a probability");
         let gone = self.gone();
         let loss = match self.in_bursts {
@@ -171,7 +171,7 @@ impl Weather {
             reordering: ReorderingSpec { probability: p(self.reordering), by: self.late },
             duplication: p(self.duplication),
             jitter: self.jitter,
-            ..spec
+            ..spec.clone()
         }
     }
 }
@@ -229,8 +229,8 @@ impl Plan {
                 let rtt = Span::from_micros(log_between(random, 30, 300_000));
                 rtt_max = rtt_max.max(rtt);
                 let limit = queue(random, rate);
-                let there = weather.on(LinkSpec::drop_tail(rate, rtt / 2, limit));
-                let back = weather.on(LinkSpec::drop_tail(rate.max(Bitrate::from_mbps(2)), rtt / 2, limit));
+                let there = weather.on(&LinkSpec::drop_tail(rate, rtt / 2, limit));
+                let back = weather.on(&LinkSpec::drop_tail(rate.max(Bitrate::from_mbps(2)), rtt / 2, limit));
                 let start =
                     if k == 0 || chance(random, 60) { Span::ZERO } else { random.span_below(Span::from_secs(1)) };
                 let send_limit = chance(random, 10).then(|| rate.mul_f64(0.5 + random.unit()));

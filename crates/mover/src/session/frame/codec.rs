@@ -154,7 +154,7 @@ impl Frame {
             kind::ASK_TUNNEL => Some(Self::AskTunnel),
             kind::TUNNEL_GRANT => r.u128().map(|token| Self::TunnelGrant { token }),
             kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
-            kind::OPTIONAL.. => {
+            _ if kind >= kind::OPTIONAL => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
             }

@@ -71,7 +71,7 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..1000 {
             stream.on_data(now, 10_000, rtt);
-            now = now + Span::from_millis(1);
+            now += Span::from_millis(1);
         }
         // 80 Mbit/s, 10 MB/s: 500 ms of it.
         let window = stream.window(rtt);
@@ -80,7 +80,7 @@ mod tests {
         assert!(stream.window(rtt) > window / 10 * 8);
         assert!(stream.use_expected().unwrap() > Bitrate::from_mbps(140));
         for _ in 0..1000 {
-            now = now + Span::from_millis(10);
+            now += Span::from_millis(10);
             stream.on_data(now, 10_000_000, rtt);
         }
         assert_eq!(stream.window(rtt), WINDOW_MAX);
