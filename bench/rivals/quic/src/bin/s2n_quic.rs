@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use inhaul_bench_quic::{
@@ -15,6 +15,7 @@ use s2n_quic::provider::io::tokio::{Builder, Provider};
 use s2n_quic::provider::limits::Limits;
 use s2n_quic::provider::tls::default as tls;
 use s2n_quic::{Client, Server};
+use tokio::time::timeout;
 
 /// Chunks of data that one call takes from the stream.
 const CHUNKS: usize = 64;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
 async fn receive(setup: Setup) -> Outcome<Report> {
     let (certificate, key) = make_certificate(&setup)?;
     let mut landing = Landing::new(&setup);
-    let tls = tls::Server::builder().with_certificate(certificate.as_bytes(), key.as_bytes())?;
+    let tls = tls::Server::builder().with_certificate(certificate.as_str(), key.as_str())?;
     let tls = tls.with_application_protocols([PROTOCOL].iter())?.build()?;
     let server = Server::builder().with_tls(tls)?.with_limits(limits()?)?.with_event(Cipher)?;
     let mut server = server.with_io(io(&setup, setup.address)?)?.start()?;
@@ -39,13 +40,15 @@ async fn receive(setup: Setup) -> Outcome<Report> {
     loop {
         let (count, is_open) = stream.receive_vectored(&mut chunks).await?;
         landing.take(&chunks[..count]);
+        // It takes empty ones only.
+        chunks[..count].fill(Bytes::new());
         if !is_open {
             break;
         }
     }
     let report = landing.report();
-    // Until the sender knows that all has come.
-    let _closed = connection.accept_receive_stream().await;
+    // Until the sender knows that all has come, and says so; that may be lost.
+    let _closed = timeout(Duration::from_secs(1), connection.accept_receive_stream()).await;
     Ok(report)
 }
 
@@ -64,6 +67,7 @@ async fn send(setup: Setup) -> Outcome<Report> {
         stream.send(piece).await?;
     }
     stream.close().await?;
+    connection.close(0u32.into());
     Ok(Report { bytes, span: began.elapsed(), cpu: cpu_time() - cpu })
 }
 
