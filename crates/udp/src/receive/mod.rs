@@ -250,8 +250,7 @@ impl Receiver {
             *layout = fitting;
             self.opened_until = part + 1;
         }
-        // From the last to the first: each head is opened to where the end of the body before it will be.
-        for part in (0..self.opened_until).rev() {
+        for part in 0..self.opened_until {
             self.memory.open_to_window(part, &self.arrivals[part], &self.layouts[part], opener, window.memory);
         }
     }

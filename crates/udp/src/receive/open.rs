@@ -2,6 +2,7 @@
 
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope};
 
+use super::HEAD_BYTES_MAX;
 use super::batch::{Form, Memory, Message, shown_len};
 use super::scatter::{Layout, Spot};
 use crate::checksum;
@@ -29,7 +30,7 @@ impl Memory {
     }
 
     /// Opens a message from its buffer to the window: heads to the message's part of the heads, bodies to the window,
-    /// by the layout. What lies in the window behind them stays; up to a head's length in front of them is overwritten.
+    /// by the layout. Nothing else of the window changes.
     pub(super) fn open_to_window(
         &mut self,
         part: usize,
@@ -42,17 +43,21 @@ impl Memory {
         let behind = shape.head_len - ENVELOPE_LEN;
         let bytes = &mut self.buffers[part * self.buffer_len..][..arrival.len];
         let heads = &mut self.heads[part * self.heads_len..][..layout.slots() * shape.head_len];
+        let mut before = [0; HEAD_BYTES_MAX];
+        // From the first to the last, so that the processor foresees where the next bytes go. A head is opened in front
+        // of its body, over the end of the body before it, which is put back.
         let datagrams = bytes.chunks_mut(arrival.segment).zip(heads.chunks_mut(shape.head_len));
-        let datagrams: Vec<_> = datagrams.enumerate().collect();
-        for (k, (datagram, head)) in datagrams.into_iter().rev() {
+        for (k, (datagram, head)) in datagrams.enumerate() {
             let body_at = layout.window_at + k * shape.body_len;
             let body_len = datagram.len() - TAG_LEN - shape.head_len;
             if let Some(front) = body_at.checked_sub(behind) {
+                before[..behind].copy_from_slice(&window[front..body_at]);
                 match opener.open_to(datagram, &mut window[front..body_at + body_len]) {
                     Some(envelope) => head[..ENVELOPE_LEN].copy_from_slice(&envelope),
                     None => refuse(head),
                 }
                 head[ENVELOPE_LEN..].copy_from_slice(&window[front..body_at]);
+                window[front..body_at].copy_from_slice(&before[..behind]);
             } else {
                 // There is no room for the head in front of the window.
                 opener.open(datagram);
