@@ -33,6 +33,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("config", 5, include_str!("../../../docs/config.md")),
     ("doctor", 7, include_str!("../../../docs/doctor.md")),
     ("exit-codes", 7, EXIT_CODES),
+    ("fallback", 7, include_str!("../../../docs/fallback.md")),
     ("integrity", 7, include_str!("../../../docs/integrity.md")),
     ("json", 5, include_str!("../../../docs/json.md")),
     ("link", 7, include_str!("../../../docs/link.md")),

@@ -200,7 +200,7 @@ mod tests {
         progress.sources[0].path =
             PathReport { over: "tcp".to_owned(), why: Some("UDP does not pass".to_owned()), ..PathReport::default() };
         let last = |columns| lines(&progress, Size { columns, rows: 24 }).pop().unwrap();
-        assert!(last(80).ends_with("  127.0.0.1:3 (over TCP)"), "{}", last(80));
+        assert!(last(80).ends_with("  127.0.0.1:369… (over TCP)"), "{}", last(80));
         assert!(last(120).ends_with("  127.0.0.1:36961 (over TCP: UDP does not pass)"), "{}", last(120));
         assert!([60, 80, 116, 160].iter().all(|&columns| last(columns).chars().count() <= columns));
     }

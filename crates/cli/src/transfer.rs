@@ -111,13 +111,18 @@ struct Line<'a> {
 mod tests {
     use super::*;
     use crate::documented::assert_documented;
-    use inhaul_mover::{ErrorReport, FileReport, Report, SourceProgress, SourceReport, Waiting};
+    use inhaul_mover::{ErrorReport, FileReport, PathReport, Report, SourceProgress, SourceReport, Waiting};
+
+    /// With all of its fields.
+    fn over_tcp() -> PathReport {
+        PathReport { over: "tcp".to_owned(), why: Some("UDP does not pass".to_owned()), ..PathReport::default() }
+    }
 
     #[test]
     fn report_has_the_documented_fields() {
         let report = Report {
             files: vec![FileReport::default()],
-            sources: vec![SourceReport::default()],
+            sources: vec![SourceReport { path: over_tcp(), ..SourceReport::default() }],
             error: Some(ErrorReport::default()),
             ..Report::default()
         };
@@ -127,8 +132,8 @@ mod tests {
     #[test]
     fn progress_line_has_the_documented_fields() {
         let waiting = Waiting { servers: vec!["a:1".to_owned()], ..Waiting::default() };
-        let progress =
-            Progress { sources: vec![SourceProgress::default()], waiting: Some(waiting), ..Progress::default() };
+        let sources = vec![SourceProgress { path: over_tcp(), ..SourceProgress::default() }];
+        let progress = Progress { sources, waiting: Some(waiting), ..Progress::default() };
         assert_documented("The lines of get --json-stream", &Line { status: "running", progress: &progress });
     }
 }

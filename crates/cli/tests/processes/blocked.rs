@@ -36,7 +36,7 @@ fn assert_blocked(name: &str, swallow: bool) {
     let port = server.address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap();
     // Takes the datagrams and says nothing, as a firewall that drops them; without it the kernel refuses them.
     let _silence = swallow.then(|| UdpSocket::bind(("127.0.0.2", port)).unwrap());
-    let outcome = run(&["get", &format!("inhaul://{relay}/f"), &within(to.path()), "--json"]);
+    let outcome = run(&["get", &format!("inhaul://{relay}/f"), &within(to.path()), "--json", "--fallback", "never"]);
     assert_eq!(outcome.code, Some(11), "{name}: {}", outcome.stderr);
     assert!(outcome.stderr.contains("let UDP port"), "{name}: {}", outcome.stderr);
     assert_eq!(outcome.json()["error"]["code"], "udp-blocked", "{name}");
