@@ -363,7 +363,7 @@ pub(super) const fn shown_len(len: usize, segment: usize, tag_len: usize) -> usi
     if tag_len == 0 {
         return len;
     }
-    len / segment * (segment - tag_len) + (len % segment).saturating_sub(tag_len)
+    len / segment * segment.saturating_sub(tag_len) + (len % segment).saturating_sub(tag_len)
 }
 
 /// The bytes of a piece, which do not lie in the window (any more).

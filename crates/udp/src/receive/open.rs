@@ -158,7 +158,9 @@ fn open_alike(bytes: &mut [u8], segment: usize, seals: &mut Seals) -> (usize, us
             }
         }
     }
-    (if sealed == Some(true) { TAG_LEN } else { 0 }, count)
+    // What is too short for a tag has none, and has been refused.
+    let has_tag = sealed == Some(true) && segment >= ENVELOPE_LEN + TAG_LEN;
+    (if has_tag { TAG_LEN } else { 0 }, count)
 }
 
 /// Refuses a datagram in the clear that is for a sealed flow: anybody can make one. Echoes of the probes that left

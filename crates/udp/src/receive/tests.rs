@@ -422,6 +422,25 @@ impl BodySource for Memory {
 }
 
 #[test]
+fn a_datagram_that_is_too_short_to_be_sealed_is_no_flow_s() {
+    for len in ENVELOPE_LEN..=ENVELOPE_LEN + TAG_LEN {
+        let (_, mut seals) = Wire::new(true);
+        let mut datagram = vec![7; len];
+        datagram[CONNECTION_FIELD].copy_from_slice(&CONNECTION.to_be_bytes());
+        let mut queue = VecDeque::from([Sent { segment: len, bytes: datagram.repeat(3) }]);
+        let fill = |slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>| {
+            scatter(&mut queue, slices, ends, arrivals);
+            Ok(())
+        };
+        let mut receiver = Receiver::with_memory(1, MESSAGE_BYTES);
+        let batch = receiver.receive_by(None, &mut seals, fill).unwrap();
+        let ids = batch.messages().iter().flat_map(|message| (0..message.datagrams()).map(|k| message.envelope(k)));
+        assert!(ids.flatten().all(|envelope| envelope.connection == ConnectionId::NONE), "{len}");
+        assert_eq!(seals.refused(), 3, "{len}");
+    }
+}
+
+#[test]
 fn a_sealed_datagram_that_was_changed_cut_replayed_or_made_by_a_stranger_harms_no_other() {
     let (mut wire, mut seals) = Wire::new(true);
     let run: Vec<_> = (0..9).map(|k| datagram(HEAD, FLOW, ByteRange::at(k * BODY as u64, BODY as u64))).collect();
