@@ -104,7 +104,7 @@ fn one_of_two_mirrors_is_blocked() {
 fn streams_that_are_cut_are_opened_again() {
     let behind = Behind::relay(35);
     behind.relay.block_udp(true);
-    let get = behind.get(&["--rate", "40M"]).start();
+    let get = behind.get(&["--rate", "40M", "--retry-for", "1m"]).start();
     assert!(wait_for(PATIENCE, || get.stderr().contains("over TCP")), "{}", get.stderr());
     assert!(holds_for(Duration::from_millis(700), || get.is_running()));
     behind.relay.reset_tcp();
