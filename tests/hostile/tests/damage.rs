@@ -127,12 +127,12 @@ fn a_server_of_a_file_of_exbibytes_needs_memory_for_what_it_sends() {
     client.open_path();
     client.rate(1, 10_000_000, 9000);
     // At both ends of the file.
-    client.request(1440, &[(0, 14_400), (size - 14_400, 14_400)]);
+    client.request(1424, &[(0, 14_240), (size - 14_240, 14_240)]);
     for _ in 0..20 {
         let datagram = std::iter::from_fn(|| client.datagram(PATIENCE))
             .find(|datagram| DataHeader::parse(datagram).is_some())
             .unwrap_or_else(|| panic!("no data: {}", server.running.stderr()));
-        assert_eq!(datagram[HEADER_LEN..], [0; 1440]);
+        assert_eq!(datagram[HEADER_LEN..], [0; 1424]);
     }
     let memory = server.readings().memory;
     assert!(memory < 64 << 20, "{memory} bytes");

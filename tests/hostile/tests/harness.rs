@@ -37,17 +37,17 @@ fn a_hand_made_client_is_served() {
     assert_eq!(client.size, 100_000);
     client.open_path();
     client.rate(1, 10_000_000, 9000);
-    client.request(1440, &[(1440, 14_400)]);
-    let mut came = vec![0; 14_400];
+    client.request(1424, &[(1424, 14_240)]);
+    let mut came = vec![0; 14_240];
     let mut left = 10;
     while left > 0 {
         let datagram = client.datagram(PATIENCE).unwrap();
         let Some(header) = DataHeader::parse(&datagram) else { continue };
-        let at = header.offset as usize - 1440;
-        came[at..at + 1440].copy_from_slice(&datagram[HEADER_LEN..]);
+        let at = header.offset as usize - 1424;
+        came[at..at + 1424].copy_from_slice(&datagram[HEADER_LEN..]);
         left -= 1;
     }
-    assert!(came == bytes[1440..][..14_400]);
+    assert!(came == bytes[1424..][..14_240]);
     assert!(Received::at(&client.udp, Duration::from_millis(50)).bytes < 2000);
 }
 

@@ -25,7 +25,7 @@ fn server(from: &Scratch, args: &[&str]) -> Server {
 /// Asks for as much as a server lets wait, at a rate beyond all reason.
 fn ask_for_too_much(client: &mut GtpClient) {
     for _ in 0..31 {
-        client.request(8936, &[(0, BIG)]);
+        client.request(8920, &[(0, BIG)]);
     }
     client.rate(1, u64::MAX, u32::MAX);
 }
@@ -125,7 +125,7 @@ fn a_rest_does_not_break_the_send_rate() {
     client.rate(1, 100_000_000, u32::MAX);
     assert!(holds_for(Duration::from_secs(3), || server.running.is_running()));
     client.open_path();
-    client.request(8936, &[(0, BIG)]);
+    client.request(8920, &[(0, BIG)]);
     let came = responding(&client, || Received::at(&client.udp, Duration::from_secs(2)));
     let mbit = came.bytes as f64 * 8e-6;
     figures("a burst of 2^32 bytes after 3 s of rest, against --send-rate 100M", &format!("{mbit:.0} Mbit in 2 s"));
