@@ -180,7 +180,8 @@ fn datagrams_blocked_for_three_seconds() {
     from.file("f", &bytes);
     let server = Server::offer(from.path());
     let relay = Relay::honest(server.address);
-    let get = inhaul(["get", "-q", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
+    let get =
+        inhaul(["get", "-q", "--fallback", "never", "--rate", "50M", &relay.source("/f")]).arg(to.inside()).start();
     assert!(inhaul_hostile_tests::wait_for(PATIENCE, || relay.passed() > 300), "no data");
     relay.block_udp(true);
     assert!(holds_for(Duration::from_secs(3), || get.is_running()), "it gave up: {}", get.stderr());
