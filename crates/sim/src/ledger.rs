@@ -99,14 +99,14 @@ fn fault(place: &Place, datagram: &Datagram) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::ids::NodeId;
-    use crate::packet::Pool;
+    use crate::packet::{Around, Pool};
     use inhaul_transport::FlowId;
 
     #[test]
     fn place_refuses_what_was_not_sent_and_what_is_there_already() {
         let flow = FlowId(3);
         let body = ByteRange::new(1_000, 2_000);
-        let load = Load::Data { head_len: 12, tag_len: 0, flow, from: EndpointId(0), to: EndpointId(1), body };
+        let load = Load::Data { around: Around::new(12, false), flow, from: EndpointId(0), to: EndpointId(1), body };
         let datagram = Pool::default().packet(NodeId(0), 1_040, load, (&[], &[0; 12])).datagram;
         let good = Place { flow, message: 0, first: 0, skip: 12, head_len: 12, range: body };
         let mut ledger = Ledger::default();

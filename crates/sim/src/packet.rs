@@ -1,7 +1,7 @@
 //! What travels: a small handle, and behind it the datagram.
 
 use inhaul_base::ByteRange;
-use inhaul_transport::FlowId;
+use inhaul_transport::{FlowId, TAG_LEN};
 
 use crate::control::Segment;
 use crate::ids::{EndpointId, NodeId, TrafficId, TransferId};
@@ -25,8 +25,8 @@ pub(crate) struct Packet {
 impl Packet {
     /// Bytes of UDP payload, if it is a datagram, as its endpoint sees it: opened, without the tag of a sealed one.
     pub(crate) fn payload_bytes(&self) -> u32 {
-        let tag_len = if let Load::Data { tag_len, .. } = self.datagram.load { tag_len } else { 0 };
-        self.wire_bytes.saturating_sub(IP_UDP_BYTES + u32::from(tag_len))
+        let tag_len = if let Load::Data { around, .. } = self.datagram.load { around.tag_len() } else { 0 };
+        self.wire_bytes.saturating_sub(IP_UDP_BYTES + tag_len)
     }
 
     /// What can be read of the datagram: its head, and zeros for some of what follows.
@@ -44,12 +44,34 @@ pub(crate) struct Way {
     pub(crate) to_receiver: bool,
 }
 
+/// What stands around the body of a datagram: the length of its envelope and head, and whether it is sealed. In two
+/// bytes, so that a load takes no more of a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Around(u16);
+
+impl Around {
+    const SEALED: u16 = 1 << 15;
+
+    pub(crate) fn new(head_len: usize, sealed: bool) -> Self {
+        debug_assert!(head_len < usize::from(Self::SEALED));
+        Self(head_len as u16 | if sealed { Self::SEALED } else { 0 })
+    }
+
+    fn head_len(self) -> usize {
+        usize::from(self.0 & !Self::SEALED)
+    }
+
+    pub(crate) fn tag_len(self) -> u32 {
+        if self.0 & Self::SEALED == 0 { 0 } else { TAG_LEN as u32 }
+    }
+}
+
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// A protocol's datagram: envelope and head, then a range of the object, then zeros, and a tag
     /// if it is sealed.
-    Data { head_len: u16, tag_len: u8, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
+    Data { around: Around, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
     /// A segment of a transfer's control stream, or of its tunnel.
     Control { way: Way, segment: Segment },
     /// Background traffic, which nobody reads.
@@ -73,7 +95,7 @@ impl Datagram {
     }
 
     fn head_len(&self) -> usize {
-        if let Load::Data { head_len, .. } = self.load { usize::from(head_len) } else { 0 }
+        if let Load::Data { around, .. } = self.load { around.head_len() } else { 0 }
     }
 
     fn fill(&mut self, load: Load, envelope: &[u8], head: &[u8]) {
@@ -157,9 +179,9 @@ mod tests {
     fn filled(datagram: &mut Datagram, head: &[u8]) {
         let (flow, endpoint) = (FlowId(0), EndpointId(0));
         let body = ByteRange::default();
-        let head_len = head.len() as u16;
+        let around = Around::new(head.len(), false);
         let (envelope, head) = head.split_at(head.len() / 3);
-        datagram.fill(Load::Data { head_len, tag_len: 0, flow, from: endpoint, to: endpoint, body }, envelope, head);
+        datagram.fill(Load::Data { around, flow, from: endpoint, to: endpoint, body }, envelope, head);
     }
 
     #[test]

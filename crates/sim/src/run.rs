@@ -7,7 +7,7 @@ use inhaul_base::{ByteRange, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{
     Command, CommandError, ConnectionId, Envelope, Event, FlowId, Host as Driver, JoinFlow, ObjectId, OfferFlow,
-    PathSpec, RxMessage, TAG_LEN, TxBatch, drain,
+    PathSpec, RxMessage, TxBatch, drain,
 };
 
 use crate::addresses::{Addresses, located, sender_address};
@@ -18,7 +18,7 @@ use crate::faults::{TUNNEL_GAP, is_full};
 use crate::host::Host;
 use crate::interface::SendBuffer;
 use crate::network::Network;
-use crate::packet::{Datagram, IP_UDP_BYTES, Load, Packet};
+use crate::packet::{Around, Datagram, IP_UDP_BYTES, Load, Packet};
 use crate::simulation::{MESSAGES_MAX, Seat};
 use crate::transfer::{Phase, Running, Streams};
 use crate::{EndpointId, Failure, LinkSample, NodeId, Sample, SimError, Simulation, TransferId};
@@ -261,8 +261,8 @@ pub(crate) fn sorted<'a>(connections: &Connections, message: RxMessage<'a>) -> R
 struct Outlet<'a> {
     network: &'a mut Network,
     connections: &'a mut Connections,
-    /// Bytes that sealing adds to each datagram with an envelope.
-    tag_len: u8,
+    /// Datagrams with an envelope are sealed.
+    sealed: bool,
     hosts: &'a [Host],
     node: NodeId,
     from: EndpointId,
@@ -291,10 +291,9 @@ impl Driver for Outlet<'_> {
                 let envelope = transmit.route.connection.map(|connection| Envelope { number, connection }.emit());
                 let envelope = envelope.as_ref().map_or(&[][..], |bytes| bytes);
                 let (head, body) = (batch.head(datagram), datagram.body);
-                let head_len = (envelope.len() + head.len()) as u16;
-                let tag_len = if envelope.is_empty() { 0 } else { self.tag_len };
-                let load = Load::Data { head_len, tag_len, flow: transmit.flow, from: self.from, to, body };
-                let wire_bytes = (datagram.len() + envelope.len()) as u32 + u32::from(tag_len) + IP_UDP_BYTES;
+                let around = Around::new(envelope.len() + head.len(), self.sealed && !envelope.is_empty());
+                let load = Load::Data { around, flow: transmit.flow, from: self.from, to, body };
+                let wire_bytes = (datagram.len() + envelope.len()) as u32 + around.tag_len() + IP_UDP_BYTES;
                 let packet = self.network.pool.packet(node, wire_bytes, load, (envelope, head));
                 if self.tunnels.contains(&TransferId(transmit.flow.0))
                     && let Some(running) = self.transfers.get_mut(transmit.flow.0 as usize)
@@ -381,7 +380,7 @@ impl Simulation {
         let mut outlet = Outlet {
             network: &mut self.network,
             connections: &mut seat.connections,
-            tag_len: if self.sealed { TAG_LEN as u8 } else { 0 },
+            sealed: self.sealed,
             hosts: &self.hosts,
             node: self.addresses[id.0 as usize].0,
             from: id,

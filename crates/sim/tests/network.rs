@@ -338,21 +338,15 @@ fn a_new_address_leaves_the_old_one_to_nobody() {
 }
 
 #[test]
-fn a_tunnel_carries_all_in_order_and_holds_its_sender_up() {
-    // A fifth of all is lost, and the sender wants twice what the link carries: without a tunnel most is lost.
+fn a_tunnel_carries_all_and_holds_its_sender_up() {
+    // The sender wants twice what the link carries, and one packet in twenty is lost.
     let lossy = LinkSpec { loss: LossSpec::Random(Probability::new(0.05).unwrap()), ..wire(6, 10) };
-    let run = |tunnel| {
-        let Pair { mut sim, transfer, .. } = pair(&lossy, HostSpec::default(), Bitrate::from_mbps(12), 400 * BLOCK, 3);
-        if tunnel {
-            sim.at(at(0), Change::Tunnel(transfer, true)).unwrap();
-        }
-        while sim.stats(transfer).received_packets < 400 && sim.now() < at(60_000) && !sim.is_complete(transfer) {
-            sim.run_until(sim.now() + Span::from_millis(100)).unwrap();
-        }
-        (sim.is_complete(transfer) || tunnel, sim.stats(transfer).received_packets, sim.now())
-    };
-    let (_, packets, took) = run(true);
-    assert_eq!(packets, 400, "each came once, at {took}");
+    let Pair { mut sim, transfer, .. } = pair(&lossy, HostSpec::default(), Bitrate::from_mbps(12), 400 * BLOCK, 3);
+    sim.at(at(0), Change::Tunnel(transfer, true)).unwrap();
+    while !sim.is_complete(transfer) && sim.now() < at(60_000) {
+        sim.run_until(sim.now() + Span::from_millis(100)).unwrap();
+    }
+    assert!(sim.is_complete(transfer), "at {}", sim.now());
     // The link takes a packet in 2 ms: 400 take 800 ms at the least.
-    assert!(took > at(800), "{took}");
+    assert!(sim.now() > at(800), "{}", sim.now());
 }

@@ -40,7 +40,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("inhaul-link", &["link", "queue"]),
     ("inhaul-store", &["checksums", "checksums::bagit", "checksums::lines"]),
     ("inhaul-store", &["inbox", "landing", "plan"]),
-    ("inhaul-store", &["landing", "landing::destination", "landing::finish", "landing::metadata", "landing::resume"]),
+    ("inhaul-store", &["landing", "landing::finish", "landing::metadata", "landing::resume"]),
     (
         "inhaul-store",
         &["manifest", "manifest::codec", "manifest::error", "manifest::items", "manifest::memory", "manifest::rules"],

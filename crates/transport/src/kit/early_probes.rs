@@ -32,11 +32,11 @@ pub fn is_for_port(datagram: &[u8]) -> bool {
 pub fn echo_early(challenges: &Challenges, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
     let (envelope, rest) = Envelope::parse(datagram).zip(datagram.get(ENVELOPE_LEN..))?;
     let Some(PathDatagram::Probe { token: tag_len, number, reply_to }) = PathDatagram::parse(rest) else { return None };
-    let tag_len = usize::try_from(tag_len).ok().filter(|&len| len <= TAG_LEN)?;
+    let tag_len = usize::try_from(tag_len).ok().filter(|len| [0, TAG_LEN].contains(len))?;
     if envelope.connection != ConnectionId::PORT || reply_to == ConnectionId::PORT {
         return None;
     }
-    let len = u16::try_from(rest.len().checked_sub(tag_len)?).ok()?;
+    let len = u16::try_from(rest.len().checked_sub(tag_len).filter(|&len| len >= PATH_HEADER_LEN)?).ok()?;
     let echo = PathDatagram::Echo { number, len, challenge: challenges.of(from) };
     let mut bytes = Envelope { number: envelope.number, connection: reply_to }.before(&echo.emit());
     bytes.resize(datagram.len(), 0);
