@@ -114,7 +114,8 @@ fn headers(packet: &Packet, addresses: &Addresses<'_>) -> Headers {
             udp(&mut bytes, packet, DISCARD_PORT, DISCARD_PORT);
             bytes
         }
-        Load::Control { way: Way { transfer, to_receiver, .. }, segment } => {
+        Load::Control { transfer, lane, segment } => {
+            let to_receiver = Way { transfer, lane }.to_receiver();
             let from = addresses.of_node(addresses.control_source(transfer, to_receiver));
             let mut bytes = ipv4(packet.wire_bytes, PROTOCOL_TCP, from, to);
             // Port numbers come round again after 50,000 transfers; a capture is for people.

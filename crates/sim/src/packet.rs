@@ -35,13 +35,47 @@ impl Packet {
     }
 }
 
-/// A direction of a stream of a transfer.
+/// A direction of a stream of a transfer: of its control stream, or of its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) transfer: TransferId,
-    /// Of its tunnel, not of its control stream.
-    pub(crate) tunnel: bool,
-    pub(crate) to_receiver: bool,
+    pub(crate) lane: Lane,
+}
+
+/// Which stream, and which way: one value, which a [`Load`] has beside the transfer, so that it takes no more of a cache
+/// line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    ToReceiver,
+    ToSender,
+    TunnelToReceiver,
+    TunnelToSender,
+}
+
+impl Way {
+    pub(crate) fn new(transfer: TransferId, tunnel: bool, to_receiver: bool) -> Self {
+        let lane = match (tunnel, to_receiver) {
+            (false, true) => Lane::ToReceiver,
+            (false, false) => Lane::ToSender,
+            (true, true) => Lane::TunnelToReceiver,
+            (true, false) => Lane::TunnelToSender,
+        };
+        Self { transfer, lane }
+    }
+
+    /// Of the tunnel, not of the control stream.
+    pub(crate) fn tunnel(self) -> bool {
+        matches!(self.lane, Lane::TunnelToReceiver | Lane::TunnelToSender)
+    }
+
+    pub(crate) fn to_receiver(self) -> bool {
+        matches!(self.lane, Lane::ToReceiver | Lane::TunnelToReceiver)
+    }
+
+    /// The other direction of the same stream.
+    pub(crate) fn back(self) -> Self {
+        Self::new(self.transfer, self.tunnel(), !self.to_receiver())
+    }
 }
 
 /// What stands around the body of a datagram: the length of its envelope and head, and whether it is sealed. In two
@@ -73,9 +107,16 @@ pub(crate) enum Load {
     /// if it is sealed.
     Data { around: Around, flow: FlowId, from: EndpointId, to: EndpointId, body: ByteRange },
     /// A segment of a transfer's control stream, or of its tunnel.
-    Control { way: Way, segment: Segment },
+    Control { transfer: TransferId, lane: Lane, segment: Segment },
     /// Background traffic, which nobody reads.
     Background(TrafficId),
+}
+
+impl Load {
+    /// A segment that goes this way.
+    pub(crate) fn of_segment(Way { transfer, lane }: Way, segment: Segment) -> Self {
+        Self::Control { transfer, lane, segment }
+    }
 }
 
 /// What a packet carries. It is out of the cache by the time it arrives, so what is read of nearly every packet, the

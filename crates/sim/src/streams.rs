@@ -14,17 +14,17 @@ impl Simulation {
         let to_receiver = from == running.transfer.sender;
         let Some(streams) = &mut running.streams else { return };
         streams.direction(to_receiver).write(item);
-        self.send_segments(Way { transfer: TransferId(flow.0), tunnel: false, to_receiver });
+        self.send_segments(Way::new(TransferId(flow.0), false, to_receiver));
     }
 
     /// Sends what one direction of a stream may send.
     pub(crate) fn send_segments(&mut self, way: Way) {
         let Some(running) = self.transfers.get_mut(way.transfer.0 as usize) else { return };
         let nodes = running.control_nodes;
-        let Some(streams) = running.streams(way.tunnel) else { return };
-        while let Some(segment) = streams.direction(way.to_receiver).poll_segment(self.now) {
-            let (from, to) = if way.to_receiver { nodes } else { (nodes.1, nodes.0) };
-            let load = Load::Control { way, segment };
+        let Some(streams) = running.streams(way.tunnel()) else { return };
+        while let Some(segment) = streams.direction(way.to_receiver()).poll_segment(self.now) {
+            let (from, to) = if way.to_receiver() { nodes } else { (nodes.1, nodes.0) };
+            let load = Load::of_segment(way, segment);
             let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
             self.network.send(self.now, from, packet);
         }
@@ -42,22 +42,22 @@ impl Simulation {
     /// A segment has arrived at one end: what its kernel does by itself.
     pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) {
         self.mix(self.now.as_nanos());
-        self.mix(u64::from(way.transfer.0) << 1 | u64::from(way.to_receiver));
+        self.mix(u64::from(way.transfer.0) << 1 | u64::from(way.to_receiver()));
         let running = &mut self.transfers[way.transfer.0 as usize];
         // After the end, segments may still be on their way.
-        let Some(streams) = running.streams(way.tunnel) else { return };
+        let Some(streams) = running.streams(way.tunnel()) else { return };
         match segment {
             // An acknowledgement is of the direction that its packet did not take.
             Segment::Ack(through) => {
-                let acknowledged = Way { to_receiver: !way.to_receiver, ..way };
-                streams.direction(acknowledged.to_receiver).on_ack(self.now, through);
+                let acknowledged = way.back();
+                streams.direction(acknowledged.to_receiver()).on_ack(self.now, through);
                 self.send_segments(acknowledged);
-                if way.tunnel {
+                if way.tunnel() {
                     self.has_room(acknowledged);
                 }
             }
             Segment::Data(range) => {
-                let acknowledgement = streams.direction(way.to_receiver).on_data(range);
+                let acknowledgement = streams.direction(way.to_receiver()).on_data(range);
                 self.acknowledge(way, acknowledgement);
             }
         }
@@ -65,8 +65,8 @@ impl Simulation {
 
     fn acknowledge(&mut self, way: Way, segment: Segment) {
         let (at_sender, at_receiver) = self.transfers[way.transfer.0 as usize].control_nodes;
-        let (from, to) = if way.to_receiver { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
-        let load = Load::Control { way: Way { to_receiver: !way.to_receiver, ..way }, segment };
+        let (from, to) = if way.to_receiver() { (at_receiver, at_sender) } else { (at_sender, at_receiver) };
+        let load = Load::of_segment(way.back(), segment);
         let packet = self.network.pool.packet(to, segment.wire_bytes(), load, (&[], &[]));
         self.network.send(self.now, from, packet);
     }
@@ -76,8 +76,9 @@ impl Simulation {
         let id = way.transfer;
         loop {
             let running = &mut self.transfers[id.0 as usize];
-            let reader = running.end(way.to_receiver);
-            let item = running.streams(way.tunnel).and_then(|streams| streams.direction(way.to_receiver).pop_item());
+            let reader = running.end(way.to_receiver());
+            let item =
+                running.streams(way.tunnel()).and_then(|streams| streams.direction(way.to_receiver()).pop_item());
             match item {
                 None => return,
                 Some(Item::Message(message)) => {
@@ -85,7 +86,7 @@ impl Simulation {
                     self.seats[reader.0 as usize].endpoint.handle_control(self.now, id.flow(), &message);
                     self.pump(reader);
                 }
-                Some(Item::Datagram(_)) => self.leave_tunnel(id, way.to_receiver),
+                Some(Item::Datagram(_)) => self.leave_tunnel(id, way.to_receiver()),
                 Some(Item::End) => self.disconnect(id, reader),
             }
         }
@@ -107,7 +108,7 @@ impl Simulation {
         self.network.agenda.schedule(component, due);
         for tunnel in [false, true] {
             for to_receiver in [true, false] {
-                self.send_segments(Way { transfer: id, tunnel, to_receiver });
+                self.send_segments(Way::new(id, tunnel, to_receiver));
             }
         }
     }

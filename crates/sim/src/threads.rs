@@ -7,7 +7,7 @@ use crate::addresses::sender_address;
 use crate::error::SimError;
 use crate::ids::{EndpointId, NodeId};
 use crate::noise::flow_of;
-use crate::packet::{Load, Packet};
+use crate::packet::{Load, Packet, Way};
 use crate::run::sorted;
 use crate::simulation::{MESSAGES_MAX, Simulation};
 
@@ -82,8 +82,8 @@ impl Simulation {
         while let Some((_, first)) = packets.first() {
             let to = match first.datagram.load {
                 Load::Data { to, .. } => to,
-                Load::Control { way, segment } => {
-                    self.on_segment(way, segment);
+                Load::Control { transfer, lane, segment } => {
+                    self.on_segment(Way { transfer, lane }, segment);
                     packets = &packets[1..];
                     continue;
                 }
