@@ -20,8 +20,8 @@ pub(crate) struct Security {
     /// can read. Requests, names and checksums are sealed all the same
     #[arg(long)]
     pub(crate) plaintext: bool,
-    /// Reach servers through this proxy, http://[USER:PASSWORD@]HOST:PORT or socks5://...; 'none' means directly. Data
-    /// comes over TCP then [default: HTTPS_PROXY or ALL_PROXY, but for the hosts in NO_PROXY]
+    /// Reach servers through this proxy: http://USER:PASSWORD@HOST:PORT or socks5://..., with or without a user; 'none'
+    /// means directly. Data comes over TCP then [default: HTTPS_PROXY or ALL_PROXY, but for the hosts in NO_PROXY]
     #[arg(long, value_name = "URL", help_heading = "Network options", value_parser = proxy)]
     pub(crate) proxy: Option<ProxyChoice>,
 }
