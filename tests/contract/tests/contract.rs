@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use inhaul_base::{Bitrate, RandomStream, Span};
+use inhaul_base::{Bitrate, ByteRange, RandomStream, Span};
 use inhaul_contract_tests::{Aggregated, MIB, Nagged, Scene, SenderSpec, Spec, Strangers, noise, protocols};
 use inhaul_protocols::registry::{self, PROTOCOLS};
 use inhaul_sim::Change;
-use inhaul_transport::{EndpointConfig, Protocol, Role, SetupError};
+use inhaul_transport::{Command, EndpointConfig, ObjectId, Protocol, Role, SetupError};
 
 /// Size of the object in most tests: not a multiple of any block.
 const SIZE: u64 = 2 * MIB + 12_345;
@@ -66,6 +66,23 @@ fn control_streams_may_meet_with_what_the_data_meets() {
     each(|protocol| {
         let spec = Spec { control_apart: false, loss: 0.02, reordering: 0.1, duplication: 0.1, ..scene(protocol) };
         complete("control in band", &spec);
+    });
+}
+
+#[test]
+fn bytes_that_turn_out_wrong_after_a_rest_come_again() {
+    each(|protocol| {
+        // A path at rest is probed every 15 s.
+        for rest in [1, 4, 6, 10, 14, 40, 100] {
+            let mut scene = complete("before a rest", &scene(protocol));
+            scene.run_to(scene.now() + Span::from_secs(rest));
+            let wrong = ByteRange::new(MIB, MIB + 300_000);
+            scene.command(Command::Refetch { object: ObjectId(0), range: wrong, suspect: None });
+            let case = format!("{}, {rest} s of rest", protocol.name);
+            assert!(scene.run(PATIENCE), "{case}: {:?}", scene.failed());
+            assert!(scene.failed().is_empty(), "{case}: {:?}", scene.failed());
+            assert_eq!(scene.placed(0), SIZE, "{case}");
+        }
     });
 }
 

@@ -564,7 +564,7 @@ impl ReceiverFlow for Flow {
             Phase::Idle => return self.core.silence(),
             Phase::Train { .. } | Phase::Steady => {}
         }
-        let heard = self.core.last_heard;
+        let heard = self.core.silent_since();
         let no_path = self.stalled && heard > self.last_arrival + SILENCE_MAX;
         let silent = Silence { until: heard + SILENCE_MAX.max(self.rtt() * 8), since: heard, no_path };
         // Echoes alone are no use: data has to come.

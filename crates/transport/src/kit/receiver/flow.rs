@@ -31,6 +31,8 @@ pub struct FlowCore {
     pub avoid: RangeSet,
     /// When the sender last gave a sign of life.
     pub last_heard: Time,
+    /// When it last had something to say again, after a rest in which none was asked for.
+    roused: Time,
     /// Bytes that this flow was the first to deliver.
     pub placed_bytes: u64,
     /// Bytes that came though they were held already.
@@ -62,6 +64,7 @@ impl FlowCore {
             block_max: u16::MAX,
             avoid: RangeSet::new(),
             last_heard: now,
+            roused: now,
             placed_bytes: 0,
             duplicate_bytes: 0,
             accepted: None,
@@ -95,8 +98,18 @@ impl FlowCore {
     /// Until when a sender that answers probes may be silent; the control stream's own time-outs watch over it before
     /// it accepts.
     pub fn silence(&self) -> Option<Silence> {
-        let (since, no_path) = (self.last_heard, !self.path.is_open());
+        let (since, no_path) = (self.silent_since(), !self.path.is_open());
         self.is_accepted().then(|| Silence { until: since + SILENCE_MAX, since, no_path })
+    }
+
+    /// From when on its sender owes a sign of life: one that rests is not asked for any.
+    pub fn silent_since(&self) -> Time {
+        self.last_heard.max(self.roused)
+    }
+
+    /// Something is wanted of the flow after a rest.
+    pub(super) fn rouse(&mut self, now: Time) {
+        self.roused = now;
     }
 
     /// The flow's datagrams go another way.

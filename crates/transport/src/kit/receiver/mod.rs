@@ -445,7 +445,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
             Command::Join(join) => self.join(now, join)?,
             Command::Disconnect { flow } => self.disconnect(now, flow)?,
             Command::Refetch { object, range, suspect } => {
-                let flows = self.core.refetch(object, range, suspect)?;
+                let flows = self.core.refetch(now, object, range, suspect)?;
                 self.protocol.on_refetch(now, &flows, &mut self.core);
             }
             Command::Skip { object, range } => self.core.skip(object, range)?,

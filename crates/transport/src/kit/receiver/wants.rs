@@ -1,7 +1,7 @@
 //! What is wanted of an object changes while it comes: bytes were wrong, need not come, or cannot come from every
 //! flow.
 
-use inhaul_base::{ByteRange, RangeSet};
+use inhaul_base::{ByteRange, RangeSet, Time};
 
 use super::core::Core;
 use super::flow::ReceiverFlow;
@@ -60,6 +60,7 @@ impl<F: ReceiverFlow> Core<F> {
     /// Wrong bytes are wanted again, from another flow than `suspect` if there is one. Returns the object's flows.
     pub(super) fn refetch(
         &mut self,
+        now: Time,
         id: ObjectId,
         range: ByteRange,
         suspect: Option<FlowId>,
@@ -73,6 +74,9 @@ impl<F: ReceiverFlow> Core<F> {
         for &flow_id in &flows {
             self.touched.insert(flow_id);
             let Some(flow) = self.flows.get_mut(&flow_id) else { continue };
+            if flow.rests() {
+                flow.core_mut().rouse(now);
+            }
             // Only the last that was wrong is left out, so that there is always one to ask.
             if Some(flow_id) == suspect && flows.len() > 1 {
                 flow.core_mut().avoid.insert(range);
