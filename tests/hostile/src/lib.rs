@@ -11,7 +11,8 @@
 //! - [`Readings`] are what a process costs: memory, processor time, descriptors, threads.
 //!
 //! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the
-//! session protocol that it speaks; `INHAUL_HOSTILE=all` runs the long variants too.
+//! session protocol that it speaks; `INHAUL_HOSTILE=all` runs the long variants too; `INHAUL_CHAOS_TRANSFERS` says how
+//! many transfers of `chaos.rs` there are.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

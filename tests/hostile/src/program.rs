@@ -114,7 +114,7 @@ impl Start {
             command.env(format!("INHAUL_{name}_RETRY_FOR"), "0");
         }
         // The program takes variables of these names for settings.
-        for name in ["INHAUL", "INHAUL_SESSION", "INHAUL_HOSTILE", "INHAUL_HOSTILE_SEED"] {
+        for name in ["INHAUL", "INHAUL_SESSION", "INHAUL_HOSTILE", "INHAUL_HOSTILE_SEED", "INHAUL_CHAOS_TRANSFERS"] {
             command.env_remove(name);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));

@@ -146,11 +146,36 @@ fn content_that_is_too_much_too_little_or_unasked_is_out_of_turn() {
         assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "{attempt}");
         figures(&format!("content with the description: {attempt}"), "exit 7; 0 beside an honest mirror");
     }
-    // Content of what is larger than was asked for.
-    let large = noise(EARLY + 1, 6);
-    let server = describing(Offer::file("f", large.clone()), digests(&[&large]), large);
-    let outcome = get(&server.source("/f"), &Scratch::new());
-    assert_eq!(outcome.code, Some(7), "{}", outcome.summary());
+    // Of what is larger than was asked for: all, more than was asked for, and digests.
+    let large = noise(EARLY + 2, 6);
+    let all = || digests(&[&large]);
+    for (digests, content) in [(Vec::new(), EARLY + 2), (Vec::new(), EARLY + 1), (all(), EARLY)] {
+        let server = describing(Offer::file("f", large.clone()), digests, large[..content].to_vec());
+        let outcome = get(&server.source("/f"), &Scratch::new());
+        assert_eq!(outcome.code, Some(7), "{content}: {}", outcome.summary());
+    }
+}
+
+#[test]
+fn the_first_bytes_of_a_larger_file_come_with_its_description() {
+    let bytes = noise(3 << 20, 8);
+    for (attempt, first, brought, again) in [
+        ("as many as were asked for", bytes[..EARLY].to_vec(), bytes.len() - EARLY, false),
+        ("fewer", bytes[..1000].to_vec(), bytes.len() - 1000, false),
+        ("none", Vec::new(), bytes.len(), false),
+        ("wrong ones", noise(EARLY, 9), bytes.len() - EARLY + (1 << 20), true),
+    ] {
+        let to = Scratch::new();
+        let server = describing(Offer::file("f", bytes.clone()), Vec::new(), first);
+        let outcome = get(&server.source("/f"), &to);
+        assert_eq!(outcome.code, Some(0), "{attempt}: {}", outcome.summary());
+        assert!(std::fs::read(to.path().join("f")).unwrap() == bytes, "{attempt}");
+        // What has come is not asked for; of a group that is wrong, all is.
+        let sent = server.sent() as usize;
+        assert!(sent >= brought && sent < brought + EARLY / 2, "{attempt}: {sent} and not {brought}");
+        assert_eq!(outcome.stderr.contains("came in wrong"), again, "{attempt}: {}", outcome.stderr);
+        assert!(outcome.json()["first_byte_seconds"].as_f64().unwrap() > 0.0, "{}", outcome.json());
+    }
 }
 
 #[test]

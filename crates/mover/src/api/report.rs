@@ -17,6 +17,9 @@ pub struct Report {
     pub kept_bytes: u64,
     /// From the start of the set-up to the end, in seconds.
     pub seconds: f64,
+    /// From the start of the set-up until the first byte of data was in its place, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_seconds: Option<f64>,
     /// `bytes` less `resumed_bytes`, over the time from the first request to the end, in bits per second.
     pub goodput_bps: f64,
     /// Data packets lost over data packets sent.

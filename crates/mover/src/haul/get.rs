@@ -47,7 +47,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 /// What ended the transfer. It then leaves files that are complete and verified. If more was verified, it
 /// also leaves partial files and a journal, from which the same call continues.
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
-    reported(|report| {
+    reported(|report, began| {
         net::check(&options.net, rates(options))?;
         process::allow_many_files();
         if let Some(path) = &options.manifest {
@@ -55,7 +55,7 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
         }
         let opener = Opener::new(options, early::wanted(options));
         let found = find_all(options, &opener, stop, hear)?;
-        haul(options, found, Paths::Dialled(opener), stop, hear, report)
+        haul(options, found, (Paths::Dialled(opener), began), stop, hear, report)
     })
 }
 
@@ -67,9 +67,9 @@ pub(crate) fn get_attached(
     stop: &Stop,
     hear: &mut dyn FnMut(Update),
 ) -> (Report, Result<(), MoveError>) {
-    reported(|report| {
+    reported(|report, began| {
         let found = find_attached(options, sessions, stop)?;
-        haul(options, found, Paths::Shared(socket), stop, hear, report)
+        haul(options, found, (Paths::Shared(socket), began), stop, hear, report)
     })
 }
 
@@ -82,10 +82,10 @@ pub(crate) enum Paths {
 }
 
 /// Runs a transfer and completes its report.
-fn reported(transfer: impl FnOnce(&mut Report) -> Result<(), MoveError>) -> (Report, Result<(), MoveError>) {
+fn reported(transfer: impl FnOnce(&mut Report, Instant) -> Result<(), MoveError>) -> (Report, Result<(), MoveError>) {
     let began = Instant::now();
     let mut report = Report::default();
-    let result = transfer(&mut report);
+    let result = transfer(&mut report, began);
     report.seconds = began.elapsed().as_secs_f64();
     if let Err(error) = &result {
         let is_partial = matches!(error, MoveError::Partial { .. });
@@ -98,7 +98,7 @@ fn reported(transfer: impl FnOnce(&mut Report) -> Result<(), MoveError>) -> (Rep
 fn haul(
     options: &GetOptions,
     found: Vec<Outcome<Found>>,
-    paths: Paths,
+    (paths, began): (Paths, Instant),
     stop: &Stop,
     hear: &mut dyn FnMut(Update),
     report: &mut Report,
@@ -136,7 +136,7 @@ fn haul(
     }
     let (updates, incoming) = channel();
     let (options, stop) = (options.clone(), stop.clone());
-    let run = move || run_haul(&options, objects, joinings, paths, updates, stop);
+    let run = move || run_haul(&options, objects, joinings, (paths, began), updates, stop);
     let thread = threads::spawn_helper("inhaul-data", run)?;
     for update in incoming {
         hear(update);
@@ -231,7 +231,7 @@ fn run_haul(
     options: &GetOptions,
     objects: Vec<Object>,
     joinings: Vec<Joining>,
-    paths: Paths,
+    (paths, began): (Paths, Instant),
     updates: Sender<Update>,
     stop: Stop,
 ) -> (Report, Result<Vec<String>, MoveError>) {
@@ -262,6 +262,7 @@ fn run_haul(
     engine.hang_up();
     haul.measure(&engine);
     let mut report = report_of(&haul, &engine);
+    report.first_byte_seconds = haul.first_byte.map(|at| at.duration_since(began).as_secs_f64());
     let result = result.map(|()| haul.failures());
     for object in &haul.objects {
         match object.failure.as_ref().or(result.as_ref().err()) {

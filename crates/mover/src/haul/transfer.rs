@@ -19,6 +19,7 @@ mod ways;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place};
@@ -88,6 +89,8 @@ pub(crate) struct Haul {
     disconnecting: Option<Disconnecting>,
     /// The longest that content took which came before the transfer began.
     pub(crate) early: Span,
+    /// When the first byte of any data set was in its place.
+    pub(crate) first_byte: Option<Instant>,
     last_error: Option<FlowError>,
     disputes: Disputes,
     reopening: Reopening,
@@ -150,6 +153,7 @@ impl Haul {
             history: Vec::new(),
             disconnecting: None,
             early: Span::ZERO,
+            first_byte: None,
             last_error: None,
             disputes: Disputes::default(),
             news: NewsDesk::new(engine.waker(), &reopening.net),
@@ -201,6 +205,9 @@ impl Haul {
                 self.take_early(object, flow, early)?;
             }
         } else if self.objects[object].size() > 0 {
+            if let Some(early) = early.filter(|early| early.bytes.len() as u64 >= self.objects[object].first_bytes) {
+                self.take_first_bytes(object, flow, &early)?;
+            }
             self.begin_mirror(engine, join);
         }
         Ok(flow)

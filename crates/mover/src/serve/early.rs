@@ -1,4 +1,4 @@
-//! The content of a small data set, as it travels with its description.
+//! The first content of a data set, as it travels with its description.
 
 use inhaul_store::digest;
 
@@ -7,11 +7,19 @@ use crate::session::early::GROUPS_MAX;
 use crate::session::frame::Frame;
 
 /// What follows the description of a data set for a client that takes `bytes_max` bytes of content with it: all of it
-/// and its digests, or an empty [`Frame::Content`]. Each file is read once, and what is hashed is what is sent.
+/// and its digests; or, of a larger one, as many of its first bytes, which a transport would bring a round trip later.
+/// Each file is read once, and what is hashed is what is sent.
 pub(crate) fn content_frames(set: &OpenSet, bytes_max: u32) -> Vec<Frame> {
     let manifest = set.data_set().manifest();
     let nothing = || vec![Frame::Content { bytes: Vec::new() }];
-    if manifest.size() > u64::from(bytes_max) || set.groups().count() > GROUPS_MAX {
+    if manifest.size() > u64::from(bytes_max) {
+        let mut bytes = vec![0; bytes_max as usize];
+        return match set.data_set().read(0, &mut bytes) {
+            Ok(()) => vec![Frame::Content { bytes }],
+            Err(_) => nothing(),
+        };
+    }
+    if set.groups().count() > GROUPS_MAX {
         return nothing();
     }
     let (mut bytes, mut values, mut group) = (Vec::new(), Vec::new(), Vec::new());
@@ -60,7 +68,9 @@ mod tests {
         let values = [&b"one"[..], b"", b"three"].map(|b| digest::group_digest(b.len() as u64, 0, b)).to_vec();
         let all = [Frame::Digests { first_group: 0, values }, Frame::Content { bytes: b"onethree".to_vec() }];
         assert_eq!(content_frames(&set, 8), all);
-        assert_eq!(content_frames(&set, 7), nothing());
+        // Digests are of whole groups: they come later, with the rest.
+        assert_eq!(content_frames(&set, 7), [Frame::Content { bytes: b"onethre".to_vec() }]);
+        assert_eq!(content_frames(&set, 2), [Frame::Content { bytes: b"on".to_vec() }]);
     }
 
     #[test]
@@ -68,8 +78,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), b"one").unwrap();
         let set = open(dir.path());
-        std::fs::write(dir.path().join("a"), b"longer").unwrap();
+        std::fs::write(dir.path().join("a"), b"").unwrap();
         assert_eq!(content_frames(&set, 100), nothing());
+        assert_eq!(content_frames(&set, 2), nothing());
         for n in 0..=GROUPS_MAX {
             std::fs::write(dir.path().join(n.to_string()), b"").unwrap();
         }

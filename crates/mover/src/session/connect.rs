@@ -203,7 +203,7 @@ impl Session {
         Ok(self.said_key)
     }
 
-    /// Asks for a data set and takes its manifest in; and its content, if that is no more than `early` bytes.
+    /// Asks for a data set and takes its manifest in; and up to `early` bytes of its content.
     pub(crate) fn open(
         &mut self,
         path: &str,
@@ -242,7 +242,8 @@ impl Session {
         }
     }
 
-    /// All content of a data set that has no more than `early` bytes of it; `None` if the server does not send it.
+    /// All content of a data set that has no more than `early` bytes of it, or the first bytes of a larger one; `None`
+    /// if the server does not send them.
     fn content(
         &mut self,
         manifest: &Manifest,
@@ -265,9 +266,14 @@ impl Session {
                 Frame::Content { bytes }
                     if is_small && (digests.len() as u64, bytes.len() as u64) == (count, manifest.size()) =>
                 {
-                    return Ok(Some(Early { digests, bytes, took: asked.elapsed() }));
+                    return Ok(Some(Early { is_all: true, digests, bytes, took: asked.elapsed() }));
                 }
                 Frame::Content { bytes } if digests.is_empty() && bytes.is_empty() => return Ok(None),
+                Frame::Content { bytes }
+                    if bytes.len() as u64 <= u64::from(early) && (bytes.len() as u64) < manifest.size() && !is_small =>
+                {
+                    return Ok(Some(Early { is_all: false, digests, bytes, took: asked.elapsed() }));
+                }
                 frame => return Err(self.unexpected(&frame)),
             }
         }

@@ -1,5 +1,5 @@
-//! The content of small data sets, which travels with their description: a transport would need several round trips to
-//! begin.
+//! The first content of data sets, which travels with their description: a transport would need several round trips to
+//! begin. Of small ones it is all.
 
 use std::time::Duration;
 
@@ -30,12 +30,14 @@ pub(crate) fn wanted(options: &GetOptions) -> u32 {
     within(within(bytes, options.rate), options.receive_rate)
 }
 
-/// The whole content of a data set, as it came with its description.
+/// What came of a data set with its description.
 #[derive(Debug)]
 pub(crate) struct Early {
-    /// The digests of all groups.
+    /// Whether that is all of it.
+    pub(crate) is_all: bool,
+    /// The digests of all groups, if it is all.
     pub(crate) digests: Vec<GroupDigest>,
-    /// The bytes of all files.
+    /// Its first bytes.
     pub(crate) bytes: Vec<u8>,
     /// How long it took, from the question on.
     pub(crate) took: Duration,

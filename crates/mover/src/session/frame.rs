@@ -194,8 +194,8 @@ pub enum Frame {
         owner: bool,
         /// It wants to know files' extended attributes.
         attributes: bool,
-        /// If the data set's whole content has at most so many bytes, the client wants it with the description. 0: no
-        /// [`Frame::Content`] comes at all.
+        /// So many bytes of the data set's content the client wants with the description. 0: no [`Frame::Content`] comes
+        /// at all.
         early: u32,
     },
     /// The client wants to see what there is at this path.
@@ -258,10 +258,11 @@ pub enum Frame {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// The end of a data set's description, for a client that has asked for the content with it: all of the content,
-    /// behind the digests of all groups; or nothing, and no digests, if it is too large or could not be read.
+    /// The end of a data set's description, for a client that has asked for content with it: all of the content, behind
+    /// the digests of all groups; of more than was asked for, the first bytes, without digests; nothing if it could not
+    /// be read.
     Content {
-        /// The bytes of all files, in the order of the manifest.
+        /// Bytes of the files, in the order of the manifest.
         bytes: Vec<u8>,
     },
     /// A control message of the transport protocol, of at most [`MAX_MESSAGE`] bytes.

@@ -1,7 +1,8 @@
-//! Content that came with the description of its data set: it is placed at once, as if a flow had brought it. No flow
-//! begins unless something has to be fetched after all.
+//! Content that came with the description of its data set: it is placed at once, as if a flow had brought it. If it is
+//! all, no flow begins unless something has to be fetched after all.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use inhaul_base::{ByteRange, RangeSet, Span};
 use inhaul_transport::FlowId;
@@ -13,16 +14,28 @@ use crate::haul::verify::Task;
 use crate::session::early::Early;
 
 impl Haul {
-    /// Takes note of the data sets of which all content is here; before anything is fetched.
+    /// Takes note of the data sets of which content is here; before anything is fetched.
     pub(crate) fn expect_early<'j>(&mut self, joinings: impl IntoIterator<Item = &'j Joining>) {
         for Joining { object, session, .. } in joinings {
-            self.objects[*object].is_early |= session.early.is_some();
+            let object = &mut self.objects[*object];
+            match &session.early {
+                Some(early) if early.is_all => object.is_early = true,
+                Some(early) if object.first_bytes == 0 => object.first_bytes = early.bytes.len() as u64,
+                _ => {}
+            }
         }
+    }
+
+    /// Places the first bytes of a data set, which `flow` has brought with its description. Their digests come with
+    /// those of the rest.
+    pub(super) fn take_first_bytes(&mut self, index: usize, flow: FlowId, early: &Early) -> Result<(), MoveError> {
+        let bytes = std::mem::take(&mut self.objects[index].first_bytes).min(early.bytes.len() as u64);
+        self.place(index, flow, &early.bytes[..bytes as usize])
     }
 
     /// Places what `flow` has brought of its data set, which is all that is missing, and has it verified.
     pub(super) fn take_early(&mut self, index: usize, flow: FlowId, early: Early) -> Result<(), MoveError> {
-        let Early { digests, bytes, took } = early;
+        let Early { digests, bytes, took, .. } = early;
         let object = &mut self.objects[index];
         object.appoint(flow);
         (object.next_digest, object.asked_digests) = (object.plan.count(), object.plan.count());
@@ -30,12 +43,7 @@ impl Haul {
             let values = digests.get(run.first as usize..(run.first + run.count) as usize).unwrap_or_default();
             self.verifier.expect(index, run.first + run.count, &mut values.to_vec());
         }
-        let landing = Arc::clone(&object.landing);
-        for range in object.tally.free().gaps(ByteRange::new(0, object.size())) {
-            let Some(part) = bytes.get(range.start as usize..range.end as usize) else { continue };
-            self.sink.write(&landing, range.start, part)?;
-            self.note_placed(flow, range);
-        }
+        self.place(index, flow, &bytes)?;
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
             mirror.active_before += took.as_secs_f64();
         }
@@ -43,10 +51,22 @@ impl Haul {
         Ok(())
     }
 
+    /// Places what is missing of a data set's first bytes.
+    fn place(&mut self, index: usize, flow: FlowId, bytes: &[u8]) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        let landing = Arc::clone(&object.landing);
+        for range in object.tally.free().gaps(ByteRange::new(0, bytes.len() as u64)) {
+            self.sink.write(&landing, range.start, &bytes[range.start as usize..range.end as usize])?;
+            self.note_placed(flow, range);
+        }
+        Ok(())
+    }
+
     /// Takes note of bytes that a flow has brought. They have been written, or will be before what is told behind
     /// them.
     pub(super) fn note_placed(&mut self, flow: FlowId, range: ByteRange) {
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return };
+        self.first_byte.get_or_insert_with(Instant::now);
         let index = mirror.object;
         mirror.placed_bytes += range.len();
         let Object { tally, groups, placed_bytes, .. } = &mut self.objects[index];
@@ -76,6 +96,8 @@ impl Object {
         if self.is_early {
             return [ByteRange::new(0, self.size())].into_iter().collect();
         }
-        self.tally.free().clone()
+        let mut held = self.tally.free().clone();
+        held.insert(ByteRange::new(0, self.first_bytes));
+        held
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Object {
     pub(super) asked_digests: u64,
     /// All that is missing came with the description: no flow has begun.
     pub(super) is_early: bool,
+    /// So many of its first bytes came with the description, of which there are more, and are not placed yet.
+    pub(super) first_bytes: u64,
     /// How many groups ahead of those that are verified digests were asked for last.
     pub(super) digest_window: u64,
     pub(super) verified_groups: u64,
@@ -133,6 +135,7 @@ impl Object {
             next_digest: 0,
             asked_digests: 0,
             is_early: false,
+            first_bytes: 0,
             digest_window: 0,
             verified_groups: 0,
             failing: Failing::default(),
