@@ -144,7 +144,8 @@ fn transfer(seed: u64) -> (Vec<Blow>, u32, Duration) {
     let mut get = transfer.get.start();
     for _ in 0..1 + random.below(5) {
         // Soon after the start, or in the middle.
-        let wait = Duration::from_millis(random.below([60, 700][random.below(2) as usize]));
+        let most = [60, 700][random.below(2) as usize];
+        let wait = Duration::from_millis(random.below(most));
         if !holds_for(wait, || get.is_running()) {
             break;
         }
