@@ -6,14 +6,19 @@ use crate::serve::catalogue::OpenSet;
 use crate::session::early::GROUPS_MAX;
 use crate::session::frame::Frame;
 
+/// Bytes that TCP sends at once after its handshake (RFC 6928: 10 packets, of IPv6's least size), less what TLS and the
+/// greeting take.
+const FIRST_FLIGHT: usize = 11_000;
+
 /// What follows the description of a data set for a client that takes `bytes_max` bytes of content with it: all of it
-/// and its digests; or, of a larger one, as many of its first bytes, which a transport would bring a round trip later.
+/// and its digests; or, of a larger one, as many of its first bytes as travel with a short description: a transport
+/// would bring them a round trip later, and waits for them, so they must not come later themselves.
 /// Each file is read once, and what is hashed is what is sent.
 pub(crate) fn content_frames(set: &OpenSet, bytes_max: u32) -> Vec<Frame> {
     let manifest = set.data_set().manifest();
     let nothing = || vec![Frame::Content { bytes: Vec::new() }];
     if manifest.size() > u64::from(bytes_max) {
-        let mut bytes = vec![0; bytes_max as usize];
+        let mut bytes = vec![0; FIRST_FLIGHT.saturating_sub(set.encoding().len()).min(bytes_max as usize)];
         return match set.data_set().read(0, &mut bytes) {
             Ok(()) => vec![Frame::Content { bytes }],
             Err(_) => nothing(),
