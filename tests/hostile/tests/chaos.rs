@@ -135,7 +135,15 @@ impl Transfer {
 fn transfer(seed: u64) -> (Vec<Blow>, u32, Duration) {
     use Blow::*;
     const BLOWS: [Blow; 10] = [
-        KillReceiver, KillReceiver, KillReceiver, KillSender, KillSender, StopReceiver, StopSender, BlockUdp, ResetTcp,
+        KillReceiver,
+        KillReceiver,
+        KillReceiver,
+        KillSender,
+        KillSender,
+        StopReceiver,
+        StopSender,
+        BlockUdp,
+        ResetTcp,
         Rebind,
     ];
     let random = &mut RandomStream::new(seed, 0);
@@ -192,7 +200,9 @@ fn transfers_that_suffer() {
     let seconds = longest.as_secs_f64();
     figures(
         attempt,
-        &format!("{transfers} from seed {first}, {commands} commands, all bit-exact; {blows:?}; the last command took {seconds:.1} s at most"),
+        &format!(
+            "{transfers} from seed {first}, {commands} commands, all bit-exact; {blows:?}; the last command took {seconds:.1} s at most"
+        ),
     );
     assert!(!blows.is_empty(), "nothing was done to any");
 }

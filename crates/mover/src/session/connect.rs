@@ -270,7 +270,9 @@ impl Session {
                 }
                 Frame::Content { bytes } if digests.is_empty() && bytes.is_empty() => return Ok(None),
                 Frame::Content { bytes }
-                    if bytes.len() as u64 <= u64::from(early) && (bytes.len() as u64) < manifest.size() && !is_small =>
+                    if bytes.len() as u64 <= u64::from(early)
+                        && (bytes.len() as u64) < manifest.size()
+                        && !is_small =>
                 {
                     return Ok(Some(Early { is_all: false, digests, bytes, took: asked.elapsed() }));
                 }

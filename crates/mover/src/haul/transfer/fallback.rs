@@ -34,7 +34,7 @@ const TRIAL_GAP: Span = Span::from_secs(60);
 const TRIAL_GAP_MAX: Span = Span::from_secs(960);
 /// UDP is tried again this often at first, then half as often each time, up to ...
 const PROBE_GAP: Span = Span::from_secs(1);
-const PROBE_GAP_MAX: Span = Span::from_secs(30);
+const PROBE_GAP_MAX: Span = Span::from_secs(8);
 /// UDP that has carried data for so long is sound: its next failure is a new one, and streams are not kept.
 const SOUND: Span = Span::from_secs(60);
 /// Streams that cannot be opened are tried again after so long; twice as long each time.
