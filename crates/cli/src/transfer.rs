@@ -124,6 +124,7 @@ mod tests {
             files: vec![FileReport::default()],
             sources: vec![SourceReport { path: over_tcp(), ..SourceReport::default() }],
             error: Some(ErrorReport::default()),
+            first_byte_seconds: Some(0.1),
             ..Report::default()
         };
         assert_documented("The report of get", &report);

@@ -179,6 +179,20 @@ fn the_first_bytes_of_a_larger_file_come_with_its_description() {
 }
 
 #[test]
+fn one_mirror_brings_all_of_a_small_file_and_one_its_first_bytes() {
+    let (bytes, from) = (noise(5000, 10), Scratch::new());
+    from.file("f", &bytes);
+    // What is sent outside the transport is what the rate allows in 100 ms: 1,000 bytes.
+    let (slow, fast) = (Server::offer_with(from.path(), &["--send-rate", "80k"]), Server::offer(from.path()));
+    for [first, second] in [[&slow, &fast], [&fast, &slow]] {
+        let to = Scratch::new();
+        let outcome = get(&format!("inhaul://{},{}/f", first.address, second.address), &to);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.summary());
+        assert!(std::fs::read(to.path().join("f")).unwrap() == bytes);
+    }
+}
+
+#[test]
 fn content_once_more_later_is_out_of_turn() {
     let bytes = noise(5000, 4);
     let server = HostileServer::start(move |session, endpoint| {

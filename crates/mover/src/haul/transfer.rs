@@ -200,8 +200,8 @@ impl Haul {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {
                 mirror.deferred = Some(join);
             }
-            // The first to bring it is the one whose digests count.
-            if let Some(early) = early.filter(|_| self.objects[object].authorities.is_empty()) {
+            // The first to bring it all is the one whose digests count.
+            if let Some(early) = early.filter(|early| early.is_all && self.objects[object].authorities.is_empty()) {
                 self.take_early(object, flow, early)?;
             }
         } else if self.objects[object].size() > 0 {

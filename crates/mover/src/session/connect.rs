@@ -69,7 +69,7 @@ pub(crate) struct Session {
     pub(crate) datagrams: SocketAddr,
     /// Memory that its data set's manifest may take, in bytes.
     pub(crate) manifest_memory_max: u64,
-    /// The content of its data set, if all of it came with the description.
+    /// What came of its data set with the description.
     pub(crate) early: Option<Early>,
     /// The way of datagrams from the server, while it is probed.
     pub(crate) early_path: Option<EarlyPath>,
