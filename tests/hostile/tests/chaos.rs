@@ -111,7 +111,7 @@ impl Transfer {
         let mirror = &mut self.mirrors[index];
         let stop = |running: &Running| {
             running.signal(Signal::STOP);
-            std::thread::sleep(while_it_lasts);
+            holds_for(while_it_lasts, || true);
             running.signal(Signal::CONT);
         };
         match blow {
@@ -121,7 +121,7 @@ impl Transfer {
             Blow::StopSender => stop(&mirror.server.running),
             Blow::BlockUdp => {
                 mirror.relay.block_udp(true);
-                std::thread::sleep(while_it_lasts);
+                holds_for(while_it_lasts, || true);
                 mirror.relay.block_udp(false);
             }
             Blow::ResetTcp => mirror.relay.reset_tcp(),
