@@ -1,8 +1,8 @@
 //! Transfers drawn from seeds, in which processes are killed and stopped and networks fail: what is under a final name
 //! is right, whatever ends says why, and the same command comes to its end.
 //!
-//! `INHAUL_CHAOS_TRANSFERS` says how many; `INHAUL_HOSTILE_SEED` is the first seed, and one that failed is made again
-//! by that and one transfer.
+//! `INHAUL_CHAOS_TRANSFERS` says how many; `INHAUL_HOSTILE_SEED` is the first seed. The plan of one that failed is made
+//! again by its seed and one transfer; what the processes are doing when a blow comes is not.
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -204,5 +204,5 @@ fn transfers_that_suffer() {
             "{transfers} from seed {first}, {commands} commands, all bit-exact; {blows:?}; the last command took {seconds:.1} s at most"
         ),
     );
-    assert!(!blows.is_empty(), "nothing was done to any");
+    assert!(transfers < 8 || !blows.is_empty(), "nothing was done to any");
 }

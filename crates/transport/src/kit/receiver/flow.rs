@@ -31,7 +31,7 @@ pub struct FlowCore {
     pub avoid: RangeSet,
     /// When the sender last gave a sign of life.
     pub last_heard: Time,
-    /// When it last had something to say again, after a rest in which none was asked for.
+    /// When bytes were last wanted of it after a rest.
     roused: Time,
     /// Bytes that this flow was the first to deliver.
     pub placed_bytes: u64,
