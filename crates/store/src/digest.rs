@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use blake3::hazmat::{self, HasherExt, Mode};
 use inhaul_base::ByteRange;
 
+pub mod proof;
+
 pub use blake3::Hash;
 
 /// Length of a group in bytes; the last of a file may be shorter.

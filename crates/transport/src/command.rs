@@ -94,8 +94,18 @@ pub enum Command {
         /// The flow that delivered them.
         suspect: Option<FlowId>,
     },
+    /// Receiver: these bytes are wanted (again), whether or not they were held. The object may have been complete, or
+    /// held as a whole from the start, because nobody had asked for anything yet.
+    Want {
+        /// The object.
+        object: ObjectId,
+        /// The bytes.
+        ranges: Vec<ByteRange>,
+        /// Somebody waits for them: they are asked for before what is not urgent.
+        urgent: bool,
+    },
     /// Receiver: these bytes need not come any more; what comes of them all the same is dropped.
-    Skip {
+    Unwant {
         /// The object.
         object: ObjectId,
         /// The bytes.

@@ -17,6 +17,8 @@ pub struct Object {
     pub held: RangeSet,
     /// Neither held nor asked for.
     wanted: RangeSet,
+    /// What of that somebody waits for. It may have been asked for meanwhile.
+    urgent: RangeSet,
     /// The flows that bring it.
     pub flows: Vec<FlowId>,
     /// Whether its user has been told that all is there.
@@ -27,7 +29,7 @@ impl Object {
     /// An object of `size` bytes, of which `held` are there already.
     pub fn new(size: u64, held: RangeSet) -> Self {
         let wanted = held.gaps(ByteRange::new(0, size)).into_iter().collect();
-        Self { size, held, wanted, flows: Vec::new(), complete: false }
+        Self { size, held, wanted, urgent: RangeSet::new(), flows: Vec::new(), complete: false }
     }
 
     /// Whether every byte has been placed.
@@ -47,7 +49,7 @@ impl Object {
 
     /// Bytes of memory, about.
     pub fn memory_bytes(&self) -> usize {
-        (self.held.fragments() + self.wanted.fragments()) * 40
+        (self.held.fragments() + self.wanted.fragments() + self.urgent.fragments()) * 40
     }
 
     /// Marks what of `range` is not held as wanted (again).
@@ -80,27 +82,62 @@ impl Object {
         self.wanted.insert(range);
     }
 
-    /// Takes about `max` bytes, in whole blocks, from the front of what is wanted, leaving out what is in `avoid`.
-    /// The ranges are ascending, and at most `ranges_max` of them.
+    /// Somebody waits for bytes: of what is wanted they are asked for first.
+    pub fn hurry(&mut self, range: ByteRange) {
+        self.urgent.insert(range);
+    }
+
+    /// Takes about `max` bytes, in whole blocks, from the front of what is wanted, leaving out what is in `avoid`. If
+    /// some of it is urgent, that alone. The ranges are ascending, and at most `ranges_max` of them.
     pub fn take(&mut self, max: u64, block: u64, ranges_max: usize, avoid: &RangeSet) -> Vec<ByteRange> {
-        let mut taken = Vec::new();
-        let mut left = max.max(block);
         let fragmented = self.held.fragments() > FRAGMENTS_MAX;
-        let last_held = self.held.iter().next_back().map_or(0, |r| r.end);
-        for want in self.wanted.iter() {
-            if left < block || taken.len() == ranges_max || (fragmented && want.start >= last_held) {
+        let beyond = fragmented.then(|| self.held.iter().next_back().map_or(0, |range| range.end));
+        let limits = Limits { bytes: max, block, ranges: ranges_max, beyond };
+        let mut taken = Vec::new();
+        if !self.urgent.is_empty() {
+            // What others bring, or what has come, is not urgent any more.
+            self.urgent = self.urgent.iter().flat_map(|range| self.wanted.within(range)).collect();
+            taken = limits.take(&self.urgent, avoid);
+        }
+        if taken.is_empty() {
+            taken = limits.take(&self.wanted, avoid);
+        }
+        for range in &taken {
+            self.wanted.remove(*range);
+            self.urgent.remove(*range);
+        }
+        taken
+    }
+}
+
+/// How much may be taken.
+struct Limits {
+    bytes: u64,
+    block: u64,
+    ranges: usize,
+    /// Nothing that begins there or behind.
+    beyond: Option<u64>,
+}
+
+impl Limits {
+    /// The first ranges of `wanted` that are not in `avoid`.
+    fn take(&self, wanted: &RangeSet, avoid: &RangeSet) -> Vec<ByteRange> {
+        let mut taken = Vec::new();
+        let mut left = self.bytes.max(self.block);
+        for want in wanted.iter() {
+            if left < self.block
+                || taken.len() == self.ranges
+                || self.beyond.is_some_and(|beyond| want.start >= beyond)
+            {
                 break;
             }
             for usable in if avoid.is_empty() { vec![want] } else { avoid.gaps(want) } {
-                let len = usable.len().min(left - left % block);
-                if len > 0 && taken.len() < ranges_max {
+                let len = usable.len().min(left - left % self.block);
+                if len > 0 && taken.len() < self.ranges {
                     taken.push(ByteRange::at(usable.start, len));
                     left = left.saturating_sub(len);
                 }
             }
-        }
-        for range in &taken {
-            self.wanted.remove(*range);
         }
         taken
     }
@@ -129,6 +166,20 @@ mod tests {
             object.take(5_000, 1_000, 64, &RangeSet::new()),
             [ByteRange::new(0, 4_000), ByteRange::new(6_000, 7_000)]
         );
+    }
+
+    #[test]
+    fn take_hands_out_what_is_urgent_first_and_alone() {
+        let mut object = Object::new(10_000, RangeSet::new());
+        object.hurry(ByteRange::new(7_000, 8_000));
+        object.hurry(ByteRange::new(9_500, 9_600));
+        let none = RangeSet::new();
+        let urgent = [ByteRange::new(7_000, 8_000), ByteRange::new(9_500, 9_600)];
+        assert_eq!(object.take(5_000, 1_000, 64, &none), urgent);
+        object.hurry(ByteRange::new(0, 1_000));
+        object.hold(ByteRange::new(0, 500), |_| {});
+        assert_eq!(object.take(5_000, 1_000, 64, &none), [ByteRange::new(500, 1_000)], "what has come is not asked for");
+        assert_eq!(object.take(5_000, 1_000, 64, &none), [ByteRange::new(1_000, 6_000)]);
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Haul {
         }
         let range = object.groups.manifest().file_range(file).unwrap_or_default();
         if !range.is_empty() {
-            engine.command(self.endpoint, Command::Skip { object: ObjectId(index as u32), range });
+            engine.command(self.endpoint, Command::Unwant { object: ObjectId(index as u32), range });
         }
         self.disputes.forget_groups(index, &numbers);
         let object = &mut self.objects[index];
@@ -167,7 +167,7 @@ impl Haul {
     /// No more of a data set is asked for, and none of it can be relied on.
     pub(super) fn fail_whole(&mut self, engine: &mut Engine, index: usize, error: MoveError) -> Result<(), MoveError> {
         let range = ByteRange::new(0, self.objects[index].size());
-        engine.command(self.endpoint, Command::Skip { object: ObjectId(index as u32), range });
+        engine.command(self.endpoint, Command::Unwant { object: ObjectId(index as u32), range });
         self.fail(index, error)
     }
 }

@@ -448,7 +448,11 @@ impl<P: Reception> Endpoint for Receiver<P> {
                 let flows = self.core.refetch(now, object, range, suspect)?;
                 self.protocol.on_refetch(now, &flows, &mut self.core);
             }
-            Command::Skip { object, range } => self.core.skip(object, range)?,
+            Command::Want { object, ranges, urgent } => {
+                let flows = self.core.want(now, object, &ranges, urgent)?;
+                self.protocol.on_refetch(now, &flows, &mut self.core);
+            }
+            Command::Unwant { object, range } => self.core.unwant(object, range)?,
             Command::Avoid { flow, range } => self.core.avoid(flow, range)?,
             Command::ChangePath { flow, reliable } => self.change_path(now, flow, reliable)?,
             Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),

@@ -32,7 +32,7 @@ impl<F: ReceiverFlow> Core<F> {
     }
 
     /// Bytes need not come any more: they count as held.
-    pub(super) fn skip(&mut self, id: ObjectId, range: ByteRange) -> Result<(), CommandError> {
+    pub(super) fn unwant(&mut self, id: ObjectId, range: ByteRange) -> Result<(), CommandError> {
         let object = self.object_with(id, range)?;
         object.hold(range, |_| {});
         for flow in object.flows.clone() {
@@ -42,6 +42,42 @@ impl<F: ReceiverFlow> Core<F> {
             }
         }
         Ok(())
+    }
+
+    /// Bytes are wanted, whether or not they were held. Returns the object's flows.
+    pub(super) fn want(
+        &mut self,
+        now: Time,
+        id: ObjectId,
+        ranges: &[ByteRange],
+        urgent: bool,
+    ) -> Result<Vec<FlowId>, CommandError> {
+        for &range in ranges {
+            self.object_with(id, range)?;
+        }
+        let object = self.objects.get_mut(&id).ok_or(CommandError::UnknownObject(id))?;
+        for &range in ranges.iter().filter(|range| !range.is_empty()) {
+            object.unhold(range);
+            if urgent {
+                object.hurry(range);
+            }
+        }
+        let flows = object.flows.clone();
+        self.rouse(now, id, &flows);
+        Ok(flows)
+    }
+
+    /// More is wanted of an object: its flows that rest are to bring it.
+    fn rouse(&mut self, now: Time, id: ObjectId, flows: &[FlowId]) {
+        if flows.is_empty() {
+            self.events.push_back(Event::Starved { object: id });
+        }
+        for flow_id in flows {
+            self.touched.insert(*flow_id);
+            if let Some(flow) = self.flows.get_mut(flow_id).filter(|flow| flow.rests()) {
+                flow.core_mut().rouse(now);
+            }
+        }
     }
 
     /// A flow is not asked for these bytes, as long as there are others.
@@ -68,15 +104,9 @@ impl<F: ReceiverFlow> Core<F> {
         let object = self.object_with(id, range)?;
         object.unhold(range);
         let flows = object.flows.clone();
-        if flows.is_empty() {
-            self.events.push_back(Event::Starved { object: id });
-        }
+        self.rouse(now, id, &flows);
         for &flow_id in &flows {
-            self.touched.insert(flow_id);
             let Some(flow) = self.flows.get_mut(&flow_id) else { continue };
-            if flow.rests() {
-                flow.core_mut().rouse(now);
-            }
             // Only the last that was wrong is left out, so that there is always one to ask.
             if Some(flow_id) == suspect && flows.len() > 1 {
                 flow.core_mut().avoid.insert(range);

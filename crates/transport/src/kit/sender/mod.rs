@@ -366,7 +366,8 @@ impl<P: Sending> Endpoint for Sender<P> {
             Command::Fetch { .. }
             | Command::Join(_)
             | Command::Refetch { .. }
-            | Command::Skip { .. }
+            | Command::Want { .. }
+            | Command::Unwant { .. }
             | Command::Avoid { .. }
             | Command::ChangePath { .. }
             | Command::LimitReceive(_) => return Err(CommandError::WrongRole),
