@@ -7,7 +7,8 @@
 //! - `api`: what callers say and hear; `system`: threads, random numbers, a disk's speed.
 //! - `session`: what client and server say to each other; `engine`: the one real-time loop and its sockets.
 //! - `check` and `fetch_list`: lists of checksums and of what to fetch, without any network.
-//! - `haul`: a transfer at the receiver; `serve`: a server.
+//! - `paths`: how flows' data comes, over UDP or streams.
+//! - `haul`: a transfer at the receiver; `serve`: a server; `read`: parts of data sets into memory.
 //! - `delegate`: puts and copies, which one host orders and another carries out.
 //! - `doctor` and `bench`: what a path and its ends can do.
 #![forbid(unsafe_code)]
@@ -22,6 +23,8 @@ mod engine;
 mod fetch_list;
 pub mod fuzzing;
 mod haul;
+mod paths;
+mod read;
 mod serve;
 mod session;
 mod system;
@@ -50,6 +53,7 @@ pub use fetch_list::{FETCH_LIST_BYTES_MAX, FetchListError, FetchListFormat, read
 pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
+pub use read::{Buffers, Destination as ReadDestination, Handle, OpenSet, ReadOptions, ReadProgress, Reader, SetStats};
 pub use session::connect::server_key;
 pub use session::{control_stream, frame};
 // How checksums of lists are computed.

@@ -34,6 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "inhaul-mover",
         &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
+    ("inhaul", &["inhaul-mover", "inhaul-store", "inhaul-identity", "inhaul-base"]),
+    ("inhaul-python", &["inhaul"]),
     // Its tests mutate configuration files with the fuzzers' hand.
     (
         "inhaul-cli",

@@ -57,7 +57,7 @@ const SLEEPS: &[(&str, &str)] = &[
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),
     ("crates/mover/src/engine/event_loop/outside.rs", "a receiver whose processor time is scarce reads in larger lots"),
-    ("crates/mover/src/haul/transfer/changing.rs", "probes wait until the server has read that they come"),
+    ("crates/mover/src/paths/changing.rs", "probes wait until the server has read that they come"),
     ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
     ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),
@@ -71,7 +71,7 @@ const SLEEPS: &[(&str, &str)] = &[
     ("tests/hostile/tests/kills.rs", "processes are killed at random times"),
 ];
 /// Where Rust stands.
-const ROOMS: &[&str] = &["crates", "tests", "fuzz", "bench"];
+const ROOMS: &[&str] = &["crates", "python", "tests", "fuzz", "bench"];
 
 #[test]
 fn crates_depend_only_on_what_lies_below_them() {

@@ -147,5 +147,6 @@ pub(crate) fn net_options(wire: &Wire, transport: &Transport, trust: Trust) -> N
         receive_buffer_bytes: wire.receive_buffer,
         monitor: wire.monitor.into(),
         fallback: wire.fallback.into(),
+        raise_limits: true,
     }
 }

@@ -152,7 +152,8 @@ fn say(report: &impl Serialize) -> io::Result<()> {
 }
 
 fn net_options(transport: &str, parameters: &[(String, String)]) -> NetOptions {
-    NetOptions { transport: transport.to_owned(), parameters: parameters.to_vec(), ..NetOptions::default() }
+    let (transport, parameters) = (transport.to_owned(), parameters.to_vec());
+    NetOptions { transport, parameters, raise_limits: true, ..NetOptions::default() }
 }
 
 /// Serves until `input` has another line, or ends.

@@ -285,6 +285,12 @@ pub enum MoveError {
         /// What the system said.
         source: io::Error,
     },
+    /// The destination of a read does not take what has come.
+    #[error("the destination does not take the data: {source}")]
+    Sink {
+        /// What it said.
+        source: io::Error,
+    },
     /// A call of the operating system failed.
     #[error("{what}: {source}")]
     System {
@@ -424,7 +430,7 @@ impl MoveError {
             | Self::Untrusted { .. } => ErrorKind::Untrusted,
             Self::UdpBlocked { .. } => ErrorKind::UdpBlocked,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
-            Self::Destination { .. } | Self::NameClash { .. } => ErrorKind::Destination,
+            Self::Destination { .. } | Self::NameClash { .. } | Self::Sink { .. } => ErrorKind::Destination,
             Self::Integrity { .. }
             | Self::SourceFile { .. }
             | Self::CopiesDiffer { .. }

@@ -41,6 +41,9 @@ pub struct NetOptions {
     pub monitor: Monitor,
     /// Whether data may go over TCP streams to servers' control ports.
     pub fallback: Fallback,
+    /// Whether this process may have as many files and connections open as the system lets it: its own limit is raised
+    /// to that.
+    pub raise_limits: bool,
 }
 
 /// Whether data goes over TCP streams to servers' control ports, where UDP does not pass.
@@ -84,6 +87,7 @@ impl Default for NetOptions {
             receive_buffer_bytes: None,
             monitor: Monitor::Auto,
             fallback: Fallback::Auto,
+            raise_limits: false,
         }
     }
 }

@@ -49,7 +49,7 @@ const CHANGES_NAMED_MAX: usize = 3;
 pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) {
     reported(|report, began| {
         net::check(&options.net, rates(options))?;
-        process::allow_many_files();
+        process::files_allowed(options.net.raise_limits);
         if let Some(path) = &options.manifest {
             manifest_file::check(path, options.existing == Existing::Replace)?;
         }
@@ -348,8 +348,8 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
     let now = engine.now();
     let sources: Vec<SourceReport> = haul
         .mirrors
-        .values()
-        .map(|mirror| {
+        .iter()
+        .map(|(&flow, mirror)| {
             let seconds = mirror.active_seconds(now);
             let bits = mirror.placed_bytes as f64 * 8.0;
             SourceReport {
@@ -363,7 +363,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 plaintext: mirror.plaintext,
                 // Its receiver has gone, so it is not needed any more.
                 status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },
-                path: mirror.ways.report(now),
+                path: haul.paths.report(flow, now),
             }
         })
         .collect();

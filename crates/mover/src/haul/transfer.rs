@@ -1,12 +1,10 @@
 //! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
 mod away;
-mod changing;
 mod disputes;
 mod early;
 mod failing;
 mod failing_files;
-mod fallback;
 mod landings;
 mod mirror;
 mod object;
@@ -14,7 +12,6 @@ mod reopening;
 mod stream;
 mod streaming;
 mod votes;
-mod ways;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +28,6 @@ pub(crate) use self::object::{Object, Sought};
 
 use self::stream::Streamer;
 use self::votes::Disputes;
-use self::ways::{NewsDesk, Ways};
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
@@ -40,6 +36,7 @@ use crate::engine::net;
 use crate::engine::port::NoBodies;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::haul::verify::{Finding, ToVerify, Verifier};
+use crate::paths::{PathNews, Paths, Way};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::early_path::EarlyFlow;
@@ -96,8 +93,8 @@ pub(crate) struct Haul {
     reopening: Reopening,
     /// Where the one file is written in order as well.
     stream: Option<Streamer>,
-    /// Where threads tell what becomes of mirrors' ways.
-    news: NewsDesk,
+    /// How mirrors' data comes.
+    pub(crate) paths: Paths,
 }
 
 /// How the servers are told that all is done.
@@ -156,7 +153,7 @@ impl Haul {
             first_byte: None,
             last_error: None,
             disputes: Disputes::default(),
-            news: NewsDesk::new(engine.waker(), &reopening.net),
+            paths: Paths::new(engine.waker(), &reopening.net),
             reopening,
             stream: None,
         };
@@ -193,8 +190,9 @@ impl Haul {
         self.objects[object].mirrors.push(flow);
         let plaintext = session.stream.is_plaintext();
         let control = session.is_dialled.then(|| session.stream.peer());
-        let ways = Ways::new(engine.now(), options, control, session.datagrams, &session.server);
-        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext, ways));
+        let way = Way::new(engine.now(), options, control, session.datagrams, session.server.clone());
+        self.paths.add(flow, way);
+        self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext));
         engine.add_flow(flow, self.endpoint, port, session.stream)?;
         if self.objects[object].is_early {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {
@@ -208,7 +206,7 @@ impl Haul {
             if let Some(early) = early.filter(|early| early.bytes.len() as u64 >= self.objects[object].first_bytes) {
                 self.take_first_bytes(object, flow, &early)?;
             }
-            self.begin_mirror(engine, join);
+            self.paths.begin(engine, self.endpoint, join);
         }
         Ok(flow)
     }
@@ -303,6 +301,7 @@ impl Haul {
         mirror.ended = Some(engine.now());
         mirror.disconnected = true;
         engine.close(flow);
+        self.paths.end(flow);
         self.disputes.forget(flow);
         true
     }
@@ -456,6 +455,30 @@ impl Haul {
         Ok(())
     }
 
+    /// Looks after how mirrors' data comes.
+    fn tend_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        if self.disconnecting.is_some() {
+            return Ok(());
+        }
+        let mirrors = &self.mirrors;
+        let runs = |flow: FlowId| {
+            let runs = |mirror: &Mirror| mirror.status == SourceStatus::Running && mirror.ended.is_none();
+            mirrors.get(&flow).is_some_and(runs)
+        };
+        self.paths.tend(engine, self.endpoint, runs)?;
+        self.hear_of_paths(engine)
+    }
+
+    fn hear_of_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        for news in self.paths.take_news() {
+            match news {
+                PathNews::Warning(text) => self.warn(text),
+                PathNews::Lost(flow, why) => self.lose(engine, flow, why)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Tells how far things are, and how fast they have been going.
     fn tick(&mut self, engine: &Engine, now: Time) {
         self.next_tick = now + TICK;
@@ -469,7 +492,7 @@ impl Haul {
         self.history.push((now, received));
         let (since, before) = self.history[0];
         let goodput_bps = Bitrate::of(received.saturating_sub(before), now.since(since)).as_f64();
-        let source = |mirror: &Mirror| SourceProgress {
+        let source = |(&flow, mirror): (&FlowId, &Mirror)| SourceProgress {
             address: mirror.server.to_string(),
             bytes: mirror.placed_bytes,
             received_bps: mirror.stats.received_rate.as_f64(),
@@ -477,7 +500,7 @@ impl Haul {
             loss_ratio: mirror.loss_ratio(),
             rtt_ms: known_ms(mirror.stats.rtt),
             status: mirror.status,
-            path: mirror.ways.report(now),
+            path: self.paths.report(flow, now),
         };
         let progress = Progress {
             seconds: now.since(self.started).as_secs_f64(),
@@ -489,7 +512,7 @@ impl Haul {
             total_files: self.objects.iter().map(|object| object.files).sum(),
             goodput_bps,
             average_bps: Bitrate::of(came, now.since(self.started)).as_f64(),
-            sources: self.mirrors.values().map(source).chain(self.late_mirrors()).collect(),
+            sources: self.mirrors.iter().map(source).chain(self.late_mirrors()).collect(),
             waiting: self.waiting(now),
         };
         // The listener may be gone.
@@ -552,7 +575,7 @@ impl Application for Haul {
                     mirror.opened = mirror.opened.or(Some(now));
                     mirror.has_opened = true;
                 }
-                self.note_open(flow);
+                self.paths.note_open(flow);
             }
             Event::Complete { object } => {
                 self.measure(engine);
@@ -586,7 +609,10 @@ impl Application for Haul {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
-            Frame::TunnelGrant { token } => self.on_tunnel_grant(engine, flow, token),
+            Frame::TunnelGrant { token } => {
+                self.paths.on_grant(engine, self.endpoint, flow, token)?;
+                self.hear_of_paths(engine)
+            }
             Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),
             // Whether a right has ended for good is what it says to the next try.
             Frame::Refused { code: RefusalCode::Busy | RefusalCode::NoRight, text } => self.lose(engine, flow, &text),
@@ -622,7 +648,7 @@ impl Application for Haul {
             self.on_finding(engine, finding)?;
         }
         self.take_tried(engine)?;
-        self.tend_ways(engine)?;
+        self.tend_paths(engine)?;
         self.check_stream()?;
         let now = engine.now();
         for index in 0..self.objects.len() {

@@ -1,24 +1,28 @@
-//! The server's hashers: compute digests of groups while data is being sent, or recall those that were computed
-//! before. All sessions share a few threads, which serve them in turn, a frame at a time.
+//! The server's hashers: compute digests of groups, and proofs of parts of them, while data is being sent, or recall
+//! digests that were computed before. All sessions share a few threads, which serve them in turn, a frame at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache};
+use inhaul_store::digest::proof::{self, Outboard};
+use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache, FileVersion};
 use inhaul_store::{DataSet, OfferedError, digest};
 use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
 use crate::serve::catalogue::OpenSet;
-use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun};
+use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun, PartOf};
 use crate::session::groups::{GroupPlace, Groups};
 use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
 const GROUPS_PER_FRAME: u64 = 16;
-/// Frames of a session that may wait for its peer before its hashing waits too.
-const FRAMES_AHEAD: usize = 4;
+/// Groups that are hashed for a session in a row, before the others have their turn.
+const GROUPS_A_TURN: u64 = 64;
+/// Frames of a session that may wait for its peer before its hashing waits too: a few of digests, or the proofs of many
+/// parts.
+const FRAMES_AHEAD: usize = 16;
 /// Requests of a session that may be open.
 const REQUESTS_AHEAD: usize = 5;
 /// Threads that hash, though there may be more processors: disks are slower than these.
@@ -49,9 +53,36 @@ struct State {
     is_over: bool,
 }
 
+/// What a peer has asked for, and has not had yet.
+enum Request {
+    Digests(VecDeque<GroupRun>),
+    Proofs(VecDeque<PartOf>),
+}
+
+impl Request {
+    /// Leaves out runs without groups. Whether nothing is left.
+    fn is_done(&mut self) -> bool {
+        match self {
+            Self::Digests(runs) => {
+                while runs.front().is_some_and(|run| run.count == 0) {
+                    runs.pop_front();
+                }
+                runs.is_empty()
+            }
+            Self::Proofs(parts) => parts.is_empty(),
+        }
+    }
+}
+
+/// What the next frames are about.
+enum Work {
+    Digests(GroupRun),
+    Proof(PartOf),
+}
+
 /// One peer's requests, and the answers that it has not taken.
 struct Session {
-    requests: VecDeque<VecDeque<GroupRun>>,
+    requests: VecDeque<Request>,
     frames: VecDeque<Frame>,
     /// Not here while a thread has it.
     hasher: Option<Hasher>,
@@ -72,12 +103,21 @@ impl DigestService {
     /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be
     /// had.
     pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, runs: Vec<GroupRun>) -> bool {
+        self.add(flow, data_set, Request::Digests(runs.into()))
+    }
+
+    /// The same for proofs of parts.
+    pub(crate) fn request_proofs(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, parts: Vec<PartOf>) -> bool {
+        self.add(flow, data_set, Request::Proofs(parts.into()))
+    }
+
+    fn add(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, request: Request) -> bool {
         let mut state = self.shared.state();
         let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set));
         if session.has_failed || session.requests.len() >= REQUESTS_AHEAD {
             return false;
         }
-        session.requests.push_back(runs.into());
+        session.requests.push_back(request);
         session.drop_done();
         state.enqueue(flow);
         let sessions = state.sessions.len();
@@ -159,32 +199,43 @@ impl Session {
         Self { requests: VecDeque::new(), frames: VecDeque::new(), hasher, is_queued: false, has_failed: false }
     }
 
-    /// The groups that the next frame is about; what has no groups left is dropped.
-    fn next_groups(&mut self) -> Option<GroupRun> {
-        let run = self.requests.front_mut()?.front_mut()?;
-        let part = GroupRun { first: run.first, count: run.count.min(GROUPS_PER_FRAME) };
-        *run = GroupRun { first: run.first.saturating_add(part.count), count: run.count - part.count };
+    /// What the next frames are about; what has nothing left is dropped.
+    fn next_work(&mut self) -> Option<Work> {
+        let work = match self.requests.front_mut()? {
+            Request::Digests(runs) => {
+                let run = runs.front_mut()?;
+                let part = GroupRun { first: run.first, count: run.count.min(GROUPS_PER_FRAME) };
+                *run = GroupRun { first: run.first.saturating_add(part.count), count: run.count - part.count };
+                Work::Digests(part)
+            }
+            Request::Proofs(parts) => Work::Proof(parts.pop_front()?),
+        };
         self.drop_done();
-        Some(part)
+        Some(work)
     }
 
     /// Leaves out the groups from `from` up to `to` of the run that is in turn.
     fn skip(&mut self, from: u64, to: u64) {
-        if let Some(run) = self.requests.front_mut().and_then(VecDeque::front_mut).filter(|run| run.first == from) {
+        let Some(Request::Digests(runs)) = self.requests.front_mut() else { return };
+        if let Some(run) = runs.front_mut().filter(|run| run.first == from) {
             let count = to.saturating_sub(from).min(run.count);
             *run = GroupRun { first: from.saturating_add(count), count: run.count - count };
             self.drop_done();
         }
     }
 
-    /// Drops runs and requests that have no groups left, so that the first one of those that are here has some.
+    /// A part is still to be proven: first of all.
+    fn put_back(&mut self, part: PartOf) {
+        match self.requests.front_mut() {
+            Some(Request::Proofs(parts)) => parts.push_front(part),
+            _ => self.requests.push_front(Request::Proofs([part].into())),
+        }
+    }
+
+    /// Drops requests that have nothing left, so that the first one of those that are here has something.
     fn drop_done(&mut self) {
-        while let Some(request) = self.requests.front_mut() {
-            match request.front() {
-                Some(run) if run.count > 0 => return,
-                Some(_) => _ = request.pop_front(),
-                None => _ = self.requests.pop_front(),
-            }
+        while self.requests.front_mut().is_some_and(Request::is_done) {
+            self.requests.pop_front();
         }
     }
 }
@@ -209,15 +260,28 @@ impl Shared {
         };
         let Some(session) = state.sessions.get_mut(&flow) else { return true };
         session.is_queued = false;
-        let Some(run) = session.next_groups() else { return true };
+        let Some(work) = session.next_work() else { return true };
         let Some(mut hasher) = session.hasher.take() else { return true };
         drop(state);
-        let (frames, next) = hasher.frames(self.cache.as_ref(), run, buffer);
+        let cache = self.cache.as_ref();
+        let (frames, next) = match &work {
+            Work::Digests(run) => hasher.frames(cache, *run, buffer),
+            Work::Proof(part) => (hasher.proof(cache, *part, buffer).into_iter().collect(), 0),
+        };
         let mut state = self.state();
         // It may be over by now.
         let Some(session) = state.sessions.get_mut(&flow) else { return true };
         session.hasher = Some(hasher);
-        session.skip(run.first.saturating_add(run.count), next);
+        match work {
+            Work::Digests(run) => session.skip(run.first.saturating_add(run.count), next),
+            // The others have their turn before the rest of the file is read.
+            Work::Proof(part) if frames.is_empty() => {
+                session.put_back(part);
+                state.enqueue(flow);
+                return true;
+            }
+            Work::Proof(_) => {}
+        }
         if frames.iter().any(|frame| matches!(frame, Frame::Refused { .. })) {
             session.has_failed = true;
             session.requests.clear();
@@ -239,11 +303,25 @@ struct Hasher {
     now: fn() -> i64,
     data_set: Arc<DataSet>,
     groups: Arc<Groups>,
+    /// The digests of the file whose groups were last proven up to its hash, as far as they are there.
+    outboard: Option<(usize, FileVersion, Growing)>,
+}
+
+/// All digests of a file, or the first of them.
+enum Growing {
+    Groups(Vec<GroupDigest>),
+    Whole(Outboard),
 }
 
 impl Hasher {
     fn new(set: &OpenSet) -> Self {
-        Self { cached: None, now, groups: Arc::clone(set.groups()), data_set: Arc::clone(set.data_set()) }
+        Self {
+            cached: None,
+            outboard: None,
+            now,
+            groups: Arc::clone(set.groups()),
+            data_set: Arc::clone(set.data_set()),
+        }
     }
 
     /// The answer to a request for some groups, read by way of `buffer`: their digests, and which files cannot be had;
@@ -277,6 +355,80 @@ impl Hasher {
         }
         put(&mut frames, &mut values, number);
         (frames, number)
+    }
+
+    /// The proof of a part; `None`: the file has not been read far enough yet, ask again. Or what is wrong with the file
+    /// or the request.
+    fn proof(&mut self, cache: Option<&DigestCache>, part: PartOf, buffer: &mut Vec<u8>) -> Option<Frame> {
+        let Some(place) = self.groups.place(part.group) else {
+            return Some(Frame::malformed(&"there is no such group"));
+        };
+        let size = self.groups.manifest().entries()[place.file].size;
+        let chunks = part.chunks();
+        if chunks.end > proof::chunk_count(size, place.group) {
+            return Some(Frame::malformed(&"there are no such chunks"));
+        }
+        let failed = |error: &OfferedError| {
+            log::warn!("{error}");
+            Some(Frame::FileFailed { file: place.file as u64, problem: problem_of(error) })
+        };
+        let path = match self.path(cache, place, u32::from(part.levels), buffer) {
+            Ok(path) => path?,
+            Err(error) => return failed(&error),
+        };
+        let is_whole = chunks == (0..proof::chunk_count(size, place.group));
+        let proven = if is_whole {
+            self.digest(cache, place, buffer).map(|digest| (digest, Vec::new()))
+        } else {
+            self.data_set.read_group(place.file, place.group, buffer).map(|()| {
+                let inside = proof::prove(size, place.group, buffer, chunks);
+                (digest::group_digest(size, place.group, buffer), inside)
+            })
+        };
+        match proven {
+            Ok((digest, inside)) => Some(Frame::Proof { part, digest, inside, path }),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// The digests beside the way from a group up over `levels` levels. Reads and hashes a part of the file, if they are
+    /// not known: `None` when more is needed.
+    fn path(
+        &mut self,
+        cache: Option<&DigestCache>,
+        place: GroupPlace,
+        levels: u32,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Vec<GroupDigest>>, OfferedError> {
+        let size = self.groups.manifest().entries()[place.file].size;
+        let count = digest::group_count(size);
+        if levels == 0 || count == 1 {
+            return Ok(Some(Vec::new()));
+        }
+        let version = self.data_set.version(place.file)?;
+        let mut groups = match self.outboard.take() {
+            Some((file, of, growing)) if (file, of) == (place.file, version) => match growing {
+                Growing::Whole(outboard) => {
+                    let path = outboard.path(place.group, levels);
+                    self.outboard = Some((file, of, Growing::Whole(outboard)));
+                    return Ok(Some(path));
+                }
+                Growing::Groups(groups) => groups,
+            },
+            _ => Vec::new(),
+        };
+        let end = count.min(groups.len() as u64 + GROUPS_A_TURN);
+        for group in groups.len() as u64..end {
+            groups.push(self.digest(cache, GroupPlace { group, ..place }, buffer)?);
+        }
+        if end < count {
+            self.outboard = Some((place.file, version, Growing::Groups(groups)));
+            return Ok(None);
+        }
+        let outboard = Outboard::new(size, groups);
+        let path = outboard.as_ref().map(|outboard| outboard.path(place.group, levels)).unwrap_or_default();
+        self.outboard = outboard.map(|outboard| (place.file, version, Growing::Whole(outboard)));
+        Ok(Some(path))
     }
 
     fn digest(

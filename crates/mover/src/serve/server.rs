@@ -78,7 +78,7 @@ pub(crate) fn serve(
     let desk: Arc<ProbeDesk> = Arc::default();
     let orders =
         options.accept.as_ref().map(|accept| take_orders(accept, Arc::clone(&desk), Arc::clone(&audit))).transpose()?;
-    let descriptors = process::allow_many_files();
+    let descriptors = process::files_allowed(options.net.raise_limits);
     let places = places(options.limits, descriptors);
     let ListeningPair { tcp, udp, address } = match &options.surroundings.sockets {
         Some(inherited) => adopt(&options.net, inherited)?,

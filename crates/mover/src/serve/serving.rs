@@ -24,7 +24,7 @@ use crate::serve::catalogue::OpenSet;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
 use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::frame::{Frame, GroupRun, RefusalCode};
+use crate::session::frame::{Frame, GroupRun, PartOf, RefusalCode};
 use crate::system::threads;
 use crate::system::{process, sockets};
 
@@ -237,6 +237,7 @@ impl Serving {
         }
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
+            Frame::ProofsOf { parts } => self.start_proofs(engine, flow, parts),
             Frame::AskTunnel => self.grant_tunnel(engine, flow),
             Frame::Finish => self.close(engine, flow, &Frame::Bye, DONE),
             _ => self.close(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
@@ -308,8 +309,14 @@ impl Serving {
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
         let Some(session) = self.sessions.get(&flow) else { return };
         if !self.digests.request(flow, &session.data_set, runs) {
-            let text = "too many digests were asked for at once".to_owned();
-            self.close_for_now(engine, flow, &text);
+            self.close_for_now(engine, flow, "too many digests were asked for at once");
+        }
+    }
+
+    fn start_proofs(&mut self, engine: &mut Engine, flow: FlowId, parts: Vec<PartOf>) {
+        let Some(session) = self.sessions.get(&flow) else { return };
+        if !self.digests.request_proofs(flow, &session.data_set, parts) {
+            self.close_for_now(engine, flow, "too many proofs were asked for at once");
         }
     }
 

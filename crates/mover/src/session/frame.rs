@@ -32,6 +32,8 @@
 //! TryDatagrams                     ->   at any time after Open: whether UDP passes again
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
+//! ProofsOf {parts of groups}       ->
+//!                                  <-   Proof {part, digest, inside, path}, one for each, in order
 //!                                  <-   FileFailed {file, problem}, at any time, and in the place of its digests
 //!                                  <-   Stats, once a second              (Bench, server receives)
 //! Finish                           ->
@@ -59,6 +61,8 @@ pub const MAX_MESSAGE: usize = MAX_PIECE;
 pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
 pub const MAX_RUNS: usize = 1 << 12;
+/// Most parts in one [`Frame::ProofsOf`].
+pub const MAX_PARTS: usize = 1 << 12;
 /// The version of this session protocol.
 pub const VERSION: u16 = 8;
 /// Most parameters of a transport in a greeting.
@@ -76,6 +80,26 @@ pub struct GroupRun {
     pub first: u64,
     /// How many there are.
     pub count: u64,
+}
+
+/// Consecutive chunks of one group of a data set, which are to be proven: see [`inhaul_store::digest::proof`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOf {
+    /// The group, counted over all files.
+    pub group: u64,
+    /// The first chunk, counted within the group.
+    pub first: u16,
+    /// How many there are.
+    pub count: u16,
+    /// Over so many levels the way from the group to the file's hash is wanted; with 0 not at all.
+    pub levels: u8,
+}
+
+impl PartOf {
+    /// The chunks.
+    pub fn chunks(&self) -> std::ops::Range<u64> {
+        u64::from(self.first)..u64::from(self.first) + u64::from(self.count)
+    }
 }
 
 /// What a client has come for.
@@ -281,6 +305,22 @@ pub enum Frame {
         first_group: u64,
         /// A value for each group.
         values: Vec<GroupDigest>,
+    },
+    /// The client wants proofs of these parts, in this order; at most [`MAX_PARTS`].
+    ProofsOf {
+        /// The parts.
+        parts: Vec<PartOf>,
+    },
+    /// What proves the bytes of a part, which come by themselves.
+    Proof {
+        /// The part.
+        part: PartOf,
+        /// The digest of its group.
+        digest: GroupDigest,
+        /// The values beside it in its group: see [`inhaul_store::digest::proof::prove`].
+        inside: Vec<GroupDigest>,
+        /// The digests beside the way from the group up: see [`inhaul_store::digest::proof::Outboard::path`].
+        path: Vec<GroupDigest>,
     },
     /// A file of the data set cannot be had from this server any more, though the others can. Its digests are left out
     /// wherever they were asked for, and what is sent of it means nothing.

@@ -2,13 +2,15 @@
 
 use crate::api::error::MoveError;
 
-/// Lets this process have as many files and connections open as the system allows it, many systems begin with 1024,
-/// and says how many that are.
-pub(crate) fn allow_many_files() -> u64 {
+/// How many files and connections this process may have open. `raise`: as many as the system allows it, from now on;
+/// many systems begin with 1024.
+pub(crate) fn files_allowed(raise: bool) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // With fewer, fewer are served.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if raise {
+        // With fewer, fewer are served.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -125,9 +125,7 @@ impl Limits {
         let mut taken = Vec::new();
         let mut left = self.bytes.max(self.block);
         for want in wanted.iter() {
-            if left < self.block
-                || taken.len() == self.ranges
-                || self.beyond.is_some_and(|beyond| want.start >= beyond)
+            if left < self.block || taken.len() == self.ranges || self.beyond.is_some_and(|beyond| want.start >= beyond)
             {
                 break;
             }
@@ -178,7 +176,11 @@ mod tests {
         assert_eq!(object.take(5_000, 1_000, 64, &none), urgent);
         object.hurry(ByteRange::new(0, 1_000));
         object.hold(ByteRange::new(0, 500), |_| {});
-        assert_eq!(object.take(5_000, 1_000, 64, &none), [ByteRange::new(500, 1_000)], "what has come is not asked for");
+        assert_eq!(
+            object.take(5_000, 1_000, 64, &none),
+            [ByteRange::new(500, 1_000)],
+            "what has come is not asked for"
+        );
         assert_eq!(object.take(5_000, 1_000, 64, &none), [ByteRange::new(1_000, 6_000)]);
     }
 

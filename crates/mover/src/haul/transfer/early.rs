@@ -86,7 +86,7 @@ impl Haul {
                 joins.push(join);
             }
         }
-        joins.into_iter().for_each(|join| self.begin_mirror(engine, join));
+        joins.into_iter().for_each(|join| self.paths.begin(engine, self.endpoint, join));
     }
 }
 

@@ -3,7 +3,6 @@
 use inhaul_base::Time;
 use inhaul_transport::{FlowStats, JoinFlow};
 
-use super::ways::Ways;
 use crate::api::report::{SourceStatus, loss_ratio};
 use crate::api::source::Server;
 
@@ -38,15 +37,11 @@ pub(crate) struct Mirror {
     pub(super) disconnected: bool,
     /// Both ends have agreed to leave its datagrams in the clear.
     pub(crate) plaintext: bool,
-    /// How its data comes.
-    pub(crate) ways: Ways,
-    /// How many changes of that the user has been told of.
-    pub(super) told_changes: u32,
 }
 
 impl Mirror {
     /// One that has just joined.
-    pub(super) fn new(server: Server, object: usize, plaintext: bool, ways: Ways) -> Self {
+    pub(super) fn new(server: Server, object: usize, plaintext: bool) -> Self {
         Self {
             server,
             object,
@@ -65,8 +60,6 @@ impl Mirror {
             deferred: None,
             disconnected: false,
             plaintext,
-            ways,
-            told_changes: 0,
         }
     }
 

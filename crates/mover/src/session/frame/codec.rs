@@ -3,12 +3,13 @@
 use crc_fast::crc32_iscsi;
 use inhaul_base::Span;
 use inhaul_identity::TOKEN_BYTES_MAX;
+use inhaul_store::digest::proof::{INSIDE_MAX, PATH_MAX};
 use inhaul_store::printable;
 use inhaul_udp::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 
 use super::{
-    BenchStats, FileProblem, Frame, FrameError, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER, MAX_PARAMETERS,
-    MAX_RUNS, Memory, RefusalCode, SessionRole, VERSION,
+    BenchStats, FileProblem, Frame, FrameError, GroupDigest, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER,
+    MAX_PARAMETERS, MAX_PARTS, MAX_RUNS, Memory, PartOf, RefusalCode, SessionRole, VERSION,
 };
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
@@ -44,6 +45,8 @@ pub(super) mod kind {
     pub(in crate::session::frame) const TOKEN_GRANT: u8 = 25;
     pub(in crate::session::frame) const ATTACH_TUNNEL: u8 = 26;
     pub(in crate::session::frame) const DATAGRAMS: u8 = 27;
+    pub(in crate::session::frame) const PROOFS_OF: u8 = 28;
+    pub(in crate::session::frame) const PROOF: u8 = 29;
     /// Kinds from here on may be ignored.
     pub(in crate::session::frame) const OPTIONAL: u8 = 128;
     pub(in crate::session::frame) const ASK_TUNNEL: u8 = 128;
@@ -151,6 +154,8 @@ impl Frame {
             kind::TOKEN_GRANT => r.token().map(|token| Self::TokenGrant { token }),
             kind::ATTACH_TUNNEL => r.u128().map(|token| Self::AttachTunnel { token }),
             kind::DATAGRAMS => r.datagrams(),
+            kind::PROOFS_OF => r.proofs_of(),
+            kind::PROOF => r.proof(),
             kind::ASK_TUNNEL => Some(Self::AskTunnel),
             kind::TUNNEL_GRANT => r.u128().map(|token| Self::TunnelGrant { token }),
             kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
@@ -204,6 +209,8 @@ impl Frame {
             Self::TunnelGrant { .. } => kind::TUNNEL_GRANT,
             Self::AttachTunnel { .. } => kind::ATTACH_TUNNEL,
             Self::Datagrams { .. } => kind::DATAGRAMS,
+            Self::ProofsOf { .. } => kind::PROOFS_OF,
+            Self::Proof { .. } => kind::PROOF,
             Self::TryDatagrams => kind::TRY_DATAGRAMS,
             Self::Optional { kind } => *kind,
         }
@@ -273,6 +280,14 @@ impl Frame {
                 out.extend_from_slice(&first_group.to_be_bytes());
                 out.extend_from_slice(values.as_flattened());
             }
+            Self::ProofsOf { parts } => parts.iter().for_each(|part| part.encode(out)),
+            Self::Proof { part, digest, inside, path } => {
+                part.encode(out);
+                out.extend_from_slice(digest);
+                out.push(inside.len() as u8);
+                out.extend_from_slice(inside.as_flattened());
+                out.extend_from_slice(path.as_flattened());
+            }
             Self::Stats(stats) => {
                 stats.numbers().iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
             }
@@ -292,6 +307,15 @@ impl Frame {
             }
             Self::Finish | Self::Bye | Self::Probe | Self::AskTunnel | Self::TryDatagrams | Self::Optional { .. } => {}
         }
+    }
+}
+
+impl PartOf {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.group.to_be_bytes());
+        out.extend_from_slice(&self.first.to_be_bytes());
+        out.extend_from_slice(&self.count.to_be_bytes());
+        out.push(self.levels);
     }
 }
 
@@ -540,13 +564,44 @@ impl Reader<'_> {
 
     fn digests(&mut self) -> Option<Frame> {
         let first_group = self.u64()?;
-        let (values, odd) = self.bytes.as_chunks::<32>();
-        if !odd.is_empty() || values.is_empty() || values.len() > MAX_DIGESTS {
+        let values = self.all_digests()?;
+        (1..=MAX_DIGESTS).contains(&values.len()).then_some(Frame::Digests { first_group, values })
+    }
+
+    fn part(&mut self) -> Option<PartOf> {
+        let (group, first, count) = (self.u64()?, self.u16()?, self.u16()?);
+        let levels = self.u8().filter(|&levels| usize::from(levels) <= PATH_MAX)?;
+        (count > 0).then_some(PartOf { group, first, count, levels })
+    }
+
+    fn proofs_of(&mut self) -> Option<Frame> {
+        let mut parts = Vec::with_capacity((self.bytes.len() / 13).min(MAX_PARTS));
+        while parts.is_empty() || !self.bytes.is_empty() {
+            parts.push(self.part()?);
+            if parts.len() > MAX_PARTS {
+                return None;
+            }
+        }
+        Some(Frame::ProofsOf { parts })
+    }
+
+    fn proof(&mut self) -> Option<Frame> {
+        let (part, digest) = (self.part()?, self.take()?);
+        let count = usize::from(self.u8()?);
+        let mut inside = self.all_digests()?;
+        if count > inside.len() || count > INSIDE_MAX || inside.len() - count > PATH_MAX {
             return None;
         }
-        let values = values.to_vec();
+        let path = inside.split_off(count);
+        Some(Frame::Proof { part, digest, inside, path })
+    }
+
+    /// Digests to the end, if that is where the last of them ends.
+    fn all_digests(&mut self) -> Option<Vec<GroupDigest>> {
+        let (values, odd) = self.bytes.as_chunks::<32>();
+        let values = odd.is_empty().then(|| values.to_vec())?;
         self.bytes = &[];
-        Some(Frame::Digests { first_group, values })
+        Some(values)
     }
 
     fn stats(&mut self) -> Option<BenchStats> {

@@ -20,6 +20,19 @@ fn stats() -> impl Strategy<Value = BenchStats> {
     })
 }
 
+fn part() -> impl Strategy<Value = PartOf> {
+    (any::<u64>(), any::<u16>(), 1..=u16::MAX, 0..=44u8).prop_map(|(group, first, count, levels)| PartOf {
+        group,
+        first,
+        count,
+        levels,
+    })
+}
+
+fn digests(max: usize) -> impl Strategy<Value = Vec<GroupDigest>> {
+    prop::collection::vec(any::<GroupDigest>(), 0..=max)
+}
+
 fn frame() -> impl Strategy<Value = Frame> {
     let role = prop::sample::select(SessionRole::ALL.to_vec());
     let code = prop::sample::select(RefusalCode::ALL.to_vec());
@@ -53,6 +66,9 @@ fn frame() -> impl Strategy<Value = Frame> {
         }),
         (any::<u64>(), prop::collection::vec(any::<GroupDigest>(), 1..20))
             .prop_map(|(first_group, values)| Frame::Digests { first_group, values }),
+        prop::collection::vec(part(), 1..9).prop_map(|parts| Frame::ProofsOf { parts }),
+        (part(), any::<GroupDigest>(), digests(20), digests(44))
+            .prop_map(|(part, digest, inside, path)| Frame::Proof { part, digest, inside, path }),
         stats().prop_map(Frame::Stats),
         (any::<bool>(), "[a-z/]{0,20}").prop_map(|(recursive, path)| Frame::List { recursive, path }),
         (any::<bool>(), bytes(300)).prop_map(|(last, bytes)| Frame::Listing { last, bytes }),
@@ -96,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..28, 128u8..132], body in bytes(200)) {
+    fn parse_takes_any_bytes_and_what_it_accepts_stays_as_it_is(kind in prop_oneof![0u8..30, 128u8..132], body in bytes(200)) {
         let bytes = framed(kind, &body);
         if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
             prop_assert_eq!(used, bytes.len());

@@ -1,4 +1,4 @@
-//! How mirrors are reached, over UDP or streams, and what threads beside the transfer tell of that.
+//! How a mirror is reached, over UDP or streams, and what threads beside the engine tell of that.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::session::control_stream::ControlStream;
 use crate::system::threads;
 
 /// How a mirror is reached.
-pub(crate) struct Ways {
+pub(crate) struct Way {
+    pub(super) server: Server,
     pub(super) state: FallbackState,
     /// The server's control port; `None` if it cannot be dialled, because it has dialled us.
     pub(super) control: Option<SocketAddr>,
@@ -26,6 +27,8 @@ pub(crate) struct Ways {
     pub(super) token: Option<u128>,
     /// What its flow begins with, once there are streams.
     pub(super) join: Option<JoinFlow>,
+    /// Its flow has ended.
+    pub(super) has_ended: bool,
     /// Its flow has begun.
     pub(super) has_begun: bool,
     /// The path by which it goes now is open.
@@ -33,28 +36,34 @@ pub(crate) struct Ways {
     /// Streams that are being opened, and whether one was.
     pub(super) opening: usize,
     pub(super) has_opened: bool,
+    /// How many changes of way the user has been told of.
+    pub(super) told_changes: u32,
 }
 
-impl Ways {
-    pub(super) fn new(
+impl Way {
+    /// Of a flow that begins. `control`: the server's control port, unless it cannot be dialled.
+    pub(crate) fn new(
         now: Time,
         net: &NetOptions,
         control: Option<SocketAddr>,
         datagrams: SocketAddr,
-        server: &Server,
+        server: Server,
     ) -> Self {
         let mode = match control {
             None => Fallback::Never,
             // No proxy passes UDP.
-            Some(_) if net.trust.proxy_for(server).is_some() => Fallback::Always,
+            Some(_) if net.trust.proxy_for(&server).is_some() => Fallback::Always,
             Some(_) => net.fallback,
         };
         Self {
+            server,
+            told_changes: 0,
             state: FallbackState::new(now, mode),
             control,
             datagrams,
             token: None,
             join: None,
+            has_ended: false,
             has_begun: false,
             is_open: false,
             opening: 0,
@@ -63,7 +72,7 @@ impl Ways {
     }
 
     /// For the user.
-    pub(crate) fn report(&self, now: Time) -> PathReport {
+    pub(super) fn report(&self, now: Time) -> PathReport {
         let (reason, since, changes) = self.state.view();
         PathReport {
             over: if reason.is_some() { "tcp" } else { "udp" }.to_owned(),
@@ -74,7 +83,7 @@ impl Ways {
     }
 }
 
-/// What threads beside the transfer have come to.
+/// What threads beside the engine have come to.
 pub(super) enum News {
     Stream(Result<Box<ControlStream>, MoveError>),
     /// A socket over which UDP passes, if it does.

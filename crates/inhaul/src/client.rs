@@ -1,0 +1,220 @@
+//! The client: how it reaches servers, and what it opens.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inhaul_base::{Bitrate, Span};
+use inhaul_identity::State;
+use inhaul_mover::{
+    Ca, Hash, Listed, MoveError, NetOptions, Proxy, ReadOptions, Reader, Source, Stop, Trust, UnknownServer,
+};
+
+use crate::data_set::DataSet;
+use crate::transfer::{GetBuilder, PutBuilder};
+
+pub use inhaul_mover::Fallback;
+
+/// A client of `inhaul` servers. Clones share it; the last that is dropped, data sets and handles included, ends its
+/// data thread.
+#[derive(Clone)]
+pub struct Client {
+    reader: Arc<Reader>,
+    pub(crate) options: ReadOptions,
+}
+
+/// How a [`Client`] is made. What is not said has the defaults of the command line.
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens before it is built"]
+pub struct ClientBuilder {
+    options: ReadOptions,
+    proxy: Option<String>,
+}
+
+impl Client {
+    /// A client that is to be made.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Opens a data set: `inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICKET]`, a directory or a file. Waits for the first
+    /// mirror that answers, and a moment for the others.
+    ///
+    /// # Errors
+    /// When no mirror has it, when the mirrors differ, or when a server is not trusted.
+    pub fn open(&self, source: &str) -> Result<DataSet, MoveError> {
+        self.open_pinned(source, [])
+    }
+
+    /// The same, of files whose BLAKE3 hashes are known, such as from a list that `inhaul manifest` or `b3sum` has made:
+    /// paths as in [`DataSet::files`], and hashes. Whatever comes of these files is proven by their hashes: a wrong byte
+    /// is never handed out, whoever sends it. A server has to read a file once before it can prove a part of it.
+    ///
+    /// # Errors
+    /// As [`Client::open`]; and when a pinned file is not there.
+    pub fn open_pinned<'p>(
+        &self,
+        source: &str,
+        pins: impl IntoIterator<Item = (&'p str, Hash)>,
+    ) -> Result<DataSet, MoveError> {
+        let source = parse(source)?;
+        let pins = pins.into_iter().map(|(path, hash)| (path.as_bytes().to_vec(), hash)).collect();
+        let set = self.reader.open_pinned(source.clone().into(), pins, &Stop::new())?;
+        Ok(DataSet::new(source, set))
+    }
+
+    /// What there is at a source, without opening it: a file itself; what lies in a directory or, `recursive`, all
+    /// beneath it, in the order of names.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn list(&self, source: &str, recursive: bool) -> Result<Vec<Listed>, MoveError> {
+        let mut items = Vec::new();
+        inhaul_mover::list(&parse(source)?, &self.options.net.trust, recursive, &mut |item| {
+            items.push(item);
+            true
+        })?;
+        Ok(items)
+    }
+
+    /// Every file at a source with its BLAKE3 hash, as a server computes it: what [`Client::open_pinned`] takes, if the
+    /// server is believed now.
+    ///
+    /// # Errors
+    /// As [`Client::open`]; and when the server cannot read a file.
+    pub fn checksums(&self, source: &str) -> Result<Vec<(Listed, Hash)>, MoveError> {
+        let mut items = Vec::new();
+        inhaul_mover::list_checksums(&parse(source)?, &self.options.net.trust, &mut |item, hash| {
+            items.push((item, hash));
+            true
+        })?;
+        Ok(items)
+    }
+
+    /// Fetches data sets to files, as `inhaul get` does: see [`GetBuilder`].
+    ///
+    /// # Errors
+    /// When a source is no address.
+    pub fn get(&self, sources: &[&str], destination: impl Into<PathBuf>) -> Result<GetBuilder, MoveError> {
+        let requests = sources.iter().map(|source| Ok(parse(source)?.into())).collect::<Result<_, MoveError>>()?;
+        Ok(GetBuilder::new(&self.options, requests, destination.into()))
+    }
+
+    /// Sends files to a server, as `inhaul put` does: see [`PutBuilder`].
+    ///
+    /// # Errors
+    /// When the destination is no address.
+    pub fn put(&self, paths: Vec<PathBuf>, destination: &str) -> Result<PutBuilder, MoveError> {
+        let destination = destination.parse().map_err(|error| MoveError::Usage(format!("{destination}: {error}")))?;
+        Ok(PutBuilder::new(&self.options, paths, destination))
+    }
+}
+
+pub(crate) fn parse(source: &str) -> Result<Source, MoveError> {
+    // What stands behind the '#' is a secret.
+    let shown = source.split('#').next().unwrap_or_default();
+    source.parse().map_err(|error| MoveError::Usage(format!("{shown}: {error}")))
+}
+
+impl ClientBuilder {
+    /// The directory of this user's key and of the servers that are known, as `INHAUL_STATE` names it for the command
+    /// line. Without one nothing is remembered, and the client's key is a new one each time.
+    pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.trust().state = Some(State::at(directory));
+        self
+    }
+
+    /// The directory that the command line uses: `$INHAUL_STATE`, or the one of this user.
+    pub fn user_state(mut self) -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        self.trust().state = Some(set("INHAUL_STATE").map_or_else(|| State::find(set), State::at));
+        self
+    }
+
+    /// Servers that are met for the first time are trusted, and remembered if there is a [state](Self::state). Addresses
+    /// with a ticket need none of this.
+    pub fn accept_new(mut self) -> Self {
+        self.trust().unknown = UnknownServer::Remember;
+        self
+    }
+
+    /// Servers are believed that show a certificate of these authorities: a PEM file, or `system`.
+    pub fn ca(mut self, ca: &str) -> Self {
+        self.trust().ca = Some(if ca == "system" { Ca::System } else { Ca::File(ca.into()) });
+        self
+    }
+
+    /// Data may go in the clear, if the server agrees: for trusted circuits.
+    pub fn plaintext(mut self) -> Self {
+        self.trust().plaintext = true;
+        self
+    }
+
+    /// Servers are reached through this proxy: `http://HOST:PORT` or `socks5://HOST:PORT`.
+    pub fn proxy(mut self, proxy: &str) -> Self {
+        self.proxy = Some(proxy.to_owned());
+        self
+    }
+
+    /// The transport protocol, by its name; `inhaul protocols` lists them.
+    pub fn transport(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.net().transport);
+        self
+    }
+
+    /// A parameter of the transport protocol.
+    pub fn parameter(mut self, name: &str, value: &str) -> Self {
+        self.net().parameters.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What this client takes in from all senders together, at most.
+    pub fn receive_rate(mut self, rate: Bitrate) -> Self {
+        self.options.receive_rate = Some(rate);
+        self
+    }
+
+    /// What it takes in from each sender, at most.
+    pub fn rate(mut self, rate: Bitrate) -> Self {
+        self.options.rate = Some(rate);
+        self
+    }
+
+    /// Size of the largest IP packet; without it, that of the interface, at most 9000.
+    pub fn mtu(mut self, bytes: u16) -> Self {
+        self.net().mtu = Some(bytes);
+        self
+    }
+
+    /// Whether data may go over TLS streams where UDP does not pass.
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.net().fallback = fallback;
+        self
+    }
+
+    /// How long is waited for servers that are not there just now: half a minute, if nothing is said.
+    pub fn retry_for(mut self, patience: Duration) -> Self {
+        self.options.retry_for = Span::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Makes the client, and starts its data thread.
+    ///
+    /// # Errors
+    /// When an option makes no sense, or the system has no sockets or threads.
+    pub fn build(mut self) -> Result<Client, MoveError> {
+        if let Some(proxy) = self.proxy.take() {
+            let parsed: Result<Proxy, _> = proxy.parse();
+            self.trust().proxy = Some(parsed.map_err(|error| MoveError::Usage(format!("{proxy}: {error}")))?);
+        }
+        Ok(Client { reader: Reader::start(self.options.clone())?, options: self.options })
+    }
+
+    fn net(&mut self) -> &mut NetOptions {
+        &mut self.options.net
+    }
+
+    fn trust(&mut self) -> &mut Trust {
+        &mut self.options.net.trust
+    }
+}

@@ -1,0 +1,136 @@
+//! An open data set: its files, and reads of their bytes.
+
+use std::fmt;
+use std::ops::Range;
+
+use inhaul_base::ByteRange;
+use inhaul_mover::{Buffers, Handle, MoveError, OpenSet, ReadDestination, SetStats, Source, Timestamp, printable};
+use inhaul_store::Kind;
+
+/// An open data set. Its sessions stay open until it is dropped. Can be used from several threads at once.
+pub struct DataSet {
+    source: Source,
+    set: OpenSet,
+}
+
+/// A file of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct File<'d> {
+    /// Its path in the data set, components separated by `/`; any bytes but NUL. Empty if the data set is this one file.
+    pub path: &'d [u8],
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last changed.
+    pub modified: Timestamp,
+}
+
+impl DataSet {
+    pub(crate) fn new(source: Source, set: OpenSet) -> Self {
+        Self { source, set }
+    }
+
+    /// Where it is, without tickets.
+    pub fn source(&self) -> String {
+        self.source.to_string()
+    }
+
+    /// Whether it is one file, whose path is empty then; else it is a directory.
+    pub fn is_file(&self) -> bool {
+        self.set.manifest().kind() == Kind::File
+    }
+
+    /// Its files, in the order of their paths.
+    pub fn files(&self) -> impl Iterator<Item = File<'_>> {
+        (0..self.set.manifest().entries().len()).map(|index| self.file_at(index))
+    }
+
+    fn file_at(&self, index: usize) -> File<'_> {
+        let entry = &self.set.manifest().entries()[index];
+        let path = if self.is_file() { &[] } else { entry.path.as_slice() };
+        File { path, size: entry.size, modified: entry.metadata.modified }
+    }
+
+    /// Its directories, in the order of their paths.
+    pub fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        self.set.manifest().directories().iter().map(|directory| directory.path.as_slice())
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.set.manifest().size()
+    }
+
+    fn index(&self, path: &str) -> Option<usize> {
+        if self.is_file() { path.is_empty().then_some(0) } else { self.set.manifest().find(path.as_bytes()) }
+    }
+
+    /// A file, if there is one at this path.
+    pub fn stat(&self, path: &str) -> Option<File<'_>> {
+        self.index(path).map(|index| self.file_at(index))
+    }
+
+    /// Reads a range of a file, and waits for it.
+    ///
+    /// # Errors
+    /// When there is no such file, when the range ends beyond it, and when it cannot be had.
+    pub fn read(&self, path: &str, range: Range<u64>) -> Result<Vec<u8>, MoveError> {
+        let len = range.end.saturating_sub(range.start);
+        // Not more than the file has: a buffer is made before anybody looks.
+        if self.stat(path).is_some_and(|file| range.end > file.size) || usize::try_from(len).is_err() {
+            return Err(MoveError::Usage(format!("{path}: bytes {} to {} are beyond its end", range.start, range.end)));
+        }
+        let buffers = Buffers(vec![vec![0; len as usize]]);
+        let Buffers(mut buffers) = self.read_ranges(&[(path, range)], buffers)?.join()?;
+        Ok(buffers.pop().unwrap_or_default())
+    }
+
+    /// Reads ranges of files into `destination`, all of them in one request: see [`Buffers`] for memory.
+    ///
+    /// # Errors
+    /// When there is no such file, or a range ends beyond it. What goes wrong later the handle tells.
+    pub fn read_ranges<D: ReadDestination>(
+        &self,
+        ranges: &[(&str, Range<u64>)],
+        destination: D,
+    ) -> Result<Handle<D>, MoveError> {
+        self.set.read(self.placed(ranges)?, destination, true)
+    }
+
+    /// The same for what nobody waits for yet: it comes when nothing else is wanted.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_ranges`].
+    pub fn read_ahead<D: ReadDestination>(
+        &self,
+        ranges: &[(&str, Range<u64>)],
+        destination: D,
+    ) -> Result<Handle<D>, MoveError> {
+        self.set.read(self.placed(ranges)?, destination, false)
+    }
+
+    fn placed(&self, ranges: &[(&str, Range<u64>)]) -> Result<Vec<(usize, ByteRange)>, MoveError> {
+        let place = |(path, range): &(&str, Range<u64>)| match self.index(path) {
+            Some(_) if range.start > range.end => {
+                Err(MoveError::Usage(format!("{path}: {} to {} is no range", range.start, range.end)))
+            }
+            Some(index) => Ok((index, ByteRange::new(range.start, range.end))),
+            None => Err(MoveError::Usage(format!("{} has no file '{}'", self.source, printable(path.as_bytes())))),
+        };
+        ranges.iter().map(place).collect()
+    }
+
+    /// What has come for it so far.
+    ///
+    /// # Errors
+    /// When the client has died.
+    pub fn stats(&self) -> Result<SetStats, MoveError> {
+        self.set.stats()
+    }
+}
+
+impl fmt::Debug for DataSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DataSet({})", self.source)
+    }
+}

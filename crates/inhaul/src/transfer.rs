@@ -1,0 +1,186 @@
+//! Whole data sets, to and from files.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use inhaul_base::Span;
+use inhaul_mover::{
+    Destination, Existing, Filter, GetOptions, MoveError, Progress, PutOptions, ReadOptions, Report, Request, Rule,
+    Stop, Update,
+};
+
+/// A transfer to or from files, on a thread of its own. Dropping it ends it; what was verified stays, and the same call
+/// goes on from there.
+#[derive(Debug)]
+pub struct Transfer {
+    stop: Stop,
+    updates: Receiver<Update>,
+    thread: Option<JoinHandle<(Report, Result<(), MoveError>)>>,
+}
+
+impl Transfer {
+    fn start(
+        run: impl FnOnce(&Stop, &mut dyn FnMut(Update)) -> (Report, Result<(), MoveError>) + Send + 'static,
+    ) -> Result<Self, MoveError> {
+        let stop = Stop::new();
+        let (sender, updates) = channel();
+        let flag = stop.clone();
+        let work = move || run(&flag, &mut |update| drop(sender.send(update)));
+        let failed = |source| MoveError::System { what: "cannot start a thread", source };
+        let thread = std::thread::Builder::new().name("inhaul-transfer".to_owned()).spawn(work).map_err(failed)?;
+        Ok(Self { stop, updates, thread: Some(thread) })
+    }
+
+    /// Waits for the next word of it, several times a second; `None` when it has ended. Warnings go to the `log` crate.
+    pub fn progress(&self) -> Option<Progress> {
+        loop {
+            match self.updates.recv().ok()? {
+                Update::Progress(progress) => return Some(progress),
+                Update::Warning(text) => log::warn!("{text}"),
+            }
+        }
+    }
+
+    /// Ends it now. [`Transfer::join`] says what has come of it.
+    pub fn cancel(&self) {
+        self.stop.stop();
+    }
+
+    /// Waits for its end: the report, and what it has ended with.
+    pub fn join(mut self) -> (Report, Result<(), MoveError>) {
+        let died = || (Report::default(), Err(MoveError::Internal("the thread of a transfer has died".to_owned())));
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(died)
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.stop.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A get that is to be started. What is not said is as on the command line.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is started"]
+pub struct GetBuilder {
+    options: GetOptions,
+    rules: Vec<Rule>,
+}
+
+impl GetBuilder {
+    pub(crate) fn new(of: &ReadOptions, requests: Vec<Request>, destination: PathBuf) -> Self {
+        let options = GetOptions {
+            requests,
+            destination,
+            inbox: None,
+            receive_rate: of.receive_rate,
+            rate: of.rate,
+            filter: Filter::default(),
+            existing: Existing::default(),
+            checksum: false,
+            owner: false,
+            attributes: false,
+            dry_run: false,
+            fresh: false,
+            manifest: None,
+            stream: None,
+            retry_for: of.retry_for,
+            net: of.net.clone(),
+        };
+        Self { options, rules: Vec::new() }
+    }
+
+    /// Only files that match this pattern, or another that is included.
+    pub fn include(mut self, pattern: &str) -> Self {
+        self.rules.push(Rule::Include(pattern.to_owned()));
+        self
+    }
+
+    /// No files that match this pattern.
+    pub fn exclude(mut self, pattern: &str) -> Self {
+        self.rules.push(Rule::Exclude(pattern.to_owned()));
+        self
+    }
+
+    /// What happens to files that exist and differ.
+    pub fn existing(mut self, existing: Existing) -> Self {
+        self.options.existing = existing;
+        self
+    }
+
+    /// Existing files are compared by their bytes, and not by size and time.
+    pub fn checksum(mut self) -> Self {
+        self.options.checksum = true;
+        self
+    }
+
+    /// Nothing is fetched: the report says what would be.
+    pub fn dry_run(mut self) -> Self {
+        self.options.dry_run = true;
+        self
+    }
+
+    /// How long is waited for servers that are not there just now.
+    pub fn retry_for(mut self, patience: Duration) -> Self {
+        self.options.retry_for = span(patience);
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When a pattern is none, or the system has no thread.
+    pub fn start(mut self) -> Result<Transfer, MoveError> {
+        self.options.filter = Filter::new(&self.rules).map_err(|error| MoveError::Usage(error.to_string()))?;
+        Transfer::start(move |stop, hear| inhaul_mover::get(&self.options, stop, hear))
+    }
+}
+
+/// A put that is to be started.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before it is started"]
+pub struct PutBuilder {
+    options: PutOptions,
+}
+
+impl PutBuilder {
+    pub(crate) fn new(of: &ReadOptions, paths: Vec<PathBuf>, destination: Destination) -> Self {
+        let options = PutOptions {
+            paths,
+            destination,
+            rules: Vec::new(),
+            existing: Existing::default(),
+            attributes: false,
+            dry_run: false,
+            fresh: false,
+            rate: of.rate,
+            retry_for: of.retry_for,
+            cache: None,
+            net: of.net.clone(),
+        };
+        Self { options }
+    }
+
+    /// What happens to files that exist there and differ.
+    pub fn existing(mut self, existing: Existing) -> Self {
+        self.options.existing = existing;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub fn start(self) -> Result<Transfer, MoveError> {
+        Transfer::start(move |stop, hear| inhaul_mover::put(&self.options, stop, hear))
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

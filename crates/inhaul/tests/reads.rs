@@ -1,0 +1,262 @@
+//! Reads of parts of data sets, from real servers over loopback, beside the files themselves.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inhaul::{Buffers, Client, ErrorKind, Hash, Server};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn content(len: usize, salt: u64) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15 ^ salt;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn serve(dir: &Path) -> Server {
+    Server::builder().offer(dir).public().listen(([127, 0, 0, 1], 0)).start().unwrap()
+}
+
+fn client() -> Client {
+    Client::builder().build().unwrap()
+}
+
+/// A directory with files of these sizes, named by their index.
+fn files(sizes: &[usize]) -> (tempfile::TempDir, Vec<Vec<u8>>) {
+    let dir = tempfile::tempdir().unwrap();
+    let contents: Vec<Vec<u8>> = sizes.iter().zip(1..).map(|(&size, salt)| content(size, salt)).collect();
+    for (index, bytes) in contents.iter().enumerate() {
+        std::fs::write(dir.path().join(index.to_string()), bytes).unwrap();
+    }
+    (dir, contents)
+}
+
+fn name(dir: &tempfile::TempDir) -> String {
+    dir.path().file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn random_ranges_are_what_the_files_have() {
+    let sizes = [0, 1, 1023, 1024, 1025, 70_000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5_300_000];
+    let (dir, contents) = files(&sizes);
+    let server = serve(dir.path());
+    let set = client().open(&server.address_of("")).unwrap();
+    assert_eq!(set.files().count(), sizes.len());
+    let asked = prop::collection::vec((0..sizes.len(), any::<(prop::sample::Index, prop::sample::Index)>()), 1..40);
+    let mut runner = TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
+    runner
+        .run(&asked, |asked| {
+            let places: Vec<(String, std::ops::Range<u64>)> = asked
+                .iter()
+                .map(|(file, (a, b))| {
+                    let (a, b) = (a.index(sizes[*file] + 1) as u64, b.index(sizes[*file] + 1) as u64);
+                    (file.to_string(), a.min(b)..a.max(b))
+                })
+                .collect();
+            let ranges: Vec<_> = places.iter().map(|(path, range)| (path.as_str(), range.clone())).collect();
+            let buffers = Buffers(ranges.iter().map(|(_, r)| vec![0; (r.end - r.start) as usize]).collect());
+            let handle = set.read_ranges(&ranges, buffers).unwrap();
+            prop_assert!(handle.wait(PATIENCE), "{:?} {:?}", handle.progress(), set.stats());
+            let Buffers(buffers) = handle.join().unwrap();
+            for ((path, range), bytes) in ranges.iter().zip(&buffers) {
+                let file = &contents[path.parse::<usize>().unwrap()];
+                prop_assert!(*bytes == file[range.start as usize..range.end as usize], "{path} {range:?}");
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_small_read_costs_little_more_than_its_bytes() {
+    let (dir, contents) = files(&[40 << 20]);
+    let server = serve(dir.path());
+    let set = client().open(&server.address_of("0")).unwrap();
+    for k in 0..40u64 {
+        let start = k * 1_000_448 & !1023;
+        let bytes = set.read("", start..start + 4096).unwrap();
+        assert!(bytes == contents[0][start as usize..start as usize + 4096]);
+    }
+    let stats = set.stats().unwrap();
+    assert_eq!((stats.wanted_bytes, stats.placed_bytes), (40 * 4096, 40 * 4096));
+    assert!(stats.proof_bytes <= 40 * 32 * 13, "{stats:?}");
+}
+
+#[test]
+fn large_reads_and_many_readers_at_once() {
+    let (dir, contents) = files(&[300 << 20, 3 << 20]);
+    let server = serve(dir.path());
+    let set = Arc::new(client().open(&server.address_of("")).unwrap());
+    let contents = Arc::new(contents);
+    let readers: Vec<_> = (0..4u64)
+        .map(|reader| {
+            let (set, contents) = (Arc::clone(&set), Arc::clone(&contents));
+            std::thread::spawn(move || {
+                for k in 0..30 {
+                    let start = (k * 7919 + reader * 104_729) * 777 % (3 << 20);
+                    let end = (start + 50_000).min(3 << 20);
+                    let bytes = set.read("1", start..end).unwrap();
+                    assert!(bytes == contents[1][start as usize..end as usize]);
+                }
+            })
+        })
+        .collect();
+    let whole = set.read("0", 0..300 << 20).unwrap();
+    assert!(whole == contents[0]);
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn a_cancelled_read_ends_at_once_and_others_go_on() {
+    let (dir, contents) = files(&[200 << 20]);
+    let server = Server::builder()
+        .offer(dir.path())
+        .public()
+        .listen(([127, 0, 0, 1], 0))
+        .send_rate(inhaul::Bitrate::from_mbps(200))
+        .start()
+        .unwrap();
+    let set = client().open(&server.address_of("0")).unwrap();
+    let buffers = || Buffers(vec![vec![0; 100 << 20]]);
+    let ahead = set.read_ahead(&[("", 0..100 << 20)], buffers()).unwrap();
+    assert!(!ahead.wait(Duration::from_millis(200)));
+    // What somebody waits for goes before what is fetched ahead: 100 MiB at 200 Mbit/s take 4 s.
+    let start = (150 << 20) as usize;
+    let began = std::time::Instant::now();
+    assert!(set.read("", start as u64..start as u64 + 5000).unwrap() == contents[0][start..start + 5000]);
+    assert!(began.elapsed() < Duration::from_secs(2) && !ahead.is_over());
+    ahead.cancel();
+    assert_eq!(ahead.join().unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(set.read("", 0..5000).unwrap() == contents[0][..5000]);
+}
+
+#[test]
+fn pinned_files_are_proven_by_their_hashes_and_by_nothing_else() {
+    let (dir, contents) = files(&[5_000_000, 20_000]);
+    let server = serve(dir.path());
+    let client = client();
+    let source = server.address_of("");
+    let hashes: Vec<Hash> = client.checksums(&source).unwrap().into_iter().map(|(_, hash)| hash).collect();
+    let set = client.open_pinned(&source, [("0", hashes[0]), ("1", hashes[1])]).unwrap();
+    for range in [4_999_000..5_000_000, 0..5_000_000, 1_048_000..1_049_000] {
+        assert!(set.read("0", range.clone()).unwrap() == contents[0][range.start as usize..range.end as usize]);
+    }
+    assert!(set.read("1", 0..20_000).unwrap() == contents[1]);
+    // The server has other bytes than those that are known: none of them comes through.
+    let other = client.open_pinned(&source, [("0", hashes[1])]).unwrap();
+    let error = other.read("0", 0..1000).unwrap_err();
+    assert!(error.to_string().contains("not what was pinned"), "{error}");
+    assert!(client.open_pinned(&source, [("none", hashes[0])]).is_err());
+}
+
+#[test]
+fn a_file_that_changes_is_an_error_and_no_wrong_byte() {
+    let (dir, contents) = files(&[5_000_000, 1000]);
+    let server = serve(dir.path());
+    let set = client().open(&server.address_of("")).unwrap();
+    assert!(set.read("0", 0..1000).unwrap() == contents[0][..1000]);
+    std::fs::write(dir.path().join("0"), b"short").unwrap();
+    let error = set.read("0", 2_000_000..2_001_000).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Integrity, "{error}");
+    assert!(set.read("1", 0..1000).unwrap() == contents[1], "others can still be had");
+}
+
+#[test]
+fn a_server_that_comes_back_is_read_on_from() {
+    let (dir, contents) = files(&[3_000_000]);
+    let state = tempfile::tempdir().unwrap();
+    let start = |port| {
+        let server = Server::builder().offer(dir.path()).public().state(state.path());
+        server.listen(([127, 0, 0, 1], port)).start()
+    };
+    let server = start(0).unwrap();
+    let (port, source) = (server.address().port(), server.address_of("0"));
+    let set = client().open(&source).unwrap();
+    assert!(set.read("", 0..100_000).unwrap() == contents[0][..100_000]);
+    server.stop().unwrap();
+    let handle = set.read_ranges(&[("", 0..3_000_000)], Buffers(vec![vec![0; 3_000_000]])).unwrap();
+    let _server = start(port).unwrap();
+    assert!(handle.wait(PATIENCE), "{:?}", set.stats());
+    assert!(handle.join().unwrap().0[0] == contents[0]);
+}
+
+#[test]
+fn nobody_there_is_an_error_in_bounded_time() {
+    let (dir, _) = files(&[3_000_000]);
+    let server = serve(dir.path());
+    let client = Client::builder().retry_for(Duration::from_secs(2)).build().unwrap();
+    let set = client.open(&server.address_of("0")).unwrap();
+    server.stop().unwrap();
+    let error = set.read("", 0..100).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(client.open(&format!("inhaul://127.0.0.1:1/{}", name(&dir))).is_err());
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let (dir, _) = files(&[1000]);
+    let server = serve(dir.path());
+    let set = client().open(&server.address_of("")).unwrap();
+    for (path, range, word) in [("none", 0..1, "no file 'none'"), ("0", 999..1001, "beyond its end")] {
+        let error = set.read(path, range).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert_eq!(set.read("0", 5..5).unwrap(), b"");
+    assert_eq!(client().open("http://x/y").unwrap_err().kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn mirrors_serve_a_read_together_and_one_that_goes_is_no_loss() {
+    let (dir, contents) = files(&[60 << 20]);
+    let servers = [serve(dir.path()), serve(dir.path())];
+    let tickets: Vec<String> =
+        servers.iter().map(|server| server.address_of("").split_once('#').unwrap().1.to_owned()).collect();
+    let source = format!("inhaul://{},{}/0#{},{}", servers[0].address(), servers[1].address(), tickets[0], tickets[1]);
+    let set = client().open(&source).unwrap();
+    assert!(set.read("", 0..60 << 20).unwrap() == contents[0]);
+    assert_eq!(set.stats().unwrap().mirrors, 2);
+    let [first, _second] = servers;
+    first.stop().unwrap();
+    assert!(set.read("", 1000..3_000_000).unwrap() == contents[0][1000..3_000_000]);
+}
+
+#[test]
+fn holes_need_no_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(3 << 30).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"data", 2 << 30).unwrap();
+    let server = serve(dir.path());
+    let set = client().open(&server.address_of("sparse")).unwrap();
+    assert!(set.read("", 0..5 << 20).unwrap().iter().all(|&byte| byte == 0));
+    let middle = (2 << 30) - 100..(2 << 30) + 100;
+    let bytes = set.read("", middle).unwrap();
+    assert_eq!((&bytes[100..104], bytes.iter().filter(|&&byte| byte != 0).count()), (&b"data"[..], 4));
+    assert!(set.stats().unwrap().placed_bytes <= 64 << 10, "{:?}", set.stats());
+}
+
+#[test]
+fn transfers_land_files_and_tell_how_far_they_are() {
+    let (dir, contents) = files(&[2_000_000, 5]);
+    let server = serve(dir.path());
+    let landing = tempfile::tempdir().unwrap();
+    let transfer = client().get(&[&server.address_of("")], landing.path().join("all")).unwrap().start().unwrap();
+    let mut last = None;
+    while let Some(progress) = transfer.progress() {
+        last = Some(progress);
+    }
+    let (report, result) = transfer.join();
+    result.unwrap();
+    assert_eq!((report.bytes, last.unwrap().total_bytes), (2_000_005, 2_000_005));
+    assert!(std::fs::read(landing.path().join("all/0")).unwrap() == contents[0]);
+    assert_eq!(client().list(&server.address_of(""), false).unwrap().len(), 2);
+}

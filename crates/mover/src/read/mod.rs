@@ -1,0 +1,250 @@
+//! Parts of data sets, read into memory while the sessions stay open: what the library and Python stand on.
+//!
+//! A [`Reader`] has one data thread, for all data sets that it opens. What is read is cut into parts ([`parts`]) that lie
+//! within groups; they are received into memory ([`memory`]) over whatever transport protocol, proven ([`check`]) by
+//! values that a mirror sends beside them, and by the hashes that the user expects, if there are any ([`roots`]).
+
+mod check;
+mod delivery;
+mod handle;
+mod memory;
+mod order;
+mod parts;
+mod reading;
+mod roots;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread::JoinHandle;
+
+use inhaul_base::{Bitrate, ByteRange, Span};
+use inhaul_store::digest::Hash;
+use inhaul_store::{Existing, Filter, Manifest};
+use inhaul_udp::Waker;
+
+pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
+pub use self::order::SetStats;
+
+use self::handle::{Orders, Shared};
+use self::order::{Opening, Order, Read, SetId, Ticket};
+use self::reading::{Reading, Settings};
+use crate::api::error::MoveError;
+use crate::api::options::{GetOptions, NetOptions, Stop};
+use crate::api::request::Request;
+use crate::engine::Engine;
+use crate::engine::net::{self, Rates};
+use crate::haul::find_all;
+use crate::session::opener::Opener;
+use crate::system::threads;
+
+/// How a reader uses the network.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Limit of what this host takes in from all senders (C_r).
+    pub receive_rate: Option<Bitrate>,
+    /// Limit of each sender (R_app).
+    pub rate: Option<Bitrate>,
+    /// How long a data set may be without a server that can be reached, before what is read of it fails; zero: each
+    /// server is tried once.
+    pub retry_for: Span,
+    /// How the network is used.
+    pub net: NetOptions,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { receive_rate: None, rate: None, retry_for: Span::from_secs(30), net: NetOptions::default() }
+    }
+}
+
+/// The data thread of a client. When the last that was made of it is dropped, it ends.
+pub struct Reader {
+    settings: Settings,
+    /// `None` while it ends.
+    orders: Option<Orders>,
+    thread: Option<JoinHandle<()>>,
+    tickets: AtomicU64,
+}
+
+impl Reader {
+    /// Starts the data thread.
+    ///
+    /// # Errors
+    /// When the system has no sockets or threads, or the options make no sense.
+    pub fn start(options: ReadOptions) -> Result<Arc<Self>, MoveError> {
+        let ReadOptions { receive_rate, rate, retry_for, net } = options;
+        let rates = Rates { host: receive_rate, flow: rate };
+        net::check(&net, rates)?;
+        let settings = Settings { net, rates, retry_for };
+        let (sender, incoming) = channel();
+        let (started, ready) = sync_channel::<Result<Waker, MoveError>>(1);
+        let own = settings.clone();
+        let run = move || {
+            let begin = || -> Result<(Engine, Reading), MoveError> {
+                let engine = Engine::new()?;
+                threads::become_data_thread(&own.net)?;
+                let reading = Reading::new(own.clone(), incoming, &engine)?;
+                Ok((engine, reading))
+            };
+            let (mut engine, mut reading) = match begin() {
+                Ok(begun) => begun,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            engine.watch_thread(own.net.monitor, false);
+            let _ = started.send(Ok(engine.waker()));
+            if let Err(error) = engine.run(&mut reading) {
+                log::error!("reading has ended: {error}");
+                reading.end(&error);
+            }
+            engine.hang_up();
+        };
+        let thread = threads::spawn_helper("inhaul-read", run)?;
+        let died = || MoveError::Internal("the data thread has died".to_owned());
+        let waker = ready.recv().map_err(|_| died())??;
+        let orders = Orders { sender, waker };
+        Ok(Arc::new(Self { settings, orders: Some(orders), thread: Some(thread), tickets: AtomicU64::new(1) }))
+    }
+
+    fn orders(&self) -> Result<&Orders, MoveError> {
+        self.orders.as_ref().ok_or(MoveError::Interrupted)
+    }
+
+    /// Opens a data set at its mirrors: its description comes, and the sessions stay open. `stop` ends the waiting.
+    ///
+    /// # Errors
+    /// When no mirror has it, or most do not agree.
+    pub fn open(self: &Arc<Self>, request: Request, stop: &Stop) -> Result<OpenSet, MoveError> {
+        self.open_pinned(request, Vec::new(), stop)
+    }
+
+    /// The same, of files of which some have known hashes: nothing else is ever taken for their bytes. `pins`: paths as
+    /// in the manifest, and BLAKE3 hashes.
+    ///
+    /// # Errors
+    /// As [`Reader::open`]; and when a file is not there.
+    pub fn open_pinned(
+        self: &Arc<Self>,
+        request: Request,
+        pins: Vec<(Vec<u8>, Hash)>,
+        stop: &Stop,
+    ) -> Result<OpenSet, MoveError> {
+        let options = self.options(request);
+        let opener = Opener::new(&options, 0);
+        let found = find_all(&options, &opener, stop, &mut |_| {})?;
+        let found = found.into_iter().next().map_or_else(|| Err(MoveError::Interrupted), |(_, found)| found)?;
+        let manifest = Arc::clone(&found.manifest);
+        let find = |(path, hash): (Vec<u8>, Hash)| match manifest.find(&path) {
+            Some(file) => Ok((file, hash)),
+            None => {
+                let path = inhaul_store::printable(&path);
+                Err(MoveError::OtherVersion {
+                    detail: format!("'{path}' is pinned, and the data set has no such file"),
+                })
+            }
+        };
+        let roots = pins.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let (reply, answer) = channel();
+        self.orders()?.give(Order::Open(Box::new(Opening { found, opener, roots, reply })));
+        let id = answer.recv().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))??;
+        Ok(OpenSet { reader: Arc::clone(self), id, manifest })
+    }
+
+    fn options(&self, request: Request) -> GetOptions {
+        GetOptions {
+            requests: vec![request],
+            destination: PathBuf::from("memory"),
+            inbox: None,
+            receive_rate: self.settings.rates.host,
+            rate: self.settings.rates.flow,
+            filter: Filter::default(),
+            existing: Existing::default(),
+            checksum: false,
+            owner: false,
+            attributes: false,
+            dry_run: false,
+            fresh: false,
+            manifest: None,
+            stream: None,
+            retry_for: self.settings.retry_for,
+            net: self.settings.net.clone(),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(orders) = self.orders.take() {
+            drop(orders.sender);
+            orders.waker.wake();
+        }
+        // It may be this thread itself that drops the last handle.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A data set that is open. Dropping it closes its sessions.
+pub struct OpenSet {
+    reader: Arc<Reader>,
+    id: SetId,
+    manifest: Arc<Manifest>,
+}
+
+impl OpenSet {
+    /// What the data set is made of.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// Reads ranges of files, which are named by their index in the manifest, into `destination`. `urgent`: somebody
+    /// waits for them; others are fetched when nothing is urgent.
+    ///
+    /// # Errors
+    /// When a range ends beyond its file, or there is no such file. What goes wrong later the handle tells.
+    pub fn read<D: Destination>(
+        &self,
+        ranges: Vec<(usize, ByteRange)>,
+        destination: D,
+        urgent: bool,
+    ) -> Result<Handle<D>, MoveError> {
+        let entries = self.manifest.entries();
+        for (file, range) in &ranges {
+            let entry = entries.get(*file).ok_or_else(|| MoveError::Usage(format!("there is no file {file}")))?;
+            if range.end > entry.size {
+                let path = inhaul_store::printable(&entry.path);
+                let size = entry.size;
+                return Err(MoveError::Usage(format!("{path}: {range} is beyond its end at {size}")));
+            }
+        }
+        let total = ranges.iter().map(|(_, range)| range.len()).fold(0, u64::saturating_add);
+        let shared = Shared::new(destination, total);
+        let ticket = Ticket(self.reader.tickets.fetch_add(1, Ordering::Relaxed));
+        let orders = self.reader.orders()?.clone();
+        if total > 0 {
+            let delivery = Arc::clone(&shared) as Arc<dyn delivery::Delivery>;
+            orders.give(Order::Read(Read { set: self.id, ticket, ranges, urgent, delivery }));
+        }
+        Ok(Handle { shared, ticket, orders, _keep: Arc::clone(&self.reader) as Arc<_> })
+    }
+
+    /// What has come for it so far.
+    ///
+    /// # Errors
+    /// When the data thread has died.
+    pub fn stats(&self) -> Result<SetStats, MoveError> {
+        let (reply, answer) = channel();
+        self.reader.orders()?.give(Order::Ask(self.id, reply));
+        answer.recv().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))
+    }
+}
+
+impl Drop for OpenSet {
+    fn drop(&mut self) {
+        if let Ok(orders) = self.reader.orders() {
+            orders.give(Order::Close(self.id));
+        }
+    }
+}

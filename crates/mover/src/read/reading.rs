@@ -1,0 +1,792 @@
+//! The data thread's side of all reads of a client: data sets that stay open, what is wanted of them, what has come.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use inhaul_base::{ByteRange, RangeSet, Span, Time};
+use inhaul_store::digest;
+use inhaul_store::printable;
+use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
+
+use super::check::{Check, Checked, Checker};
+use super::memory::{Active, Parts, Proof, ProofState};
+use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
+use super::parts::{Taker, Wanted, plan};
+use super::roots::Roots;
+use crate::api::error::{FileProblem, MoveError};
+use crate::api::options::NetOptions;
+use crate::api::source::{Server, Source};
+use crate::engine::net::{self, Rates};
+use crate::engine::port::{NoBodies, Port};
+use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, Sink};
+use crate::paths::{PathNews, Paths, Way};
+use crate::session::connect::Session;
+use crate::session::control_stream::StreamError;
+use crate::session::frame::{Frame, GroupDigest, MAX_PARTS, PartOf, RefusalCode};
+use crate::session::groups::Groups;
+use crate::session::opener::{MirrorId, Opener};
+
+/// Memory for parts that are being fetched, of all data sets together. What 10 Gbit/s bring in 200 ms.
+const AHEAD_BYTES: u64 = 256 << 20;
+/// What somebody waits for may take so much beside what is fetched ahead.
+const URGENT_BYTES: u64 = 2 * AHEAD_BYTES;
+/// Messages that ask a mirror for proofs, and are not answered: a server takes one more.
+const ASKED_MAX: usize = 4;
+/// A part that comes wrong so often is given up.
+const TRIES_MAX: u32 = 3;
+/// A flow that has stood for so long did not fall at once.
+const STEADY: Span = Span::from_secs(10);
+/// How often it is looked whether a data set has waited too long for a mirror.
+const LOOK: Span = Span::from_millis(100);
+/// The data thread has nothing to do for so long at most.
+const REST: Span = Span::from_secs(1);
+/// How long the servers may take to take in that all is done.
+const CLOSING: Span = Span::from_millis(500);
+
+/// How a client uses the network and how long it waits.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) net: NetOptions,
+    pub(super) rates: Rates,
+    pub(super) retry_for: Span,
+}
+
+/// An open data set.
+struct Set {
+    source: Source,
+    groups: Groups,
+    holes: RangeSet,
+    identity: digest::Hash,
+    opener: Opener,
+    mirrors: Vec<FlowId>,
+    /// Mirrors that are being tried again.
+    away: BTreeSet<Server>,
+    /// Since when there is no mirror, and why; while there is none.
+    alone: Option<(Time, String)>,
+    /// Parts that nobody has begun: those that somebody waits for, and others.
+    waiting: VecDeque<Wanted>,
+    ahead: VecDeque<Wanted>,
+    /// Parts that overlap one that is under way.
+    blocked: Vec<Wanted>,
+    /// Messages for proofs that are not answered, in order: of whom, and the file and part that is answered last.
+    asked: VecDeque<(FlowId, usize, PartOf)>,
+    roots: BTreeMap<usize, Roots>,
+    /// Files that cannot be had.
+    failed: BTreeMap<usize, FileProblem>,
+    stats: SetStats,
+}
+
+/// A mirror of a data set, and its flow.
+struct Mirror {
+    set: SetId,
+    server: Server,
+    opened: Option<Time>,
+    /// Its data set has bytes, so that its path opens.
+    has_data: bool,
+    /// How often in a row it was lost before it had stood for a while.
+    falls: u32,
+}
+
+/// See the module's description.
+pub(super) struct Reading {
+    settings: Settings,
+    orders: Receiver<Order>,
+    endpoint: Option<EndpointId>,
+    sets: BTreeMap<SetId, Set>,
+    mirrors: BTreeMap<FlowId, Mirror>,
+    parts: Parts,
+    paths: Paths,
+    checker: Checker,
+    /// What was checked on this thread.
+    checked: Vec<Checked>,
+    bodies: NoBodies,
+    next_set: u32,
+    next_look: Time,
+    /// The data sets in which there may be something to begin or to ask for.
+    stirred: BTreeSet<SetId>,
+    /// The client is gone: until when the servers are told.
+    closing: Option<Time>,
+}
+
+impl Reading {
+    pub(super) fn new(settings: Settings, orders: Receiver<Order>, engine: &Engine) -> Result<Self, MoveError> {
+        Ok(Self {
+            orders,
+            endpoint: None,
+            sets: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
+            parts: Parts::default(),
+            paths: Paths::new(engine.waker(), &settings.net),
+            checker: Checker::start(engine.waker())?,
+            checked: Vec::new(),
+            bodies: NoBodies,
+            next_set: 0,
+            next_look: Time::ZERO,
+            stirred: BTreeSet::new(),
+            closing: None,
+            settings,
+        })
+    }
+
+    // --- What callers want ------------------------------------------------------------------------------------------
+
+    /// Takes orders; false when nobody can give any more.
+    fn take_orders(&mut self, engine: &mut Engine) -> Result<bool, MoveError> {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Open(opening)) => self.open(engine, *opening)?,
+                Ok(Order::Read(read)) => self.read(engine, read)?,
+                Ok(Order::Cancel(ticket)) => self.cancel(engine, ticket),
+                Ok(Order::Close(set)) => self.close(engine, set),
+                Ok(Order::Ask(set, reply)) => self.tell(engine, set, &reply),
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn open(&mut self, engine: &mut Engine, opening: Opening) -> Result<(), MoveError> {
+        let Opening { found, opener, roots, reply } = opening;
+        self.next_set += 1;
+        let id = SetId(self.next_set);
+        opener.wake(engine.waker());
+        let groups = Groups::new(Arc::clone(&found.manifest));
+        let entries = found.manifest.entries();
+        let roots = roots.into_iter().map(|(file, hash)| (file, Roots::new(entries[file].size, *hash.as_bytes())));
+        let set = Set {
+            source: found.request.source(),
+            holes: found.manifest.holes(),
+            groups,
+            identity: found.identity,
+            opener,
+            mirrors: Vec::new(),
+            away: found.late.into_iter().collect(),
+            alone: None,
+            waiting: VecDeque::new(),
+            ahead: VecDeque::new(),
+            blocked: Vec::new(),
+            asked: VecDeque::new(),
+            roots: roots.collect(),
+            failed: BTreeMap::new(),
+            stats: SetStats::default(),
+        };
+        let size = set.groups.manifest().size();
+        self.sets.insert(id, set);
+        let mut joined = Ok(());
+        for (index, session) in found.sessions.into_iter().enumerate() {
+            joined = self.join(engine, id, session, 0, (index == 0).then_some(size));
+            if joined.is_err() {
+                break;
+            }
+        }
+        match joined {
+            Ok(()) => drop(reply.send(Ok(id))),
+            Err(error) => {
+                self.close(engine, id);
+                drop(reply.send(Err(error)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A mirror of a data set is there. `first`: the data set's size, if the endpoint does not know it yet.
+    fn join(
+        &mut self,
+        engine: &mut Engine,
+        id: SetId,
+        mut session: Session,
+        falls: u32,
+        first: Option<u64>,
+    ) -> Result<(), MoveError> {
+        let net = &self.settings.net;
+        let (socket, probed) = session.take_socket(net)?;
+        let endpoint = match self.endpoint {
+            Some(endpoint) => endpoint,
+            None => net::add_endpoint(net, engine, Role::Receiver, self.settings.rates, &socket)?,
+        };
+        self.endpoint = Some(endpoint);
+        let object = ObjectId(id.0);
+        if let Some(size) = first.filter(|&size| size > 0) {
+            // Nothing is wanted before somebody reads.
+            let held = [ByteRange::new(0, size)].into_iter().collect();
+            engine.command(endpoint, Command::Fetch { object, size, held });
+        }
+        let flow = engine.new_flow();
+        let limits = FlowLimits { application_rate: self.settings.rates.flow, link_rate: None };
+        let join = JoinFlow { object, limits, ..net::join_toward(net, engine, flow, session.datagrams, probed)? };
+        let control = session.is_dialled.then(|| session.stream.peer());
+        let way = Way::new(engine.now(), net, control, session.datagrams, session.server.clone());
+        let port = engine.add_port(Port::new(socket, true))?;
+        engine.add_flow(flow, endpoint, port, session.stream)?;
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
+        set.mirrors.push(flow);
+        set.alone = None;
+        self.parts.by_flow.insert(flow, id);
+        let has_data = set.groups.manifest().size() > 0;
+        self.mirrors.insert(flow, Mirror { set: id, server: session.server, opened: None, has_data, falls });
+        self.paths.add(flow, way);
+        if has_data {
+            self.paths.begin(engine, endpoint, join);
+        }
+        self.stirred.insert(id);
+        Ok(())
+    }
+
+    fn read(&mut self, engine: &Engine, read: Read) -> Result<(), MoveError> {
+        let Read { set: id, ticket, ranges, urgent, delivery } = read;
+        let Some(set) = self.sets.get_mut(&id) else {
+            delivery.fail(MoveError::Usage("the data set is closed".to_owned()));
+            return Ok(());
+        };
+        if let Some((file, problem)) = ranges.iter().find_map(|(file, _)| Some((*file, *set.failed.get(file)?))) {
+            delivery.fail(set.file_error(file, problem));
+            return Ok(());
+        }
+        set.queue(plan(&set.groups, &ranges, (ticket, urgent), &delivery));
+        if set.mirrors.is_empty() && set.away.is_empty() {
+            // It was given up, or its servers had ended: they are tried anew.
+            set.alone = Some((engine.now(), "no server has answered".to_owned()));
+            let servers: Vec<Server> = set.source.mirrors.clone();
+            for server in servers {
+                set.opener.open(MirrorId { request: 0, server: server.clone() })?;
+                set.away.insert(server);
+            }
+        }
+        self.stirred.insert(id);
+        Ok(())
+    }
+
+    /// Ends what only this read has wanted.
+    fn cancel(&mut self, engine: &mut Engine, ticket: Ticket) {
+        let still = |takers: &mut Vec<Taker>| {
+            takers.retain(|taker| taker.ticket != ticket);
+            !takers.is_empty()
+        };
+        for set in self.sets.values_mut() {
+            set.waiting.retain_mut(|part| still(&mut part.takers));
+            set.ahead.retain_mut(|part| still(&mut part.takers));
+            set.blocked.retain_mut(|part| still(&mut part.takers));
+        }
+        let of_it = |part: &Active| part.wanted.takers.iter().any(|taker| taker.ticket == ticket);
+        let mine: Vec<_> = self.parts.active.iter().filter(|(_, part)| of_it(part)).map(|(&key, _)| key).collect();
+        for (id, start) in mine {
+            let Some(part) = self.parts.active.get_mut(&(id, start)) else { continue };
+            if !still(&mut part.wanted.takers) && !part.is_checked {
+                self.drop_part(engine, id, start);
+            }
+        }
+    }
+
+    /// A part is not fetched any more; what of it is on its way is not waited for.
+    fn drop_part(&mut self, engine: &mut Engine, id: SetId, start: u64) -> Option<Active> {
+        let part = self.parts.end(id, start)?;
+        if let Some(endpoint) = self.endpoint.filter(|_| part.missing > 0) {
+            let (object, range) = (ObjectId(id.0), part.wanted.range);
+            engine.command(endpoint, Command::Unwant { object, range });
+        }
+        if let Some(set) = self.sets.get_mut(&id) {
+            let again = std::mem::take(&mut set.blocked);
+            set.queue(again);
+        }
+        self.stirred.insert(id);
+        Some(part)
+    }
+
+    fn close(&mut self, engine: &mut Engine, id: SetId) {
+        let closed = || MoveError::Usage("the data set was closed".to_owned());
+        self.fail_set(engine, id, &closed);
+        let Some(set) = self.sets.remove(&id) else { return };
+        for flow in set.mirrors {
+            self.forget(engine, flow, true);
+        }
+    }
+
+    fn tell(&self, engine: &Engine, id: SetId, reply: &Sender<SetStats>) {
+        let Some(set) = self.sets.get(&id) else { return };
+        let rtts = set.mirrors.iter().filter_map(|&flow| engine.flow_stats(flow)).map(|stats| stats.rtt);
+        let rtt = rtts.filter(|rtt| *rtt > Span::ZERO).min().unwrap_or_default();
+        let stats = SetStats { mirrors: set.mirrors.len(), rtt_seconds: rtt.as_secs_f64(), ..set.stats };
+        // Who has asked may be gone.
+        let _ = reply.send(stats);
+    }
+
+    // --- What is asked for ------------------------------------------------------------------------------------------
+
+    /// Begins parts as far as there is memory for them, and asks for what proves them.
+    fn stir(&mut self, engine: &mut Engine) {
+        while let Some(id) = self.stirred.pop_first() {
+            for (urgent, room) in [(true, URGENT_BYTES), (false, AHEAD_BYTES)] {
+                let ranges = self.begin_parts(id, urgent, room);
+                if let (Some(endpoint), false) = (self.endpoint, ranges.is_empty()) {
+                    engine.command(endpoint, Command::Want { object: ObjectId(id.0), ranges, urgent });
+                }
+            }
+            self.ask_proofs(engine, id);
+        }
+    }
+
+    /// Begins parts while there is `room` for their bytes; what must come of them.
+    fn begin_parts(&mut self, id: SetId, urgent: bool, room: u64) -> Vec<ByteRange> {
+        let mut ranges = Vec::new();
+        let Some(set) = self.sets.get_mut(&id) else { return ranges };
+        let mut whole = Vec::new();
+        while self.parts.bytes < room
+            && let Some(part) = if urgent { set.waiting.pop_front() } else { set.ahead.pop_front() }
+        {
+            if part.takers.iter().all(|taker| taker.delivery.is_over()) {
+                continue;
+            }
+            let others = self.parts.overlapping(id, part.range);
+            match others.as_slice() {
+                [] => {}
+                [only] => {
+                    match self.parts.active.get_mut(&(id, *only)) {
+                        Some(active) if active.wanted.covers(part.range) => active.wanted.add_takers(part),
+                        _ => set.blocked.push(part),
+                    }
+                    continue;
+                }
+                _ => {
+                    set.blocked.push(part);
+                    continue;
+                }
+            }
+            let start = part.range.start;
+            set.stats.parts += 1;
+            let wanted = self.parts.begin(id, part, &set.holes);
+            if wanted.is_empty() {
+                whole.push(start);
+            }
+            set.stats.wanted_bytes += wanted.iter().map(|range| range.len()).sum::<u64>();
+            ranges.extend(wanted);
+        }
+        whole.into_iter().for_each(|start| self.on_whole(id, start));
+        ranges
+    }
+
+    /// Asks the first mirror for the proofs that nobody was asked for.
+    fn ask_proofs(&mut self, engine: &mut Engine, id: SetId) {
+        let Some(set) = self.sets.get_mut(&id) else { return };
+        let Some(&flow) = set.mirrors.first() else { return };
+        if set.asked.len() >= ASKED_MAX {
+            return;
+        }
+        while set.asked.len() < ASKED_MAX {
+            let needed = self.parts.active.range_mut((id, 0)..=(id, u64::MAX)).map(|(_, part)| part);
+            let needed = needed.filter(|part| matches!(part.proof, ProofState::Missing) && !set.needs_none(part));
+            let mut asked: Vec<(usize, PartOf)> = Vec::new();
+            for part in needed.take(MAX_PARTS) {
+                part.proof = ProofState::Asked(flow);
+                part.wanted.of.levels = set.levels(part.wanted.file, part.wanted.of.group);
+                asked.push((part.wanted.file, part.wanted.of));
+            }
+            let Some(&(file, last)) = asked.last() else { return };
+            let parts = asked.into_iter().map(|(_, part)| part).collect();
+            set.asked.push_back((flow, file, last));
+            set.stats.proof_requests += 1;
+            engine.send(flow, &Frame::ProofsOf { parts });
+        }
+    }
+
+    // --- What comes -------------------------------------------------------------------------------------------------
+
+    fn on_proof(&mut self, engine: &mut Engine, flow: FlowId, proof: ProofFrame) -> Result<(), MoveError> {
+        let Some(id) = self.mirrors.get(&flow).map(|mirror| mirror.set) else { return Ok(()) };
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
+        let ProofFrame { part: of, digest, inside, path } = proof;
+        set.asked.retain(|&(asked, _, last)| (asked, last) != (flow, of));
+        self.stirred.insert(id);
+        set.stats.proof_bytes += 32 * (1 + inside.len() + path.len()) as u64;
+        let Some(place) = set.groups.place(of.group) else { return Ok(()) };
+        let size = set.groups.manifest().entries()[place.file].size;
+        let bytes = digest::proof::chunk_bytes(size, place.group, &of.chunks());
+        let start = place.range.start + bytes.start;
+        // Nobody may need it any more; or it may have been asked of another since.
+        let Some(part) = self.parts.active.get_mut(&(id, start)).filter(|part| part.wanted.of == of) else {
+            return Ok(());
+        };
+        if !matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
+            return Ok(());
+        }
+        if let Some(roots) = set.roots.get_mut(&place.file)
+            && !roots.take(place.group, digest, &path, u32::from(of.levels))
+        {
+            part.proof = ProofState::Missing;
+            return self.lose(engine, flow, "its data is not what was pinned", false);
+        }
+        part.proof = ProofState::Here(Proof { digest, inside });
+        if part.missing == 0 {
+            self.on_whole(id, start);
+        }
+        Ok(())
+    }
+
+    /// All bytes of a part are here: it is checked, if its proof is here too.
+    fn on_whole(&mut self, id: SetId, start: u64) {
+        let Some(set) = self.sets.get(&id) else { return };
+        let Some(part) = self.parts.active.get_mut(&(id, start)).filter(|part| !part.is_checked) else { return };
+        let proof = match &part.proof {
+            ProofState::Here(proof) => Some(proof.clone()),
+            _ if set.needs_none(part) => None,
+            _ => return,
+        };
+        let Some(place) = set.groups.place(part.wanted.of.group) else { return };
+        part.is_checked = true;
+        let check = Check {
+            set: id,
+            start,
+            file_len: set.groups.manifest().entries()[place.file].size,
+            group: place.group,
+            of: part.wanted.of,
+            bytes: std::mem::take(&mut part.bytes),
+            proof,
+            takers: std::mem::take(&mut part.wanted.takers),
+        };
+        if let Some(checked) = self.checker.check(check) {
+            self.checked.push(checked);
+        }
+    }
+
+    fn on_checked(&mut self, engine: &mut Engine, checked: Checked) {
+        let Checked { set: id, start, bytes, is_right, takers } = checked;
+        self.stirred.insert(id);
+        if is_right {
+            // Some may have come while it was checked.
+            if let Some(part) = self.drop_part(engine, id, start) {
+                part.wanted.takers.iter().for_each(|taker| taker.deliver(&bytes));
+            }
+            return;
+        }
+        let Some(part) = self.parts.active.get_mut(&(id, start)) else { return };
+        part.wanted.takers.extend(takers);
+        part.bytes = bytes;
+        part.is_checked = false;
+        part.tries += 1;
+        let Some(set) = self.sets.get(&id) else { return };
+        let range = part.wanted.range;
+        if part.tries >= TRIES_MAX || part.missing > 0 {
+            let file = part.wanted.file;
+            let first = set.groups.manifest().file_range(file).map_or(0, |of_file| of_file.start);
+            let (from, to) = (range.start - first, range.end - first);
+            let (path, times) = (printable(&set.groups.manifest().entries()[file].path), part.tries);
+            let error = || MoveError::Integrity { path: path.clone(), start: from, end: to, times };
+            let takers = std::mem::take(&mut part.wanted.takers);
+            takers.iter().for_each(|taker| taker.delivery.fail(error()));
+            self.drop_part(engine, id, start);
+            return;
+        }
+        // The proof may be what is wrong: another is asked for too.
+        part.proof = ProofState::Missing;
+        let again = if set.holes.is_empty() { vec![range] } else { set.holes.gaps(range) };
+        part.missing = again.iter().map(|range| range.len()).sum();
+        let suspect = part.from;
+        log::warn!("{}: bytes {range} came in wrong: fetching them again", set.source);
+        for range in again {
+            if let Some(endpoint) = self.endpoint {
+                engine.command(endpoint, Command::Refetch { object: ObjectId(id.0), range, suspect });
+            }
+        }
+    }
+
+    fn on_file_failed(&mut self, engine: &mut Engine, flow: FlowId, file: u64, problem: FileProblem) {
+        let Some(id) = self.mirrors.get(&flow).map(|mirror| mirror.set) else { return };
+        let Some(set) = self.sets.get_mut(&id) else { return };
+        let Ok(file) = usize::try_from(file) else { return };
+        if set.mirrors.len() > 1 {
+            // Another one may have it.
+            let _ = self.lose(engine, flow, "it cannot send one of its files", false);
+            return;
+        }
+        set.failed.insert(file, problem);
+        set.asked.retain(|&(asked, last, _)| (asked, last) != (flow, file));
+        let of_file = |wanted: &Wanted| wanted.file == file;
+        let parts = self.parts.active.range((id, 0)..=(id, u64::MAX)).filter(|(_, part)| of_file(&part.wanted));
+        let starts: Vec<u64> = parts.map(|(key, _)| key.1).collect();
+        let mut takers: Vec<Taker> = Vec::new();
+        for start in starts {
+            let Some(part) = self.drop_part(engine, id, start) else { continue };
+            takers.extend(part.wanted.takers);
+        }
+        let Some(set) = self.sets.get_mut(&id) else { return };
+        for queue in [&mut set.waiting, &mut set.ahead] {
+            let (of_it, others): (Vec<_>, Vec<_>) = queue.drain(..).partition(of_file);
+            queue.extend(others);
+            takers.extend(of_it.into_iter().flat_map(|wanted| wanted.takers));
+        }
+        let error = || set.file_error(file, problem);
+        takers.iter().for_each(|taker| taker.delivery.fail(error()));
+    }
+
+    // --- Mirrors that go and come -----------------------------------------------------------------------------------
+
+    /// A flow is over.
+    fn forget(&mut self, engine: &mut Engine, flow: FlowId, tell: bool) {
+        if self.mirrors.remove(&flow).is_none() {
+            return;
+        }
+        self.parts.by_flow.remove(&flow);
+        self.paths.remove(flow);
+        if let Some(endpoint) = self.endpoint.filter(|_| tell) {
+            engine.command(endpoint, Command::Disconnect { flow });
+            engine.send(flow, &Frame::Finish);
+        }
+        engine.close(flow);
+    }
+
+    /// A mirror is lost, and may come back; the data set's others go on.
+    fn lose(&mut self, engine: &mut Engine, flow: FlowId, why: &str, may_return: bool) -> Result<(), MoveError> {
+        let Some(mirror) = self.mirrors.get(&flow) else { return Ok(()) };
+        let (id, server, opened, falls) = (mirror.set, mirror.server.clone(), mirror.opened, mirror.falls);
+        self.forget(engine, flow, false);
+        let now = engine.now();
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
+        set.mirrors.retain(|&other| other != flow);
+        set.asked.retain(|(asked, ..)| *asked != flow);
+        for (_, part) in self.parts.active.range_mut((id, 0)..=(id, u64::MAX)) {
+            if matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
+                part.proof = ProofState::Missing;
+            }
+        }
+        self.stirred.insert(id);
+        log::warn!("{server} is lost ({why})");
+        if may_return && self.settings.retry_for > Span::ZERO {
+            let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
+            set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
+            set.away.insert(server.clone());
+        }
+        if set.mirrors.is_empty() {
+            set.alone = Some((now, format!("{server}: {why}")));
+            if set.away.is_empty() {
+                self.give_up(engine, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// No mirror is left, and none is expected: who waits hears that.
+    fn give_up(&mut self, engine: &mut Engine, id: SetId) {
+        let Some(set) = self.sets.get(&id) else { return };
+        let (source, detail) = (set.source.clone(), set.alone.as_ref().map(|(_, why)| why.clone()).unwrap_or_default());
+        let error = || MoveError::AllLost { data_set: Box::new(source.clone()), detail: detail.clone() };
+        self.fail_set(engine, id, &error);
+    }
+
+    fn fail_set(&mut self, engine: &mut Engine, id: SetId, error: &dyn Fn() -> MoveError) {
+        let starts: Vec<u64> = self.parts.active.range((id, 0)..=(id, u64::MAX)).map(|(key, _)| key.1).collect();
+        let mut takers: Vec<Taker> = Vec::new();
+        for start in starts {
+            takers.extend(self.drop_part(engine, id, start).into_iter().flat_map(|part| part.wanted.takers));
+        }
+        if let Some(set) = self.sets.get_mut(&id) {
+            let waiting = set.waiting.drain(..).chain(set.ahead.drain(..)).chain(set.blocked.drain(..));
+            takers.extend(waiting.flat_map(|wanted| wanted.takers));
+        }
+        takers.iter().for_each(|taker| taker.delivery.fail(error()));
+    }
+
+    /// Takes in what has become of mirrors that were tried again.
+    fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        let ids: Vec<SetId> = self.sets.keys().copied().collect();
+        for id in ids {
+            while let Some(tried) = self.sets.get(&id).and_then(|set| set.opener.try_next()) {
+                let Some(set) = self.sets.get_mut(&id) else { break };
+                let server = tried.mirror.server;
+                let error = match tried.result {
+                    Ok(candidate) if candidate.identity == set.identity => {
+                        set.away.remove(&server);
+                        self.join(engine, id, candidate.session, 1, None)?;
+                        continue;
+                    }
+                    Ok(_) => MoveError::SourceChanged { server: server.clone() },
+                    Err(error) => error,
+                };
+                if !tried.again {
+                    set.away.remove(&server);
+                }
+                if let Some((_, why)) = &mut set.alone {
+                    *why = error.to_string();
+                    if set.away.is_empty() {
+                        self.give_up(engine, id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those who have waited too long for a mirror hear it.
+    fn give_up_waiting(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        let patience = self.settings.retry_for;
+        let late = |set: &Set| set.alone.as_ref().is_some_and(|(since, _)| now.since(*since) >= patience);
+        let late: Vec<SetId> = self.sets.iter().filter(|(_, set)| late(set)).map(|(&id, _)| id).collect();
+        late.into_iter().for_each(|id| self.give_up(engine, id));
+    }
+
+    fn tend_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        let Some(endpoint) = self.endpoint else { return Ok(()) };
+        let mirrors = &self.mirrors;
+        self.paths.tend(engine, endpoint, |flow| mirrors.contains_key(&flow))?;
+        self.hear_of_paths(engine)
+    }
+
+    fn hear_of_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        for news in self.paths.take_news() {
+            match news {
+                PathNews::Warning(text) => log::warn!("{text}"),
+                PathNews::Lost(flow, why) => self.lose(engine, flow, why, true)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The data thread ends with an error: who waits hears of it.
+    pub(super) fn end(&mut self, error: &MoveError) {
+        let text = error.to_string();
+        let parts = std::mem::take(&mut self.parts.active).into_values().map(|part| part.wanted);
+        let waiting = self.sets.values_mut().flat_map(|set| {
+            set.waiting.drain(..).chain(set.ahead.drain(..)).chain(set.blocked.drain(..)).collect::<Vec<_>>()
+        });
+        for taker in parts.chain(waiting).flat_map(|wanted| wanted.takers) {
+            taker.delivery.fail(MoveError::Internal(text.clone()));
+        }
+    }
+
+    /// The client is gone: the servers are told.
+    fn finish(&mut self, engine: &mut Engine) -> PollResult {
+        let now = engine.now();
+        let until = *self.closing.get_or_insert(now + CLOSING);
+        let ids: Vec<SetId> = self.sets.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.close(engine, id));
+        if now >= until || engine.streams() == 0 { PollResult::Done } else { PollResult::Wait(until) }
+    }
+}
+
+/// A [`Frame::Proof`].
+struct ProofFrame {
+    part: PartOf,
+    digest: GroupDigest,
+    inside: Vec<GroupDigest>,
+    path: Vec<GroupDigest>,
+}
+
+impl Set {
+    /// Whether a part is right without a proof: all of its group lies in a hole, and nobody has pinned the file.
+    fn needs_none(&self, part: &Active) -> bool {
+        let group = part.wanted.of.group;
+        !self.holes.is_empty()
+            && !self.roots.contains_key(&part.wanted.file)
+            && self.groups.holes().contains(ByteRange::at(group, 1))
+    }
+
+    /// Over how many levels the way from a group to its file's hash must be proven: none, if nobody has pinned it.
+    fn levels(&self, file: usize, group: u64) -> u8 {
+        let levels = |roots: &Roots| roots.levels(group - self.groups.of_file(file).start) as u8;
+        self.roots.get(&file).map_or(0, levels)
+    }
+
+    /// Has parts begun when it is their turn.
+    fn queue(&mut self, parts: Vec<Wanted>) {
+        for part in parts {
+            if part.urgent { self.waiting.push_back(part) } else { self.ahead.push_back(part) }
+        }
+    }
+
+    fn file_error(&self, file: usize, problem: FileProblem) -> MoveError {
+        let path = self.groups.manifest().entries().get(file).map(|entry| printable(&entry.path)).unwrap_or_default();
+        MoveError::SourceFile { path, problem }
+    }
+}
+
+impl Application for Reading {
+    fn sink(&mut self) -> &mut dyn Sink {
+        &mut self.parts
+    }
+
+    fn bodies(&mut self) -> &mut dyn BodySource {
+        &mut self.bodies
+    }
+
+    fn on_places(&mut self, places: &[Place]) {
+        for place in places {
+            let Some(&id) = self.parts.by_flow.get(&place.flow) else { continue };
+            if let Some(set) = self.sets.get_mut(&id) {
+                set.stats.placed_bytes += place.range.len();
+            }
+            let mut whole = Vec::new();
+            self.parts.note(id, place.range, place.flow, |start| whole.push(start));
+            whole.into_iter().for_each(|start| self.on_whole(id, start));
+        }
+    }
+
+    fn on_event(&mut self, engine: &mut Engine, event: Event) -> Result<(), MoveError> {
+        match event {
+            Event::Opened { flow } => {
+                let now = engine.now();
+                if let Some(mirror) = self.mirrors.get_mut(&flow) {
+                    mirror.opened = mirror.opened.or(Some(now));
+                }
+                self.paths.note_open(flow);
+                Ok(())
+            }
+            Event::Failed { flow, error } => {
+                let may_return = !matches!(error, FlowError::Protocol(_) | FlowError::Version { .. });
+                self.lose(engine, flow, &error.to_string(), may_return)
+            }
+            Event::Complete { .. } | Event::Starved { .. } | Event::Closed { .. } | Event::Control { .. } => Ok(()),
+        }
+    }
+
+    fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
+        match frame {
+            Frame::Proof { part, digest, inside, path } => {
+                self.on_proof(engine, flow, ProofFrame { part, digest, inside, path })
+            }
+            Frame::TunnelGrant { token } => {
+                let Some(endpoint) = self.endpoint else { return Ok(()) };
+                self.paths.on_grant(engine, endpoint, flow, token)?;
+                self.hear_of_paths(engine)
+            }
+            Frame::FileFailed { file, problem } => {
+                self.on_file_failed(engine, flow, file, problem);
+                Ok(())
+            }
+            Frame::Refused { code, text } => {
+                self.lose(engine, flow, &text, matches!(code, RefusalCode::Busy | RefusalCode::NoRight))
+            }
+            Frame::Bye => self.lose(engine, flow, "it ended the session", true),
+            _ => self.lose(engine, flow, "it sent a frame that has no place here", false),
+        }
+    }
+
+    fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
+        let may_return = !matches!(cause, EndCause::Stream(StreamError::Frame(_) | StreamError::TooLong(_)));
+        self.lose(engine, flow, &cause.to_string(), may_return)
+    }
+
+    fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
+        if self.closing.is_some() || !self.take_orders(engine)? {
+            return Ok(self.finish(engine));
+        }
+        while let Some(checked) = self.checked.pop().or_else(|| self.checker.next()) {
+            self.on_checked(engine, checked);
+        }
+        self.take_tried(engine)?;
+        self.tend_paths(engine)?;
+        let now = engine.now();
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.give_up_waiting(engine);
+        }
+        self.stir(engine);
+        if !self.checked.is_empty() {
+            return Ok(PollResult::Wait(now));
+        }
+        let opens = |mirror: &Mirror| mirror.opened.is_none() && mirror.has_data;
+        let is_busy = self.parts.bytes > 0
+            || self.sets.values().any(|set| set.alone.is_some())
+            || self.mirrors.values().any(opens);
+        Ok(PollResult::Wait(if is_busy { self.paths.next_look().min(self.next_look) } else { now + REST }))
+    }
+}

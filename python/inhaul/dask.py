@@ -1,0 +1,138 @@
+"""Data sets over the workers of a Dask cluster: each worker is a receiver, and hauls its part from the senders itself.
+
+>>> import inhaul.dask                                                             # doctest: +SKIP
+>>> inhaul.dask.fetch("inhaul://dtn1,dtn2/run7", to="/shared/run7", client=client)  # doctest: +SKIP
+
+Bytes never pass through the scheduler or the caller. Each part is proven and synced before its task is done. If a worker
+dies, its unfinished parts go to others, and only they are fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import Client, DataSet
+
+__all__ = ["Fetched", "Part", "fetch", "plan"]
+
+_PART_BYTES = 64 << 20
+"""Longest part that a worker fetches as one task: what is lost with a worker is at most this for each of its threads."""
+_RETRIES = 3
+
+
+_SETS: dict[tuple[str, str, str], DataSet] = {}
+"""What the workers of this process have open."""
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of a file."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a cluster has fetched: bytes by worker, and in all."""
+
+    bytes: int
+    by_worker: Mapping[str, int]
+
+    @property
+    def fairness(self) -> float:
+        """Jain's index of the workers' bytes: 1 if all have fetched the same."""
+        shares = list(self.by_worker.values())
+        squares = sum(share * share for share in shares)
+        return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+
+
+def plan(data_set: DataSet, part_bytes: int = _PART_BYTES) -> list[Part]:
+    """The parts of a data set: each file, in pieces of at most ``part_bytes``."""
+    parts = []
+    for path, file in data_set.files.items():
+        for start in range(0, max(file.size, 1), part_bytes):
+            parts.append(Part(path, start, min(start + part_bytes, file.size)))
+    return parts
+
+
+def _data_set(source: str, options: dict[str, Any], pins: dict[str, str]) -> DataSet:
+    """The worker's own open data set: one for each worker and source."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = (worker.address, source, repr((sorted(options.items()), sorted(pins.items()))))
+    with _LOCK:
+        if key not in _SETS:
+            _SETS[key] = Client(**options).open(source, pins=pins)
+        return _SETS[key]
+
+
+def _fetch_part(part: Part, source: str, to: str, options: dict[str, Any], pins: dict[str, str]) -> tuple[str, int]:
+    from distributed import get_worker
+
+    destination = os.path.join(to, part.path) if part.path else to
+    _data_set(source, options, pins).read_to_file(part.path, part.start, part.end, destination, part.start)
+    return get_worker().address, part.end - part.start
+
+
+def fetch(
+    source: str,
+    to: str,
+    *,
+    client: Any = None,
+    part_bytes: int = _PART_BYTES,
+    pins: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Fetched:
+    """Fetch a data set to a directory that all workers see; a file to a file.
+
+    :param client: a ``distributed.Client``; ``None``: a cluster of this host's processors, for as long as it takes.
+    :param options: of :class:`inhaul.Client`, for each worker. ``receive_rate`` is each worker's own.
+    """
+    from distributed import Client as DaskClient
+    from distributed import as_completed
+
+    if client is None:
+        with DaskClient(processes=True, threads_per_worker=1) as own:
+            return fetch(source, to, client=own, part_bytes=part_bytes, pins=pins, **options)
+    with Client(**options).open(source, pins=pins) as data_set:
+        parts = plan(data_set, part_bytes)
+        sizes = {path: file.size for path, file in data_set.files.items()}
+        directories = data_set.directories
+    target = os.path.abspath(to)
+    partial = f"{target}.partial-{uuid.uuid4().hex[:8]}"
+    if os.path.lexists(target):
+        raise FileExistsError(17, "it exists", target)
+    if "" in sizes:
+        os.makedirs(os.path.dirname(partial), exist_ok=True)
+    else:
+        for directory in ["", *directories]:
+            os.makedirs(os.path.join(partial, directory), exist_ok=True)
+    for path, size in sizes.items():
+        # As long as they will be from the start: parts come in any order.
+        with open(os.path.join(partial, path) if path else partial, "wb") as file:
+            file.truncate(size)
+    futures = client.map(
+        _fetch_part,
+        [part for part in parts if part.end > part.start],
+        source=source,
+        to=partial,
+        options=options,
+        pins=dict(pins or {}),
+        retries=_RETRIES,
+        pure=False,
+        batch_size=16,
+    )
+    by_worker: dict[str, int] = {}
+    for _, (worker, done) in as_completed(futures, with_results=True):
+        by_worker[worker] = by_worker.get(worker, 0) + done
+    os.replace(partial, target)
+    return Fetched(sum(sizes.values()), by_worker)

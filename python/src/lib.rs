@@ -1,0 +1,551 @@
+//! The native module of inhaul's Python package: a thin cover over the crate `inhaul`. The package's own modules make it
+//! pleasant; see `inhaul/__init__.py`.
+//!
+//! Nothing here waits, or takes a lock of the engine's, while it holds the interpreter: the engine's threads take the
+//! interpreter while they deliver.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+/// How often it is looked whether the user has pressed Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The exception for an error: a class of `inhaul.errors`, by its cause.
+fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let made = || {
+        let module = py.import("inhaul.errors")?;
+        module.getattr("make")?.call1((error.kind().code(), error.to_string()))
+    };
+    match made() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+fn usage(text: &str) -> PyErr {
+    PyValueError::new_err(text.to_owned())
+}
+
+/// Runs what may wait, without the interpreter.
+fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| raise(py, &error))
+}
+
+fn rate(text: Option<&str>) -> PyResult<Option<Bitrate>> {
+    let parse = |text: &str| text.parse().map_err(|error| usage(&format!("'{text}' is no rate: {error}")));
+    text.map(parse).transpose()
+}
+
+/// See `inhaul.Client`.
+#[pyclass(name = "Client", module = "inhaul._inhaul", frozen)]
+struct PyClient {
+    client: Client,
+}
+
+/// How a client is made: see `inhaul.Client`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    state: Option<String>,
+    accept_new: bool,
+    ca: Option<String>,
+    proxy: Option<String>,
+    plaintext: bool,
+    transport: Option<String>,
+    parameters: Vec<(String, String)>,
+    receive_rate: Option<String>,
+    rate: Option<String>,
+    mtu: Option<u16>,
+    fallback: String,
+    retry_for: f64,
+}
+
+#[pymethods]
+impl PyClient {
+    #[new]
+    fn new(py: Python<'_>, options: Options) -> PyResult<Self> {
+        let mut builder = Client::builder();
+        builder = match options.state.as_deref() {
+            None => builder.user_state(),
+            Some("") => builder,
+            Some(directory) => builder.state(directory),
+        };
+        if options.accept_new {
+            builder = builder.accept_new();
+        }
+        if options.plaintext {
+            builder = builder.plaintext();
+        }
+        if let Some(ca) = &options.ca {
+            builder = builder.ca(ca);
+        }
+        if let Some(proxy) = &options.proxy {
+            builder = builder.proxy(proxy);
+        }
+        if let Some(transport) = &options.transport {
+            builder = builder.transport(transport);
+        }
+        for (name, value) in &options.parameters {
+            builder = builder.parameter(name, value);
+        }
+        if let Some(limit) = rate(options.receive_rate.as_deref())? {
+            builder = builder.receive_rate(limit);
+        }
+        if let Some(limit) = rate(options.rate.as_deref())? {
+            builder = builder.rate(limit);
+        }
+        if let Some(mtu) = options.mtu {
+            builder = builder.mtu(mtu);
+        }
+        builder = builder.fallback(match options.fallback.as_str() {
+            "auto" => Fallback::Auto,
+            "never" => Fallback::Never,
+            "always" => Fallback::Always,
+            other => return Err(usage(&format!("fallback is 'auto', 'never' or 'always', not '{other}'"))),
+        });
+        let patience = Duration::try_from_secs_f64(options.retry_for)
+            .map_err(|_| usage("retry_for is a number of seconds, not below 0"))?;
+        let client = outside(py, || builder.retry_for(patience).build())?;
+        Ok(Self { client })
+    }
+
+    /// Opens a data set. `pins`: paths, and BLAKE3 hashes in hexadecimal digits.
+    fn open(&self, py: Python<'_>, source: &str, pins: Vec<(String, String)>) -> PyResult<PyDataSet> {
+        let parse = |(path, hash): (String, String)| match Hash::from_hex(&hash) {
+            Ok(hash) => Ok((path, hash)),
+            Err(_) => Err(usage(&format!("'{hash}' is no BLAKE3 hash: 64 hexadecimal digits"))),
+        };
+        let pins = pins.into_iter().map(parse).collect::<PyResult<Vec<_>>>()?;
+        let open = || self.client.open_pinned(source, pins.iter().map(|(path, hash)| (path.as_str(), *hash)));
+        let set = outside(py, open)?;
+        Ok(PyDataSet { set: Mutex::new(Some(Arc::new(set))) })
+    }
+
+    /// What there is at a source: paths, sizes, kinds and times.
+    fn list(&self, py: Python<'_>, source: &str, recursive: bool) -> PyResult<Vec<(Vec<u8>, u64, &'static str, f64)>> {
+        let items = outside(py, || self.client.list(source, recursive))?;
+        let row = |item: inhaul::Listed| {
+            let kind = match item.kind {
+                ListedKind::File => "file",
+                ListedKind::Directory => "directory",
+                ListedKind::Link => "link",
+                ListedKind::Special => "other",
+            };
+            (item.path, item.size, kind, seconds(item.modified))
+        };
+        Ok(items.into_iter().map(row).collect())
+    }
+
+    /// Every file at a source: its path, and its BLAKE3 hash in hexadecimal digits.
+    fn checksums(&self, py: Python<'_>, source: &str) -> PyResult<Vec<(Vec<u8>, String)>> {
+        let items = outside(py, || self.client.checksums(source))?;
+        Ok(items.into_iter().map(|(item, hash)| (item.path, hash.to_hex().to_string())).collect())
+    }
+
+    /// Fetches data sets to files. `hear` is called with bytes, total bytes and bits per second, several times a second.
+    #[pyo3(signature = (sources, destination, *, include, exclude, checksum, existing, hear))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
+    fn get(
+        &self,
+        py: Python<'_>,
+        sources: Vec<String>,
+        destination: PathBuf,
+        include: Vec<String>,
+        exclude: Vec<String>,
+        checksum: bool,
+        existing: &str,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, f64)> {
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        let mut get = self.client.get(&sources, destination).map_err(|error| raise(py, &error))?;
+        for pattern in &include {
+            get = get.include(pattern);
+        }
+        for pattern in &exclude {
+            get = get.exclude(pattern);
+        }
+        if checksum {
+            get = get.checksum();
+        }
+        let transfer = get.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
+        follow(py, transfer, hear)
+    }
+
+    /// Sends files and directories to a server.
+    fn put(
+        &self,
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        destination: &str,
+        existing: &str,
+        hear: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, f64)> {
+        let put = self.client.put(paths, destination).map_err(|error| raise(py, &error))?;
+        let transfer = put.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
+        follow(py, transfer, hear)
+    }
+}
+
+fn what_exists(word: &str) -> PyResult<inhaul::Existing> {
+    match word {
+        "refuse" => Ok(inhaul::Existing::Refuse),
+        "replace" => Ok(inhaul::Existing::Replace),
+        "update" => Ok(inhaul::Existing::Update),
+        "keep" => Ok(inhaul::Existing::Keep),
+        other => Err(usage(&format!("existing is 'refuse', 'replace', 'update' or 'keep', not '{other}'"))),
+    }
+}
+
+/// Follows a transfer to its end: bytes of the data sets, and seconds.
+fn follow(py: Python<'_>, transfer: inhaul::Transfer, hear: Option<Py<PyAny>>) -> PyResult<(u64, f64)> {
+    let transfer = Arc::new(Mutex::new(Some(transfer)));
+    let next = || {
+        let transfer = transfer.lock().unwrap_or_else(PoisonError::into_inner);
+        transfer.as_ref().and_then(inhaul::Transfer::progress)
+    };
+    while let Some(progress) = py.detach(next) {
+        // What is raised here ends the transfer, which keeps what is verified.
+        py.check_signals()?;
+        if let Some(hear) = &hear {
+            hear.call1(py, (progress.bytes, progress.total_bytes, progress.goodput_bps))?;
+        }
+    }
+    let taken = transfer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(transfer) = taken else { return Err(PyRuntimeError::new_err("a transfer has ended twice")) };
+    let (report, result) = py.detach(|| transfer.join());
+    result.map_err(|error| raise(py, &error))?;
+    Ok((report.bytes, report.seconds))
+}
+
+fn seconds(time: inhaul::Timestamp) -> f64 {
+    time.seconds as f64 + f64::from(time.nanos) / 1e9
+}
+
+/// See `inhaul.DataSet`.
+#[pyclass(name = "DataSet", module = "inhaul._inhaul", frozen)]
+struct PyDataSet {
+    /// `None` when it was closed.
+    set: Mutex<Option<Arc<DataSet>>>,
+}
+
+impl PyDataSet {
+    fn set(&self) -> PyResult<Arc<DataSet>> {
+        let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        set.clone().ok_or_else(|| usage("the data set is closed"))
+    }
+}
+
+/// A path and where a range begins and ends.
+type Place = (String, u64, u64);
+
+fn places(ranges: &[Place]) -> Vec<(&str, std::ops::Range<u64>)> {
+    ranges.iter().map(|(path, start, end)| (path.as_str(), *start..*end)).collect()
+}
+
+#[pymethods]
+impl PyDataSet {
+    /// Its address, without tickets.
+    #[getter]
+    fn source(&self) -> PyResult<String> {
+        Ok(self.set()?.source())
+    }
+
+    /// Whether it is one file, whose path is empty.
+    #[getter]
+    fn is_file(&self) -> PyResult<bool> {
+        Ok(self.set()?.is_file())
+    }
+
+    /// Paths, sizes and times of all files.
+    fn files(&self) -> PyResult<Vec<(Vec<u8>, u64, f64)>> {
+        let set = self.set()?;
+        Ok(set.files().map(|file| (file.path.to_vec(), file.size, seconds(file.modified))).collect())
+    }
+
+    /// Paths of all directories.
+    fn directories(&self) -> PyResult<Vec<Vec<u8>>> {
+        Ok(self.set()?.directories().map(<[u8]>::to_vec).collect())
+    }
+
+    /// Begins to read ranges into memory of its own.
+    fn start(&self, py: Python<'_>, ranges: Vec<Place>, ahead: bool) -> PyResult<PyRead> {
+        let set = self.set()?;
+        let places = places(&ranges);
+        let mut buffers = Vec::with_capacity(places.len());
+        for (path, range) in &places {
+            let len = range.end.saturating_sub(range.start);
+            // Not more than the file has: memory is taken before anybody looks.
+            let fits = set.stat(path).is_some_and(|file| range.end <= file.size);
+            buffers.push(vec![0; if fits { len as usize } else { 0 }]);
+        }
+        let start = || {
+            if ahead { set.read_ahead(&places, Buffers(buffers)) } else { set.read_ranges(&places, Buffers(buffers)) }
+        };
+        Ok(PyRead { read: Mutex::new(Some(Running::Memory(outside(py, start)?))) })
+    }
+
+    /// Begins to read ranges into buffers, which are as long as the ranges.
+    fn start_into(&self, py: Python<'_>, ranges: Vec<Place>, buffers: Vec<PyBuffer<u8>>) -> PyResult<PyRead> {
+        let set = self.set()?;
+        if buffers.len() != ranges.len() {
+            return Err(usage("there must be a buffer for each range"));
+        }
+        for (buffer, (path, start, end)) in buffers.iter().zip(&ranges) {
+            if buffer.readonly() || !buffer.is_c_contiguous() {
+                return Err(usage("a buffer must be writable, and its bytes must follow each other"));
+            }
+            if buffer.len_bytes() as u64 != end.saturating_sub(*start) {
+                let len = buffer.len_bytes();
+                return Err(usage(&format!("{path}: a buffer of {len} bytes for those from {start} to {end}")));
+            }
+        }
+        let places = places(&ranges);
+        let destination = Exported(buffers);
+        let handle = outside(py, || set.read_ranges(&places, destination))?;
+        Ok(PyRead { read: Mutex::new(Some(Running::Exported(handle))) })
+    }
+
+    /// Begins to read a range into a file, from `offset` on.
+    fn start_file(&self, py: Python<'_>, place: Place, path: PathBuf, offset: u64) -> PyResult<PyRead> {
+        let set = self.set()?;
+        let file = File::options().write(true).create(true).truncate(false).open(&path)?;
+        let ranges = [place];
+        let handle = outside(py, || set.read_ranges(&places(&ranges), Region { file, offset }))?;
+        Ok(PyRead { read: Mutex::new(Some(Running::File(handle))) })
+    }
+
+    /// What has come for it so far.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let set = self.set()?;
+        let stats = outside(py, || set.stats())?;
+        let dict = PyDict::new(py);
+        dict.set_item("wanted_bytes", stats.wanted_bytes)?;
+        dict.set_item("placed_bytes", stats.placed_bytes)?;
+        dict.set_item("proof_bytes", stats.proof_bytes)?;
+        dict.set_item("proof_requests", stats.proof_requests)?;
+        dict.set_item("parts", stats.parts)?;
+        dict.set_item("mirrors", stats.mirrors)?;
+        dict.set_item("rtt_seconds", stats.rtt_seconds)?;
+        Ok(dict)
+    }
+
+    /// Closes its sessions. What is being read goes on.
+    fn close(&self, py: Python<'_>) {
+        let set = self.set.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(set));
+    }
+}
+
+/// Buffers of other objects, such as arrays.
+struct Exported(Vec<PyBuffer<u8>>);
+
+impl Destination for Exported {
+    fn write(&mut self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        Python::attach(|py| {
+            let cells = self.0.get(index).and_then(|buffer| buffer.as_mut_slice(py));
+            let start = offset as usize;
+            let cells =
+                cells.and_then(|cells| cells.get(start..start + bytes.len())).ok_or(io::ErrorKind::InvalidInput)?;
+            cells.iter().zip(bytes).for_each(|(cell, byte)| cell.set(*byte));
+            Ok(())
+        })
+    }
+}
+
+/// A part of a file.
+struct Region {
+    file: File,
+    offset: u64,
+}
+
+impl Destination for Region {
+    fn write(&mut self, _index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.offset + offset)
+    }
+}
+
+/// A running read.
+enum Running {
+    Memory(Handle<Buffers>),
+    Exported(Handle<Exported>),
+    File(Handle<Region>),
+}
+
+impl Running {
+    fn wait(&self, timeout: Duration) -> bool {
+        match self {
+            Self::Memory(handle) => handle.wait(timeout),
+            Self::Exported(handle) => handle.wait(timeout),
+            Self::File(handle) => handle.wait(timeout),
+        }
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let progress = match self {
+            Self::Memory(handle) => handle.progress(),
+            Self::Exported(handle) => handle.progress(),
+            Self::File(handle) => handle.progress(),
+        };
+        (progress.bytes, progress.total_bytes)
+    }
+
+    fn cancel(&self) {
+        match self {
+            Self::Memory(handle) => handle.cancel(),
+            Self::Exported(handle) => handle.cancel(),
+            Self::File(handle) => handle.cancel(),
+        }
+    }
+
+    fn on_end(&self, then: impl Fn() + Send + Sync + 'static) {
+        match self {
+            Self::Memory(handle) => handle.on_end(then),
+            Self::Exported(handle) => handle.on_end(then),
+            Self::File(handle) => handle.on_end(then),
+        }
+    }
+
+    /// What has come, if it is here; a file is synced.
+    fn join(self) -> Result<Vec<Vec<u8>>, Error> {
+        match self {
+            Self::Memory(handle) => handle.join().map(|Buffers(buffers)| buffers),
+            Self::Exported(handle) => handle.join().map(|_| Vec::new()),
+            Self::File(handle) => {
+                let sync = |region: Region| region.file.sync_data().map_err(|source| Error::Sink { source });
+                handle.join().and_then(sync).map(|()| Vec::new())
+            }
+        }
+    }
+}
+
+/// A running read: see `inhaul.Read`.
+#[pyclass(name = "Read", module = "inhaul._inhaul", frozen)]
+struct PyRead {
+    /// `None` when its result was taken.
+    read: Mutex<Option<Running>>,
+}
+
+impl PyRead {
+    fn with<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&Running) -> T + Send) -> PyResult<T> {
+        let look = || self.read.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look);
+        py.detach(look).ok_or_else(|| usage("the result of this read was taken"))
+    }
+}
+
+#[pymethods]
+impl PyRead {
+    /// Bytes that are there, and all.
+    fn progress(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        self.with(py, Running::progress)
+    }
+
+    /// Ends it now.
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Running::cancel)
+    }
+
+    /// Calls `then`, on whatever thread, when it has ended.
+    fn on_end(&self, py: Python<'_>, then: Py<PyAny>) -> PyResult<()> {
+        let call = move || {
+            Python::attach(|py| {
+                // Its event loop may be closed: then nobody waits.
+                if let Err(error) = then.call0(py) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        };
+        self.with(py, move |read| read.on_end(call))
+    }
+
+    /// Waits for its end: the bytes of each range, where they have memory of their own.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        while !self.with(py, |read| read.wait(LOOK))? {
+            if let Err(interrupt) = py.check_signals() {
+                self.with(py, Running::cancel)?;
+                return Err(interrupt);
+            }
+        }
+        let taken = self.read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(read) = taken else { return Err(usage("the result of this read was taken")) };
+        let buffers = outside(py, || read.join())?;
+        PyList::new(py, buffers.iter().map(|bytes| PyBytes::new(py, bytes)))
+    }
+}
+
+/// A server for tests and for programs that offer data: see `inhaul.Server`.
+#[pyclass(name = "Server", module = "inhaul._inhaul", frozen)]
+struct PyServer {
+    server: Mutex<Option<Server>>,
+}
+
+impl PyServer {
+    fn with<T>(&self, look: impl FnOnce(&Server) -> T) -> PyResult<T> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.as_ref().map(look).ok_or_else(|| usage("the server has ended"))
+    }
+}
+
+#[pymethods]
+impl PyServer {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        listen: &str,
+        public: bool,
+        state: Option<PathBuf>,
+        send_rate: Option<String>,
+    ) -> PyResult<Self> {
+        let listen: std::net::SocketAddr =
+            listen.parse().map_err(|_| usage(&format!("'{listen}' is no address and port")))?;
+        let mut builder = Server::builder().listen(listen);
+        for path in paths {
+            builder = builder.offer(path);
+        }
+        if public {
+            builder = builder.public();
+        }
+        if let Some(state) = state {
+            builder = builder.state(state);
+        }
+        if let Some(limit) = rate(send_rate.as_deref())? {
+            builder = builder.send_rate(limit);
+        }
+        let server = outside(py, || builder.start())?;
+        Ok(Self { server: Mutex::new(Some(server)) })
+    }
+
+    /// Where it listens.
+    #[getter]
+    fn address(&self) -> PyResult<String> {
+        self.with(|server| server.address().to_string())
+    }
+
+    /// The address of what lies at a path.
+    fn address_of(&self, path: &str) -> PyResult<String> {
+        self.with(|server| server.address_of(path))
+    }
+
+    /// Ends it.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outside(py, || server.map_or(Ok(()), Server::stop))
+    }
+}
+
+/// The native module.
+#[pymodule]
+mod _inhaul {
+    #[pymodule_export]
+    use super::{PyClient, PyDataSet, PyRead, PyServer};
+}

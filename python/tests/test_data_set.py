@@ -1,0 +1,173 @@
+"""Reads of ranges beside the files themselves; what is raised; threads, asyncio, forks and pickles."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import inhaul
+from inhaul import errors
+
+NAMES = ["a", "empty", "d/one", "d/e/two", "d/three"]
+bound = st.one_of(st.none(), st.integers(-4_000_000, 4_000_000))
+ranges = st.lists(st.tuples(st.sampled_from(NAMES), bound, bound), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="session")
+def data_set(client: inhaul.Client, server: inhaul.Server) -> inhaul.DataSet:
+    return client.open(server.address_of())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ranges)
+def test_ranges_are_slices_of_the_files(data_set: inhaul.DataSet, tree: Path, wanted: list[tuple[str, int, int]]) -> None:
+    for (name, start, end), data in zip(wanted, data_set.read_ranges(wanted), strict=True):
+        assert data == (tree / name).read_bytes()[start:end]
+
+
+def test_description(data_set: inhaul.DataSet, tree: Path) -> None:
+    assert sorted(data_set) == sorted(NAMES)
+    assert data_set.directories == ["d", "d/e"]
+    file = data_set.files["d/one"]
+    assert (file.size, file.mtime) == (5000, pytest.approx((tree / "d/one").stat().st_mtime))
+    assert "#" not in data_set.source and "d/one" in data_set and "none" not in data_set
+
+
+def test_buffers_are_filled_in_place(data_set: inhaul.DataSet, tree: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    whole = (tree / "d/e/two").read_bytes()
+    array = numpy.zeros(3_000_000 // 8, dtype="f8")
+    data_set.read_into(array, "d/e/two")
+    assert array.tobytes() == whole
+    pair = [bytearray(5), numpy.zeros((2, 50), dtype="u1")]
+    data_set.start_into([("a", 0, 5), ("d/e/two", 100, 200)], pair).result()
+    assert (bytes(pair[0]), pair[1].tobytes()) == ((tree / "a").read_bytes()[:5], whole[100:200])
+    with pytest.raises(ValueError, match="buffer of 5 bytes"):
+        data_set.read_into(bytearray(5), "d/e/two", 0, 6)
+    with pytest.raises(ValueError, match="writable"):
+        data_set.read_into(b"12345", "d/e/two", 0, 5)
+
+
+def test_files_on_this_host(data_set: inhaul.DataSet, tree: Path, tmp_path: Path) -> None:
+    data_set.read_to_file("d/e/two", 10, 1_500_000, tmp_path / "part", 3)
+    assert (tmp_path / "part").read_bytes() == bytes(3) + (tree / "d/e/two").read_bytes()[10:1_500_000]
+
+
+def test_errors_are_what_they_are_about(client: inhaul.Client, server: inhaul.Server, data_set: inhaul.DataSet) -> None:
+    with pytest.raises(FileNotFoundError):
+        data_set.read("none")
+    with pytest.raises(FileNotFoundError) as missing:
+        client.open(server.address_of("none"))
+    assert isinstance(missing.value, errors.NotFound) and missing.value.code == "path-not-found"
+    with pytest.raises(ConnectionError):
+        inhaul.Client(state="", retry_for=0).open("inhaul://127.0.0.1:1/x")
+    with pytest.raises(ValueError, match="no rate"):
+        inhaul.Client(receive_rate="fast")
+    with pytest.raises(ValueError):
+        client.open("http://a/b")
+    host = server.address
+    with pytest.raises(PermissionError):
+        client.open(f"inhaul://{host}/a")
+
+
+def test_pins_are_the_only_truth(client: inhaul.Client, server: inhaul.Server, tree: Path) -> None:
+    sums = client.checksums(server.address_of())
+    pinned = client.open(server.address_of(), pins=sums)
+    assert pinned.read("d/e/two", 5, 5000) == (tree / "d/e/two").read_bytes()[5:5000]
+    with client.open(server.address_of(), pins={"d/e/two": sums["a"]}) as other:
+        with pytest.raises(OSError, match="not what was pinned"):
+            other.read("d/e/two", 0, 10)
+
+
+def test_asyncio_reads_together_and_is_cancelled(data_set: inhaul.DataSet, tree: Path, client: inhaul.Client) -> None:
+    whole = (tree / "d/e/two").read_bytes()
+
+    async def run() -> None:
+        starts = range(0, 2_000_000, 10_007)
+        parts = await asyncio.gather(*(data_set.aread("d/e/two", start, start + 100) for start in starts))
+        assert parts == [whole[start : start + 100] for start in starts]
+        with inhaul.Server(tree, public=True, send_rate="1M") as slow:
+            waiting = asyncio.ensure_future(client.open(slow.address_of()).aread("d/e/two"))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(run())
+
+
+def test_threads_share_a_data_set(data_set: inhaul.DataSet, tree: Path) -> None:
+    whole = (tree / "d/e/two").read_bytes()
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        for k in range(40):
+            start = (seed * 7919 + k * 104_729) % 2_900_000
+            if data_set.read("d/e/two", start, start + 999) != whole[start : start + 999]:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_pickles_open_anew(data_set: inhaul.DataSet, tree: Path) -> None:
+    again = pickle.loads(pickle.dumps(data_set))
+    assert again.read("a") == (tree / "a").read_bytes()
+
+
+def _child(data_set: inhaul.DataSet, name: str, queue: multiprocessing.Queue[bytes]) -> None:
+    queue.put(data_set.read(name))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes(data_set: inhaul.DataSet, tree: Path, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    queue: multiprocessing.Queue[bytes] = context.Queue()
+    process = context.Process(target=_child, args=(data_set, "d/one", queue))
+    process.start()
+    assert queue.get(timeout=30) == (tree / "d/one").read_bytes()
+    process.join(30)
+
+
+def test_ctrl_c_ends_a_read(client: inhaul.Client, tree: Path) -> None:
+    with inhaul.Server(tree, public=True, send_rate="1M") as slow:
+        data_set = client.open(slow.address_of())
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            data_set.read("d/e/two")
+        assert time.monotonic() - began < 3
+
+
+def test_memory_of_many_reads_is_flat(data_set: inhaul.DataSet) -> None:
+    def read(count: int) -> int:
+        for k in range(count):
+            data_set.read("d/e/two", k * 2000, k * 2000 + 200_000)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = read(300)
+    after = read(1000)
+    assert after - before < 8 << 10, f"{after - before} KiB more"
+
+
+def test_transfers(client: inhaul.Client, server: inhaul.Server, tree: Path, tmp_path: Path) -> None:
+    heard: list[tuple[int, int, float]] = []
+    done = client.get(server.address_of("d"), tmp_path / "d", progress=lambda *now: heard.append(now))
+    assert done == 5000 + 3_000_000 + 1_048_577 and heard[-1][:2] == (done, done)
+    assert (tmp_path / "d/e/two").read_bytes() == (tree / "d/e/two").read_bytes()
+    assert {file.path for file in client.list(server.address_of("d"))} == {"e", "one", "three"}
