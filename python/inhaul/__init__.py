@@ -261,7 +261,7 @@ class DataSet:
         """Begin to read ranges into writable buffers, such as numpy arrays, each as long as its range."""
         places = [self._place(path, start, end) for path, start, end in ranges]
         flat = [memoryview(buffer).cast("B") for buffer in buffers]
-        return Read(self._native().start_into(places, list(flat)))
+        return Read(self._native().start_into(places, flat))
 
     def read_into(self, buffer: Buffer, path: str = "", start: int | None = None, end: int | None = None) -> None:
         """Read a range into a writable buffer, which is as long as the range."""

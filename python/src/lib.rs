@@ -15,7 +15,7 @@ use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Ha
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 /// How often it is looked whether the user has pressed Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
@@ -294,13 +294,14 @@ impl PyDataSet {
         Ok(PyRead { read: Mutex::new(Some(Running::Memory(outside(py, start)?))) })
     }
 
-    /// Begins to read ranges into buffers, which are as long as the ranges.
-    fn start_into(&self, py: Python<'_>, ranges: Vec<Place>, buffers: Vec<PyBuffer<u8>>) -> PyResult<PyRead> {
+    /// Begins to read ranges into views of bytes, which are as long as the ranges.
+    fn start_into(&self, py: Python<'_>, ranges: Vec<Place>, views: Vec<Py<PyAny>>) -> PyResult<PyRead> {
         let set = self.set()?;
-        if buffers.len() != ranges.len() {
+        if views.len() != ranges.len() {
             return Err(usage("there must be a buffer for each range"));
         }
-        for (buffer, (path, start, end)) in buffers.iter().zip(&ranges) {
+        for (view, (path, start, end)) in views.iter().zip(&ranges) {
+            let buffer = PyBuffer::<u8>::get(view.bind(py))?;
             if buffer.readonly() || !buffer.is_c_contiguous() {
                 return Err(usage("a buffer must be writable, and its bytes must follow each other"));
             }
@@ -310,7 +311,7 @@ impl PyDataSet {
             }
         }
         let places = places(&ranges);
-        let destination = Exported(buffers);
+        let destination = Exported(views);
         let handle = outside(py, || set.read_ranges(&places, destination))?;
         Ok(PyRead { read: Mutex::new(Some(Running::Exported(handle))) })
     }
@@ -346,18 +347,17 @@ impl PyDataSet {
     }
 }
 
-/// Buffers of other objects, such as arrays.
-struct Exported(Vec<PyBuffer<u8>>);
+/// Memory of other objects, such as arrays: views of their bytes. Written to by the interpreter's own means, which keep
+/// it from moving.
+struct Exported(Vec<Py<PyAny>>);
 
 impl Destination for Exported {
     fn write(&mut self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         Python::attach(|py| {
-            let cells = self.0.get(index).and_then(|buffer| buffer.as_mut_slice(py));
-            let start = offset as usize;
-            let cells =
-                cells.and_then(|cells| cells.get(start..start + bytes.len())).ok_or(io::ErrorKind::InvalidInput)?;
-            cells.iter().zip(bytes).for_each(|(cell, byte)| cell.set(*byte));
-            Ok(())
+            let view = self.0.get(index).ok_or(io::ErrorKind::InvalidInput)?.bind(py);
+            let start = offset as isize;
+            let place = PySlice::new(py, start, start + bytes.len() as isize, 1);
+            view.set_item(place, PyBytes::new(py, bytes)).map_err(io::Error::other)
         })
     }
 }

@@ -242,7 +242,7 @@ mod tests {
         let shared = Shared::new(Buffers(vec![vec![0; total as usize]]), total);
         let (sender, _) = std::sync::mpsc::channel();
         let poller = inhaul_udp::Poller::new().unwrap();
-        let waker = inhaul_udp::Waker::new(&poller, 0).unwrap();
+        let waker = poller.waker(0).unwrap();
         (
             Handle {
                 shared: Arc::clone(&shared),
