@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +112,9 @@ class Client:
         """
         return DataSet(self, source, dict(pins or {}))
 
-    def list(self, source: str, *, recursive: bool = False) -> list[File]:
+    def ls(self, source: str, *, recursive: bool = False) -> list[File]:
         """What there is at a source, without opening it."""
-        rows = self._native().list(source, recursive)
+        rows = self._native().entries(source, recursive)
         return [File(_text(path), size, mtime, kind) for path, size, kind, mtime in rows]
 
     def checksums(self, source: str) -> dict[str, str]:
@@ -307,7 +307,7 @@ class Read:
         """Wait for its end: the bytes of each range, or nothing where they went into buffers or a file."""
         return self._read.result()
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, None, list[bytes]]:
         return self._wait().__await__()
 
     async def _wait(self) -> list[bytes]:

@@ -101,7 +101,7 @@ def fetch(
     from distributed import as_completed
 
     if client is None:
-        with DaskClient(processes=True, threads_per_worker=1) as own:
+        with DaskClient(processes=True, threads_per_worker=1) as own:  # type: ignore[no-untyped-call]
             return fetch(source, to, client=own, part_bytes=part_bytes, pins=pins, **options)
     with Client(**options).open(source, pins=pins) as data_set:
         parts = plan(data_set, part_bytes)
@@ -132,7 +132,7 @@ def fetch(
         batch_size=16,
     )
     by_worker: dict[str, int] = {}
-    for _, (worker, done) in as_completed(futures, with_results=True):
+    for _, (worker, done) in as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
         by_worker[worker] = by_worker.get(worker, 0) + done
     os.replace(partial, target)
     return Fetched(sum(sizes.values()), by_worker)

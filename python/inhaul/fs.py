@@ -217,7 +217,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _list(self, name: str) -> list[dict[str, Any]]:
         """Lists a directory that is not open, without opening all beneath it."""
         try:
-            rows = await asyncio.to_thread(self._client.list, self._address(name))
+            rows = await asyncio.to_thread(self._client.ls, self._address(name))
         except NotFound as error:
             raise FileNotFoundError(2, "there is no such file", name) from error
         found = []
@@ -331,17 +331,16 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self,
         path: str,
         mode: str = "rb",
-        block_size: int | str = "default",
-        cache_type: str = "none",
+        block_size: Any = None,
+        autocommit: bool = True,
         cache_options: dict[str, Any] | None = None,
-        size: int | None = None,
         **options: Any,
     ) -> InhaulFile:
         if mode != "rb":
             raise NotImplementedError("files are read; put() sends them")
-        return InhaulFile(
-            self, path, mode, block_size, cache_type=cache_type, cache_options=cache_options, size=size, **options
-        )
+        # What prefetches in the dark fetches most of a file for a column of it.
+        options.setdefault("cache_type", "none")
+        return InhaulFile(self, path, mode, block_size or "default", autocommit, cache_options=cache_options, **options)
 
     def statistics(self) -> dict[str, int]:
         """Bytes of content and proofs that have come for all that is open, and how many requests asked for them."""

@@ -32,13 +32,24 @@ class InhaulStore(Store):
     :param client: whose client; if there is none, one is made with ``options``.
     """
 
-    supports_writes = False
-    supports_deletes = False
-    supports_listing = True
-
     def __init__(self, source: str | DataSet, *, client: Client | None = None, **options: Any) -> None:
         super().__init__(read_only=True)
         self._data_set = source if isinstance(source, DataSet) else (client or Client(**options)).open(source)
+
+    @property
+    def supports_writes(self) -> bool:
+        """It cannot be written to."""
+        return False
+
+    @property
+    def supports_deletes(self) -> bool:
+        """Nothing can be removed."""
+        return False
+
+    @property
+    def supports_listing(self) -> bool:
+        """Its keys are known."""
+        return True
 
     @property
     def data_set(self) -> DataSet:
@@ -60,11 +71,8 @@ class InhaulStore(Store):
     def __repr__(self) -> str:
         return f"InhaulStore({self._data_set.source!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple[type[InhaulStore], tuple[DataSet]]:
+        return type(self), (self._data_set,)
 
     @staticmethod
     def _bounds(request: ByteRequest | None) -> tuple[int | None, int | None]:

@@ -170,4 +170,4 @@ def test_transfers(client: inhaul.Client, server: inhaul.Server, tree: Path, tmp
     done = client.get(server.address_of("d"), tmp_path / "d", progress=lambda *now: heard.append(now))
     assert done == 5000 + 3_000_000 + 1_048_577 and heard[-1][:2] == (done, done)
     assert (tmp_path / "d/e/two").read_bytes() == (tree / "d/e/two").read_bytes()
-    assert {file.path for file in client.list(server.address_of("d"))} == {"e", "one", "three"}
+    assert {file.path for file in client.ls(server.address_of("d"))} == {"e", "one", "three"}

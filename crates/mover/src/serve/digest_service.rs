@@ -20,9 +20,10 @@ use crate::system::threads;
 const GROUPS_PER_FRAME: u64 = 16;
 /// Groups that are hashed for a session in a row, before the others have their turn.
 const GROUPS_A_TURN: u64 = 64;
-/// Frames of a session that may wait for its peer before its hashing waits too: a few of digests, or the proofs of many
-/// parts.
-const FRAMES_AHEAD: usize = 16;
+/// Parts that are proven for a session in a row.
+const PARTS_A_TURN: usize = 64;
+/// Frames of a session that may wait for its peer before its hashing waits too.
+const FRAMES_AHEAD: usize = 4;
 /// Requests of a session that may be open.
 const REQUESTS_AHEAD: usize = 5;
 /// Threads that hash, though there may be more processors: disks are slower than these.
@@ -77,7 +78,7 @@ impl Request {
 /// What the next frames are about.
 enum Work {
     Digests(GroupRun),
-    Proof(PartOf),
+    Proofs(VecDeque<PartOf>),
 }
 
 /// One peer's requests, and the answers that it has not taken.
@@ -208,7 +209,7 @@ impl Session {
                 *run = GroupRun { first: run.first.saturating_add(part.count), count: run.count - part.count };
                 Work::Digests(part)
             }
-            Request::Proofs(parts) => Work::Proof(parts.pop_front()?),
+            Request::Proofs(parts) => Work::Proofs(parts.drain(..parts.len().min(PARTS_A_TURN)).collect()),
         };
         self.drop_done();
         Some(work)
@@ -224,11 +225,10 @@ impl Session {
         }
     }
 
-    /// A part is still to be proven: first of all.
-    fn put_back(&mut self, part: PartOf) {
-        match self.requests.front_mut() {
-            Some(Request::Proofs(parts)) => parts.push_front(part),
-            _ => self.requests.push_front(Request::Proofs([part].into())),
+    /// Parts are still to be proven: first of all.
+    fn put_back(&mut self, parts: VecDeque<PartOf>) {
+        if !parts.is_empty() {
+            self.requests.push_front(Request::Proofs(parts));
         }
     }
 
@@ -264,9 +264,10 @@ impl Shared {
         let Some(mut hasher) = session.hasher.take() else { return true };
         drop(state);
         let cache = self.cache.as_ref();
-        let (frames, next) = match &work {
+        let mut work = work;
+        let (frames, next) = match &mut work {
             Work::Digests(run) => hasher.frames(cache, *run, buffer),
-            Work::Proof(part) => (hasher.proof(cache, *part, buffer).into_iter().collect(), 0),
+            Work::Proofs(parts) => (hasher.proofs(cache, parts, buffer), 0),
         };
         let mut state = self.state();
         // It may be over by now.
@@ -274,13 +275,12 @@ impl Shared {
         session.hasher = Some(hasher);
         match work {
             Work::Digests(run) => session.skip(run.first.saturating_add(run.count), next),
-            // The others have their turn before the rest of the file is read.
-            Work::Proof(part) if frames.is_empty() => {
-                session.put_back(part);
-                state.enqueue(flow);
-                return true;
-            }
-            Work::Proof(_) => {}
+            // The others have their turn before more of a file is read.
+            Work::Proofs(left) => session.put_back(left),
+        }
+        if frames.is_empty() {
+            state.enqueue(flow);
+            return true;
         }
         if frames.iter().any(|frame| matches!(frame, Frame::Refused { .. })) {
             session.has_failed = true;
@@ -355,6 +355,23 @@ impl Hasher {
         }
         put(&mut frames, &mut values, number);
         (frames, number)
+    }
+
+    /// The proofs of `parts`, in order, as far as the file has been read; those that are proven are taken out.
+    fn proofs(
+        &mut self,
+        cache: Option<&DigestCache>,
+        parts: &mut VecDeque<PartOf>,
+        buffer: &mut Vec<u8>,
+    ) -> Vec<Frame> {
+        let mut frames = Vec::with_capacity(parts.len());
+        while let Some(&part) = parts.front()
+            && let Some(frame) = self.proof(cache, part, buffer)
+        {
+            frames.push(frame);
+            parts.pop_front();
+        }
+        frames
     }
 
     /// The proof of a part; `None`: the file has not been read far enough yet, ask again. Or what is wrong with the file
