@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use inhaul_mover::frame::{Frame, GroupDigest};
+use inhaul_mover::frame::{Frame, GroupDigest, PartOf};
 use inhaul_protocols::gtp::wire::{DataHeader, HEADER_LEN, OwnMessage, VERSION};
 use inhaul_store::digest;
+use inhaul_store::digest::proof::{Outboard, prove};
 use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader, rate_field};
 
@@ -129,6 +130,8 @@ pub struct Offer {
     pub bytes: Vec<u8>,
     /// The digest of a group; `None`: it is never sent.
     pub digest: Box<dyn Fn(u64) -> Option<GroupDigest> + Send + Sync>,
+    /// What it sends when the proof of a part is asked for; `None`: nothing.
+    pub proof: Box<dyn Fn(PartOf) -> Option<Frame> + Send + Sync>,
     /// Time between two datagrams, if they are not sent as fast as they can be.
     pub drip: Option<Duration>,
 }
@@ -145,13 +148,33 @@ impl Offer {
             .collect();
         let digest = move |group: u64| digests.get(group as usize).copied();
         let manifest = RawManifest::file(name, len).encode();
-        Self { manifest, size: len, bytes, digest: Box::new(digest), drip: None }
+        let proof = honest_proofs(bytes.clone());
+        Self { manifest, size: len, bytes, digest: Box::new(digest), proof: Box::new(proof), drip: None }
     }
 
     /// A manifest with nothing behind it: no bytes, and no digest ever.
     pub fn manifest(manifest: &RawManifest) -> Self {
         let size = manifest.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
-        Self { manifest: manifest.encode(), size, bytes: Vec::new(), digest: Box::new(|_| None), drip: None }
+        let (digest, proof) = (Box::new(|_| None), Box::new(|_| None));
+        Self { manifest: manifest.encode(), size, bytes: Vec::new(), digest, proof, drip: None }
+    }
+}
+
+/// The proofs of parts of a file that has these bytes.
+pub fn honest_proofs(bytes: Vec<u8>) -> impl Fn(PartOf) -> Option<Frame> + Send + Sync {
+    let len = bytes.len() as u64;
+    let of_group = move |bytes: &[u8], group: u64| {
+        let range = digest::group_range(len, group);
+        bytes[range.start as usize..range.end as usize].to_vec()
+    };
+    let groups = (0..digest::group_count(len)).map(|group| digest::group_digest(len, group, &of_group(&bytes, group)));
+    let outboard = Outboard::new(len, groups.collect());
+    move |part| {
+        let group = of_group(&bytes, part.group);
+        let digest = digest::group_digest(len, part.group, &group);
+        let inside = prove(len, part.group, &group, part.chunks());
+        let path = outboard.as_ref()?.path(part.group, u32::from(part.levels));
+        Some(Frame::Proof { part, digest, inside, path })
     }
 }
 
@@ -239,6 +262,11 @@ fn serve(session: &mut Session, udp: &UdpSocket, offer: &Offer, sent: &AtomicU64
                 for group in runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count)) {
                     let Some(value) = (offer.digest)(group) else { break };
                     let _ = session.send(&Frame::Digests { first_group: group, values: vec![value] });
+                }
+            }
+            Heard::Frame(Frame::ProofsOf { parts }) => {
+                for frame in parts.into_iter().filter_map(&offer.proof) {
+                    let _ = session.send(&frame);
                 }
             }
             Heard::Frame(Frame::Finish) => {

@@ -31,7 +31,7 @@ mod session;
 
 pub use datagram::{FlowSeal, in_clear};
 pub use gtp::{GtpClient, OURS, Received, setup};
-pub use hostile_server::{Endpoint, HostileServer, Offer};
+pub use hostile_server::{Endpoint, HostileServer, Offer, honest_proofs};
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};
 pub use process::Readings;

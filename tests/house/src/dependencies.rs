@@ -92,6 +92,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "inhaul-hostile-tests",
         &[
+            "inhaul",
             "inhaul-mover",
             "inhaul-store",
             "inhaul-identity",

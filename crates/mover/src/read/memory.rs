@@ -45,6 +45,8 @@ pub(super) struct Active {
     pub(super) from: Option<FlowId>,
     /// How often it came wrong.
     pub(super) tries: u32,
+    /// How often its proof was asked for.
+    pub(super) asked: u32,
     /// Its bytes are with the verifier.
     pub(super) is_checked: bool,
 }
@@ -72,6 +74,7 @@ impl Parts {
             proof: ProofState::Missing,
             from: None,
             tries: 0,
+            asked: 0,
             is_checked: false,
         };
         self.bytes += range.len();

@@ -35,6 +35,12 @@ const URGENT_BYTES: u64 = 2 * AHEAD_BYTES;
 const ASKED_MAX: usize = 4;
 /// A part that comes wrong so often is given up.
 const TRIES_MAX: u32 = 3;
+/// A proof that was asked for so often is not asked for again: its mirrors end their sessions each time.
+const ASKS_MAX: u32 = 8;
+/// A mirror that is asked for proofs and sends none for so long is given up. It may have to read a file first, if the
+/// file is pinned: so much of it in a second at least.
+const PROOFS_MAX: Span = Span::from_secs(15);
+const PINNED_BYTES_A_SECOND: u64 = 100 << 20;
 /// A flow that has stood for so long did not fall at once.
 const STEADY: Span = Span::from_secs(10);
 /// How often it is looked whether a data set has waited too long for a mirror.
@@ -60,8 +66,8 @@ struct Set {
     identity: digest::Hash,
     opener: Opener,
     mirrors: Vec<FlowId>,
-    /// Mirrors that are being tried again.
-    away: BTreeSet<Server>,
+    /// Mirrors that are being tried again, and how often in a row they were lost.
+    away: BTreeMap<Server, u32>,
     /// Since when there is no mirror, and why; while there is none.
     alone: Option<(Time, String)>,
     /// Parts that nobody has begun: those that somebody waits for, and others.
@@ -71,6 +77,8 @@ struct Set {
     blocked: Vec<Wanted>,
     /// Messages for proofs that are not answered, in order: of whom, and the file and part that is answered last.
     asked: VecDeque<(FlowId, usize, PartOf)>,
+    /// When proofs were asked for after a rest, or came last.
+    proven: Time,
     roots: BTreeMap<usize, Roots>,
     /// Files that cannot be had.
     failed: BTreeMap<usize, FileProblem>,
@@ -161,12 +169,13 @@ impl Reading {
             identity: found.identity,
             opener,
             mirrors: Vec::new(),
-            away: found.late.into_iter().collect(),
+            away: found.late.into_iter().map(|server| (server, 0)).collect(),
             alone: None,
             waiting: VecDeque::new(),
             ahead: VecDeque::new(),
             blocked: Vec::new(),
             asked: VecDeque::new(),
+            proven: Time::ZERO,
             roots: roots.collect(),
             failed: BTreeMap::new(),
             stats: SetStats::default(),
@@ -250,7 +259,7 @@ impl Reading {
             let servers: Vec<Server> = set.source.mirrors.clone();
             for server in servers {
                 set.opener.open(MirrorId { request: 0, server: server.clone() })?;
-                set.away.insert(server);
+                set.away.insert(server, 0);
             }
         }
         self.stirred.insert(id);
@@ -322,6 +331,7 @@ impl Reading {
                     engine.command(endpoint, Command::Want { object: ObjectId(id.0), ranges, urgent });
                 }
             }
+            self.fail_unproven(engine, id);
             self.ask_proofs(engine, id);
         }
     }
@@ -365,6 +375,22 @@ impl Reading {
         ranges
     }
 
+    /// Ends what nobody proves.
+    fn fail_unproven(&mut self, engine: &mut Engine, id: SetId) {
+        let is_vain = |part: &Active| matches!(part.proof, ProofState::Missing) && part.asked >= ASKS_MAX;
+        let parts = self.parts.active.range((id, 0)..=(id, u64::MAX)).filter(|(_, part)| is_vain(part));
+        let starts: Vec<u64> = parts.map(|(key, _)| key.1).collect();
+        for start in starts {
+            let Some(set) = self.sets.get(&id) else { return };
+            let source = set.source.clone();
+            let takers = self.drop_part(engine, id, start).map(|part| part.wanted.takers).unwrap_or_default();
+            for taker in takers {
+                let detail = format!("its servers were asked {ASKS_MAX} times to prove the data, and did not");
+                taker.delivery.fail(MoveError::AllLost { data_set: Box::new(source.clone()), detail });
+            }
+        }
+    }
+
     /// Asks the first mirror for the proofs that nobody was asked for.
     fn ask_proofs(&mut self, engine: &mut Engine, id: SetId) {
         let Some(set) = self.sets.get_mut(&id) else { return };
@@ -378,11 +404,15 @@ impl Reading {
             let mut asked: Vec<(usize, PartOf)> = Vec::new();
             for part in needed.take(MAX_PARTS) {
                 part.proof = ProofState::Asked(flow);
+                part.asked += 1;
                 part.wanted.of.levels = set.levels(part.wanted.file, part.wanted.of.group);
                 asked.push((part.wanted.file, part.wanted.of));
             }
             let Some(&(file, last)) = asked.last() else { return };
             let parts = asked.into_iter().map(|(_, part)| part).collect();
+            if set.asked.is_empty() {
+                set.proven = engine.now();
+            }
             set.asked.push_back((flow, file, last));
             set.stats.proof_requests += 1;
             engine.send(flow, &Frame::ProofsOf { parts });
@@ -396,6 +426,7 @@ impl Reading {
         let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
         let ProofFrame { part: of, digest, inside, path } = proof;
         set.asked.retain(|&(asked, _, last)| (asked, last) != (flow, of));
+        set.proven = engine.now();
         self.stirred.insert(id);
         set.stats.proof_bytes += 32 * (1 + inside.len() + path.len()) as u64;
         let Some(place) = set.groups.place(of.group) else { return Ok(()) };
@@ -553,7 +584,7 @@ impl Reading {
         if may_return && self.settings.retry_for > Span::ZERO {
             let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
             set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
-            set.away.insert(server.clone());
+            set.away.insert(server.clone(), falls);
         }
         if set.mirrors.is_empty() {
             set.alone = Some((now, format!("{server}: {why}")));
@@ -594,8 +625,8 @@ impl Reading {
                 let server = tried.mirror.server;
                 let error = match tried.result {
                     Ok(candidate) if candidate.identity == set.identity => {
-                        set.away.remove(&server);
-                        self.join(engine, id, candidate.session, 1, None)?;
+                        let falls = set.away.remove(&server).unwrap_or(0);
+                        self.join(engine, id, candidate.session, falls, None)?;
                         continue;
                     }
                     Ok(_) => MoveError::SourceChanged { server: server.clone() },
@@ -622,6 +653,19 @@ impl Reading {
         let late = |set: &Set| set.alone.as_ref().is_some_and(|(since, _)| now.since(*since) >= patience);
         let late: Vec<SetId> = self.sets.iter().filter(|(_, set)| late(set)).map(|(&id, _)| id).collect();
         late.into_iter().for_each(|id| self.give_up(engine, id));
+    }
+
+    /// Does without mirrors that owe proofs for too long.
+    fn check_proofs(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        let now = engine.now();
+        let owing = |set: &Set| {
+            let &(flow, file, _) = set.asked.front()?;
+            let bytes = set.groups.manifest().entries().get(file).map_or(0, |entry| entry.size);
+            let reading = if set.roots.contains_key(&file) { bytes / PINNED_BYTES_A_SECOND } else { 0 };
+            (now.since(set.proven) > PROOFS_MAX + Span::from_secs(reading)).then_some(flow)
+        };
+        let owing: Vec<FlowId> = self.sets.values().filter_map(owing).collect();
+        owing.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no proofs", false))
     }
 
     fn tend_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
@@ -778,6 +822,7 @@ impl Application for Reading {
         if now >= self.next_look {
             self.next_look = now + LOOK;
             self.give_up_waiting(engine);
+            self.check_proofs(engine)?;
         }
         self.stir(engine);
         if !self.checked.is_empty() {
