@@ -16,6 +16,7 @@ error_log stderr error;
 events {{ worker_connections 256; }}
 http {{
   access_log off;
+  autoindex on;
   sendfile on;
   sendfile_max_chunk 2m;
   tcp_nopush on;

@@ -132,7 +132,12 @@ impl PyClient {
     }
 
     /// What there is at a source: paths, sizes, kinds and times.
-    fn entries(&self, py: Python<'_>, source: &str, recursive: bool) -> PyResult<Vec<(Vec<u8>, u64, &'static str, f64)>> {
+    fn entries(
+        &self,
+        py: Python<'_>,
+        source: &str,
+        recursive: bool,
+    ) -> PyResult<Vec<(Vec<u8>, u64, &'static str, f64)>> {
         let items = outside(py, || self.client.list(source, recursive))?;
         let row = |item: inhaul::Listed| {
             let kind = match item.kind {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use inhaul_store::digest::proof::{self, Outboard};
+use inhaul_store::digest::proof::{self, Blocks, Outboard};
 use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache, FileVersion};
 use inhaul_store::{DataSet, OfferedError, digest};
 use inhaul_transport::FlowId;
@@ -18,6 +18,8 @@ use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
 const GROUPS_PER_FRAME: u64 = 16;
+/// Groups whose blocks are remembered for a session: 2 MiB.
+const BLOCKS_MAX: usize = 4096;
 /// Groups that are hashed for a session in a row, before the others have their turn.
 const GROUPS_A_TURN: u64 = 64;
 /// Parts that are proven for a session in a row.
@@ -305,6 +307,8 @@ struct Hasher {
     groups: Arc<Groups>,
     /// The digests of the file whose groups were last proven up to its hash, as far as they are there.
     outboard: Option<(usize, FileVersion, Growing)>,
+    /// What is remembered of groups of which parts were proven, by file and group, with the file's version.
+    blocks: BTreeMap<(usize, u64), (FileVersion, Blocks)>,
 }
 
 /// All digests of a file, or the first of them.
@@ -316,6 +320,7 @@ enum Growing {
 impl Hasher {
     fn new(set: &OpenSet) -> Self {
         Self {
+            blocks: BTreeMap::new(),
             cached: None,
             outboard: None,
             now,
@@ -397,15 +402,42 @@ impl Hasher {
         let proven = if is_whole {
             self.digest(cache, place, buffer).map(|digest| (digest, Vec::new()))
         } else {
-            self.data_set.read_group(place.file, place.group, buffer).map(|()| {
-                let inside = proof::prove(size, place.group, buffer, chunks);
-                (digest::group_digest(size, place.group, buffer), inside)
-            })
+            self.prove_part(place, chunks, buffer)
         };
         match proven {
             Ok((digest, inside)) => Some(Frame::Proof { part, digest, inside, path }),
             Err(error) => failed(&error),
         }
+    }
+
+    /// The digest of a group, and the values beside a part of it. Only what lies around the part is read, if the group's
+    /// blocks are remembered.
+    fn prove_part(
+        &mut self,
+        place: GroupPlace,
+        chunks: std::ops::Range<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(GroupDigest, Vec<GroupDigest>), OfferedError> {
+        let version = self.data_set.version(place.file)?;
+        let key = (place.file, place.group);
+        let is_settled = version.is_settled((self.now)());
+        if let Some((_, blocks)) = self.blocks.get(&key).filter(|(of, _)| *of == version && is_settled) {
+            let needed = blocks.needed(&chunks);
+            buffer.resize((needed.end - needed.start) as usize, 0);
+            self.data_set.read(place.range.start + needed.start, buffer)?;
+            return Ok((blocks.digest(), blocks.prove(chunks, buffer)));
+        }
+        self.data_set.read_group(place.file, place.group, buffer)?;
+        let size = self.groups.manifest().entries()[place.file].size;
+        let blocks = Blocks::new(size, place.group, buffer);
+        let needed = blocks.needed(&chunks);
+        let inside = blocks.prove(chunks, &buffer[needed.start as usize..needed.end as usize]);
+        let digest = blocks.digest();
+        if self.blocks.len() >= BLOCKS_MAX {
+            self.blocks.pop_first();
+        }
+        self.blocks.insert(key, (version, blocks));
+        Ok((digest, inside))
     }
 
     /// The digests beside the way from a group up over `levels` levels. Reads and hashes a part of the file, if they are

@@ -41,6 +41,75 @@ pub fn prove(file_len: u64, group: u64, bytes: &[u8], part: Range<u64>) -> Vec<G
     outside.into_iter().map(value).collect()
 }
 
+/// Length of a block in bytes: what is remembered of a group, so that its parts can be proven without reading all of it.
+pub const BLOCK_BYTES: u64 = 64 << 10;
+/// Chunks of a block.
+const BLOCK_CHUNKS: u64 = BLOCK_BYTES / CHUNK_BYTES;
+
+/// The chaining values of a group's blocks, with which its parts are proven by the bytes of the blocks that they lie in.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    file_len: u64,
+    group: u64,
+    values: Vec<GroupDigest>,
+    digest: GroupDigest,
+}
+
+impl Blocks {
+    /// Of group `group` of a file of `file_len` bytes, from the group's `bytes`.
+    pub fn new(file_len: u64, group: u64, bytes: &[u8]) -> Self {
+        let count = chunk_count(file_len, group);
+        let blocks = (0..count.div_ceil(BLOCK_CHUNKS)).map(|block| {
+            let chunks = block * BLOCK_CHUNKS..((block + 1) * BLOCK_CHUNKS).min(count);
+            let place = chunk_bytes(file_len, group, &chunks);
+            subtree(group, &chunks, bytes.get(place.start as usize..place.end as usize).unwrap_or_default())
+        });
+        let values: Vec<GroupDigest> = blocks.collect();
+        let digest = if values.len() == 1 {
+            group_digest(file_len, group, bytes)
+        } else {
+            merge_blocks(&values, 0..count, group_count(file_len) == 1)
+        };
+        Self { file_len, group, values, digest }
+    }
+
+    /// The digest of the group.
+    pub fn digest(&self) -> GroupDigest {
+        self.digest
+    }
+
+    /// The bytes of the group that must be read to prove chunks `part` of it: those of the blocks at its two ends.
+    pub fn needed(&self, part: &Range<u64>) -> Range<u64> {
+        let blocks = part.start / BLOCK_CHUNKS..part.end.div_ceil(BLOCK_CHUNKS);
+        let count = chunk_count(self.file_len, self.group);
+        chunk_bytes(self.file_len, self.group, &(blocks.start * BLOCK_CHUNKS..(blocks.end * BLOCK_CHUNKS).min(count)))
+    }
+
+    /// As [`prove`], from the bytes of the group that are [needed](Self::needed).
+    pub fn prove(&self, part: Range<u64>, bytes: &[u8]) -> Vec<GroupDigest> {
+        let mut outside = Vec::new();
+        list_outside(0..chunk_count(self.file_len, self.group), &part, &mut outside);
+        let start = self.needed(&part).start;
+        outside.into_iter().map(|chunks| self.value(chunks, bytes, start)).collect()
+    }
+
+    fn value(&self, chunks: Range<u64>, bytes: &[u8], start: u64) -> GroupDigest {
+        let first = chunks.start / BLOCK_CHUNKS;
+        if chunks.start % BLOCK_CHUNKS == 0 {
+            let block = first * BLOCK_CHUNKS..((first + 1) * BLOCK_CHUNKS).min(chunk_count(self.file_len, self.group));
+            if chunks == block {
+                return self.values.get(first as usize).copied().unwrap_or_default();
+            }
+            if chunks.end > block.end {
+                return merge_blocks(&self.values, chunks, false);
+            }
+        }
+        let place = chunk_bytes(self.file_len, self.group, &chunks);
+        let place = place.start.saturating_sub(start) as usize..place.end.saturating_sub(start) as usize;
+        subtree(self.group, &chunks, bytes.get(place).unwrap_or_default())
+    }
+}
+
 /// The digest of group `group` of a file of `file_len` bytes, from the `bytes` of chunks `part` and the values beside
 /// them. `None` if there is no such part, or it has other bytes than that, or there are too many or too few values.
 pub fn digest_of_part(
@@ -125,6 +194,15 @@ impl Walk<'_> {
         let (left, right) = (self.value(left, false)?, self.value(right, false)?);
         Some(merge(&left, &right, is_root))
     }
+}
+
+/// The value of chunks that are whole blocks, or the last ones of a group.
+fn merge_blocks(values: &[GroupDigest], chunks: Range<u64>, is_root: bool) -> GroupDigest {
+    if chunks.end - chunks.start <= BLOCK_CHUNKS {
+        return values.get((chunks.start / BLOCK_CHUNKS) as usize).copied().unwrap_or_default();
+    }
+    let (left, right) = halves(&chunks);
+    merge(&merge_blocks(values, left, false), &merge_blocks(values, right, false), is_root)
 }
 
 /// Where the digests above a file's groups stand: level 0 are the groups themselves, and what has nothing to its right
@@ -274,6 +352,11 @@ mod tests {
             let of_group = group_bytes(&data, group);
             let inside = prove(len, group, of_group, part.clone());
             prop_assert!(inside.len() <= INSIDE_MAX);
+            let blocks = Blocks::new(len, group, of_group);
+            let needed = blocks.needed(&part);
+            prop_assert!(needed.end - needed.start <= part_bytes(&data, group, &part).len() as u64 + 2 * BLOCK_BYTES);
+            let remembered = blocks.prove(part.clone(), &of_group[needed.start as usize..needed.end as usize]);
+            prop_assert_eq!((&remembered, blocks.digest()), (&inside, group_digest(len, group, of_group)));
             let mut of_part = part_bytes(&data, group, &part);
             let expected = group_digest(len, group, of_group);
             prop_assert_eq!(digest_of_part(len, group, part.clone(), &of_part, &inside), Some(expected));
