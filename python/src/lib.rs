@@ -296,7 +296,7 @@ impl PyDataSet {
         let start = || {
             if ahead { set.read_ahead(&places, Buffers(buffers)) } else { set.read_ranges(&places, Buffers(buffers)) }
         };
-        Ok(PyRead { read: Mutex::new(Some(Running::Memory(outside(py, start)?))) })
+        Ok(PyRead::of(Running::Memory(outside(py, start)?)))
     }
 
     /// Begins to read ranges into views of bytes, which are as long as the ranges.
@@ -318,7 +318,7 @@ impl PyDataSet {
         let places = places(&ranges);
         let destination = Exported(views);
         let handle = outside(py, || set.read_ranges(&places, destination))?;
-        Ok(PyRead { read: Mutex::new(Some(Running::Exported(handle))) })
+        Ok(PyRead::of(Running::Exported(handle)))
     }
 
     /// Begins to read a range into a file, from `offset` on.
@@ -327,7 +327,7 @@ impl PyDataSet {
         let file = File::options().write(true).create(true).truncate(false).open(&path)?;
         let ranges = [place];
         let handle = outside(py, || set.read_ranges(&places(&ranges), Region { file, offset }))?;
-        Ok(PyRead { read: Mutex::new(Some(Running::File(handle))) })
+        Ok(PyRead::of(Running::File(handle)))
     }
 
     /// What has come for it so far.
@@ -420,30 +420,34 @@ impl Running {
         }
     }
 
-    /// What has come, if it is here; a file is synced.
-    fn join(self) -> Result<Vec<Vec<u8>>, Error> {
+    /// What has come, once it has ended; a file is synced.
+    fn take(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let sync = |region: Region| region.file.sync_data().map_err(|source| Error::Sink { source });
         match self {
-            Self::Memory(handle) => handle.join().map(|Buffers(buffers)| buffers),
-            Self::Exported(handle) => handle.join().map(|_| Vec::new()),
-            Self::File(handle) => {
-                let sync = |region: Region| region.file.sync_data().map_err(|source| Error::Sink { source });
-                handle.join().and_then(sync).map(|()| Vec::new())
-            }
+            Self::Memory(handle) => handle.try_take().map(|taken| taken.map(|Buffers(buffers)| buffers)),
+            Self::Exported(handle) => handle.try_take().map(|taken| taken.map(|_| Vec::new())),
+            Self::File(handle) => handle.try_take().map(|taken| taken.and_then(sync).map(|()| Vec::new())),
         }
+        .unwrap_or(Err(Error::Interrupted))
     }
 }
 
 /// A running read: see `inhaul.Read`.
 #[pyclass(name = "Read", module = "inhaul._inhaul", frozen)]
 struct PyRead {
-    /// `None` when its result was taken.
-    read: Mutex<Option<Running>>,
+    /// `None` when its result was taken. Not held while somebody waits.
+    read: Mutex<Option<Arc<Running>>>,
 }
 
 impl PyRead {
+    fn of(running: Running) -> Self {
+        Self { read: Mutex::new(Some(Arc::new(running))) }
+    }
+
     fn with<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&Running) -> T + Send) -> PyResult<T> {
-        let look = || self.read.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look);
-        py.detach(look).ok_or_else(|| usage("the result of this read was taken"))
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = read.ok_or_else(|| usage("the result of this read was taken"))?;
+        Ok(py.detach(move || look(&read)))
     }
 }
 
@@ -481,8 +485,8 @@ impl PyRead {
             }
         }
         let taken = self.read.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(read) = taken else { return Err(usage("the result of this read was taken")) };
-        let buffers = outside(py, || read.join())?;
+        let read = taken.ok_or_else(|| usage("the result of this read was taken"))?;
+        let buffers = outside(py, || read.take())?;
         PyList::new(py, buffers.iter().map(|bytes| PyBytes::new(py, bytes)))
     }
 }

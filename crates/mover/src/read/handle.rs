@@ -180,6 +180,13 @@ impl<D: Destination> Handle<D> {
         Shared::take(&mut state)
     }
 
+    /// Takes its destination if it has ended, or why it has ended without all bytes; `None` while it runs. Once only:
+    /// what is taken is gone.
+    pub fn try_take(&self) -> Option<Result<D, MoveError>> {
+        let mut state = self.shared.state();
+        state.is_over.then(|| Shared::take(&mut state))
+    }
+
     /// Waits for its end for so long at most: whether it has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;

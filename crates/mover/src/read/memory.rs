@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 
 use inhaul_base::{ByteRange, RangeSet};
+use inhaul_store::digest::GROUP_BYTES;
 use inhaul_transport::{Expected, FlowId, Place};
 use inhaul_udp::seal::Seals;
 use inhaul_udp::{Delivery, Window};
@@ -17,6 +18,9 @@ use crate::session::frame::GroupDigest;
 
 /// A piece of memory is lent to the kernel only if it is as long as this: shorter ones are not worth a call of their own.
 const LENT_BYTES_MIN: usize = 64 << 10;
+
+/// Parts of which the memory is kept: 64 MiB.
+const SPARE_MAX: usize = 64;
 
 /// What proves a part.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub(super) struct Parts {
     pub(super) active: BTreeMap<(SetId, u64), Active>,
     /// Bytes of those of all data sets.
     pub(super) bytes: u64,
+    /// Memory of parts that have ended, for others: what is new has to be given to the process first.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Parts {
@@ -67,9 +73,13 @@ impl Parts {
         let range = wanted.range;
         let ranges = if holes.is_empty() { vec![range] } else { holes.gaps(range) };
         let missing = ranges.iter().map(|range| range.len()).sum();
+        // What is left in spare memory is never handed out: all of it is overwritten, or is another part's bytes and so
+        // not what is proven. Holes are not overwritten.
+        let mut bytes = if missing == range.len() { self.spare.pop().unwrap_or_default() } else { Vec::new() };
+        bytes.resize(range.len() as usize, 0);
         let active = Active {
             wanted,
-            bytes: vec![0; range.len() as usize],
+            bytes,
             missing,
             proof: ProofState::Missing,
             from: None,
@@ -87,6 +97,13 @@ impl Parts {
         let active = self.active.remove(&(set, start))?;
         self.bytes -= active.wanted.range.len();
         Some(active)
+    }
+
+    /// Memory that is not needed any more.
+    pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
+        if bytes.len() as u64 == GROUP_BYTES && self.spare.len() < SPARE_MAX {
+            self.spare.push(bytes);
+        }
     }
 
     /// The places of a data set's parts that have bytes of `range`.

@@ -487,6 +487,7 @@ impl Reading {
             if let Some(part) = self.drop_part(engine, id, start) {
                 part.wanted.takers.iter().for_each(|taker| taker.deliver(&bytes));
             }
+            self.parts.give_back(bytes);
             return;
         }
         let Some(part) = self.parts.active.get_mut(&(id, start)) else { return };
