@@ -52,6 +52,9 @@ struct PyClient {
     client: Client,
 }
 
+/// A path, its size, what it is and when it was last changed.
+type Row = (Vec<u8>, u64, &'static str, f64);
+
 /// How a client is made: see `inhaul.Client`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -132,12 +135,7 @@ impl PyClient {
     }
 
     /// What there is at a source: paths, sizes, kinds and times.
-    fn entries(
-        &self,
-        py: Python<'_>,
-        source: &str,
-        recursive: bool,
-    ) -> PyResult<Vec<(Vec<u8>, u64, &'static str, f64)>> {
+    fn entries(&self, py: Python<'_>, source: &str, recursive: bool) -> PyResult<Vec<Row>> {
         let items = outside(py, || self.client.list(source, recursive))?;
         let row = |item: inhaul::Listed| {
             let kind = match item.kind {

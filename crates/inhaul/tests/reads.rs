@@ -1,4 +1,6 @@
 //! Reads of parts of data sets, from real servers over loopback, beside the files themselves.
+#![allow(clippy::disallowed_methods, reason = "real servers need real time")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +83,7 @@ fn a_small_read_costs_little_more_than_its_bytes() {
     let server = serve(dir.path());
     let set = client().open(&server.address_of("0")).unwrap();
     for k in 0..40u64 {
-        let start = k * 1_000_448 & !1023;
+        let start = (k * 1_000_448) & !1023;
         let bytes = set.read("", start..start + 4096).unwrap();
         assert!(bytes == contents[0][start as usize..start as usize + 4096]);
     }

@@ -1,6 +1,6 @@
 //! Sessions: frames from the peer, sources from the command line, and lists of what to fetch.
 
-use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, RefusalCode, SessionRole, VERSION, framed};
+use inhaul_mover::frame::{BenchStats, Frame, GroupRun, Memory, PartOf, RefusalCode, SessionRole, VERSION, framed};
 use inhaul_mover::{
     FetchListFormat, FileReport, Order, Part, Progress, Report, Source, SourceProgress, Update, fuzzing,
     read_fetch_list,
@@ -49,6 +49,13 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         Frame::Protocol { message: vec![7] },
         Frame::DigestsOf { runs: vec![GroupRun { first: 3, count: 100 }, GroupRun { first: 200, count: 1 }] },
         Frame::Digests { first_group: 3, values: vec![[9; 32]; 2] },
+        Frame::ProofsOf { parts: vec![PartOf { group: 3, first: 5, count: 4, levels: 2 }; 2] },
+        Frame::Proof {
+            part: PartOf { group: 3, first: 5, count: 4, levels: 2 },
+            digest: [9; 32],
+            inside: vec![[8; 32]; 3],
+            path: vec![[7; 32]; 2],
+        },
         Frame::Stats(BenchStats { placed_bytes: 1 << 30, received_packets: 745_655, ..BenchStats::default() }),
         Frame::List { recursive: true, path: "/run7".to_owned() },
         Frame::Listing { last: true, bytes: vec![2; 50] },

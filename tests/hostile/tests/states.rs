@@ -11,7 +11,7 @@ use inhaul_hostile_tests::{
     FlowSeal, Heard, HostileServer, OURS, RawManifest, RawPut, Received, Scratch, Server, Session, all, figures, heavy,
     in_clear, inhaul, noise, seed, session_version, setup, wait_for,
 };
-use inhaul_mover::frame::{Frame, GroupRun, Memory, RefusalCode, SessionRole};
+use inhaul_mover::frame::{Frame, GroupRun, Memory, PartOf, RefusalCode, SessionRole};
 use inhaul_protocols::gtp::wire::{HEADER_LEN, OwnMessage, VERSION};
 use inhaul_transport::ConnectionId;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
@@ -100,11 +100,18 @@ fn datagram(random: &mut RandomStream, flow: &FlowSeal, connection: ConnectionId
     sealed
 }
 
+/// A part that is there, or not.
+fn part(random: &mut RandomStream) -> PartOf {
+    let group = pick(random, &[0, 1, 7, u64::MAX]);
+    let (first, count) = (pick(random, &[0, 1, 1023, u16::MAX]), pick(random, &[1, 4, 1024, u16::MAX]));
+    PartOf { group, first, count, levels: pick(random, &[0, 1, 44]) }
+}
+
 /// A frame that somebody may send at some time.
 fn frame(random: &mut RandomStream) -> Frame {
     let last = random.below(2) == 0;
     let runs = || vec![GroupRun { first: 0, count: 2 }];
-    match random.below(17) {
+    match random.below(19) {
         0 => Frame::Hello {
             version: session_version(),
             role: pick(random, &ROLES),
@@ -134,6 +141,8 @@ fn frame(random: &mut RandomStream) -> Frame {
         13 => Frame::Finish,
         14 => Frame::Bye,
         15 => Frame::Content { bytes: bytes(random, 80) },
+        16 => Frame::ProofsOf { parts: vec![part(random); 1 + random.below(5) as usize] },
+        17 => Frame::Proof { part: part(random), digest: [7; 32], inside: vec![[8; 32]; 3], path: Vec::new() },
         _ => Frame::Protocol { message: control(random) },
     }
 }

@@ -300,7 +300,9 @@ mod tests {
         let calls = Arc::new(AtomicU32::new(0));
         let call = || {
             let calls = Arc::clone(&calls);
-            move || drop(calls.fetch_add(1, Ordering::Relaxed))
+            move || {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
         };
         let (handle, shared) = handle(1);
         handle.on_end(call());
