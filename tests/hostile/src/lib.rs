@@ -3,7 +3,7 @@
 //! The tests stand in `tests/`, one file a topic; README.md lists what each tries and what holds. This library has
 //! what they share:
 //!
-//! - [`inhaul`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
+//! - [`inhaul()`] starts the program under test; [`Server`] and [`Running`] are bounded in time and end with the test.
 //! - [`Session`], [`GtpClient`] and [`RawPut`] speak to a server, by the rules or by raw bytes.
 //! - [`HostileServer`] answers clients by a script; [`RawManifest`] says what no honest server would say.
 //! - [`Relay`] stands between the two and damages what passes.

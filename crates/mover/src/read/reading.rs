@@ -1,5 +1,8 @@
 //! The data thread's side of all reads of a client: data sets that stay open, what is wanted of them, what has come.
 
+mod mirrors;
+mod proofs;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
@@ -23,7 +26,7 @@ use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollR
 use crate::paths::{PathNews, Paths, Way};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
-use crate::session::frame::{Frame, GroupDigest, MAX_PARTS, PartOf, RefusalCode};
+use crate::session::frame::{Frame, PartOf, RefusalCode};
 use crate::session::groups::Groups;
 use crate::session::opener::{MirrorId, Opener};
 
@@ -31,18 +34,8 @@ use crate::session::opener::{MirrorId, Opener};
 const AHEAD_BYTES: u64 = 256 << 20;
 /// What somebody waits for may take so much beside what is fetched ahead.
 const URGENT_BYTES: u64 = 2 * AHEAD_BYTES;
-/// Messages that ask a mirror for proofs, and are not answered: a server takes one more.
-const ASKED_MAX: usize = 4;
 /// A part that comes wrong so often is given up.
 const TRIES_MAX: u32 = 3;
-/// A proof that was asked for so often is not asked for again: its mirrors end their sessions each time.
-const ASKS_MAX: u32 = 8;
-/// A mirror that is asked for proofs and sends none for so long is given up. It may have to read a file first, if the
-/// file is pinned: so much of it in a second at least.
-const PROOFS_MAX: Span = Span::from_secs(15);
-const PINNED_BYTES_A_SECOND: u64 = 100 << 20;
-/// A flow that has stood for so long did not fall at once.
-const STEADY: Span = Span::from_secs(10);
 /// How often it is looked whether a data set has waited too long for a mirror.
 const LOOK: Span = Span::from_millis(100);
 /// The data thread has nothing to do for so long at most.
@@ -375,83 +368,7 @@ impl Reading {
         ranges
     }
 
-    /// Ends what nobody proves.
-    fn fail_unproven(&mut self, engine: &mut Engine, id: SetId) {
-        let is_vain = |part: &Active| matches!(part.proof, ProofState::Missing) && part.asked >= ASKS_MAX;
-        let parts = self.parts.active.range((id, 0)..=(id, u64::MAX)).filter(|(_, part)| is_vain(part));
-        let starts: Vec<u64> = parts.map(|(key, _)| key.1).collect();
-        for start in starts {
-            let Some(set) = self.sets.get(&id) else { return };
-            let source = set.source.clone();
-            let takers = self.drop_part(engine, id, start).map(|part| part.wanted.takers).unwrap_or_default();
-            for taker in takers {
-                let detail = format!("its servers were asked {ASKS_MAX} times to prove the data, and did not");
-                taker.delivery.fail(MoveError::AllLost { data_set: Box::new(source.clone()), detail });
-            }
-        }
-    }
-
-    /// Asks the first mirror for the proofs that nobody was asked for.
-    fn ask_proofs(&mut self, engine: &mut Engine, id: SetId) {
-        let Some(set) = self.sets.get_mut(&id) else { return };
-        let Some(&flow) = set.mirrors.first() else { return };
-        if set.asked.len() >= ASKED_MAX {
-            return;
-        }
-        while set.asked.len() < ASKED_MAX {
-            let needed = self.parts.active.range_mut((id, 0)..=(id, u64::MAX)).map(|(_, part)| part);
-            let needed = needed.filter(|part| matches!(part.proof, ProofState::Missing) && !set.needs_none(part));
-            let mut asked: Vec<(usize, PartOf)> = Vec::new();
-            for part in needed.take(MAX_PARTS) {
-                part.proof = ProofState::Asked(flow);
-                part.asked += 1;
-                part.wanted.of.levels = set.levels(part.wanted.file, part.wanted.of.group);
-                asked.push((part.wanted.file, part.wanted.of));
-            }
-            let Some(&(file, last)) = asked.last() else { return };
-            let parts = asked.into_iter().map(|(_, part)| part).collect();
-            if set.asked.is_empty() {
-                set.proven = engine.now();
-            }
-            set.asked.push_back((flow, file, last));
-            set.stats.proof_requests += 1;
-            engine.send(flow, &Frame::ProofsOf { parts });
-        }
-    }
-
     // --- What comes -------------------------------------------------------------------------------------------------
-
-    fn on_proof(&mut self, engine: &mut Engine, flow: FlowId, proof: ProofFrame) -> Result<(), MoveError> {
-        let Some(id) = self.mirrors.get(&flow).map(|mirror| mirror.set) else { return Ok(()) };
-        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
-        let ProofFrame { part: of, digest, inside, path } = proof;
-        set.asked.retain(|&(asked, _, last)| (asked, last) != (flow, of));
-        set.proven = engine.now();
-        self.stirred.insert(id);
-        set.stats.proof_bytes += 32 * (1 + inside.len() + path.len()) as u64;
-        let Some(place) = set.groups.place(of.group) else { return Ok(()) };
-        let size = set.groups.manifest().entries()[place.file].size;
-        let bytes = digest::proof::chunk_bytes(size, place.group, &of.chunks());
-        let start = place.range.start + bytes.start;
-        // Nobody may need it any more; or it may have been asked of another since.
-        let Some(part) = self.parts.active.get_mut(&(id, start)).filter(|part| part.wanted.of == of) else {
-            return Ok(());
-        };
-        if !matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
-            return Ok(());
-        }
-        if let Some(roots) = set.roots.get_mut(&place.file)
-            && !roots.take(place.group, digest, &path, u32::from(of.levels))
-        {
-            part.proof = ProofState::Missing;
-            return self.lose(engine, flow, "its data is not what was pinned", false);
-        }
-        part.proof = ProofState::Here(Proof { digest, inside });
-        if part.missing == 0 {
-            self.on_whole(id, start);
-        }
-        Ok(())
-    }
 
     /// All bytes of a part are here: it is checked, if its proof is here too.
     fn on_whole(&mut self, id: SetId, start: u64) {
@@ -550,125 +467,6 @@ impl Reading {
         takers.iter().for_each(|taker| taker.delivery.fail(error()));
     }
 
-    // --- Mirrors that go and come -----------------------------------------------------------------------------------
-
-    /// A flow is over.
-    fn forget(&mut self, engine: &mut Engine, flow: FlowId, tell: bool) {
-        if self.mirrors.remove(&flow).is_none() {
-            return;
-        }
-        self.parts.by_flow.remove(&flow);
-        self.paths.remove(flow);
-        if let Some(endpoint) = self.endpoint.filter(|_| tell) {
-            engine.command(endpoint, Command::Disconnect { flow });
-            engine.send(flow, &Frame::Finish);
-        }
-        engine.close(flow);
-    }
-
-    /// A mirror is lost, and may come back; the data set's others go on.
-    fn lose(&mut self, engine: &mut Engine, flow: FlowId, why: &str, may_return: bool) -> Result<(), MoveError> {
-        let Some(mirror) = self.mirrors.get(&flow) else { return Ok(()) };
-        let (id, server, opened, falls) = (mirror.set, mirror.server.clone(), mirror.opened, mirror.falls);
-        self.forget(engine, flow, false);
-        let now = engine.now();
-        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
-        set.mirrors.retain(|&other| other != flow);
-        set.asked.retain(|(asked, ..)| *asked != flow);
-        for (_, part) in self.parts.active.range_mut((id, 0)..=(id, u64::MAX)) {
-            if matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
-                part.proof = ProofState::Missing;
-            }
-        }
-        self.stirred.insert(id);
-        log::warn!("{server} is lost ({why})");
-        if may_return && self.settings.retry_for > Span::ZERO {
-            let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
-            set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
-            set.away.insert(server.clone(), falls);
-        }
-        if set.mirrors.is_empty() {
-            set.alone = Some((now, format!("{server}: {why}")));
-            if set.away.is_empty() {
-                self.give_up(engine, id);
-            }
-        }
-        Ok(())
-    }
-
-    /// No mirror is left, and none is expected: who waits hears that.
-    fn give_up(&mut self, engine: &mut Engine, id: SetId) {
-        let Some(set) = self.sets.get(&id) else { return };
-        let (source, detail) = (set.source.clone(), set.alone.as_ref().map(|(_, why)| why.clone()).unwrap_or_default());
-        let error = || MoveError::AllLost { data_set: Box::new(source.clone()), detail: detail.clone() };
-        self.fail_set(engine, id, &error);
-    }
-
-    fn fail_set(&mut self, engine: &mut Engine, id: SetId, error: &dyn Fn() -> MoveError) {
-        let starts: Vec<u64> = self.parts.active.range((id, 0)..=(id, u64::MAX)).map(|(key, _)| key.1).collect();
-        let mut takers: Vec<Taker> = Vec::new();
-        for start in starts {
-            takers.extend(self.drop_part(engine, id, start).into_iter().flat_map(|part| part.wanted.takers));
-        }
-        if let Some(set) = self.sets.get_mut(&id) {
-            let waiting = set.waiting.drain(..).chain(set.ahead.drain(..)).chain(set.blocked.drain(..));
-            takers.extend(waiting.flat_map(|wanted| wanted.takers));
-        }
-        takers.iter().for_each(|taker| taker.delivery.fail(error()));
-    }
-
-    /// Takes in what has become of mirrors that were tried again.
-    fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
-        let ids: Vec<SetId> = self.sets.keys().copied().collect();
-        for id in ids {
-            while let Some(tried) = self.sets.get(&id).and_then(|set| set.opener.try_next()) {
-                let Some(set) = self.sets.get_mut(&id) else { break };
-                let server = tried.mirror.server;
-                let error = match tried.result {
-                    Ok(candidate) if candidate.identity == set.identity => {
-                        let falls = set.away.remove(&server).unwrap_or(0);
-                        self.join(engine, id, candidate.session, falls, None)?;
-                        continue;
-                    }
-                    Ok(_) => MoveError::SourceChanged { server: server.clone() },
-                    Err(error) => error,
-                };
-                if !tried.again {
-                    set.away.remove(&server);
-                }
-                if let Some((_, why)) = &mut set.alone {
-                    *why = error.to_string();
-                    if set.away.is_empty() {
-                        self.give_up(engine, id);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Those who have waited too long for a mirror hear it.
-    fn give_up_waiting(&mut self, engine: &mut Engine) {
-        let now = engine.now();
-        let patience = self.settings.retry_for;
-        let late = |set: &Set| set.alone.as_ref().is_some_and(|(since, _)| now.since(*since) >= patience);
-        let late: Vec<SetId> = self.sets.iter().filter(|(_, set)| late(set)).map(|(&id, _)| id).collect();
-        late.into_iter().for_each(|id| self.give_up(engine, id));
-    }
-
-    /// Does without mirrors that owe proofs for too long.
-    fn check_proofs(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
-        let now = engine.now();
-        let owing = |set: &Set| {
-            let &(flow, file, _) = set.asked.front()?;
-            let bytes = set.groups.manifest().entries().get(file).map_or(0, |entry| entry.size);
-            let reading = if set.roots.contains_key(&file) { bytes / PINNED_BYTES_A_SECOND } else { 0 };
-            (now.since(set.proven) > PROOFS_MAX + Span::from_secs(reading)).then_some(flow)
-        };
-        let owing: Vec<FlowId> = self.sets.values().filter_map(owing).collect();
-        owing.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no proofs", false))
-    }
-
     fn tend_paths(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
         let Some(endpoint) = self.endpoint else { return Ok(()) };
         let mirrors = &self.mirrors;
@@ -706,14 +504,6 @@ impl Reading {
         ids.into_iter().for_each(|id| self.close(engine, id));
         if now >= until || engine.streams() == 0 { PollResult::Done } else { PollResult::Wait(until) }
     }
-}
-
-/// A [`Frame::Proof`].
-struct ProofFrame {
-    part: PartOf,
-    digest: GroupDigest,
-    inside: Vec<GroupDigest>,
-    path: Vec<GroupDigest>,
 }
 
 impl Set {
@@ -786,7 +576,7 @@ impl Application for Reading {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Proof { part, digest, inside, path } => {
-                self.on_proof(engine, flow, ProofFrame { part, digest, inside, path })
+                self.on_proof(engine, flow, part, Proof { digest, inside }, &path)
             }
             Frame::TunnelGrant { token } => {
                 let Some(endpoint) = self.endpoint else { return Ok(()) };

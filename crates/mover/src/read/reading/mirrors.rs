@@ -1,0 +1,145 @@
+//! Mirrors of open data sets that are lost, come back, or owe something for too long; and who hears of it.
+
+use inhaul_base::Span;
+use inhaul_transport::{Command, FlowId};
+
+use super::super::memory::ProofState;
+use super::super::order::SetId;
+use super::super::parts::Taker;
+use super::{Reading, Set};
+use crate::api::error::MoveError;
+use crate::engine::Engine;
+use crate::session::frame::Frame;
+use crate::session::opener::MirrorId;
+
+/// A mirror that is asked for proofs and sends none for so long is given up. It may have to read a file first, if the
+/// file is pinned: so much of it in a second at least.
+const PROOFS_MAX: Span = Span::from_secs(15);
+const PINNED_BYTES_A_SECOND: u64 = 100 << 20;
+/// A flow that has stood for so long did not fall at once.
+const STEADY: Span = Span::from_secs(10);
+
+impl Reading {
+    /// A flow is over.
+    pub(super) fn forget(&mut self, engine: &mut Engine, flow: FlowId, tell: bool) {
+        if self.mirrors.remove(&flow).is_none() {
+            return;
+        }
+        self.parts.by_flow.remove(&flow);
+        self.paths.remove(flow);
+        if let Some(endpoint) = self.endpoint.filter(|_| tell) {
+            engine.command(endpoint, Command::Disconnect { flow });
+            engine.send(flow, &Frame::Finish);
+        }
+        engine.close(flow);
+    }
+
+    /// A mirror is lost, and may come back; the data set's others go on.
+    pub(super) fn lose(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        why: &str,
+        may_return: bool,
+    ) -> Result<(), MoveError> {
+        let Some(mirror) = self.mirrors.get(&flow) else { return Ok(()) };
+        let (id, server, opened, falls) = (mirror.set, mirror.server.clone(), mirror.opened, mirror.falls);
+        self.forget(engine, flow, false);
+        let now = engine.now();
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
+        set.mirrors.retain(|&other| other != flow);
+        set.asked.retain(|(asked, ..)| *asked != flow);
+        for (_, part) in self.parts.active.range_mut((id, 0)..=(id, u64::MAX)) {
+            if matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
+                part.proof = ProofState::Missing;
+            }
+        }
+        self.stirred.insert(id);
+        log::warn!("{server} is lost ({why})");
+        if may_return && self.settings.retry_for > Span::ZERO {
+            let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
+            set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
+            set.away.insert(server.clone(), falls);
+        }
+        if set.mirrors.is_empty() {
+            set.alone = Some((now, format!("{server}: {why}")));
+            if set.away.is_empty() {
+                self.give_up(engine, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// No mirror is left, and none is expected: who waits hears that.
+    fn give_up(&mut self, engine: &mut Engine, id: SetId) {
+        let Some(set) = self.sets.get(&id) else { return };
+        let (source, detail) = (set.source.clone(), set.alone.as_ref().map(|(_, why)| why.clone()).unwrap_or_default());
+        let error = || MoveError::AllLost { data_set: Box::new(source.clone()), detail: detail.clone() };
+        self.fail_set(engine, id, &error);
+    }
+
+    pub(super) fn fail_set(&mut self, engine: &mut Engine, id: SetId, error: &dyn Fn() -> MoveError) {
+        let starts: Vec<u64> = self.parts.active.range((id, 0)..=(id, u64::MAX)).map(|(key, _)| key.1).collect();
+        let mut takers: Vec<Taker> = Vec::new();
+        for start in starts {
+            takers.extend(self.drop_part(engine, id, start).into_iter().flat_map(|part| part.wanted.takers));
+        }
+        if let Some(set) = self.sets.get_mut(&id) {
+            let waiting = set.waiting.drain(..).chain(set.ahead.drain(..)).chain(set.blocked.drain(..));
+            takers.extend(waiting.flat_map(|wanted| wanted.takers));
+        }
+        takers.iter().for_each(|taker| taker.delivery.fail(error()));
+    }
+
+    /// Takes in what has become of mirrors that were tried again.
+    pub(super) fn take_tried(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        let ids: Vec<SetId> = self.sets.keys().copied().collect();
+        for id in ids {
+            while let Some(tried) = self.sets.get(&id).and_then(|set| set.opener.try_next()) {
+                let Some(set) = self.sets.get_mut(&id) else { break };
+                let server = tried.mirror.server;
+                let error = match tried.result {
+                    Ok(candidate) if candidate.identity == set.identity => {
+                        let falls = set.away.remove(&server).unwrap_or(0);
+                        self.join(engine, id, candidate.session, falls, None)?;
+                        continue;
+                    }
+                    Ok(_) => MoveError::SourceChanged { server: server.clone() },
+                    Err(error) => error,
+                };
+                if !tried.again {
+                    set.away.remove(&server);
+                }
+                if let Some((_, why)) = &mut set.alone {
+                    *why = error.to_string();
+                    if set.away.is_empty() {
+                        self.give_up(engine, id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those who have waited too long for a mirror hear it.
+    pub(super) fn give_up_waiting(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        let patience = self.settings.retry_for;
+        let late = |set: &Set| set.alone.as_ref().is_some_and(|(since, _)| now.since(*since) >= patience);
+        let late: Vec<SetId> = self.sets.iter().filter(|(_, set)| late(set)).map(|(&id, _)| id).collect();
+        late.into_iter().for_each(|id| self.give_up(engine, id));
+    }
+
+    /// Does without mirrors that owe proofs for too long.
+    pub(super) fn check_proofs(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
+        let now = engine.now();
+        let owing = |set: &Set| {
+            let &(flow, file, _) = set.asked.front()?;
+            let bytes = set.groups.manifest().entries().get(file).map_or(0, |entry| entry.size);
+            let reading = if set.roots.contains_key(&file) { bytes / PINNED_BYTES_A_SECOND } else { 0 };
+            (now.since(set.proven) > PROOFS_MAX + Span::from_secs(reading)).then_some(flow)
+        };
+        let owing: Vec<FlowId> = self.sets.values().filter_map(owing).collect();
+        owing.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no proofs", false))
+    }
+}
