@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use inhaul::{Buffers, Client, DataSet, Error, ErrorKind};
 use inhaul_hostile_tests::{HostileServer, Offer, figures, honest_proofs, noise};
-use inhaul_mover::Source;
 use inhaul_mover::frame::Frame;
 
 const BYTES: usize = 3_000_000;
@@ -15,9 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn open(server: &HostileServer, pinned: Option<&[u8]>) -> DataSet {
     let client = Client::builder().accept_new().retry_for(Duration::from_secs(3)).build().unwrap();
-    let source: Source = server.source("f").parse().unwrap();
-    let pins = pinned.map(|bytes| ("", inhaul_store::digest::Hash::from(*hash(bytes).as_bytes())));
-    client.open_pinned(&source.to_secret_text(), pins).unwrap()
+    let pins = pinned.map(|bytes| ("", hash(bytes)));
+    client.open_pinned(&server.source("/f"), pins).unwrap()
 }
 
 fn hash(bytes: &[u8]) -> inhaul_store::digest::Hash {

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_store::digest::Hash;
-use inhaul_store::{Existing, Filter, Manifest};
+use inhaul_store::{Existing, Filter, Kind, Manifest};
 use inhaul_udp::Waker;
 
 pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
@@ -120,7 +120,7 @@ impl Reader {
     }
 
     /// The same, of files of which some have known hashes: nothing else is ever taken for their bytes. `pins`: paths as
-    /// in the manifest, and BLAKE3 hashes.
+    /// in the manifest, or an empty one if the data set is one file, and BLAKE3 hashes.
     ///
     /// # Errors
     /// As [`Reader::open`]; and when a file is not there.
@@ -135,7 +135,9 @@ impl Reader {
         let found = find_all(&options, &opener, stop, &mut |_| {})?;
         let found = found.into_iter().next().map_or_else(|| Err(MoveError::Interrupted), |(_, found)| found)?;
         let manifest = Arc::clone(&found.manifest);
-        let find = |(path, hash): (Vec<u8>, Hash)| match manifest.find(&path) {
+        let is_file = manifest.kind() == Kind::File;
+        let index = |path: &[u8]| if path.is_empty() && is_file { Some(0) } else { manifest.find(path) };
+        let find = |(path, hash): (Vec<u8>, Hash)| match index(&path) {
             Some(file) => Ok((file, hash)),
             None => {
                 let path = inhaul_store::printable(&path);
