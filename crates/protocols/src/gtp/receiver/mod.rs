@@ -257,8 +257,10 @@ impl Reception for Gtp {
 
     /// Resting flows take up work.
     fn on_refetch(&mut self, now: Time, flows: &[FlowId], core: &mut Core<Flow>) {
+        let mut woken = false;
         for &id in flows {
             let Some(flow) = core.flows.get_mut(&id).filter(|flow| flow.phase == Phase::Idle) else { continue };
+            woken = true;
             if flow.measured {
                 flow.phase = Phase::Steady;
                 core.flows.wake(id);
@@ -267,7 +269,10 @@ impl Reception for Gtp {
                 self.begin(now, id, core); // it was never measured
             }
         }
-        self.central.schedule(now, &mut core.flows);
+        // Who reads a large file wants some of it hundreds of times a second: shares change only when flows wake.
+        if woken {
+            self.central.schedule(now, &mut core.flows);
+        }
     }
 
     fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<Flow>) {
