@@ -10,6 +10,7 @@ dies, its unfinished parts go to others, and only they are fetched again.
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import uuid
 from collections.abc import Mapping
@@ -98,7 +99,6 @@ def fetch(
     :param options: of :class:`inhaul.Client`, for each worker. ``receive_rate`` is each worker's own.
     """
     from distributed import Client as DaskClient
-    from distributed import as_completed
 
     if client is None:
         with DaskClient(processes=True, threads_per_worker=1) as own:  # type: ignore[no-untyped-call]
@@ -120,13 +120,29 @@ def fetch(
         # As long as they will be from the start: parts come in any order.
         with open(os.path.join(partial, path) if path else partial, "wb") as file:
             file.truncate(size)
+    try:
+        by_worker = _fetch_all(client, parts, source, partial, options, dict(pins or {}))
+        os.replace(partial, target)
+    except BaseException:
+        # What has come is under a name that no later call knows.
+        shutil.rmtree(partial, ignore_errors=True) if os.path.isdir(partial) else os.unlink(partial)
+        raise
+    return Fetched(sum(sizes.values()), by_worker)
+
+
+def _fetch_all(
+    client: Any, parts: list[Part], source: str, partial: str, options: dict[str, Any], pins: dict[str, str]
+) -> dict[str, int]:
+    """Has all parts fetched, and waits for them: bytes by worker."""
+    from distributed import as_completed
+
     futures = client.map(
         _fetch_part,
         [part for part in parts if part.end > part.start],
         source=source,
         to=partial,
         options=options,
-        pins=dict(pins or {}),
+        pins=pins,
         retries=_RETRIES,
         pure=False,
         batch_size=16,
@@ -134,5 +150,4 @@ def fetch(
     by_worker: dict[str, int] = {}
     for _, (worker, done) in as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
         by_worker[worker] = by_worker.get(worker, 0) + done
-    os.replace(partial, target)
-    return Fetched(sum(sizes.values()), by_worker)
+    return by_worker

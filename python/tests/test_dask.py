@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,12 @@ def test_a_cluster_fetches_a_data_set_and_a_killed_workers_part_again(tmp_path: 
                 pids: dict[str, int] = client.run(os.getpid)
                 victim = list(pids.values())[0]
 
+                came: list[int] = []
+
                 def kill() -> None:
-                    time.sleep(0.6)
+                    while not came or came[-1] < 8 << 20:
+                        partial = tmp_path.glob("landed.partial-*/deep/*")
+                        came.append(sum(path.stat().st_blocks * 512 for path in partial))
                     os.kill(victim, signal.SIGKILL)
 
                 killer = threading.Thread(target=kill)
@@ -46,6 +49,7 @@ def test_a_cluster_fetches_a_data_set_and_a_killed_workers_part_again(tmp_path: 
                     server.address_of(), str(tmp_path / "landed"), client=client, part_bytes=1 << 20, state=""
                 )
                 killer.join()
+    assert came[-1] < 40 << 20, "it was killed in mid-fetch"
     assert same(source, tmp_path / "landed")
     assert fetched.bytes == 48 << 20 and sum(fetched.by_worker.values()) == 48 << 20
     assert not list(tmp_path.glob("*.partial*"))

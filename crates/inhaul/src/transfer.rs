@@ -75,22 +75,11 @@ pub struct GetBuilder {
 impl GetBuilder {
     pub(crate) fn new(of: &ReadOptions, requests: Vec<Request>, destination: PathBuf) -> Self {
         let options = GetOptions {
-            requests,
-            destination,
-            inbox: None,
             receive_rate: of.receive_rate,
             rate: of.rate,
-            filter: Filter::default(),
-            existing: Existing::default(),
-            checksum: false,
-            owner: false,
-            attributes: false,
-            dry_run: false,
-            fresh: false,
-            manifest: None,
-            stream: None,
             retry_for: of.retry_for,
             net: of.net.clone(),
+            ..GetOptions::new(requests, destination)
         };
         Self { options, rules: Vec::new() }
     }

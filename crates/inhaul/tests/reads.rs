@@ -115,6 +115,34 @@ fn large_reads_and_many_readers_at_once() {
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
+/// Takes bytes and keeps none.
+struct Nowhere;
+
+impl inhaul::Destination for Nowhere {
+    fn write(&mut self, _index: usize, _offset: u64, _bytes: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_read_that_takes_all_memory_leaves_the_next_data_set_its_turn() {
+    // More than may be under way at once.
+    const LARGE: u64 = 560 << 20;
+    let (dir, contents) = files(&[5_000_000]);
+    let repeated = contents[0].repeat(LARGE as usize / contents[0].len() + 1);
+    std::fs::write(dir.path().join("large"), &repeated[..LARGE as usize]).unwrap();
+    drop(repeated);
+    let server = serve(dir.path());
+    let client = client();
+    let (first, second) =
+        (client.open(&server.address_of("large")).unwrap(), client.open(&server.address_of("0")).unwrap());
+    let large = first.read_ranges(&[("", 0..LARGE)], Nowhere).unwrap();
+    let small = second.read_ranges(&[("", 0..5_000_000)], Buffers(vec![vec![0; 5_000_000]])).unwrap();
+    assert!(small.wait(PATIENCE) && large.wait(PATIENCE), "{:?} {:?}", first.stats(), second.stats());
+    assert!(small.join().unwrap().0[0] == contents[0]);
+    large.join().unwrap();
+}
+
 #[test]
 fn a_cancelled_read_ends_at_once_and_others_go_on() {
     let (dir, contents) = files(&[200 << 20]);

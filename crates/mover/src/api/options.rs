@@ -199,6 +199,31 @@ pub struct GetOptions {
     pub net: NetOptions,
 }
 
+impl GetOptions {
+    /// A transfer of `requests` to `destination`, with nothing else said: nothing is left out, what exists and differs
+    /// is left alone, and each server is tried once.
+    pub fn new(requests: Vec<Request>, destination: PathBuf) -> Self {
+        Self {
+            requests,
+            destination,
+            inbox: None,
+            receive_rate: None,
+            rate: None,
+            filter: Filter::default(),
+            existing: Existing::default(),
+            checksum: false,
+            owner: false,
+            attributes: false,
+            dry_run: false,
+            fresh: false,
+            manifest: None,
+            stream: None,
+            retry_for: Span::ZERO,
+            net: NetOptions::default(),
+        }
+    }
+}
+
 /// A copy: a server fetches from other servers.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {

@@ -20,6 +20,8 @@ pub(super) struct Check {
     pub(super) set: SetId,
     /// Where it begins in the byte space.
     pub(super) start: u64,
+    /// Its number: another may have begun there meanwhile.
+    pub(super) number: u64,
     pub(super) file_len: u64,
     /// Its group, by its number in the file.
     pub(super) group: u64,
@@ -34,6 +36,7 @@ pub(super) struct Check {
 pub(super) struct Checked {
     pub(super) set: SetId,
     pub(super) start: u64,
+    pub(super) number: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) is_right: bool,
     /// Those who have not got theirs.
@@ -43,14 +46,14 @@ pub(super) struct Checked {
 impl Check {
     /// Compares, and delivers what is right.
     fn carry_out(self) -> Checked {
-        let Self { set, start, file_len, group, of, bytes, proof, mut takers } = self;
+        let Self { set, start, number, file_len, group, of, bytes, proof, mut takers } = self;
         let is_right = proof.is_none_or(|proof| {
             digest_of_part(file_len, group, of.chunks(), &bytes, &proof.inside) == Some(proof.digest)
         });
         if is_right {
             takers.drain(..).for_each(|taker| taker.deliver(&bytes));
         }
-        Checked { set, start, bytes, is_right, takers }
+        Checked { set, start, number, bytes, is_right, takers }
     }
 }
 

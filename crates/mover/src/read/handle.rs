@@ -144,9 +144,11 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Tells the data thread. It may have died: then nothing follows.
+    /// Tells the data thread. If it has died, a read fails at once.
     pub(super) fn give(&self, order: Order) {
-        let _ = self.sender.send(order);
+        if let Err(unheard) = self.sender.send(order) {
+            unheard.0.refuse("the data thread has ended");
+        }
         self.waker.wake();
     }
 }

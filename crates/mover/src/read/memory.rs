@@ -40,6 +40,8 @@ pub(super) enum ProofState {
 
 /// A part that is being fetched.
 pub(super) struct Active {
+    /// Tells it from another that begins at the same place, later.
+    pub(super) number: u64,
     pub(super) wanted: Wanted,
     pub(super) bytes: Vec<u8>,
     /// Bytes that have not come.
@@ -63,6 +65,8 @@ pub(super) struct Parts {
     pub(super) active: BTreeMap<(SetId, u64), Active>,
     /// Bytes of those of all data sets.
     pub(super) bytes: u64,
+    /// How many have begun.
+    begun: u64,
     /// Memory of parts that have ended, for others: what is new has to be given to the process first.
     spare: Vec<Vec<u8>>,
 }
@@ -77,7 +81,9 @@ impl Parts {
         // not what is proven. Holes are not overwritten.
         let mut bytes = if missing == range.len() { self.spare.pop().unwrap_or_default() } else { Vec::new() };
         bytes.resize(range.len() as usize, 0);
+        self.begun += 1;
         let active = Active {
+            number: self.begun,
             wanted,
             bytes,
             missing,

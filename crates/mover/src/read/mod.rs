@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 
 use inhaul_base::{Bitrate, ByteRange, Span};
 use inhaul_store::digest::Hash;
-use inhaul_store::{Existing, Filter, Kind, Manifest};
+use inhaul_store::{Kind, Manifest};
 use inhaul_udp::Waker;
 
 pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
@@ -155,22 +155,11 @@ impl Reader {
 
     fn options(&self, request: Request) -> GetOptions {
         GetOptions {
-            requests: vec![request],
-            destination: PathBuf::from("memory"),
-            inbox: None,
             receive_rate: self.settings.rates.host,
             rate: self.settings.rates.flow,
-            filter: Filter::default(),
-            existing: Existing::default(),
-            checksum: false,
-            owner: false,
-            attributes: false,
-            dry_run: false,
-            fresh: false,
-            manifest: None,
-            stream: None,
             retry_for: self.settings.retry_for,
             net: self.settings.net.clone(),
+            ..GetOptions::new(vec![request], PathBuf::from("memory"))
         }
     }
 }

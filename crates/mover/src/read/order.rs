@@ -33,6 +33,15 @@ pub(super) enum Order {
     Ask(SetId, Sender<SetStats>),
 }
 
+impl Order {
+    /// It is not carried out: who waits for a read hears why. The others see their answer's sender go.
+    pub(super) fn refuse(self, why: &str) {
+        if let Self::Read(read) = self {
+            read.delivery.fail(MoveError::Internal(why.to_owned()));
+        }
+    }
+}
+
 /// A data set that was found.
 pub(super) struct Opening {
     pub(super) found: Found,

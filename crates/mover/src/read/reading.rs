@@ -68,6 +68,8 @@ struct Set {
     ahead: VecDeque<Wanted>,
     /// Parts that overlap one that is under way.
     blocked: Vec<Wanted>,
+    /// Where the parts begin that have no proof, and of which none was asked for.
+    unproven: BTreeSet<u64>,
     /// Messages for proofs that are not answered, in order: of whom, and the file and part that is answered last.
     asked: VecDeque<(FlowId, usize, PartOf)>,
     /// When proofs were asked for after a rest, or came last.
@@ -167,6 +169,7 @@ impl Reading {
             waiting: VecDeque::new(),
             ahead: VecDeque::new(),
             blocked: Vec::new(),
+            unproven: BTreeSet::new(),
             asked: VecDeque::new(),
             proven: Time::ZERO,
             roots: roots.collect(),
@@ -245,6 +248,12 @@ impl Reading {
             delivery.fail(set.file_error(file, problem));
             return Ok(());
         }
+        if let Some((since, _)) = &mut set.alone
+            && set.waiting.is_empty()
+        {
+            // Who begins to wait waits as long as any other.
+            *since = engine.now();
+        }
         set.queue(plan(&set.groups, &ranges, (ticket, urgent), &delivery));
         if set.mirrors.is_empty() && set.away.is_empty() {
             // It was given up, or its servers had ended: they are tried anew.
@@ -288,10 +297,13 @@ impl Reading {
             engine.command(endpoint, Command::Unwant { object, range });
         }
         if let Some(set) = self.sets.get_mut(&id) {
+            set.unproven.remove(&start);
             let again = std::mem::take(&mut set.blocked);
             set.queue(again);
         }
-        self.stirred.insert(id);
+        // Its memory may be what parts of other data sets wait for.
+        let waits = |set: &Set| !set.waiting.is_empty() || !set.ahead.is_empty();
+        self.stirred.extend(self.sets.iter().filter(|(_, set)| waits(set)).map(|(&id, _)| id));
         Some(part)
     }
 
@@ -324,7 +336,6 @@ impl Reading {
                     engine.command(endpoint, Command::Want { object: ObjectId(id.0), ranges, urgent });
                 }
             }
-            self.fail_unproven(engine, id);
             self.ask_proofs(engine, id);
         }
     }
@@ -361,6 +372,9 @@ impl Reading {
             if wanted.is_empty() {
                 whole.push(start);
             }
+            if self.parts.active.get(&(id, start)).is_some_and(|part| !set.needs_none(part)) {
+                set.unproven.insert(start);
+            }
             set.stats.wanted_bytes += wanted.iter().map(|range| range.len()).sum::<u64>();
             ranges.extend(wanted);
         }
@@ -384,6 +398,7 @@ impl Reading {
         let check = Check {
             set: id,
             start,
+            number: part.number,
             file_len: set.groups.manifest().entries()[place.file].size,
             group: place.group,
             of: part.wanted.of,
@@ -397,8 +412,14 @@ impl Reading {
     }
 
     fn on_checked(&mut self, engine: &mut Engine, checked: Checked) {
-        let Checked { set: id, start, bytes, is_right, takers } = checked;
+        let Checked { set: id, start, number, bytes, is_right, takers } = checked;
         self.stirred.insert(id);
+        if self.parts.active.get(&(id, start)).is_none_or(|part| part.number != number) {
+            // It has ended meanwhile, and those who have not got theirs are told by nobody else.
+            let lost = || MoveError::Usage("a part of the data set came in wrong while it was given up".to_owned());
+            takers.iter().for_each(|taker| taker.delivery.fail(lost()));
+            return self.parts.give_back(bytes);
+        }
         if is_right {
             // Some may have come while it was checked.
             if let Some(part) = self.drop_part(engine, id, start) {
@@ -412,7 +433,7 @@ impl Reading {
         part.bytes = bytes;
         part.is_checked = false;
         part.tries += 1;
-        let Some(set) = self.sets.get(&id) else { return };
+        let Some(set) = self.sets.get_mut(&id) else { return };
         let range = part.wanted.range;
         if part.tries >= TRIES_MAX || part.missing > 0 {
             let file = part.wanted.file;
@@ -427,6 +448,7 @@ impl Reading {
         }
         // The proof may be what is wrong: another is asked for too.
         part.proof = ProofState::Missing;
+        set.unproven.insert(start);
         let again = if set.holes.is_empty() { vec![range] } else { set.holes.gaps(range) };
         part.missing = again.iter().map(|range| range.len()).sum();
         let suspect = part.from;
@@ -493,6 +515,9 @@ impl Reading {
         });
         for taker in parts.chain(waiting).flat_map(|wanted| wanted.takers) {
             taker.delivery.fail(MoveError::Internal(text.clone()));
+        }
+        while let Ok(order) = self.orders.try_recv() {
+            order.refuse(&text);
         }
     }
 

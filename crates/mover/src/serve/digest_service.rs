@@ -2,6 +2,7 @@
 //! digests that were computed before. All sessions share a few threads, which serve them in turn, a frame at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -12,14 +13,19 @@ use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
 use crate::serve::catalogue::OpenSet;
-use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun, PartOf};
+use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun, PartOf, RefusalCode};
 use crate::session::groups::{GroupPlace, Groups};
 use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
 const GROUPS_PER_FRAME: u64 = 16;
-/// Groups whose blocks are remembered for a session: 2 MiB.
-const BLOCKS_MAX: usize = 4096;
+/// Groups whose blocks are remembered for a session: two thirds of a MiB.
+const BLOCKS_MAX: usize = 1024;
+/// Memory for the digests above files' groups, by which parts are proven up to the files' hashes, of all sessions
+/// together: enough for 8 TiB of files. A session that needs more is refused, and may come again.
+const OUTBOARDS_BYTES_MAX: u64 = 512 << 20;
+/// What a group takes there: its digest, and its share of those above.
+const OUTBOARD_BYTES_A_GROUP: u64 = 64;
 /// Groups that are hashed for a session in a row, before the others have their turn.
 const GROUPS_A_TURN: u64 = 64;
 /// Parts that are proven for a session in a row.
@@ -44,6 +50,8 @@ struct Shared {
     news: Condvar,
     cache: Option<DigestCache>,
     waker: Waker,
+    /// Memory that is taken for digests above files' groups.
+    outboards: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -97,7 +105,7 @@ struct Session {
 impl DigestService {
     /// No session yet; `waker` is called when a frame is ready.
     pub(crate) fn new(cache: Option<DigestCache>, waker: Waker) -> Self {
-        let shared = Shared { state: Mutex::default(), news: Condvar::new(), cache, waker };
+        let shared = Shared { state: Mutex::default(), news: Condvar::new(), cache, waker, outboards: Arc::default() };
         // Two at least: one may wait for a disk.
         let threads_max = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS_MAX));
         Self { shared: Arc::new(shared), threads: Vec::new(), threads_max }
@@ -116,7 +124,8 @@ impl DigestService {
 
     fn add(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, request: Request) -> bool {
         let mut state = self.shared.state();
-        let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set));
+        let outboards = &self.shared.outboards;
+        let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set, outboards));
         if session.has_failed || session.requests.len() >= REQUESTS_AHEAD {
             return false;
         }
@@ -197,8 +206,8 @@ impl State {
 }
 
 impl Session {
-    fn new(data_set: &Arc<OpenSet>) -> Self {
-        let hasher = Some(Hasher::new(data_set));
+    fn new(data_set: &Arc<OpenSet>, outboards: &Arc<AtomicU64>) -> Self {
+        let hasher = Some(Hasher { outboards: Arc::clone(outboards), ..Hasher::new(data_set) });
         Self { requests: VecDeque::new(), frames: VecDeque::new(), hasher, is_queued: false, has_failed: false }
     }
 
@@ -306,9 +315,40 @@ struct Hasher {
     data_set: Arc<DataSet>,
     groups: Arc<Groups>,
     /// The digests of the file whose groups were last proven up to its hash, as far as they are there.
-    outboard: Option<(usize, FileVersion, Growing)>,
+    outboard: Option<(usize, FileVersion, Growing, Room)>,
+    outboards: Arc<AtomicU64>,
     /// What is remembered of groups of which parts were proven, by file and group, with the file's version.
     blocks: BTreeMap<(usize, u64), (FileVersion, Blocks)>,
+}
+
+/// Memory that is taken out of what all sessions have, until it is dropped.
+struct Room {
+    of: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Room {
+    /// Takes memory; `None` if there is not so much left.
+    fn take(of: &Arc<AtomicU64>, bytes: u64, max: u64) -> Option<Self> {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= max);
+        of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self { of: Arc::clone(of), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The way from a group up, or why there is none.
+enum Way {
+    Known(Vec<GroupDigest>),
+    /// More of the file has to be read.
+    NotYet,
+    /// There is no memory for it now.
+    NoRoom,
 }
 
 /// All digests of a file, or the first of them.
@@ -323,6 +363,7 @@ impl Hasher {
             blocks: BTreeMap::new(),
             cached: None,
             outboard: None,
+            outboards: Arc::default(),
             now,
             groups: Arc::clone(set.groups()),
             data_set: Arc::clone(set.data_set()),
@@ -395,7 +436,12 @@ impl Hasher {
             Some(Frame::FileFailed { file: place.file as u64, problem: problem_of(error) })
         };
         let path = match self.path(cache, place, u32::from(part.levels), buffer) {
-            Ok(path) => path?,
+            Ok(Way::Known(path)) => path,
+            Ok(Way::NotYet) => return None,
+            Ok(Way::NoRoom) => {
+                let text = "too many files are being proven up to their hashes".to_owned();
+                return Some(Frame::Refused { code: RefusalCode::Busy, text });
+            }
             Err(error) => return failed(&error),
         };
         let is_whole = chunks == (0..proof::chunk_count(size, place.group));
@@ -441,43 +487,45 @@ impl Hasher {
     }
 
     /// The digests beside the way from a group up over `levels` levels. Reads and hashes a part of the file, if they are
-    /// not known: `None` when more is needed.
+    /// not known.
     fn path(
         &mut self,
         cache: Option<&DigestCache>,
         place: GroupPlace,
         levels: u32,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Vec<GroupDigest>>, OfferedError> {
+    ) -> Result<Way, OfferedError> {
         let size = self.groups.manifest().entries()[place.file].size;
         let count = digest::group_count(size);
         if levels == 0 || count == 1 {
-            return Ok(Some(Vec::new()));
+            return Ok(Way::Known(Vec::new()));
         }
         let version = self.data_set.version(place.file)?;
-        let mut groups = match self.outboard.take() {
-            Some((file, of, growing)) if (file, of) == (place.file, version) => match growing {
-                Growing::Whole(outboard) => {
-                    let path = outboard.path(place.group, levels);
-                    self.outboard = Some((file, of, Growing::Whole(outboard)));
-                    return Ok(Some(path));
-                }
-                Growing::Groups(groups) => groups,
+        let is_current = |(file, of, ..): &(usize, FileVersion, Growing, Room)| (*file, *of) == (place.file, version);
+        let (mut groups, room) = match self.outboard.take().filter(is_current) {
+            Some((file, of, Growing::Whole(outboard), room)) => {
+                let path = outboard.path(place.group, levels);
+                self.outboard = Some((file, of, Growing::Whole(outboard), room));
+                return Ok(Way::Known(path));
+            }
+            Some((_, _, Growing::Groups(groups), room)) => (groups, room),
+            None => match Room::take(&self.outboards, count * OUTBOARD_BYTES_A_GROUP, OUTBOARDS_BYTES_MAX) {
+                Some(room) => (Vec::new(), room),
+                None => return Ok(Way::NoRoom),
             },
-            _ => Vec::new(),
         };
         let end = count.min(groups.len() as u64 + GROUPS_A_TURN);
         for group in groups.len() as u64..end {
             groups.push(self.digest(cache, GroupPlace { group, ..place }, buffer)?);
         }
         if end < count {
-            self.outboard = Some((place.file, version, Growing::Groups(groups)));
-            return Ok(None);
+            self.outboard = Some((place.file, version, Growing::Groups(groups), room));
+            return Ok(Way::NotYet);
         }
         let outboard = Outboard::new(size, groups);
         let path = outboard.as_ref().map(|outboard| outboard.path(place.group, levels)).unwrap_or_default();
-        self.outboard = outboard.map(|outboard| (place.file, version, Growing::Whole(outboard)));
-        Ok(Some(path))
+        self.outboard = outboard.map(|outboard| (place.file, version, Growing::Whole(outboard), room));
+        Ok(Way::Known(path))
     }
 
     fn digest(
@@ -661,6 +709,18 @@ mod tests {
         assert!(!service.request(FlowId(1), &set, runs()));
         service.forget(FlowId(1));
         assert!(service.shared.state().sessions.is_empty());
+    }
+
+    #[test]
+    fn memory_for_ways_is_bounded_and_given_back() {
+        let taken = Arc::new(AtomicU64::new(0));
+        let first = Room::take(&taken, 60, 100).unwrap();
+        assert!(Room::take(&taken, 41, 100).is_none() && Room::take(&taken, u64::MAX, 100).is_none());
+        let second = Room::take(&taken, 40, 100).unwrap();
+        drop(first);
+        assert_eq!(taken.load(Ordering::Relaxed), 40);
+        drop(second);
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::super::order::SetId;
 use super::super::parts::Taker;
 use super::{Reading, Set};
 use crate::api::error::MoveError;
+use crate::api::source::Server;
 use crate::engine::Engine;
 use crate::session::frame::Frame;
 use crate::session::opener::MirrorId;
@@ -52,21 +53,30 @@ impl Reading {
         for (_, part) in self.parts.active.range_mut((id, 0)..=(id, u64::MAX)) {
             if matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
                 part.proof = ProofState::Missing;
+                set.unproven.insert(part.wanted.range.start);
             }
         }
         self.stirred.insert(id);
         log::warn!("{server} is lost ({why})");
         if may_return && self.settings.retry_for > Span::ZERO {
             let falls = if opened.is_some_and(|at| now.since(at) >= STEADY) { 1 } else { falls.saturating_add(1) };
-            set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
-            set.away.insert(server.clone(), falls);
+            self.await_mirror(id, server.clone(), falls)?;
         }
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
         if set.mirrors.is_empty() {
             set.alone = Some((now, format!("{server}: {why}")));
             if set.away.is_empty() {
                 self.give_up(engine, id);
             }
         }
+        Ok(())
+    }
+
+    /// Has a mirror tried again that was lost so often in a row.
+    fn await_mirror(&mut self, id: SetId, server: Server, falls: u32) -> Result<(), MoveError> {
+        let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
+        set.opener.reopen(MirrorId { request: 0, server: server.clone() }, falls)?;
+        set.away.insert(server, falls);
         Ok(())
     }
 
@@ -101,7 +111,11 @@ impl Reading {
                 let error = match tried.result {
                     Ok(candidate) if candidate.identity == set.identity => {
                         let falls = set.away.remove(&server).unwrap_or(0);
-                        self.join(engine, id, candidate.session, falls, None)?;
+                        if let Err(error) = self.join(engine, id, candidate.session, falls, None) {
+                            // The way is gone again already.
+                            self.await_mirror(id, server, falls.saturating_add(1))?;
+                            log::warn!("{error}");
+                        }
                         continue;
                     }
                     Ok(_) => MoveError::SourceChanged { server: server.clone() },
