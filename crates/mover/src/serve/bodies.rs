@@ -12,7 +12,7 @@ use inhaul_store::{DataSet, Piece};
 use inhaul_transport::FlowId;
 
 use crate::engine::BodySource;
-use crate::serve::digest_service::problem_of;
+use crate::serve::hasher::problem_of;
 use crate::session::frame::FileProblem;
 
 /// How far ahead of what is sent the kernel is asked to read from disk, and in what steps.

@@ -11,6 +11,7 @@ mod early;
 pub(crate) mod gate;
 pub(crate) mod greeting;
 pub(crate) mod half_open;
+mod hasher;
 pub(crate) mod orders;
 pub(crate) mod passes;
 pub(crate) mod reception;
