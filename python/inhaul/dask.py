@@ -42,10 +42,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a cluster has fetched: bytes by worker, and in all."""
+    """What a cluster has fetched: bytes in all, by worker, and of parts that were begun again, because a worker died or
+    a part failed."""
 
     bytes: int
     by_worker: Mapping[str, int]
+    again_bytes: int = 0
 
     @property
     def fairness(self) -> float:
@@ -76,9 +78,12 @@ def _data_set(source: str, options: dict[str, Any], pins: dict[str, str]) -> Dat
         return _SETS[key]
 
 
-def _fetch_part(part: Part, source: str, to: str, options: dict[str, Any], pins: dict[str, str]) -> tuple[str, int]:
+def _fetch_part(
+    part: Part, source: str, to: str, options: dict[str, Any], pins: dict[str, str], topic: str
+) -> tuple[str, int]:
     from distributed import get_worker
 
+    get_worker().log_event(topic, part.end - part.start)
     destination = os.path.join(to, part.path) if part.path else to
     _data_set(source, options, pins).read_to_file(part.path, part.start, part.end, destination, part.start)
     return get_worker().address, part.end - part.start
@@ -121,21 +126,28 @@ def fetch(
         with open(os.path.join(partial, path) if path else partial, "wb") as file:
             file.truncate(size)
     try:
-        by_worker = _fetch_all(client, parts, source, partial, options, dict(pins or {}))
+        by_worker, again = _fetch_all(client, parts, source, partial, options, dict(pins or {}))
         os.replace(partial, target)
     except BaseException:
         # What has come is under a name that no later call knows.
         shutil.rmtree(partial, ignore_errors=True) if os.path.isdir(partial) else os.unlink(partial)
         raise
-    return Fetched(sum(sizes.values()), by_worker)
+    return Fetched(sum(sizes.values()), by_worker, again)
 
 
 def _fetch_all(
     client: Any, parts: list[Part], source: str, partial: str, options: dict[str, Any], pins: dict[str, str]
-) -> dict[str, int]:
-    """Has all parts fetched, and waits for them: bytes by worker."""
+) -> tuple[dict[str, int], int]:
+    """Has all parts fetched, and waits for them: bytes by worker, and of parts that were begun again."""
     from distributed import as_completed
 
+    # Workers say when they begin a part. The scheduler passes that on before it tells of the part's end.
+    topic, begun = f"inhaul-{uuid.uuid4().hex}", [0]
+
+    def note(event: tuple[float, int]) -> None:
+        begun[0] += event[1]
+
+    client.subscribe_topic(topic, note)
     futures = client.map(
         _fetch_part,
         [part for part in parts if part.end > part.start],
@@ -143,11 +155,15 @@ def _fetch_all(
         to=partial,
         options=options,
         pins=pins,
+        topic=topic,
         retries=_RETRIES,
         pure=False,
         batch_size=16,
     )
     by_worker: dict[str, int] = {}
-    for _, (worker, done) in as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
-        by_worker[worker] = by_worker.get(worker, 0) + done
-    return by_worker
+    try:
+        for _, (worker, done) in as_completed(futures, with_results=True):  # type: ignore[no-untyped-call]
+            by_worker[worker] = by_worker.get(worker, 0) + done
+    finally:
+        client.unsubscribe_topic(topic)
+    return by_worker, begun[0] - sum(by_worker.values())

@@ -350,8 +350,8 @@ impl PyDataSet {
     }
 }
 
-/// Memory of other objects, such as arrays: views of their bytes. Written to by the interpreter's own means, which keep
-/// it from moving.
+/// Memory of other objects, such as arrays: views of their bytes. A view of the place is taken for each write, which keeps
+/// the memory from moving, and checks that it is still there.
 struct Exported(Vec<Py<PyAny>>);
 
 impl Destination for Exported {
@@ -360,7 +360,8 @@ impl Destination for Exported {
             let view = self.0.get(index).ok_or(io::ErrorKind::InvalidInput)?.bind(py);
             let start = offset as isize;
             let place = PySlice::new(py, start, start + bytes.len() as isize, 1);
-            view.set_item(place, PyBytes::new(py, bytes)).map_err(io::Error::other)
+            let place = PyBuffer::<u8>::get(&view.get_item(place).map_err(io::Error::other)?).map_err(io::Error::other)?;
+            place.copy_from_slice(py, bytes).map_err(io::Error::other)
         })
     }
 }
