@@ -58,6 +58,8 @@ class Client:
     :param rate: the same for each sender.
     :param fallback: whether data may come over TLS where UDP does not pass: ``"auto"``, ``"never"``, ``"always"``.
     :param retry_for: seconds that servers are waited for that are not there.
+    :param cache: directory for what was read, which is not asked for again; processes of one user may share it.
+    :param cache_bytes: what it may take on the disk.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class Client:
         mtu: int | None = None,
         fallback: str = "auto",
         retry_for: float = 30.0,
+        cache: _Path | None = None,
+        cache_bytes: int = 10 << 30,
     ) -> None:
         self._options: _inhaul.Options = {
             "state": state,
@@ -89,6 +93,8 @@ class Client:
             "mtu": mtu,
             "fallback": fallback,
             "retry_for": retry_for,
+            "cache": None if cache is None else os.fspath(cache),
+            "cache_bytes": cache_bytes,
         }
         self._lock = threading.Lock()
         self._pid = os.getpid()

@@ -15,9 +15,12 @@ class Options(TypedDict):
     mtu: int | None
     fallback: str
     retry_for: float
+    cache: str | None
+    cache_bytes: int
 
 class Stats(TypedDict):
     wanted_bytes: int
+    cached_bytes: int
     placed_bytes: int
     proof_bytes: int
     proof_requests: int

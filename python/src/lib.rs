@@ -71,6 +71,8 @@ struct Options {
     mtu: Option<u16>,
     fallback: String,
     retry_for: f64,
+    cache: Option<PathBuf>,
+    cache_bytes: u64,
 }
 
 #[pymethods]
@@ -116,6 +118,9 @@ impl PyClient {
             "always" => Fallback::Always,
             other => return Err(usage(&format!("fallback is 'auto', 'never' or 'always', not '{other}'"))),
         });
+        if let Some(cache) = options.cache {
+            builder = builder.cache(cache, options.cache_bytes);
+        }
         let patience = Duration::try_from_secs_f64(options.retry_for)
             .map_err(|_| usage("retry_for is a number of seconds, not below 0"))?;
         let client = outside(py, || builder.retry_for(patience).build())?;
@@ -334,6 +339,7 @@ impl PyDataSet {
         let stats = outside(py, || set.stats())?;
         let dict = PyDict::new(py);
         dict.set_item("wanted_bytes", stats.wanted_bytes)?;
+        dict.set_item("cached_bytes", stats.cached_bytes)?;
         dict.set_item("placed_bytes", stats.placed_bytes)?;
         dict.set_item("proof_bytes", stats.proof_bytes)?;
         dict.set_item("proof_requests", stats.proof_requests)?;
@@ -360,7 +366,8 @@ impl Destination for Exported {
             let view = self.0.get(index).ok_or(io::ErrorKind::InvalidInput)?.bind(py);
             let start = offset as isize;
             let place = PySlice::new(py, start, start + bytes.len() as isize, 1);
-            let place = PyBuffer::<u8>::get(&view.get_item(place).map_err(io::Error::other)?).map_err(io::Error::other)?;
+            let place =
+                PyBuffer::<u8>::get(&view.get_item(place).map_err(io::Error::other)?).map_err(io::Error::other)?;
             place.copy_from_slice(py, bytes).map_err(io::Error::other)
         })
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::State;
 use inhaul_mover::{
-    Ca, Hash, Listed, MoveError, NetOptions, Proxy, ReadOptions, Reader, Source, Stop, Trust, UnknownServer,
+    Ca, CacheOptions, Hash, Listed, MoveError, NetOptions, Proxy, ReadOptions, Reader, Source, Stop, Trust,
+    UnknownServer,
 };
 
 use crate::data_set::DataSet;
@@ -189,6 +190,15 @@ impl ClientBuilder {
     /// Whether data may go over TLS streams where UDP does not pass.
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.net().fallback = fallback;
+        self
+    }
+
+    /// What is read is kept in this directory, and not asked for again: at most `bytes_max` on the disk, 64 MiB or more;
+    /// what was not used for longest goes. Processes of one user may share it. What is kept was proven when it came, and
+    /// is checked again before it is handed out. It counts for the same servers and the same description of the data
+    /// set, sizes and times included; of pinned files it counts for their hashes, whoever has sent it.
+    pub fn cache(mut self, directory: impl Into<PathBuf>, bytes_max: u64) -> Self {
+        self.options.cache = Some(CacheOptions { directory: directory.into(), bytes_max });
         self
     }
 

@@ -257,6 +257,93 @@ fn mirrors_serve_a_read_together_and_one_that_goes_is_no_loss() {
     assert!(set.read("", 1000..3_000_000).unwrap() == contents[0][1000..3_000_000]);
 }
 
+/// The files of a cache, and bytes of them that were changed.
+fn damage(cache: &Path) -> usize {
+    let mut damaged = 0;
+    for item in std::fs::read_dir(cache).unwrap() {
+        let path = item.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        damaged += 1;
+    }
+    damaged
+}
+
+#[test]
+fn what_a_cache_has_is_not_asked_for_again_and_is_right_or_not_taken() {
+    let (dir, contents) = files(&[5 << 20, 100_000]);
+    let (cache, server) = (tempfile::tempdir().unwrap(), serve(dir.path()));
+    let cache = cache.path().join("cache");
+    let open = || {
+        let client = Client::builder().cache(&cache, 64 << 20).build().unwrap();
+        client.open(&server.address_of("")).unwrap()
+    };
+    let check = |set: &inhaul::DataSet, wanted: [u64; 2]| {
+        let ranges = [("0", 1_000_000..4_000_000), ("1", 5..99_999), ("0", 7..11)];
+        let buffers = Buffers(ranges.iter().map(|(_, range)| vec![0; (range.end - range.start) as usize]).collect());
+        let Buffers(buffers) = set.read_ranges(&ranges, buffers).unwrap().join().unwrap();
+        for ((path, range), bytes) in ranges.iter().zip(&buffers) {
+            let of = &contents[path.parse::<usize>().unwrap()];
+            assert!(*bytes == of[range.start as usize..range.end as usize], "{path} {range:?}");
+        }
+        let stats = set.stats().unwrap();
+        assert_eq!([stats.cached_bytes, stats.placed_bytes.min(1)], wanted, "{stats:?}");
+    };
+    let all = 3_000_000 + 99_994 + 4;
+    // What a client has brought is there when the client has ended.
+    check(&open(), [0, 1]);
+    let set = open();
+    check(&set, [all, 0]);
+    // A part of what is kept, and more than is kept.
+    assert!(set.read("0", 2_000_001..2_000_010).unwrap() == contents[0][2_000_001..2_000_010]);
+    assert_eq!(set.stats().unwrap().placed_bytes, 0);
+    assert!(set.read("0", 0..5 << 20).unwrap() == contents[0]);
+    assert!(set.stats().unwrap().placed_bytes >= 2 << 20);
+    drop(set);
+    assert!(damage(&cache) >= 6);
+    check(&open(), [0, 1]);
+    check(&open(), [all, 0]);
+    // Another server is not answered for; by a file's hash, anybody is.
+    let other = serve(dir.path());
+    let client = Client::builder().cache(&cache, 64 << 20).build().unwrap();
+    check(&client.open(&other.address_of("")).unwrap(), [0, 1]);
+    let hash = client.checksums(&server.address_of("0")).unwrap()[0].1;
+    for (server, cached) in [(&server, 0), (&other, 1000)] {
+        let client = Client::builder().cache(&cache, 64 << 20).build().unwrap();
+        let set = client.open_pinned(&server.address_of("0"), [("", hash)]).unwrap();
+        assert!(set.read("", 50..1050).unwrap() == contents[0][50..1050]);
+        assert_eq!(set.stats().unwrap().cached_bytes, cached);
+    }
+}
+
+#[test]
+fn processes_share_a_cache_and_what_cannot_be_one_is_refused() {
+    let (dir, contents) = files(&[3 << 20]);
+    let (cache, server) = (tempfile::tempdir().unwrap(), serve(dir.path()));
+    let readers: Vec<_> = (0..4u64)
+        .map(|reader| {
+            let (cache, address) = (cache.path().to_owned(), server.address_of("0"));
+            let content = contents[0].clone();
+            std::thread::spawn(move || {
+                let client = Client::builder().cache(&cache, 64 << 20).build().unwrap();
+                let set = client.open(&address).unwrap();
+                for k in 0..60 {
+                    let start = (k * 7919 + reader * 104_729) * 777 % (3 << 20);
+                    let end = (start + 30_000).min(3 << 20);
+                    assert!(set.read("", start..end).unwrap() == content[start as usize..end as usize]);
+                }
+            })
+        })
+        .collect();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    for (path, bytes, says) in [(cache.path().to_owned(), 5, "too small"), (dir.path().join("0"), 64 << 20, "cache")] {
+        let error = Client::builder().cache(&path, bytes).build().err().unwrap();
+        assert!(error.kind() == ErrorKind::Usage && error.to_string().contains(says), "{error}");
+    }
+}
+
 #[test]
 fn holes_need_no_bytes() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,9 +17,8 @@ use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
-
 use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
+use crate::pruned;
 
 /// Files of less than this are hashed as quickly as they are looked up.
 pub const CACHED_BYTES_MIN: u64 = 8 * GROUP_BYTES;
@@ -104,31 +103,15 @@ impl DigestCache {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
         let file = options.open(path).ok()?;
-        // The ones used last are removed last; a cache that cannot say so still works.
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let _ = rustix::fs::futimens(&file, &Timestamps { last_access: now, last_modification: now });
+        // The ones used last are removed last.
+        pruned::touch(&file);
         Some(CachedDigests { version, file })
     }
 
     /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed
     /// stays.
     pub fn prune(&self, bytes_max: u64) {
-        let Ok(directory) = std::fs::read_dir(&self.directory) else { return };
-        let usage = |item: std::io::Result<std::fs::DirEntry>| {
-            let item = item.ok()?;
-            let stat = item.metadata().ok().filter(std::fs::Metadata::is_file)?;
-            Some((stat.modified().ok()?, stat.blocks() * 512, item.path()))
-        };
-        let mut files: Vec<_> = directory.filter_map(usage).collect();
-        files.sort_unstable();
-        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, bytes, path) in files {
-            if total <= bytes_max {
-                return;
-            }
-            let _ = std::fs::remove_file(path);
-            total -= bytes;
-        }
+        pruned::prune(&self.directory, bytes_max, bytes_max);
     }
 }
 

@@ -26,6 +26,8 @@ mod manifest;
 mod offered;
 mod open_files;
 mod plan;
+mod pruned;
+pub mod range_cache;
 mod sparse;
 mod text;
 

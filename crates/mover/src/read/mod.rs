@@ -4,6 +4,7 @@
 //! within groups; they are received into memory ([`memory`]) over whatever transport protocol, proven ([`check`]) by
 //! values that a mirror sends beside them, and by the hashes that the user expects, if there are any ([`roots`]).
 
+mod cache;
 mod check;
 mod delivery;
 mod handle;
@@ -24,11 +25,14 @@ use inhaul_store::digest::Hash;
 use inhaul_store::{Kind, Manifest};
 use inhaul_udp::Waker;
 
+pub use self::cache::CacheOptions;
 pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
 pub use self::order::SetStats;
 
+use self::cache::{Cache, Names};
 use self::handle::{Orders, Shared};
 use self::order::{Opening, Order, Read, SetId, Ticket};
+use self::parts::Asked;
 use self::reading::{Reading, Settings};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, NetOptions, Stop};
@@ -49,13 +53,16 @@ pub struct ReadOptions {
     /// How long a data set may be without a server that can be reached, before what is read of it fails; zero: each
     /// server is tried once.
     pub retry_for: Span,
+    /// What is read is kept on disk, and not asked for again.
+    pub cache: Option<CacheOptions>,
     /// How the network is used.
     pub net: NetOptions,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { receive_rate: None, rate: None, retry_for: Span::from_secs(30), net: NetOptions::default() }
+        let (receive_rate, rate, cache) = (None, None, None);
+        Self { receive_rate, rate, retry_for: Span::from_secs(30), cache, net: NetOptions::default() }
     }
 }
 
@@ -64,7 +71,9 @@ pub struct Reader {
     settings: Settings,
     /// `None` while it ends.
     orders: Option<Orders>,
-    thread: Option<JoinHandle<()>>,
+    cache: Option<Cache>,
+    /// The data thread's, and the cache's.
+    threads: Vec<JoinHandle<()>>,
     tickets: AtomicU64,
 }
 
@@ -74,18 +83,19 @@ impl Reader {
     /// # Errors
     /// When the system has no sockets or threads, or the options make no sense.
     pub fn start(options: ReadOptions) -> Result<Arc<Self>, MoveError> {
-        let ReadOptions { receive_rate, rate, retry_for, net } = options;
+        let ReadOptions { receive_rate, rate, retry_for, cache, net } = options;
         let rates = Rates { host: receive_rate, flow: rate };
         net::check(&net, rates)?;
         let settings = Settings { net, rates, retry_for };
+        let (cache, cache_thread) = cache.as_ref().map(Cache::start).transpose()?.unzip();
         let (sender, incoming) = channel();
         let (started, ready) = sync_channel::<Result<Waker, MoveError>>(1);
-        let own = settings.clone();
+        let (own, kept) = (settings.clone(), cache.clone());
         let run = move || {
             let begin = || -> Result<(Engine, Reading), MoveError> {
                 let engine = Engine::new()?;
                 threads::become_data_thread(&own.net)?;
-                let reading = Reading::new(own.clone(), incoming, &engine)?;
+                let reading = Reading::new(own.clone(), kept, incoming, &engine)?;
                 Ok((engine, reading))
             };
             let (mut engine, mut reading) = match begin() {
@@ -104,7 +114,8 @@ impl Reader {
         let died = || MoveError::Internal("the data thread has died".to_owned());
         let waker = ready.recv().map_err(|_| died())??;
         let orders = Orders { sender, waker };
-        Ok(Arc::new(Self { settings, orders: Some(orders), thread: Some(thread), tickets: AtomicU64::new(1) }))
+        let threads = std::iter::once(thread).chain(cache_thread).collect();
+        Ok(Arc::new(Self { settings, orders: Some(orders), cache, threads, tickets: AtomicU64::new(1) }))
     }
 
     fn orders(&self) -> Result<&Orders, MoveError> {
@@ -147,10 +158,13 @@ impl Reader {
             }
         };
         let roots = pins.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let sizes = manifest.entries().iter().map(|entry| entry.size).collect();
+        let names = Arc::new(Names::new(found.request.source().to_string(), found.identity, sizes, &roots));
         let (reply, answer) = channel();
-        self.orders()?.give(Order::Open(Box::new(Opening { found, opener, roots, reply })));
+        let opening = Opening { found, opener, names: Arc::clone(&names), roots, reply };
+        self.orders()?.give(Order::Open(Box::new(opening)));
         let id = answer.recv().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))??;
-        Ok(OpenSet { reader: Arc::clone(self), id, manifest })
+        Ok(OpenSet { reader: Arc::clone(self), id, manifest, names })
     }
 
     fn options(&self, request: Request) -> GetOptions {
@@ -170,9 +184,11 @@ impl Drop for Reader {
             drop(orders.sender);
             orders.waker.wake();
         }
-        // It may be this thread itself that drops the last handle.
-        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = thread.join();
+        self.cache = None;
+        // It may be one of these threads itself that drops the last handle; then the other one is not waited for either.
+        let own = std::thread::current().id();
+        if self.threads.iter().all(|thread| thread.thread().id() != own) {
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
         }
     }
 }
@@ -182,6 +198,7 @@ pub struct OpenSet {
     reader: Arc<Reader>,
     id: SetId,
     manifest: Arc<Manifest>,
+    names: Arc<Names>,
 }
 
 impl OpenSet {
@@ -216,7 +233,12 @@ impl OpenSet {
         let orders = self.reader.orders()?.clone();
         if total > 0 {
             let delivery = Arc::clone(&shared) as Arc<dyn delivery::Delivery>;
-            orders.give(Order::Read(Read { set: self.id, ticket, ranges, urgent, delivery }));
+            let ranges = Asked::all_of(ranges);
+            let read = Read { set: self.id, ticket, ranges, urgent, delivery };
+            match &self.reader.cache {
+                Some(cache) => cache.look(&self.names, read, orders.clone()),
+                None => orders.give(Order::Read(read)),
+            }
         }
         Ok(Handle { shared, ticket, orders, _keep: Arc::clone(&self.reader) as Arc<_> })
     }
@@ -228,7 +250,8 @@ impl OpenSet {
     pub fn stats(&self) -> Result<SetStats, MoveError> {
         let (reply, answer) = channel();
         self.reader.orders()?.give(Order::Ask(self.id, reply));
-        answer.recv().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))
+        let stats = answer.recv().map_err(|_| MoveError::Internal("the data thread has died".to_owned()))?;
+        Ok(SetStats { cached_bytes: self.names.cached_bytes(), ..stats })
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use inhaul_base::ByteRange;
 use inhaul_store::digest;
 
+use super::cache::Names;
 use super::delivery::Delivery;
+use super::parts::Asked;
 use crate::api::error::MoveError;
 use crate::haul::Found;
 use crate::session::opener::Opener;
@@ -46,6 +47,8 @@ impl Order {
 pub(super) struct Opening {
     pub(super) found: Found,
     pub(super) opener: Opener,
+    /// How its files are named in the cache.
+    pub(super) names: Arc<Names>,
     /// The hashes of its files that the user expects, by their index: whatever comes is proven by them.
     pub(super) roots: Vec<(usize, digest::Hash)>,
     pub(super) reply: Sender<Result<SetId, MoveError>>,
@@ -55,8 +58,8 @@ pub(super) struct Opening {
 pub(super) struct Read {
     pub(super) set: SetId,
     pub(super) ticket: Ticket,
-    /// Files by their index, and ranges of their bytes, within their sizes.
-    pub(super) ranges: Vec<(usize, ByteRange)>,
+    /// What is wanted, within the files' sizes.
+    pub(super) ranges: Vec<Asked>,
     pub(super) urgent: bool,
     pub(super) delivery: Arc<dyn Delivery>,
 }
@@ -67,6 +70,8 @@ pub(super) struct Read {
 pub struct SetStats {
     /// Bytes of content that were asked for over the network.
     pub wanted_bytes: u64,
+    /// Bytes that a cache had, and that were not asked for.
+    pub cached_bytes: u64,
     /// Bytes of content that came and were new.
     pub placed_bytes: u64,
     /// Bytes of proofs.

@@ -13,6 +13,57 @@ use super::order::Ticket;
 use crate::session::frame::PartOf;
 use crate::session::groups::Groups;
 
+/// A range of a file that is wanted, and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// By its index in the manifest.
+    pub(super) file: usize,
+    pub(super) range: ByteRange,
+    /// The range of its read, ...
+    pub(super) index: usize,
+    /// ... and where in it this begins.
+    pub(super) offset: u64,
+}
+
+impl Asked {
+    /// The ranges of a read.
+    pub(super) fn all_of(ranges: Vec<(usize, ByteRange)>) -> Vec<Self> {
+        let asked = |(index, (file, range))| Self { file, range, index, offset: 0 };
+        ranges.into_iter().enumerate().map(asked).collect()
+    }
+
+    /// Where in the range of its read a place of the file is, which lies in this.
+    pub(super) fn offset_of(&self, place: u64) -> u64 {
+        self.offset + (place - self.range.start)
+    }
+
+    /// A part of it.
+    pub(super) fn part(&self, range: ByteRange) -> Self {
+        Self { range, offset: self.offset_of(range.start), ..*self }
+    }
+}
+
+/// What lies within one group.
+pub(super) struct Piece {
+    /// By its number in the file.
+    pub(super) group: u64,
+    /// The chunks of the group that it needs.
+    pub(super) chunks: Range<u64>,
+    /// Its bytes in the file.
+    pub(super) range: ByteRange,
+}
+
+/// Cuts a range of a file into what lies within its groups.
+pub(super) fn cut(range: ByteRange) -> impl Iterator<Item = Piece> {
+    let groups = range.start / GROUP_BYTES..range.end.div_ceil(GROUP_BYTES);
+    groups.map(move |group| {
+        let of_group = ByteRange::at(group * GROUP_BYTES, GROUP_BYTES);
+        let range = range.intersection(of_group);
+        let (from, to) = (range.start - of_group.start, range.end - of_group.start);
+        Piece { group, chunks: from / CHUNK_BYTES..to.div_ceil(CHUNK_BYTES), range }
+    })
+}
+
 /// Who wants bytes of a part.
 #[derive(Clone)]
 pub(super) struct Taker {
@@ -49,28 +100,23 @@ pub(super) struct Wanted {
 /// within a group are one, so that no chunk comes twice.
 pub(super) fn plan(
     groups: &Groups,
-    ranges: &[(usize, ByteRange)],
+    ranges: &[Asked],
     (ticket, urgent): (Ticket, bool),
     delivery: &Arc<dyn Delivery>,
 ) -> Vec<Wanted> {
     let mut parts = Vec::new();
-    for (index, &(file, range)) in ranges.iter().enumerate() {
-        let Some(of_file) = groups.manifest().file_range(file) else { continue };
-        let first = groups.of_file(file).start;
-        let mut at = range.start;
-        while at < range.end {
-            let group = at / GROUP_BYTES;
-            let start = group * GROUP_BYTES;
-            let end = range.end.min(start + GROUP_BYTES);
-            let chunks = (at - start) / CHUNK_BYTES..(end - start).div_ceil(CHUNK_BYTES);
+    for asked in ranges {
+        let Some(of_file) = groups.manifest().file_range(asked.file) else { continue };
+        let first = groups.of_file(asked.file).start;
+        for Piece { group, chunks, range } in cut(asked.range) {
             let bytes = chunk_bytes(of_file.len(), group, &chunks);
-            let skip = start + bytes.start;
+            let skip = group * GROUP_BYTES + bytes.start;
             let taker = Taker {
                 ticket,
                 delivery: Arc::clone(delivery),
-                index,
-                offset: at - range.start,
-                bytes: (at - skip) as usize..(end - skip) as usize,
+                index: asked.index,
+                offset: asked.offset_of(range.start),
+                bytes: (range.start - skip) as usize..(range.end - skip) as usize,
             };
             let of = PartOf {
                 group: first + group,
@@ -80,8 +126,7 @@ pub(super) fn plan(
             };
             let range = ByteRange::at(of_file.start + skip, bytes.end - bytes.start);
             debug_assert!(range.len() <= group_range(of_file.len(), group).len());
-            parts.push(Wanted { file, of, range, urgent, takers: vec![taker] });
-            at = end;
+            parts.push(Wanted { file: asked.file, of, range, urgent, takers: vec![taker] });
         }
     }
     parts.sort_by_key(|part| part.range.start);
@@ -144,7 +189,7 @@ mod tests {
             let buffers = Buffers(ranges.iter().map(|(_, range)| vec![0; range.len() as usize]).collect());
             let shared = Shared::new(buffers, ranges.iter().map(|(_, range)| range.len()).sum());
             let delivery: Arc<dyn Delivery> = shared.clone();
-            let parts = plan(&groups, &ranges, (Ticket(1), true), &delivery);
+            let parts = plan(&groups, &Asked::all_of(ranges), (Ticket(1), true), &delivery);
             let object: Vec<u8> = content.concat();
             let mut before = ByteRange::default();
             for part in &parts {
@@ -168,7 +213,7 @@ mod tests {
         let groups = Groups::new(manifest(&[10 * CHUNK_BYTES]));
         let delivery: Arc<dyn Delivery> = Shared::new(Buffers::default(), 1);
         let ranges = [(0, ByteRange::new(3000, 5000)), (0, ByteRange::new(0, 10)), (0, ByteRange::new(5000, 6000))];
-        let parts = plan(&groups, &ranges, (Ticket(1), true), &delivery);
+        let parts = plan(&groups, &Asked::all_of(ranges.to_vec()), (Ticket(1), true), &delivery);
         let of: Vec<_> = parts.iter().map(|part| (part.of.first, part.of.count, part.takers.len())).collect();
         assert_eq!(of, [(0, 1, 1), (2, 4, 2)]);
     }

@@ -12,6 +12,7 @@ use inhaul_store::digest;
 use inhaul_store::printable;
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
 
+use super::cache::{Cache, Names, Proven};
 use super::check::{Check, Checked, Checker};
 use super::memory::{Active, Parts, Proof, ProofState};
 use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
@@ -75,6 +76,7 @@ struct Set {
     /// When proofs were asked for after a rest, or came last.
     proven: Time,
     roots: BTreeMap<usize, Roots>,
+    names: Arc<Names>,
     /// Files that cannot be had.
     failed: BTreeMap<usize, FileProblem>,
     stats: SetStats,
@@ -101,6 +103,7 @@ pub(super) struct Reading {
     parts: Parts,
     paths: Paths,
     checker: Checker,
+    cache: Option<Cache>,
     /// What was checked on this thread.
     checked: Vec<Checked>,
     bodies: NoBodies,
@@ -113,7 +116,12 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(settings: Settings, orders: Receiver<Order>, engine: &Engine) -> Result<Self, MoveError> {
+    pub(super) fn new(
+        settings: Settings,
+        cache: Option<Cache>,
+        orders: Receiver<Order>,
+        engine: &Engine,
+    ) -> Result<Self, MoveError> {
         Ok(Self {
             orders,
             endpoint: None,
@@ -122,6 +130,7 @@ impl Reading {
             parts: Parts::default(),
             paths: Paths::new(engine.waker(), &settings.net),
             checker: Checker::start(engine.waker())?,
+            cache,
             checked: Vec::new(),
             bodies: NoBodies,
             next_set: 0,
@@ -150,7 +159,7 @@ impl Reading {
     }
 
     fn open(&mut self, engine: &mut Engine, opening: Opening) -> Result<(), MoveError> {
-        let Opening { found, opener, roots, reply } = opening;
+        let Opening { found, opener, names, roots, reply } = opening;
         self.next_set += 1;
         let id = SetId(self.next_set);
         opener.wake(engine.waker());
@@ -173,6 +182,7 @@ impl Reading {
             asked: VecDeque::new(),
             proven: Time::ZERO,
             roots: roots.collect(),
+            names,
             failed: BTreeMap::new(),
             stats: SetStats::default(),
         };
@@ -244,7 +254,12 @@ impl Reading {
             delivery.fail(MoveError::Usage("the data set is closed".to_owned()));
             return Ok(());
         };
-        if let Some((file, problem)) = ranges.iter().find_map(|(file, _)| Some((*file, *set.failed.get(file)?))) {
+        if delivery.is_over() {
+            // Nobody waits any more.
+            return Ok(());
+        }
+        if let Some((file, problem)) = ranges.iter().find_map(|asked| Some((asked.file, *set.failed.get(&asked.file)?)))
+        {
             delivery.fail(set.file_error(file, problem));
             return Ok(());
         }
@@ -424,8 +439,8 @@ impl Reading {
             // Some may have come while it was checked.
             if let Some(part) = self.drop_part(engine, id, start) {
                 part.wanted.takers.iter().for_each(|taker| taker.deliver(&bytes));
+                self.keep(id, &part, bytes);
             }
-            self.parts.give_back(bytes);
             return;
         }
         let Some(part) = self.parts.active.get_mut(&(id, start)) else { return };
@@ -458,6 +473,19 @@ impl Reading {
                 engine.command(endpoint, Command::Refetch { object: ObjectId(id.0), range, suspect });
             }
         }
+    }
+
+    /// What is left of a part that was delivered: its bytes are kept, or their memory is.
+    fn keep(&mut self, id: SetId, part: &Active, bytes: Vec<u8>) {
+        let of = &part.wanted.of;
+        let is_proven = matches!(part.proof, ProofState::Here(_));
+        if let (Some(cache), Some(set), true) = (&self.cache, self.sets.get(&id), is_proven)
+            && let Some(place) = set.groups.place(of.group)
+        {
+            let (names, file) = (Arc::clone(&set.names), part.wanted.file);
+            return cache.keep(Proven { names, file, group: place.group, chunks: of.chunks(), bytes });
+        }
+        self.parts.give_back(bytes);
     }
 
     fn on_file_failed(&mut self, engine: &mut Engine, flow: FlowId, file: u64, problem: FileProblem) {

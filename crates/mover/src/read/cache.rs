@@ -1,0 +1,179 @@
+//! A cache on disk before the network: what is there is delivered from there, the rest is asked of the mirrors, and what
+//! they bring is kept once it is proven. It has a thread of its own, so that neither callers nor the data thread wait for
+//! a disk.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use inhaul_store::digest::Hash;
+use inhaul_store::digest::proof::{CHUNK_BYTES, chunk_bytes};
+use inhaul_store::range_cache::{RangeCache, RemoteFile};
+
+use super::handle::Orders;
+use super::order::{Order, Read};
+use super::parts::{Asked, cut};
+use crate::api::error::MoveError;
+use crate::system::threads;
+
+/// Proven bytes that wait to be kept. What comes while there are so many is not kept.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// So much that is not there is asked for before the rest is looked for.
+const MISSING_BYTES: u64 = 64 << 20;
+
+/// A cache of what was read, on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Its directory, which processes of one user may share.
+    pub directory: PathBuf,
+    /// What it may take on the disk, in bytes: 64 MiB or more.
+    pub bytes_max: u64,
+}
+
+/// How the files of a data set are named in the cache, and how much it had of them.
+pub(super) struct Names {
+    /// Who describes the data set.
+    source: String,
+    identity: Hash,
+    sizes: Vec<u64>,
+    /// The files whose hashes the user expects.
+    pinned: BTreeMap<usize, Hash>,
+    cached_bytes: AtomicU64,
+}
+
+impl Names {
+    pub(super) fn new(source: String, identity: Hash, sizes: Vec<u64>, pinned: &[(usize, Hash)]) -> Self {
+        let pinned = pinned.iter().copied().collect();
+        Self { source, identity, sizes, pinned, cached_bytes: AtomicU64::new(0) }
+    }
+
+    /// Bytes of reads that the cache had.
+    pub(super) fn cached_bytes(&self) -> u64 {
+        self.cached_bytes.load(Ordering::Relaxed)
+    }
+
+    fn of(&self, file: usize) -> RemoteFile {
+        match self.pinned.get(&file) {
+            Some(hash) => RemoteFile::of_hash(hash),
+            None => RemoteFile::told_by(&self.source, &self.identity, file as u64),
+        }
+    }
+}
+
+/// A proven part of a group.
+pub(super) struct Proven {
+    pub(super) names: Arc<Names>,
+    pub(super) file: usize,
+    /// The group, by its number in the file.
+    pub(super) group: u64,
+    pub(super) chunks: std::ops::Range<u64>,
+    pub(super) bytes: Vec<u8>,
+}
+
+enum Job {
+    /// What is there of a read is delivered, the rest ordered.
+    Look(Arc<Names>, Read, Orders),
+    Keep(Proven),
+}
+
+/// The way to the cache's thread, which ends with the last of them.
+#[derive(Clone)]
+pub(super) struct Cache {
+    jobs: Sender<Job>,
+    waiting: Arc<AtomicU64>,
+}
+
+impl Cache {
+    /// Opens the cache, and starts its thread.
+    pub(super) fn start(options: &CacheOptions) -> Result<(Self, JoinHandle<()>), MoveError> {
+        let cache = RangeCache::open(&options.directory, options.bytes_max)
+            .map_err(|error| MoveError::Usage(format!("cache {}: {error}", options.directory.display())))?;
+        let (jobs, incoming) = channel();
+        let waiting = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&waiting);
+        let thread = threads::spawn_helper("inhaul-cache", move || work(&cache, &incoming, &counter))?;
+        Ok((Self { jobs, waiting }, thread))
+    }
+
+    /// Looks for what a read wants, and orders the rest.
+    pub(super) fn look(&self, names: &Arc<Names>, read: Read, orders: Orders) {
+        if let Err(unheard) = self.jobs.send(Job::Look(Arc::clone(names), read, orders))
+            && let Job::Look(_, read, orders) = unheard.0
+        {
+            // A cache whose thread has died is none.
+            orders.give(Order::Read(read));
+        }
+    }
+
+    /// Keeps a part, unless too many wait.
+    pub(super) fn keep(&self, proven: Proven) {
+        let bytes = proven.bytes.len() as u64;
+        if self.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX
+            || self.jobs.send(Job::Keep(proven)).is_err()
+        {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The thread.
+fn work(cache: &RangeCache, jobs: &Receiver<Job>, waiting: &AtomicU64) {
+    let mut has_failed = false;
+    for job in jobs {
+        match job {
+            Job::Look(names, read, orders) => look(cache, &names, read, &orders),
+            Job::Keep(Proven { names, file, group, chunks, bytes }) => {
+                let kept = cache.put(&names.of(file), group, &chunks, &bytes);
+                waiting.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+                if let Err(error) = kept
+                    && !std::mem::replace(&mut has_failed, true)
+                {
+                    log::warn!("what is read cannot be kept in the cache: {error}");
+                }
+            }
+        }
+    }
+}
+
+fn look(cache: &RangeCache, names: &Names, read: Read, orders: &Orders) {
+    let Read { set, ticket, urgent, delivery, ranges } = read;
+    let order = |ranges: &mut Vec<Asked>| {
+        let (ranges, delivery) = (std::mem::take(ranges), Arc::clone(&delivery));
+        if !ranges.is_empty() {
+            orders.give(Order::Read(Read { set, ticket, ranges, urgent, delivery }));
+        }
+    };
+    let (mut missing, mut missing_bytes, mut bytes) = (Vec::<Asked>::new(), 0, Vec::new());
+    for asked in ranges {
+        let name = names.of(asked.file);
+        for piece in cut(asked.range) {
+            let within = chunk_bytes(names.sizes[asked.file], piece.group, &piece.chunks);
+            let len = piece.range.len();
+            bytes.clear();
+            if cache.get(&name, piece.group, &piece.chunks, (within.end - within.start) as usize, &mut bytes) {
+                let skip = (piece.range.start % CHUNK_BYTES) as usize;
+                names.cached_bytes.fetch_add(len, Ordering::Relaxed);
+                delivery.write(asked.index, asked.offset_of(piece.range.start), &bytes[skip..skip + len as usize]);
+                continue;
+            }
+            match missing.last_mut() {
+                Some(last) if last.index == asked.index && last.range.end == piece.range.start => {
+                    last.range.end = piece.range.end;
+                }
+                _ => missing.push(asked.part(piece.range)),
+            }
+            missing_bytes += len;
+            if missing_bytes >= MISSING_BYTES {
+                missing_bytes = 0;
+                order(&mut missing);
+            }
+        }
+        if delivery.is_over() {
+            return;
+        }
+    }
+    order(&mut missing);
+}
