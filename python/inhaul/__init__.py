@@ -111,12 +111,15 @@ class Client:
     def __reduce__(self) -> tuple[Callable[[_inhaul.Options], Client], tuple[_inhaul.Options]]:
         return _client, (self._options,)
 
-    def open(self, source: str, *, pins: Mapping[str, str] | None = None) -> DataSet:
+    def open(self, source: str, *, pins: Mapping[str, str] | None = None, root: str | None = None) -> DataSet:
         """Open a data set: ``inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICKET]``.
 
         :param pins: BLAKE3 hashes of files, by their paths, in hexadecimal digits. Nothing else is taken for their bytes.
+        :param root: one hash for all files: the root that stands in the list of ``inhaul manifest``.
         """
-        return DataSet(self, source, dict(pins or {}))
+        if pins and root:
+            raise ValueError("pins and a root say the same: give one of them")
+        return DataSet(self, source, root or dict(pins or {}))
 
     def ls(self, source: str, *, recursive: bool = False) -> list[File]:
         """What there is at a source, without opening it."""
@@ -180,22 +183,29 @@ class DataSet:
     Use it as a context manager, or :meth:`close` it. Threads may share it.
     """
 
-    def __init__(self, client: Client, source: str, pins: dict[str, str]) -> None:
+    def __init__(self, client: Client, source: str, pins: dict[str, str] | str) -> None:
+        # Pins are hashes of files, or the root of all.
         self._client, self._source, self._pins = client, source, pins
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._set = client._native().open(source, list(pins.items()))
+        self._set = self._open()
         self._index: dict[str, File] | None = None
+
+    def _open(self) -> _inhaul.DataSet:
+        native, pins = self._client._native(), self._pins
+        if isinstance(pins, str):
+            return native.open_rooted(self._source, pins)
+        return native.open(self._source, list(pins.items()))
 
     def _native(self) -> _inhaul.DataSet:
         with self._lock:
             if self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._set = self._client._native().open(self._source, list(self._pins.items()))
+                self._set = self._open()
                 self._index = None
             return self._set
 
-    def __reduce__(self) -> tuple[type[DataSet], tuple[Client, str, dict[str, str]]]:
+    def __reduce__(self) -> tuple[type[DataSet], tuple[Client, str, dict[str, str] | str]]:
         return DataSet, (self._client, self._source, self._pins)
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +42,33 @@ fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Se
     py.detach(work).map_err(|error| raise(py, &error))
 }
 
+/// What may end threads when it is dropped. They may want the interpreter before they end, so it is dropped without.
+#[derive(Clone)]
+struct Outside<T: Send>(Option<T>);
+
+impl<T: Send> Outside<T> {
+    fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Send> Deref for Outside<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        let Some(value) = &self.0 else { unreachable!("it is taken when it is dropped") };
+        value
+    }
+}
+
+impl<T: Send> Drop for Outside<T> {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        // When the interpreter itself is ending, nobody gets it any more, and it is dropped as it is.
+        let _ = Python::try_attach(|py| py.detach(|| drop(value)));
+    }
+}
+
 fn rate(text: Option<&str>) -> PyResult<Option<Bitrate>> {
     let parse = |text: &str| text.parse().map_err(|error| usage(&format!("'{text}' is no rate: {error}")));
     text.map(parse).transpose()
@@ -49,7 +77,7 @@ fn rate(text: Option<&str>) -> PyResult<Option<Bitrate>> {
 /// See `inhaul.Client`.
 #[pyclass(name = "Client", module = "inhaul._inhaul", frozen)]
 struct PyClient {
-    client: Client,
+    client: Outside<Client>,
 }
 
 /// A path, its size, what it is and when it was last changed.
@@ -124,7 +152,7 @@ impl PyClient {
         let patience = Duration::try_from_secs_f64(options.retry_for)
             .map_err(|_| usage("retry_for is a number of seconds, not below 0"))?;
         let client = outside(py, || builder.retry_for(patience).build())?;
-        Ok(Self { client })
+        Ok(Self { client: Outside::new(client) })
     }
 
     /// Opens a data set. `pins`: paths, and BLAKE3 hashes in hexadecimal digits.
@@ -136,7 +164,15 @@ impl PyClient {
         let pins = pins.into_iter().map(parse).collect::<PyResult<Vec<_>>>()?;
         let open = || self.client.open_pinned(source, pins.iter().map(|(path, hash)| (path.as_str(), *hash)));
         let set = outside(py, open)?;
-        Ok(PyDataSet { set: Mutex::new(Some(Arc::new(set))) })
+        Ok(PyDataSet::of(set))
+    }
+
+    /// The same, of a data set whose list of files has this root: a BLAKE3 hash in hexadecimal digits.
+    fn open_rooted(&self, py: Python<'_>, source: &str, root: &str) -> PyResult<PyDataSet> {
+        let root =
+            Hash::from_hex(root).map_err(|_| usage(&format!("'{root}' is no BLAKE3 hash: 64 hexadecimal digits")))?;
+        let set = outside(py, || self.client.open_rooted(source, root))?;
+        Ok(PyDataSet::of(set))
     }
 
     /// What there is at a source: paths, sizes, kinds and times.
@@ -243,11 +279,15 @@ fn seconds(time: inhaul::Timestamp) -> f64 {
 #[pyclass(name = "DataSet", module = "inhaul._inhaul", frozen)]
 struct PyDataSet {
     /// `None` when it was closed.
-    set: Mutex<Option<Arc<DataSet>>>,
+    set: Mutex<Option<Outside<Arc<DataSet>>>>,
 }
 
 impl PyDataSet {
-    fn set(&self) -> PyResult<Arc<DataSet>> {
+    fn of(set: DataSet) -> Self {
+        Self { set: Mutex::new(Some(Outside::new(Arc::new(set)))) }
+    }
+
+    fn set(&self) -> PyResult<Outside<Arc<DataSet>>> {
         let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         set.clone().ok_or_else(|| usage("the data set is closed"))
     }
@@ -350,9 +390,8 @@ impl PyDataSet {
     }
 
     /// Closes its sessions. What is being read goes on.
-    fn close(&self, py: Python<'_>) {
-        let set = self.set.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(set));
+    fn close(&self) {
+        drop(self.set.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -442,12 +481,12 @@ impl Running {
 #[pyclass(name = "Read", module = "inhaul._inhaul", frozen)]
 struct PyRead {
     /// `None` when its result was taken. Not held while somebody waits.
-    read: Mutex<Option<Arc<Running>>>,
+    read: Mutex<Option<Outside<Arc<Running>>>>,
 }
 
 impl PyRead {
     fn of(running: Running) -> Self {
-        Self { read: Mutex::new(Some(Arc::new(running))) }
+        Self { read: Mutex::new(Some(Outside::new(Arc::new(running)))) }
     }
 
     fn with<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&Running) -> T + Send) -> PyResult<T> {

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,30 @@ def test_pins_are_the_only_truth(client: inhaul.Client, server: inhaul.Server, t
     with client.open(server.address_of(), pins={"d/e/two": sums["a"]}) as other:
         with pytest.raises(OSError, match="not what was pinned"):
             other.read("d/e/two", 0, 10)
+
+
+def test_one_root_is_enough(client: inhaul.Client, server: inhaul.Server, tree: Path) -> None:
+    sums = client.checksums(server.address_of())
+    lines = [f"{sums[name]} {(tree / name).stat().st_size} {name}\n" for name in sorted(sums)]
+    root = blake3("".join(lines).encode()).hexdigest()
+    with client.open(server.address_of(), root=root) as known:
+        assert pickle.loads(pickle.dumps(known)).read("d/one", 10, 20) == (tree / "d/one").read_bytes()[10:20]
+    with pytest.raises(errors.IntegrityError, match=root[:8]):
+        client.open(server.address_of("d"), root=root)
+    with pytest.raises(ValueError, match="one of them"):
+        client.open(server.address_of(), root=root, pins=sums)
+
+
+def test_a_cache_is_asked_first(server: inhaul.Server, tree: Path, tmp_path: Path) -> None:
+    for placed in (1_000_448, 0):
+        client = inhaul.Client(state="", cache=tmp_path / "cache", cache_bytes=64 << 20)
+        with client.open(server.address_of()) as data_set:
+            assert data_set.read("d/e/two", 5, 1_000_005) == (tree / "d/e/two").read_bytes()[5:1_000_005]
+            assert (data_set.stats["placed_bytes"], data_set.stats["cached_bytes"]) == (placed, 0 if placed else 1_000_000)
+        # What was read is written when its client ends.
+        del client, data_set
+    with pytest.raises(ValueError, match="too small"):
+        inhaul.Client(state="", cache=tmp_path / "other", cache_bytes=5)
 
 
 def test_asyncio_reads_together_and_is_cancelled(data_set: inhaul.DataSet, tree: Path, client: inhaul.Client) -> None:

@@ -7,9 +7,11 @@ use std::time::Duration;
 use inhaul_base::{Bitrate, Span};
 use inhaul_identity::State;
 use inhaul_mover::{
-    Ca, CacheOptions, Hash, Listed, MoveError, NetOptions, Proxy, ReadOptions, Reader, Source, Stop, Trust,
+    Ca, CacheOptions, Hash, Listed, MoveError, NetOptions, Pins, Proxy, ReadOptions, Reader, Source, Stop, Trust,
     UnknownServer,
 };
+use inhaul_store::Kind;
+use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
 
 use crate::data_set::DataSet;
 use crate::transfer::{GetBuilder, PutBuilder};
@@ -58,8 +60,42 @@ impl Client {
         source: &str,
         pins: impl IntoIterator<Item = (&'p str, Hash)>,
     ) -> Result<DataSet, MoveError> {
-        let source = parse(source)?;
         let pins = pins.into_iter().map(|(path, hash)| (path.as_bytes().to_vec(), hash)).collect();
+        self.open_with(source, &Pins::Some(pins))
+    }
+
+    /// The same, of a data set all of whose files are known by one hash: the root that stands in the second line of what
+    /// `inhaul manifest` and `inhaul get --manifest` write. Names, sizes and contents of all files are what that list
+    /// says, whoever sends them; directories, links and times are the servers' word. The server that is asked for the
+    /// hashes reads all files first, unless it remembers them.
+    ///
+    /// # Errors
+    /// As [`Client::open`]; and when the data set has another root.
+    pub fn open_rooted(&self, source: &str, root: Hash) -> Result<DataSet, MoveError> {
+        let parsed = parse(source)?;
+        let mut items = self.checksums(source)?;
+        items.sort_unstable_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+        let sum = |(item, hash): &(Listed, Hash)| {
+            // In a list, a data set that is one file has the file's name.
+            let name = parsed.path.rsplit('/').next().unwrap_or_default();
+            let path = if item.path.is_empty() { name.into() } else { item.path.clone() };
+            FileSum { path, size: Some(item.size), checksum: hash.as_bytes().to_vec() }
+        };
+        let files = items.iter().map(sum).collect();
+        let list = Checksums { format: Format::Inhaul(Kind::Directory), algorithm: Algorithm::Blake3, files };
+        let found = list.root();
+        if found != root {
+            let detail = format!("{parsed} has the root {found}, and {root} was expected");
+            return Err(MoveError::OtherVersion { detail });
+        }
+        self.open_with(
+            source,
+            &Pins::All(items.into_iter().map(|(item, hash)| (item.path, (item.size, hash))).collect()),
+        )
+    }
+
+    fn open_with(&self, source: &str, pins: &Pins) -> Result<DataSet, MoveError> {
+        let source = parse(source)?;
         let set = self.reader.open_pinned(source.clone().into(), pins, &Stop::new())?;
         Ok(DataSet::new(source, set))
     }

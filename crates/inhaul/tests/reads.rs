@@ -187,6 +187,42 @@ fn pinned_files_are_proven_by_their_hashes_and_by_nothing_else() {
 }
 
 #[test]
+fn a_data_set_is_known_by_the_root_of_its_list_and_no_file_of_it_is_another() {
+    let (dir, contents) = files(&[3_000_000, 0, 20_000]);
+    std::fs::hard_link(dir.path().join("2"), dir.path().join("0-again")).unwrap();
+    let (server, client) = (serve(dir.path()), client());
+    let (source, root) = (server.address_of(""), root_of(dir.path()));
+    let set = client.open_rooted(&source, root).unwrap();
+    assert!(set.read("0", 1_500_000..3_000_000).unwrap() == contents[0][1_500_000..]);
+    assert!(set.read("2", 7..20_000).unwrap() == contents[2][7..]);
+    drop(set);
+    let one = client.open_rooted(&server.address_of("2"), root_of(&dir.path().join("2"))).unwrap();
+    assert!(one.read("", 0..20_000).unwrap() == contents[2]);
+    let refused = |server: &Server| {
+        let error = client.open_rooted(&server.address_of(""), root).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Integrity, "{error}");
+        assert!(error.to_string().contains(root.to_hex().as_str()), "{error}");
+    };
+    // One file more; one less; another byte in one.
+    std::fs::write(dir.path().join("3"), b"").unwrap();
+    refused(&serve(dir.path()));
+    std::fs::remove_file(dir.path().join("3")).unwrap();
+    client.open_rooted(&serve(dir.path()).address_of(""), root).unwrap();
+    std::fs::remove_file(dir.path().join("1")).unwrap();
+    refused(&serve(dir.path()));
+    std::fs::write(dir.path().join("1"), b"").unwrap();
+    std::fs::write(dir.path().join("0"), content(3_000_000, 99)).unwrap();
+    refused(&serve(dir.path()));
+}
+
+/// The root of the list of a directory's files, as `inhaul manifest` has it.
+fn root_of(place: &Path) -> Hash {
+    let list = inhaul_mover::manifest(place, inhaul_mover::ManifestFormat::Inhaul, &inhaul_mover::Stop::new()).unwrap();
+    let second = String::from_utf8(list).unwrap().lines().nth(1).unwrap().to_owned();
+    Hash::from_hex(second.strip_prefix("# root ").unwrap()).unwrap()
+}
+
+#[test]
 fn a_file_that_changes_is_an_error_and_no_wrong_byte() {
     let (dir, contents) = files(&[5_000_000, 1000]);
     let server = serve(dir.path());

@@ -54,7 +54,8 @@ pub use haul::{Limit, Model, Prediction, get, list, list_checksums, predict};
 pub use inhaul_protocols::registry::Protocols;
 pub use inhaul_store::{Existing, Filter, FilterError, Inbox, Rule};
 pub use read::{
-    Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, ReadOptions, ReadProgress, Reader, SetStats,
+    Buffers, CacheOptions, Destination as ReadDestination, Handle, OpenSet, Pins, ReadOptions, ReadProgress, Reader,
+    SetStats,
 };
 pub use session::connect::server_key;
 pub use session::{control_stream, frame};

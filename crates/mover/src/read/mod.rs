@@ -21,13 +21,13 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::JoinHandle;
 
 use inhaul_base::{Bitrate, ByteRange, Span};
-use inhaul_store::digest::Hash;
-use inhaul_store::{Kind, Manifest};
+use inhaul_store::Manifest;
 use inhaul_udp::Waker;
 
 pub use self::cache::CacheOptions;
 pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
 pub use self::order::SetStats;
+pub use self::roots::Pins;
 
 use self::cache::{Cache, Names};
 use self::handle::{Orders, Shared};
@@ -127,37 +127,20 @@ impl Reader {
     /// # Errors
     /// When no mirror has it, or most do not agree.
     pub fn open(self: &Arc<Self>, request: Request, stop: &Stop) -> Result<OpenSet, MoveError> {
-        self.open_pinned(request, Vec::new(), stop)
+        self.open_pinned(request, &Pins::default(), stop)
     }
 
-    /// The same, of files of which some have known hashes: nothing else is ever taken for their bytes. `pins`: paths as
-    /// in the manifest, or an empty one if the data set is one file, and BLAKE3 hashes.
+    /// The same, of files that have known hashes: nothing else is ever taken for their bytes.
     ///
     /// # Errors
-    /// As [`Reader::open`]; and when a file is not there.
-    pub fn open_pinned(
-        self: &Arc<Self>,
-        request: Request,
-        pins: Vec<(Vec<u8>, Hash)>,
-        stop: &Stop,
-    ) -> Result<OpenSet, MoveError> {
+    /// As [`Reader::open`]; and when the files are not those that are pinned.
+    pub fn open_pinned(self: &Arc<Self>, request: Request, pins: &Pins, stop: &Stop) -> Result<OpenSet, MoveError> {
         let options = self.options(request);
         let opener = Opener::new(&options, 0);
         let found = find_all(&options, &opener, stop, &mut |_| {})?;
         let found = found.into_iter().next().map_or_else(|| Err(MoveError::Interrupted), |(_, found)| found)?;
         let manifest = Arc::clone(&found.manifest);
-        let is_file = manifest.kind() == Kind::File;
-        let index = |path: &[u8]| if path.is_empty() && is_file { Some(0) } else { manifest.find(path) };
-        let find = |(path, hash): (Vec<u8>, Hash)| match index(&path) {
-            Some(file) => Ok((file, hash)),
-            None => {
-                let path = inhaul_store::printable(&path);
-                Err(MoveError::OtherVersion {
-                    detail: format!("'{path}' is pinned, and the data set has no such file"),
-                })
-            }
-        };
-        let roots = pins.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let roots = pins.find(&manifest)?;
         let sizes = manifest.entries().iter().map(|entry| entry.size).collect();
         let names = Arc::new(Names::new(found.request.source().to_string(), found.identity, sizes, &roots));
         let (reply, answer) = channel();

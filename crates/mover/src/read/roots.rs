@@ -2,11 +2,73 @@
 
 use std::collections::BTreeMap;
 
-use inhaul_store::digest::GroupDigest;
 use inhaul_store::digest::proof::{Node, climb};
+use inhaul_store::digest::{GroupDigest, Hash};
+use inhaul_store::{Kind, Manifest, printable};
+
+use crate::api::error::MoveError;
 
 /// Digests that are remembered of a file; beyond that, those nearest to the root.
 const NODES_MAX: usize = 1 << 16;
+
+/// The BLAKE3 hashes that a data set's files must have, by their paths as in the manifest; the path is empty if the data
+/// set is one file.
+#[derive(Clone, Debug)]
+pub enum Pins {
+    /// These files are there. Others are not pinned.
+    Some(BTreeMap<Vec<u8>, Hash>),
+    /// These files are there, by each of their names, with these sizes, and no others.
+    All(BTreeMap<Vec<u8>, (u64, Hash)>),
+}
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self::Some(BTreeMap::new())
+    }
+}
+
+impl Pins {
+    /// The pinned files of a manifest, by their indices, and their hashes.
+    pub(super) fn find(&self, manifest: &Manifest) -> Result<Vec<(usize, Hash)>, MoveError> {
+        let is_file = manifest.kind() == Kind::File;
+        let not = |path: &[u8], what: &str| {
+            let path = printable(path);
+            MoveError::OtherVersion { detail: format!("'{path}' is pinned, and the data set {what}") }
+        };
+        match self {
+            Self::Some(pins) => {
+                let find = |(path, hash): (&Vec<u8>, &Hash)| {
+                    let file = if path.is_empty() && is_file { Some(0) } else { manifest.find(path) };
+                    file.map_or_else(|| Err(not(path, "has no such file")), |file| Ok((file, *hash)))
+                };
+                pins.iter().map(find).collect()
+            }
+            Self::All(pins) => {
+                let names = manifest.names();
+                let names = names.into_iter().map(|(path, file)| (if is_file { &b""[..] } else { path }, file));
+                let names: BTreeMap<&[u8], usize> = names.collect();
+                if let Some(path) = names.keys().find(|path| !pins.contains_key(**path)) {
+                    let detail = format!("'{}' is not among the files that are pinned", printable(path));
+                    return Err(MoveError::OtherVersion { detail });
+                }
+                let mut found = BTreeMap::new();
+                for (path, (size, hash)) in pins {
+                    match names.get(path.as_slice()) {
+                        Some(&file) if manifest.entries()[file].size != *size => {
+                            return Err(not(path, "has another size of it"));
+                        }
+                        Some(&file) if found.insert(file, *hash).is_some_and(|other| other != *hash) => {
+                            return Err(not(path, "has it as a name of another file"));
+                        }
+                        Some(_) => {}
+                        None => return Err(not(path, "has no such file")),
+                    }
+                }
+                Ok(found.into_iter().collect())
+            }
+        }
+    }
+}
 
 /// See the module's description.
 #[derive(Clone, Debug)]
