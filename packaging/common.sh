@@ -31,6 +31,12 @@ say_skipped() {
 # usage FILE: the comment at its top.
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"; }
 
+# need_cargo_tool NAME VERSION: installs a tool of Cargo's for packaging, unless it is there.
+need_cargo_tool() {
+  grep -qs "^\"$1 $2 " "$tools/.crates.toml" ||
+    RUSTFLAGS='' cargo install --quiet --locked --root "$tools" --target-dir "$tools/build" --version "$2" "$1"
+}
+
 # deb_arch ARCH: what Debian, and containers, call a processor.
 deb_arch() {
   case $1 in

@@ -34,6 +34,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("doctor", 7, include_str!("../docs/doctor.md")),
     ("exit-codes", 7, EXIT_CODES),
     ("fallback", 7, include_str!("../docs/fallback.md")),
+    ("install", 7, include_str!("../docs/install.md")),
     ("integrity", 7, include_str!("../docs/integrity.md")),
     ("json", 5, include_str!("../docs/json.md")),
     ("library", 7, include_str!("../docs/library.md")),
