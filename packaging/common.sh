@@ -45,6 +45,10 @@ deb_arch() {
   esac
 }
 
+# Where buildah and podman keep images meanwhile. This storage needs nothing of the kernel.
+# shellcheck disable=SC2034
+storage=(--root "$work/containers/storage" --runroot "$work/containers/run" --storage-driver vfs)
+
 # The program that builds and runs containers, if there is one.
 container_tool() {
   local tool
