@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
     // another checkout.
     let manifest =
         env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("CARGO_MANIFEST_DIR is not set"))?;
-    let root = Path::new(&manifest).join("../../experiments");
+    let root = Path::new(&manifest).join("experiments");
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-changed=build.rs");
     if !root.is_dir() {

@@ -29,7 +29,7 @@ fn fields(prefix: &str, value: &serde_json::Value, into: &mut BTreeSet<String>) 
 
 /// The fields that docs/json.md lists in the table under `heading`.
 fn documented(heading: &str) -> BTreeSet<String> {
-    let document = include_str!("../../../docs/json.md");
+    let document = include_str!("../docs/json.md");
     let section = document.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     rows.map(|(field, _)| field.to_owned()).collect()

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn code_is_the_one_that_is_documented() {
-        let document = include_str!("../../../docs/exit-codes.md");
+        let document = include_str!("../docs/exit-codes.md");
         let rows: Vec<(u8, &str)> = document
             .lines()
             .filter_map(|line| {

@@ -30,30 +30,31 @@ pub(crate) struct Man {
 
 /// What docs/ has: a document, the section of the manual that it belongs to, and its text.
 const DOCUMENTS: &[(&str, u8, &str)] = &[
-    ("config", 5, include_str!("../../../docs/config.md")),
-    ("doctor", 7, include_str!("../../../docs/doctor.md")),
+    ("config", 5, include_str!("../docs/config.md")),
+    ("doctor", 7, include_str!("../docs/doctor.md")),
     ("exit-codes", 7, EXIT_CODES),
-    ("fallback", 7, include_str!("../../../docs/fallback.md")),
-    ("integrity", 7, include_str!("../../../docs/integrity.md")),
-    ("json", 5, include_str!("../../../docs/json.md")),
-    ("library", 7, include_str!("../../../docs/library.md")),
-    ("link", 7, include_str!("../../../docs/link.md")),
-    ("mirrors", 7, include_str!("../../../docs/mirrors.md")),
-    ("net", 7, include_str!("../../../docs/net.md")),
-    ("plan", 7, include_str!("../../../docs/plan.md")),
-    ("progress", 7, include_str!("../../../docs/progress.md")),
-    ("put", 7, include_str!("../../../docs/put.md")),
-    ("python", 7, include_str!("../../../docs/python.md")),
-    ("report", 7, include_str!("../../../docs/report.md")),
-    ("resume", 7, include_str!("../../../docs/resume.md")),
-    ("scenario", 5, include_str!("../../../docs/scenario.md")),
-    ("security", 7, include_str!("../../../docs/security.md")),
-    ("serve", 7, include_str!("../../../docs/serve.md")),
-    ("trees", 7, include_str!("../../../docs/trees.md")),
-    ("udt", 7, include_str!("../../../docs/udt.md")),
+    ("fallback", 7, include_str!("../docs/fallback.md")),
+    ("install", 7, include_str!("../docs/install.md")),
+    ("integrity", 7, include_str!("../docs/integrity.md")),
+    ("json", 5, include_str!("../docs/json.md")),
+    ("library", 7, include_str!("../docs/library.md")),
+    ("link", 7, include_str!("../docs/link.md")),
+    ("mirrors", 7, include_str!("../docs/mirrors.md")),
+    ("net", 7, include_str!("../docs/net.md")),
+    ("plan", 7, include_str!("../docs/plan.md")),
+    ("progress", 7, include_str!("../docs/progress.md")),
+    ("put", 7, include_str!("../docs/put.md")),
+    ("python", 7, include_str!("../docs/python.md")),
+    ("report", 7, include_str!("../docs/report.md")),
+    ("resume", 7, include_str!("../docs/resume.md")),
+    ("scenario", 5, include_str!("../docs/scenario.md")),
+    ("security", 7, include_str!("../docs/security.md")),
+    ("serve", 7, include_str!("../docs/serve.md")),
+    ("trees", 7, include_str!("../docs/trees.md")),
+    ("udt", 7, include_str!("../docs/udt.md")),
 ];
 
-const EXIT_CODES: &str = include_str!("../../../docs/exit-codes.md");
+const EXIT_CODES: &str = include_str!("../docs/exit-codes.md");
 
 /// Documents that a reader of a command's page may want, beside those that its own help names.
 const RELATED: &[(&str, &[&str])] = &[
@@ -321,7 +322,7 @@ mod tests {
             pages.iter().filter(|page| page.section == 1).map(|page| page.name.as_str()).collect();
         found.sort_unstable();
         assert_eq!(found, expected);
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         let files = std::fs::read_dir(docs).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut documents: Vec<String> = files.filter_map(|file| Some(file.strip_suffix(".md")?.to_owned())).collect();
         documents.sort_unstable();

@@ -25,7 +25,7 @@ static KERNEL: LazyLock<String> = LazyLock::new(|| {
     let program = folder.path().join("laws");
     let compiled = Command::new("cc")
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-I"])
-        .arg(root.join("../../bpf"))
+        .arg(root.join("bpf"))
         .arg(root.join("tests/kernel_laws/host.c"))
         .arg("-o")
         .arg(&program)

@@ -89,7 +89,7 @@ fn a_sweep_is_the_same_on_any_number_of_threads() {
 /// Every example of the document, in its order.
 #[test]
 fn the_examples_of_the_document_run() {
-    let document = include_str!("../../../docs/scenario.md");
+    let document = include_str!("scenario.md");
     let examples: Vec<&str> =
         document.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(text, _)| text).collect();
     assert_eq!(examples.len(), 4);

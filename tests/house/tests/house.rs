@@ -8,10 +8,12 @@ use std::process::Command;
 use inhaul_house_tests::circles::{circles, unlisted};
 use inhaul_house_tests::dependencies::{self, Metadata};
 use inhaul_house_tests::modules::Modules;
+use inhaul_house_tests::published;
 use inhaul_house_tests::rooms;
 use inhaul_house_tests::rules;
 use inhaul_house_tests::source::Source;
 use inhaul_protocols::registry;
+use serde::de::DeserializeOwned;
 
 /// The only place where unsafe code may stand.
 const SYSTEM_CALLS: &str = "crates/udp/src/sys";
@@ -79,9 +81,35 @@ fn crates_depend_only_on_what_lies_below_them() {
 }
 
 #[test]
+fn published_crates_have_all_that_publishing_needs() {
+    let metadata: published::Metadata = metadata();
+    let mut found = published::violations(&metadata);
+    for package in &metadata.packages {
+        let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
+        let is_in_crates = folder.parent().is_some_and(|parent| parent.ends_with("crates"));
+        if is_in_crates != package.publish.is_none() {
+            found.push(format!("{}: what is in crates/ is published, and nothing else", package.name));
+        }
+        if !is_in_crates {
+            continue;
+        }
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            if read(&folder.join(licence)) != read(&top().join(licence)) {
+                found.push(format!("{}: {licence} is not that of the project: link to it", package.name));
+            }
+        }
+        for (file, text) in source_files(folder) {
+            let outside = published::includes_outside(Path::new(&file), &text);
+            found.extend(outside.into_iter().map(|what| format!("{}: {file}: {what}", package.name)));
+        }
+    }
+    report("published crates", &found);
+}
+
+#[test]
 fn every_crate_guards_against_unsafe_code() {
     let mut found = Vec::new();
-    for package in metadata().packages {
+    for package in metadata::<Metadata>().packages {
         let manifest = Path::new(&package.manifest_path);
         let folder = manifest.parent().expect("a manifest stands in a folder");
         let root = ["src/lib.rs", "src/main.rs"].iter().map(|name| folder.join(name)).find(|path| path.exists());
@@ -177,7 +205,7 @@ fn protocols_do_not_import_each_other() {
 #[test]
 fn modules_do_not_use_each_other_in_circles() {
     let mut found = Vec::new();
-    let packages = metadata().packages;
+    let packages = metadata::<Metadata>().packages;
     for package in &packages {
         let folder = Path::new(&package.manifest_path).parent().expect("a manifest stands in a folder");
         let circles = circles(&Modules::parse(
@@ -227,7 +255,7 @@ fn report(rule: &str, found: &[String]) {
     assert!(found.is_empty(), "{rule}:\n  {}\n", found.join("\n  "));
 }
 
-fn metadata() -> Metadata {
+fn metadata<T: DeserializeOwned>() -> T {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(top())

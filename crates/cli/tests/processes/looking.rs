@@ -61,7 +61,7 @@ fn doctor_looks_at_host_path_and_disk_and_leaves_nothing() {
     for check in ["receive-buffer", "device-offloads", "disk", "udp", "path-mtu", "stolen-time"] {
         assert!(checks.contains(&check), "{checks:?}");
     }
-    let document = include_str!("../../../../docs/doctor.md");
+    let document = include_str!("../../docs/doctor.md");
     assert!(checks.iter().all(|check| document.contains(&format!("| `{check}` |"))), "{checks:?}");
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 0);
 }

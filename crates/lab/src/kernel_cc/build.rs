@@ -12,11 +12,11 @@ use super::error::KernelCcError;
 
 /// The folder `bpf/` of the repository.
 const SOURCES: [(&str, &str); 5] = [
-    ("laws.h", include_str!("../../../../bpf/laws.h")),
-    ("control.h", include_str!("../../../../bpf/control.h")),
-    ("highspeed.bpf.c", include_str!("../../../../bpf/highspeed.bpf.c")),
-    ("scalable.bpf.c", include_str!("../../../../bpf/scalable.bpf.c")),
-    ("fhstcp.bpf.c", include_str!("../../../../bpf/fhstcp.bpf.c")),
+    ("laws.h", include_str!("../../bpf/laws.h")),
+    ("control.h", include_str!("../../bpf/control.h")),
+    ("highspeed.bpf.c", include_str!("../../bpf/highspeed.bpf.c")),
+    ("scalable.bpf.c", include_str!("../../bpf/scalable.bpf.c")),
+    ("fhstcp.bpf.c", include_str!("../../bpf/fhstcp.bpf.c")),
 ];
 
 /// The version that the sources are tried with comes first.

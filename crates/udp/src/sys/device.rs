@@ -127,7 +127,7 @@ impl NetDevice {
         let mut request = in6_ifreq { ifr6_addr, ifr6_prefixlen: u32::from(prefix.min(128)), ifr6_ifindex };
         let control = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
         // SAFETY: SIOCSIFADDR of an IPv6 socket reads one `in6_ifreq`.
-        unsafe { ioctl(control.as_raw_fd(), libc::SIOCSIFADDR, &raw mut request) }
+        unsafe { ioctl(control.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) }
     }
 
     /// Sets the longest packet, in bytes.

@@ -86,9 +86,11 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
         }
         count = index + 1;
     }
-    // SAFETY: the first `count` headers are initialized and point to names, slices and control bytes that outlive the
-    // call; the kernel only reads them.
-    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, 0) };
+    let headers = headers.as_mut_ptr();
+    // The kernel's own: musl's function of that name makes a call for each message.
+    // SAFETY: the first `count` headers are initialized, musl's fillers too, which are fields of theirs; they point to
+    // names, slices and control bytes that outlive the call; the kernel only reads them.
+    let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd.as_raw_fd(), headers, count as u32, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
@@ -142,7 +144,7 @@ pub(crate) fn receive(
     // SAFETY: the first `count` headers are initialized and point to names, slices and control bytes that are borrowed
     // mutably for the whole call, with their true lengths.
     let received =
-        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers, count as u32, libc::MSG_DONTWAIT, ptr::null_mut()) };
+        unsafe { libc::recvmmsg(fd.as_raw_fd(), headers, count as u32, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let now = nanos(clock_gettime(ClockId::Realtime));
     for (index, name) in names.iter().enumerate().take(received.min(count)) {

@@ -42,8 +42,8 @@ const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 const OPEN_CLOEXEC: u64 = 8;
-const IOC_ENABLE: u64 = 0x2400;
-const IOC_DISABLE: u64 = 0x2401;
+const IOC_ENABLE: libc::Ioctl = 0x2400;
+const IOC_DISABLE: libc::Ioctl = 0x2401;
 
 const RECORD_LOST: u32 = 2;
 const RECORD_SWITCH: u32 = 14;

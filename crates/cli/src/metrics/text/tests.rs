@@ -82,16 +82,16 @@ fn dashboard_and_alerts_name_metrics_that_exist() {
     let families = parse(&encode(&Counters::default()).unwrap());
     let samples: BTreeSet<String> =
         families.values().flat_map(|family| &family.samples).map(|(name, _, _)| name.clone()).collect();
-    let dashboard = include_str!("../../../../../service/dashboard.json");
+    let dashboard = include_str!("../../../service/dashboard.json");
     let _: serde_json::Value = serde_json::from_str(dashboard).unwrap();
-    let alerts = include_str!("../../../../../service/alerts.yml");
+    let alerts = include_str!("../../../service/alerts.yml");
     for (file, text) in [("dashboard", dashboard), ("alerts", alerts)] {
         let named = named(text);
         assert!(named.len() > 3, "{file}: {named:?}");
         let unknown: Vec<_> = named.difference(&samples).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
     }
-    let document = include_str!("../../../../../docs/serve.md");
+    let document = include_str!("../../../docs/serve.md");
     let missing: Vec<_> = samples.iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "docs/serve.md lists all: {missing:?}");
     let unknown: Vec<_> = named(document).into_iter().filter(|name| !samples.contains(name)).collect();
