@@ -9,9 +9,11 @@ mod receiver;
 mod sender;
 pub mod wire;
 
-use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
+use std::sync::Arc;
 
-use crate::laws::LawName;
+use inhaul_transport::{Channels, Endpoint, EndpointConfig, FlowId, Law, Offloads, Protocol, Role, SetupError};
+
+use crate::laws::{LawConfig, LawName};
 pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;
@@ -92,6 +94,45 @@ pub const BBR3: Protocol = Protocol {
     build: |config| build(LawName::Bbr3, BBR3.name, config),
     ..RENO
 };
+
+/// The protocols of the family, and their laws.
+const FAMILY: [(&str, LawName); 8] = [
+    (RENO.name, LawName::Reno),
+    (HIGHSPEED.name, LawName::HighSpeed),
+    (SCALABLE.name, LawName::Scalable),
+    (BIC.name, LawName::Bic),
+    (CUBIC.name, LawName::Cubic),
+    (FHSTCP.name, LawName::Fhstcp),
+    (BBR.name, LawName::Bbr),
+    (BBR3.name, LawName::Bbr3),
+];
+
+/// Builds the law of a sender's flow, when its receiver has asked for it; `None`: the flow gets the law that the
+/// receiver wants.
+pub type MakeLaw = Arc<dyn Fn(FlowId, &LawConfig) -> Option<Box<dyn Law + Send>> + Send + Sync>;
+
+/// Whether a protocol is of the family, so that its law can be exchanged.
+pub fn is_of_family(protocol: &str) -> bool {
+    FAMILY.iter().any(|(name, _)| *name == protocol)
+}
+
+/// A sender whose flows may have laws that no registry knows, for experiments with them. `None`: `protocol` is not of
+/// the family.
+///
+/// # Errors
+/// As the protocol's own sender: when a parameter is not known or its value is not legal.
+pub fn sender_with_laws(
+    protocol: &str,
+    config: &EndpointConfig,
+    laws: &MakeLaw,
+) -> Option<Result<Box<dyn Endpoint + Send>, SetupError>> {
+    let (name, law) = FAMILY.iter().find(|(name, _)| *name == protocol)?;
+    let sender = |options| {
+        let tcp = sender::Tcp::new(config, options).with_laws(laws.clone());
+        Box::new(TcpSender::new(tcp, config.challenge_seed)) as Box<dyn Endpoint + Send>
+    };
+    Some(Options::read(*law, name, &config.parameters).map(sender))
+}
 
 fn build(
     law: LawName,
