@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::ops::{ControlFlow, Deref};
 
-use inhaul_base::{Bitrate, RandomStream, Span};
+use inhaul_base::{Bitrate, RandomStream, Span, Time};
+use inhaul_protocols::laws::MakeLaw;
 use inhaul_protocols::registry;
-use inhaul_protocols::tcp::{self, MakeLaw};
+use inhaul_protocols::tcp;
 use inhaul_sim::{Change, EndpointId, LinkId, RecorderSpec, SimError, Simulation, Transfer, TransferId};
 use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Role};
 
@@ -117,10 +118,8 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
     /// Lets the rest of the time pass. `advanced` is told of each stretch, and may end it early.
     pub(crate) fn simulate(&mut self, mut advanced: impl FnMut(Span) -> ControlFlow<()>) -> Result<(), SimError> {
         let end = self.plan.end;
-        let step = Span::from_nanos((end.as_nanos() / PROGRESS_STEPS).max(1));
         while self.simulation.now() < end {
-            let from = self.simulation.now();
-            let to = (from + step).min(end);
+            let (from, to) = (self.simulation.now(), self.next_look());
             // When everything that was to come has come, the rest of the time passes without being looked at.
             if self.is_over() {
                 let _ = advanced(end.since(from));
@@ -132,6 +131,12 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
             }
         }
         Ok(())
+    }
+
+    /// When it is looked next whether the run is over.
+    pub(crate) fn next_look(&self) -> Time {
+        let step = Span::from_nanos((self.plan.end.as_nanos() / PROGRESS_STEPS).max(1));
+        (self.simulation.now() + step).min(self.plan.end)
     }
 
     /// Whether every flow has a size of its own and is complete.

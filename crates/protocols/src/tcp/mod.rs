@@ -9,11 +9,9 @@ mod receiver;
 mod sender;
 pub mod wire;
 
-use std::sync::Arc;
+use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
 
-use inhaul_transport::{Channels, Endpoint, EndpointConfig, FlowId, Law, Offloads, Protocol, Role, SetupError};
-
-use crate::laws::{LawConfig, LawName};
+use crate::laws::{LawName, MakeLaw};
 pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;
@@ -106,10 +104,6 @@ const FAMILY: [(&str, LawName); 8] = [
     (BBR.name, LawName::Bbr),
     (BBR3.name, LawName::Bbr3),
 ];
-
-/// Builds the law of a sender's flow, when its receiver has asked for it; `None`: the flow gets the law that the
-/// receiver wants.
-pub type MakeLaw = Arc<dyn Fn(FlowId, &LawConfig) -> Option<Box<dyn Law + Send>> + Send + Sync>;
 
 /// Whether a protocol is of the family, so that its law can be exchanged.
 pub fn is_of_family(protocol: &str) -> bool {

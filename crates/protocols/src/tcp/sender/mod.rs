@@ -14,9 +14,9 @@ use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
-use super::MakeLaw;
 use super::options::Options;
 use super::wire::{AckHeader, HEADER_LEN, OwnMessage, VERSION, setup_law};
+use crate::laws::MakeLaw;
 use flow::SendFlow;
 
 /// All flows of a host that sends.
