@@ -175,9 +175,12 @@ def test_what_a_law_raises_comes_out_and_ends_the_run() -> None:
 
     with pytest.raises(TypeError):
         lab.Stepper(lab.load(LINE), law=Wordy).run()
-    for wrong in ({"window_packets": math.nan}, {"window_packets": 1, "pace_bps": 0}, {"window_packets": 1, "blocks": 0}):
-        with pytest.raises(ValueError):
-            lab.Limits(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a window is a number of packets, not NaN"):
+        lab.Limits(math.nan)
+    with pytest.raises(ValueError, match="at least 1; None does not pace"):
+        lab.Limits(1, pace_bps=0)
+    with pytest.raises(ValueError, match="not by both"):
+        lab.Limits(1, pace_bps=1e6, blocks=2)
 
 
 def test_a_law_cannot_look_at_its_own_stepper() -> None:

@@ -18,6 +18,8 @@ use crate::web;
 
 /// How often a run says how far it is.
 const PROGRESS_STEPS: u64 = 200;
+/// Most events before it is asked whether the run goes on.
+const EVENTS: u32 = 1 << 16;
 
 /// A plan in the simulator.
 pub(crate) struct Simulated<P> {
@@ -125,12 +127,30 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
                 let _ = advanced(end.since(from));
                 break;
             }
-            self.simulation.run_until(to)?;
-            if advanced(to.since(from)).is_break() {
+            if self.run_until(to, &mut advanced)?.is_break() || advanced(to.since(from)).is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// A stretch of time. Now and then `advanced` is asked whether the run goes on.
+    fn run_until(
+        &mut self,
+        to: Time,
+        advanced: &mut impl FnMut(Span) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, SimError> {
+        loop {
+            let (mut left, mut is_cut) = (EVENTS, false);
+            self.simulation.run_while(to, |_| {
+                is_cut = left == 0;
+                left = left.saturating_sub(1);
+                !is_cut
+            })?;
+            if !is_cut || advanced(Span::ZERO).is_break() {
+                return Ok(if is_cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+            }
+        }
     }
 
     /// When it is looked next whether the run is over.

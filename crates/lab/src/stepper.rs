@@ -127,8 +127,8 @@ impl Stepper {
     ///
     /// # Errors
     /// When a law is for a flow that there is not, or that cannot have it, or the simulator refuses the plan.
-    pub fn new(plan: Plan, seed: u64, laws: Laws) -> Result<Self, StepperError> {
-        let of_flow = plan.flows.iter().map(|flow| law_of(flow, &laws)).collect::<Result<Vec<_>, _>>()?;
+    pub fn new(plan: Plan, seed: u64, laws: &Laws) -> Result<Self, StepperError> {
+        let of_flow = plan.flows.iter().map(|flow| law_of(flow, laws)).collect::<Result<Vec<_>, _>>()?;
         if let Some((name, _)) = laws.iter().find(|(name, _)| !plan.flows.iter().any(|flow| is_meant(name, flow))) {
             let known = plan.flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>().join(", ");
             return Err(StepperError::NoFlow { name: name.clone(), known });
@@ -283,11 +283,11 @@ mod tests {
     #[test]
     fn steps_of_any_length_come_to_the_same_run() {
         let whole = run_once(&plan(), 1, &|_| ControlFlow::Continue(()));
-        let mut looks = Stepper::new(plan(), 1, Vec::new()).unwrap();
+        let mut looks = Stepper::new(plan(), 1, &Vec::new()).unwrap();
         while !looks.is_over() {
             looks.advance(looks.next_look(), || true).unwrap();
         }
-        let mut stepper = Stepper::new(plan(), 1, Vec::new()).unwrap();
+        let mut stepper = Stepper::new(plan(), 1, &Vec::new()).unwrap();
         let (mut events, mut left) = (0u64, 0u64);
         while !stepper.is_over() {
             left += 7;
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_law_of_ones_own_that_is_a_known_one_makes_the_known_run() {
         let run = |laws: Laws| {
-            let mut stepper = Stepper::new(plan(), 1, laws).unwrap();
+            let mut stepper = Stepper::new(plan(), 1, &laws).unwrap();
             stepper.advance(stepper.end(), || true).unwrap();
             stepper.result().trace
         };
@@ -319,14 +319,14 @@ mod tests {
 
     #[test]
     fn new_refuses_laws_that_nobody_can_have() {
-        let refused = |name: &str| Stepper::new(plan(), 1, vec![(name.to_owned(), law(LawName::Reno))]).err().unwrap();
+        let refused = |name: &str| Stepper::new(plan(), 1, &vec![(name.to_owned(), law(LawName::Reno))]).err().unwrap();
         assert_eq!(refused("none"), StepperError::NoFlow { name: "none".into(), known: "own, other".into() });
         assert_eq!(refused("other"), StepperError::NoLaw { flow: "other".into(), protocol: "gtp" });
     }
 
     #[test]
     fn flows_and_links_are_as_they_stand() {
-        let mut stepper = Stepper::new(plan(), 1, Vec::new()).unwrap();
+        let mut stepper = Stepper::new(plan(), 1, &Vec::new()).unwrap();
         let phases = |stepper: &Stepper| stepper.flows().iter().map(|flow| flow.phase).collect::<Vec<_>>();
         assert_eq!(phases(&stepper), [FlowPhase::Running, FlowPhase::Waiting]);
         stepper.advance(Time::ZERO + Span::from_millis(1_500), || true).unwrap();

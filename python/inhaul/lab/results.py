@@ -155,28 +155,27 @@ class Run:
 
 _T = TypeVar("_T")
 _PARTS: dict[str, type[Any]] = {
-    "series": Point,
-    "groups": Group,
-    "links": Link,
-    "epochs": Epoch,
-    "jain_by_scale": ScaleIndex,
-    "checks": Verdict,
+    "Run.flows": Flow,
+    "Run.groups": Group,
+    "Run.links": Link,
+    "Run.epochs": Epoch,
+    "Run.metrics": Metrics,
+    "Run.checks": Verdict,
+    "Flow.series": Point,
+    "Metrics.jain_by_scale": ScaleIndex,
 }
+"""The fields that are objects, or lists of them."""
 
 
 def _made(cls: type[_T], document: Mapping[str, Any]) -> _T:
     """An object of its JSON. Fields that a later release adds are passed over."""
     values: dict[str, Any] = {}
     for field in fields(cls):  # type: ignore[arg-type]
-        value = document[field.name]
-        if cls is Run and field.name == "flows":
-            value = tuple(_made(Flow, part) for part in value)
-        elif cls is Run and field.name == "metrics":
-            value = _made(Metrics, value)
-        elif field.name in _PARTS:
-            value = tuple(_made(_PARTS[field.name], part) for part in value)
-        elif isinstance(value, list):
-            value = tuple(value)
+        value, part = document[field.name], _PARTS.get(f"{cls.__name__}.{field.name}")
+        if isinstance(value, list):
+            value = tuple(_made(part, one) for one in value) if part else tuple(value)
+        elif part:
+            value = _made(part, value)
         values[field.name] = value
     return cls(**values)
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use inhaul_base::{Span, Time};
-use inhaul_lab::Stepper;
+use inhaul_lab::{Laws, Stepper};
 use pyo3::prelude::*;
 
 use super::law::{Trouble, flow_law};
@@ -54,8 +54,8 @@ impl PyLabStepper {
         let plan = cells.get(cell).map(|cell| cell.plan.clone());
         let plan = plan.ok_or_else(|| usage(&format!("there is no cell {cell}: the scenario has {}", cells.len())))?;
         let trouble = Arc::new(Trouble::default());
-        let laws = laws.into_iter().map(|(name, factory)| (name, flow_law(factory, trouble.clone()))).collect();
-        let stepper = py.detach(|| Stepper::new(plan, seed, laws));
+        let laws: Laws = laws.into_iter().map(|(name, factory)| (name, flow_law(factory, trouble.clone()))).collect();
+        let stepper = py.detach(|| Stepper::new(plan, seed, &laws));
         let stepper = stepper.map_err(|error| raise(py, "usage", &error.to_string()))?;
         Ok(Self { stepper: Mutex::new(stepper), trouble })
     }

@@ -276,6 +276,9 @@ pub fn run_of_json(text: &str) -> Result<RunResult, String> {
     let mut run: RunResult = serde_json::from_str(text).map_err(|error| format!("is no run: {error}"))?;
     check_run(&run)?;
     run.flows.iter_mut().for_each(restore_trajectory);
+    for epoch in &mut run.epochs {
+        epoch.is_join = run.flows.iter().any(|flow| !flow.background && flow.start_s == epoch.from_s);
+    }
     Ok(run)
 }
 
