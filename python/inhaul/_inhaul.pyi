@@ -84,3 +84,97 @@ class Server:
     def address(self) -> str: ...
     def address_of(self, path: str) -> str: ...
     def stop(self) -> None: ...
+
+# The laboratory: see inhaul/lab. What is seen of a run is JSON.
+
+Settings = list[tuple[str, str]]
+
+class LabExperiment:
+    name: str
+    title: str
+    source: str
+    scenario: str
+    readme: str
+    quick: Settings
+    control_paper: Settings
+
+def lab_experiments() -> list[LabExperiment]: ...
+def lab_experiment(name: str) -> LabExperiment: ...
+def lab_judge(name: str, runs: list[str]) -> str: ...
+
+class LabScenario:
+    def __new__(
+        cls, name: str, file: str, text: str, set: Settings, grid: list[tuple[str, list[str]]]
+    ) -> LabScenario: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def repetitions(self) -> int: ...
+    def cells(self) -> list[tuple[str, Settings, list[tuple[str, str]]]]: ...
+    def run(
+        self, jobs: Sequence[tuple[int, int]], threads: int, hear: Callable[[float], object] | None
+    ) -> list[str]: ...
+
+class LawConfig:
+    flow: str
+    initial_window_packets: int
+    window_max_packets: int
+    seed: int
+
+class RateSample:
+    packets_per_s: float
+    prior_delivered_packets: int
+    delivered_packets: int
+    lost_packets: int
+    in_flight_at_send_packets: int
+    app_limited: bool
+
+class AckSample:
+    now_s: float
+    delivered_packets: int
+    lost_packets: int
+    in_flight_packets: int
+    packet_bytes: int
+    rtt_ms: float | None
+    smoothed_rtt_ms: float
+    round_began: bool
+    window_limited: bool
+    held: bool
+    paced: bool
+    rate: RateSample | None
+
+class LossSample:
+    now_s: float
+    in_flight_packets: int
+
+class Limits:
+    window_packets: float
+    pace_bps: float | None
+    blocks: int | None
+    slow_start: bool
+    def __new__(
+        cls,
+        window_packets: float,
+        *,
+        pace_bps: float | None = None,
+        blocks: int | None = None,
+        slow_start: bool = False,
+    ) -> Limits: ...
+
+class LabStepper:
+    def __new__(
+        cls, scenario: LabScenario, cell: int, seed: int, laws: list[tuple[str, Callable[[LawConfig], object]]]
+    ) -> LabStepper: ...
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def end_s(self) -> float: ...
+    @property
+    def is_over(self) -> bool: ...
+    def advance(self, until_s: float, events: int | None) -> int: ...
+    def finish(self) -> None: ...
+    def flows(self) -> str: ...
+    def links(self) -> str: ...
+    def result(self) -> str: ...

@@ -13,6 +13,8 @@ __all__ = [
     "NotFound",
     "PartialError",
     "Refused",
+    "ScenarioError",
+    "SimulationError",
     "TimedOut",
     "UdpBlocked",
     "Unreachable",
@@ -83,6 +85,17 @@ class Interrupted(InhaulError, InterruptedError):
     """It was cancelled."""
 
 
+class ScenarioError(UsageError):
+    """A scenario of the laboratory cannot be run. ``line`` and ``column`` count from 1; ``None``: no single place."""
+
+    line: int | None = None
+    column: int | None = None
+
+
+class SimulationError(InhaulError):
+    """A simulated run cannot go on."""
+
+
 _CLASSES: dict[str, type[InhaulError]] = {
     "internal": InternalError,
     "usage": UsageError,
@@ -99,6 +112,8 @@ _CLASSES: dict[str, type[InhaulError]] = {
     "untrusted": Untrusted,
     "no-right": NoRight,
     "interrupted": Interrupted,
+    "scenario": ScenarioError,
+    "simulation": SimulationError,
 }
 
 

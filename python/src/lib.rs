@@ -4,6 +4,8 @@
 //! Nothing here waits, or takes a lock of the engine's, while it holds the interpreter: the engine's threads take the
 //! interpreter while they deliver.
 
+mod lab;
+
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -600,6 +602,11 @@ impl PyServer {
 /// The native module.
 #[pymodule]
 mod _inhaul {
+    #[pymodule_export]
+    use super::lab::{
+        PyAckSample, PyLabExperiment, PyLabScenario, PyLabStepper, PyLawConfig, PyLimits, PyLossSample, PyRateSample,
+        lab_experiment, lab_experiments, lab_judge,
+    };
     #[pymodule_export]
     use super::{PyClient, PyDataSet, PyRead, PyServer};
 }

@@ -45,6 +45,7 @@ const DOCUMENTS: &[(&str, u8, &str)] = &[
     ("progress", 7, include_str!("../docs/progress.md")),
     ("put", 7, include_str!("../docs/put.md")),
     ("python", 7, include_str!("../docs/python.md")),
+    ("python-lab", 7, include_str!("../docs/python-lab.md")),
     ("report", 7, include_str!("../docs/report.md")),
     ("resume", 7, include_str!("../docs/resume.md")),
     ("scenario", 5, include_str!("../docs/scenario.md")),

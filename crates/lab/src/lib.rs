@@ -27,7 +27,9 @@ mod report;
 pub mod result;
 mod run;
 pub mod scenario;
+mod simulated;
 pub mod stars;
+mod stepper;
 mod web;
 mod words;
 
@@ -39,5 +41,8 @@ pub use html::{Counts, Report, report};
 pub use judge::{Judgement, TableRow, judge};
 pub use report::{Summary, judgement_table, run_table, series_csv};
 pub use result::RunResult;
-pub use run::{Backend, Watch, run_once, run_scenario};
+pub use run::{Backend, Job, Watch, run_jobs, run_once, run_scenario};
 pub use scenario::{Scenario, ScenarioError};
+pub use stepper::{FlowLaw, FlowPhase, FlowState, Laws, LinkState, Stepper, StepperError};
+
+pub use inhaul_protocols::laws::LawConfig;

@@ -74,6 +74,26 @@ fn a_known_run_is_not_made_again() {
     assert_eq!((runs[1].trace.as_str(), knows.1.into_inner()), ("known", 2));
 }
 
+/// Has enough after so many looks.
+struct Stops(AtomicUsize);
+
+impl Watch for Stops {
+    fn is_stopped(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) >= 20
+    }
+
+    fn finished(&self, _: &RunResult) {
+        panic!("no run came to its end");
+    }
+}
+
+#[test]
+fn runs_that_are_stopped_end_in_the_middle_and_are_no_results() {
+    let scenario = Scenario::parse("test.toml", &format!("repetitions = 3\n{STAR}"), &[]).unwrap();
+    let stops = Stops(AtomicUsize::new(0));
+    assert_eq!(run_scenario(&scenario, "test", Backend::Sim { threads: 1 }, &stops).len(), 0);
+}
+
 #[test]
 fn a_sweep_is_the_same_on_any_number_of_threads() {
     let text = format!(

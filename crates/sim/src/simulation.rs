@@ -448,6 +448,12 @@ impl Simulation {
         self.traffic[traffic.0 as usize].stats
     }
 
+    /// How a transfer stands now, as [recording](Simulation::record) would note it.
+    pub fn sample(&self, transfer: TransferId) -> Sample {
+        let placed_bytes = self.placed_bytes(transfer);
+        Sample::of(self.now, placed_bytes, &self.stats(transfer), &self.sender_stats(transfer))
+    }
+
     /// The samples of a transfer, from its start to its end, if the simulation is [recorded](Simulation::record).
     pub fn series(&self, transfer: TransferId) -> &[Sample] {
         &self.transfers[transfer.0 as usize].series

@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["inhaul-store", "inhaul-identity", "inhaul-udp", "inhaul-protocols", "inhaul-transport", "inhaul-base"],
     ),
     ("inhaul", &["inhaul-mover", "inhaul-store", "inhaul-identity", "inhaul-base"]),
-    ("inhaul-python", &["inhaul"]),
+    ("inhaul-python", &["inhaul", "inhaul-lab", "inhaul-transport", "inhaul-base"]),
     // Its tests mutate configuration files with the fuzzers' hand.
     (
         "inhaul-cli",

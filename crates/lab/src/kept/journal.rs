@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use super::{check_run, restore_trajectory};
+use super::run_of_json;
 use crate::result::RunResult;
 use crate::run::Watch;
 
@@ -124,14 +124,7 @@ fn read(path: &Path, identity: &Identity) -> Vec<RunResult> {
     if whole.is_err() || !same {
         return Vec::new();
     }
-    let runs = lines.filter_map(|line| serde_json::from_str(line).ok());
-    let sound = runs.filter(|run: &RunResult| run.valid && check_run(run).is_ok());
-    sound
-        .map(|mut run| {
-            run.flows.iter_mut().for_each(restore_trajectory);
-            run
-        })
-        .collect()
+    lines.filter_map(|line| run_of_json(line).ok()).filter(|run| run.valid).collect()
 }
 
 #[cfg(test)]

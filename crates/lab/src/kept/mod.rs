@@ -268,6 +268,20 @@ fn check_run(run: &RunResult) -> Result<(), String> {
     Ok(())
 }
 
+/// A run from its JSON, with what can be computed from it.
+///
+/// # Errors
+/// When it is no run, or says what cannot be.
+pub fn run_of_json(text: &str) -> Result<RunResult, String> {
+    let mut run: RunResult = serde_json::from_str(text).map_err(|error| format!("is no run: {error}"))?;
+    check_run(&run)?;
+    run.flows.iter_mut().for_each(restore_trajectory);
+    for epoch in &mut run.epochs {
+        epoch.is_join = run.flows.iter().any(|flow| !flow.background && flow.start_s == epoch.from_s);
+    }
+    Ok(run)
+}
+
 /// The trajectory is not kept, for the series says the same.
 fn restore_trajectory(flow: &mut FlowResult) {
     let mut trajectory = Trajectory::starting_at(flow.start_s);

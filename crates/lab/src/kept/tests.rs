@@ -43,6 +43,18 @@ fn changed(change: impl Fn(&mut serde_json::Value)) -> String {
 }
 
 #[test]
+fn run_of_json_restores_what_is_not_in_it() {
+    for run in kept().runs {
+        let again = run_of_json(&serde_json::to_string(&run).unwrap()).unwrap();
+        let joins = |run: &RunResult| run.epochs.iter().map(|epoch| epoch.is_join).collect::<Vec<_>>();
+        assert_eq!(joins(&run), [true, true]);
+        assert_eq!(joins(&again), joins(&run));
+        assert_eq!(again.flows[1].trajectory.points().len(), run.flows[1].series.len() + 1);
+    }
+    assert!(run_of_json("a").unwrap_err().starts_with("is no run: "));
+}
+
+#[test]
 fn from_json_reads_what_to_json_wrote() {
     let first = kept();
     let again = Kept::from_json(&first.to_json()).unwrap();

@@ -42,6 +42,8 @@ pub struct Scenario {
 pub struct Cell {
     /// Its name: the names of its cases and the values of its keys; empty if there is no sweep.
     pub case: String,
+    /// What the sweep sets in it: keys, and values for people.
+    pub settings: Vec<(String, String)>,
     /// What is run.
     pub plan: Plan,
 }
@@ -53,7 +55,21 @@ impl Scenario {
     /// # Errors
     /// A [`ScenarioError`] for the first thing that is wrong, with its line and what was expected.
     pub fn parse(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
-        Self::parse_for(Purpose::Transfers, file, text, set)
+        Self::parse_for(Purpose::Transfers, file, text, set, &[])
+    }
+
+    /// As [`parse`](Self::parse), with further dimensions after those of its own sweep: keys, and the values that each
+    /// takes.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_swept(
+        file: &str,
+        text: &str,
+        set: &[(String, String)],
+        grid: &[(String, Vec<String>)],
+    ) -> Result<Self, ScenarioError> {
+        Self::parse_for(Purpose::Transfers, file, text, set, grid)
     }
 
     /// As [`parse`](Self::parse), but only the network is needed: the scenario may have no flows.
@@ -61,10 +77,16 @@ impl Scenario {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_network(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
-        Self::parse_for(Purpose::Network, file, text, set)
+        Self::parse_for(Purpose::Network, file, text, set, &[])
     }
 
-    fn parse_for(purpose: Purpose, file: &str, text: &str, set: &[(String, String)]) -> Result<Self, ScenarioError> {
+    fn parse_for(
+        purpose: Purpose,
+        file: &str,
+        text: &str,
+        set: &[(String, String)],
+        grid: &[(String, Vec<String>)],
+    ) -> Result<Self, ScenarioError> {
         let general = |message: String| Refusal::general(message).locate(file, text, None);
         if text.len() > TEXT_MAX {
             return Err(general(format!("a scenario has at most {TEXT_MAX} bytes")));
@@ -76,6 +98,9 @@ impl Scenario {
             set.iter().map(|(key, value)| Setting { key: key.clone(), value: sweep::value_of(value) }).collect();
         for setting in &settings {
             sweep::apply(&mut document, setting).map_err(general)?;
+        }
+        for (key, values) in grid {
+            sweep::add(&mut document, key, values).map_err(general)?;
         }
         let base = Base { purpose, file, document, set: described(&settings) };
         base.scenario()
@@ -127,7 +152,8 @@ impl Base<'_> {
         let text = document.to_string();
         let plan = read(&text).and_then(|file| compile::compile(&file, self.purpose));
         let plan = plan.map_err(|refusal| refusal.locate(self.file, &text, setting))?;
-        Ok(Cell { case: case.name, plan })
+        let settings = case.settings.iter().map(|change| (change.key.clone(), sweep::plain(&change.value)));
+        Ok(Cell { case: case.name, settings: settings.collect(), plan })
     }
 }
 

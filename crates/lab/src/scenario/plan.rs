@@ -5,6 +5,7 @@ use inhaul_sim::{LinkId, NodeId, Pattern, Topology, UdpTraffic};
 use inhaul_transport::{FlowLimits, Protocol};
 
 /// One cell of a scenario, ready to run but for its seed.
+#[derive(Clone)]
 pub struct Plan {
     /// The network.
     pub topology: Topology,
@@ -46,6 +47,7 @@ pub struct EndpointPlan {
 }
 
 /// A flow.
+#[derive(Clone)]
 pub struct FlowPlan {
     /// Its name; unique.
     pub name: String,
@@ -80,6 +82,7 @@ pub struct FlowPlan {
 }
 
 /// Web-like traffic: Poisson arrivals, sizes by a Pareto distribution that is cut at `size_max`.
+#[derive(Clone)]
 pub struct WebPlan {
     /// Its name.
     pub name: String,
@@ -104,6 +107,7 @@ pub struct WebPlan {
 }
 
 /// Background datagrams and the links that they take.
+#[derive(Clone)]
 pub struct UdpPlan {
     /// What is sent.
     pub traffic: UdpTraffic,
@@ -112,6 +116,7 @@ pub struct UdpPlan {
 }
 
 /// Something that happens during the run.
+#[derive(Clone)]
 pub struct ChangePlan {
     /// When.
     pub at: Time,

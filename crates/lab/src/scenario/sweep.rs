@@ -3,7 +3,7 @@
 //! A scenario is changed as a document and then read again, so that every cell is checked like any scenario and what
 //! is not changed keeps its place.
 
-use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::error::Refusal;
 use super::file::{RangeFile, SweepFile};
@@ -140,6 +140,31 @@ fn range_values(range: &RangeFile) -> Result<Vec<Value>, String> {
         if range.unit.is_empty() { Value::from(number) } else { Value::from(format!("{number} {}", range.unit)) }
     };
     Ok((0..range.steps).map(at).collect())
+}
+
+/// Adds a dimension after those that the document has.
+pub(crate) fn add(document: &mut DocumentMut, key: &str, values: &[String]) -> Result<(), String> {
+    if values.is_empty() {
+        return Err(format!("{key} is to be varied, and has no values: give it some"));
+    }
+    let values: Array = values.iter().map(|text| value_of(text)).map(|value| bare(&value)).collect();
+    match document.entry("sweep").or_insert(Item::ArrayOfTables(ArrayOfTables::new())) {
+        Item::ArrayOfTables(tables) => {
+            let mut table = Table::new();
+            table.insert("key", Item::Value(key.into()));
+            table.insert("values", Item::Value(Value::Array(values)));
+            tables.push(table);
+            Ok(())
+        }
+        Item::Value(Value::Array(array)) => {
+            let mut table = InlineTable::new();
+            table.insert("key", key.into());
+            table.insert("values", Value::Array(values));
+            array.push(table);
+            Ok(())
+        }
+        _ => Err("`sweep` is a list of tables: write [[sweep]]".to_owned()),
+    }
 }
 
 /// Changes the document.

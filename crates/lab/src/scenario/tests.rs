@@ -172,6 +172,24 @@ fn parse_sweeps_are_cartesian_the_last_fastest() {
 }
 
 #[test]
+fn parse_swept_adds_dimensions_after_the_scenario_s_own() {
+    let grid = [("record".to_owned(), vec!["10 ms".to_owned(), "20 ms".to_owned()])];
+    let cases = |text: &str| -> Vec<String> {
+        let scenario = Scenario::parse_swept("s.toml", text, &[], &grid).unwrap();
+        assert!(scenario.cells.iter().all(|cell| cell.settings.last().is_some_and(|(key, _)| key == "record")));
+        scenario.cells.into_iter().map(|cell| cell.case).collect()
+    };
+    assert_eq!(cases(STAR), ["record = 10 ms", "record = 20 ms"]);
+    let inline = format!("sweep = [{{ cases = [{{ name = \"a\" }}, {{ name = \"b\" }}] }}]\n{STAR}");
+    let tables = format!("{STAR}\n[[sweep]]\ncases = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n");
+    assert_eq!(cases(&inline), ["a, record = 10 ms", "a, record = 20 ms", "b, record = 10 ms", "b, record = 20 ms"]);
+    assert_eq!(cases(&tables), cases(&inline));
+    let none = [("record".to_owned(), Vec::new())];
+    let error = Scenario::parse_swept("s.toml", STAR, &[], &none).err().unwrap().to_string();
+    assert!(error.contains("record is to be varied, and has no values"), "{error}");
+}
+
+#[test]
 fn parse_set_changes_a_value_before_it_is_checked() {
     let set = [("flows.f2.start".to_owned(), "1 s".to_owned()), ("seed".to_owned(), "9".to_owned())];
     let scenario = Scenario::parse("s.toml", STAR, &set).unwrap();

@@ -9,7 +9,7 @@ mod interval;
 mod kind;
 mod verdict;
 
-use inhaul_base::Span;
+use std::ops::ControlFlow;
 
 use crate::run::run_once;
 use crate::scenario::{Scenario, ScenarioError};
@@ -26,7 +26,7 @@ impl Star {
     pub fn run(&self, knowledge: Knowledge, set: &[(String, String)]) -> Result<Verdict, ScenarioError> {
         let name = format!("random star {}", self.seed);
         let scenario = Scenario::parse(&name, &self.scenario(knowledge), set)?;
-        let run = run_once(&scenario.cells[0].plan, self.seed, &|_: Span| ());
+        let run = run_once(&scenario.cells[0].plan, self.seed, &|_| ControlFlow::Continue(()));
         Ok(verdict::judge(self, &run))
     }
 }

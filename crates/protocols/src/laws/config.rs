@@ -1,5 +1,9 @@
 //! What laws are built from.
 
+use std::sync::Arc;
+
+use inhaul_transport::{FlowId, Law};
+
 /// What laws are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct LawConfig {
@@ -16,3 +20,7 @@ pub struct LawConfig {
     /// Seed of the law's random stream.
     pub seed: u64,
 }
+
+/// Builds the law of a sender's flow, when its receiver has asked for one; `None`: the flow gets the law that the
+/// receiver wants. For laws that no registry knows.
+pub type MakeLaw = Arc<dyn Fn(FlowId, &LawConfig) -> Option<Box<dyn Law + Send>> + Send + Sync>;

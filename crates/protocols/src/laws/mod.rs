@@ -18,7 +18,7 @@ use inhaul_transport::Law;
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
 pub use bic::Bic;
-pub use config::LawConfig;
+pub use config::{LawConfig, MakeLaw};
 pub use cubic::Cubic;
 pub use fhstcp::Fhstcp;
 pub use highspeed::HighSpeed;

@@ -11,7 +11,7 @@ pub mod wire;
 
 use inhaul_transport::{Channels, Endpoint, EndpointConfig, Offloads, Protocol, Role, SetupError};
 
-use crate::laws::LawName;
+use crate::laws::{LawName, MakeLaw};
 pub use options::Options;
 use receiver::TcpReceiver;
 use sender::TcpSender;
@@ -92,6 +92,41 @@ pub const BBR3: Protocol = Protocol {
     build: |config| build(LawName::Bbr3, BBR3.name, config),
     ..RENO
 };
+
+/// The protocols of the family, and their laws.
+const FAMILY: [(&str, LawName); 8] = [
+    (RENO.name, LawName::Reno),
+    (HIGHSPEED.name, LawName::HighSpeed),
+    (SCALABLE.name, LawName::Scalable),
+    (BIC.name, LawName::Bic),
+    (CUBIC.name, LawName::Cubic),
+    (FHSTCP.name, LawName::Fhstcp),
+    (BBR.name, LawName::Bbr),
+    (BBR3.name, LawName::Bbr3),
+];
+
+/// Whether a protocol is of the family, so that its law can be exchanged.
+pub fn is_of_family(protocol: &str) -> bool {
+    FAMILY.iter().any(|(name, _)| *name == protocol)
+}
+
+/// A sender whose flows may have laws that no registry knows, for experiments with them. `None`: `protocol` is not of
+/// the family.
+///
+/// # Errors
+/// As the protocol's own sender: when a parameter is not known or its value is not legal.
+pub fn sender_with_laws(
+    protocol: &str,
+    config: &EndpointConfig,
+    laws: &MakeLaw,
+) -> Option<Result<Box<dyn Endpoint + Send>, SetupError>> {
+    let (name, law) = FAMILY.iter().find(|(name, _)| *name == protocol)?;
+    let sender = |options| {
+        let tcp = sender::Tcp::new(config, options).with_laws(laws.clone());
+        Box::new(TcpSender::new(tcp, config.challenge_seed)) as Box<dyn Endpoint + Send>
+    };
+    Some(Options::read(*law, name, &config.parameters).map(sender))
+}
 
 fn build(
     law: LawName,

@@ -16,6 +16,7 @@ use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
 use super::options::Options;
 use super::wire::{AckHeader, HEADER_LEN, OwnMessage, VERSION, setup_law};
+use crate::laws::MakeLaw;
 use flow::SendFlow;
 
 /// All flows of a host that sends.
@@ -27,6 +28,8 @@ pub(super) struct Tcp {
     seed: u64,
     /// What all flows together may send (R_send).
     limit: RateLimit,
+    /// Laws beside those that receivers ask for.
+    laws: Option<MakeLaw>,
 }
 
 impl Tcp {
@@ -34,7 +37,12 @@ impl Tcp {
     pub(super) fn new(config: &EndpointConfig, options: Options) -> Self {
         let mut limit = RateLimit::default();
         limit.set(Time::ZERO, config.host_rate);
-        Self { options, seed: config.seed, limit }
+        Self { options, seed: config.seed, limit, laws: None }
+    }
+
+    /// The same, but flows have the laws that `laws` builds.
+    pub(super) fn with_laws(self, laws: MakeLaw) -> Self {
+        Self { laws: Some(laws), ..self }
     }
 }
 
@@ -58,7 +66,8 @@ impl Sending for Tcp {
         if let Some(flow) = core.flows.get_mut(&id) {
             let options = self.options.for_flow(&flow.core.offer.parameters);
             let config = options.law_config(self.seed ^ flow.core.offer.token);
-            flow.set_law(now, law.build(&config), &options);
+            let other = self.laws.as_ref().and_then(|laws| laws(id, &config));
+            flow.set_law(now, other.unwrap_or_else(|| law.build(&config)), &options);
         }
         Ok(())
     }
