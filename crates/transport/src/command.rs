@@ -126,6 +126,8 @@ pub enum Command {
         /// The new way is a byte stream, or several: it loses nothing, and controls its rate itself. How it delays
         /// data says nothing of a capacity.
         reliable: bool,
+        /// Where the sender's datagrams come from by that way; `None`: from where they came before.
+        peer: Option<SocketAddr>,
     },
     /// Receiver: the rate that all flows together may take (C_r) has changed. `None`: find it out.
     LimitReceive(Option<Bitrate>),

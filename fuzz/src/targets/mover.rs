@@ -170,7 +170,7 @@ pub(super) fn orders() -> Vec<Vec<u8>> {
     let rest = r#""transfer":7,"destination":"d/e","rules":[{"exclude":"*.tmp"},{"line":"!x"}],"existing":"keep","checksum":false,
         "attributes":true,"fresh":false,"dry_run":true,"retry_seconds":60,"rate_bps":"#;
     samples(&[
-        &format!(r#"{{"origin":{{"client":{{"sources":3}}}},{rest}null}}"#),
+        &format!(r#"{{"origin":{{"client":{{"sources":3}}}},"fallback":"always",{rest}null}}"#),
         &format!(r#"{{"origin":{{"servers":{{"sources":["inhaul://a,b:7/c"]}}}},{rest}1000000}}"#),
     ])
 }

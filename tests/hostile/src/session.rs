@@ -131,6 +131,14 @@ impl Session {
         FlowSeal::new(&stream.take_flow_secrets().unwrap().expect("datagrams are sealed"))
     }
 
+    /// What streams show that are to carry the session's datagrams.
+    ///
+    /// # Panics
+    /// When there is no secure connection.
+    pub fn tunnel_token(&mut self) -> u128 {
+        self.secured().and_then(|stream| stream.tunnel_token()).expect("the session is secure")
+    }
+
     /// The connection itself.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp

@@ -8,8 +8,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use inhaul_hostile_tests::{
-    GtpClient, Heard, OURS, Outcome, Relay, Scratch, Server, Session, Start, figures, holds_for, inhaul, noise,
-    wait_for,
+    GtpClient, Heard, OURS, Offer, Outcome, RawPut, Relay, Scratch, Server, Session, Start, figures, holds_for, inhaul,
+    noise, wait_for,
 };
 use inhaul_mover::frame::{Frame, RefusalCode, SessionRole};
 use inhaul_transport::kit::wire::PathDatagram;
@@ -173,6 +173,95 @@ fn data_comes_through_a_proxy() {
     assert!(outcome.stderr.contains("the proxy socks5://127.0.0.1:1 cannot be reached"), "{}", outcome.stderr);
 }
 
+// --- Puts -----------------------------------------------------------------------------------------------------------
+
+/// A file `f` here, and a server behind a relay that takes it in.
+struct ToPut {
+    from: Scratch,
+    inbox: Scratch,
+    _offered: Scratch,
+    bytes: Vec<u8>,
+    server: Server,
+    relay: Relay,
+}
+
+impl ToPut {
+    fn relay(seed: u64) -> Self {
+        let (from, inbox, offered, bytes) = (Scratch::new(), Scratch::new(), Scratch::new(), noise(SIZE, seed));
+        from.file("f", &bytes);
+        let server = Server::offer_with(offered.path(), &["--accept-puts", inbox.path().to_str().unwrap()]);
+        let relay = Relay::honest(server.address);
+        Self { from, inbox, _offered: offered, bytes, server, relay }
+    }
+
+    fn put(&self, args: &[&str]) -> Start {
+        inhaul(["put", "--json"]).args(args).arg(self.from.path().join("f")).arg(self.relay.source("/"))
+    }
+
+    fn has_landed(&self, attempt: &str, outcome: &Outcome) -> serde_json::Value {
+        figures(attempt, &format!("{}, {:.1} s", outcome.summary(), outcome.took.as_secs_f64()));
+        assert_eq!(outcome.code, Some(0), "{}\n{}", outcome.summary(), self.server.running.stderr());
+        assert!(std::fs::read(self.inbox.path().join("f")).unwrap() == self.bytes, "{attempt}");
+        outcome.json()["sources"][0]["path"].clone()
+    }
+}
+
+#[test]
+fn a_put_goes_over_streams_where_udp_is_blocked_from_the_start() {
+    let put = ToPut::relay(41);
+    put.relay.block_udp(true);
+    let outcome = put.put(&[]).finish(PATIENCE);
+    let path = put.has_landed("a put: no datagram passes from the start", &outcome);
+    assert_eq!((path["over"].as_str(), path["why"].as_str()), (Some("tcp"), Some("UDP does not pass")), "{path}");
+    assert_eq!(path["changes"], 1, "{path}");
+    assert!(outcome.took < Duration::from_secs(10), "{:?}", outcome.took);
+}
+
+#[test]
+fn a_put_whose_udp_is_blocked_for_a_while_changes_and_comes_back() {
+    for from_start in [false, true] {
+        let put = ToPut::relay(42);
+        put.relay.block_udp(from_start);
+        let put_it = put.put(&["--send-rate", "24M"]).start();
+        if from_start {
+            assert!(wait_for(PATIENCE, || put_it.stderr().contains("over TCP")), "{}", put_it.stderr());
+        } else {
+            assert!(wait_for(PATIENCE, || put.relay.passed() > 600), "no data: {}", put_it.stderr());
+            put.relay.block_udp(true);
+        }
+        assert!(holds_for(Duration::from_secs(3), || put_it.is_running()), "{}", put_it.stderr());
+        put.relay.block_udp(false);
+        let outcome = put_it.finish(PATIENCE);
+        let when = if from_start { "from the start" } else { "in the middle" };
+        let path = put.has_landed(&format!("a put: no datagram passes for 3 s {when}; then they do"), &outcome);
+        assert_eq!((path["over"].as_str(), path["changes"].as_u64()), (Some("udp"), Some(2)), "{when}: {path}");
+    }
+}
+
+#[test]
+fn a_put_does_as_its_user_has_chosen() {
+    let put = ToPut::relay(43);
+    let outcome = put.put(&["--fallback", "always"]).finish(PATIENCE);
+    let path = put.has_landed("a put with --fallback always", &outcome);
+    assert_eq!((path["over"].as_str(), path["why"].as_str()), (Some("tcp"), Some("as was chosen")));
+    assert_eq!(put.relay.passed(), 0, "no datagram is sent");
+    put.relay.block_udp(true);
+    let outcome = put.put(&["--overwrite", "--fallback", "never"]).finish(PATIENCE);
+    assert_eq!((outcome.code, outcome.json()["error"]["code"].as_str()), (Some(11), Some("udp-blocked")));
+}
+
+#[test]
+fn a_put_goes_through_a_proxy() {
+    let put = ToPut::relay(44);
+    let (address, connections) = proxy();
+    let outcome = put.put(&["--proxy", &format!("http://{address}")]).finish(PATIENCE);
+    let path = put.has_landed("a put through a proxy (HTTP CONNECT)", &outcome);
+    assert_eq!(path["over"].as_str(), Some("tcp"));
+    let connections = connections.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(connections, 6, "the order, the data set's session, and four streams");
+    assert_eq!(put.relay.passed(), 0, "no datagram is sent past a proxy");
+}
+
 // --- Hostile clients ------------------------------------------------------------------------------------------------
 
 /// What a server says to a stream that shows `token`, within half a second.
@@ -182,16 +271,6 @@ fn attached(server: SocketAddr, token: u128) -> (Session, Heard) {
     stream.send(&Frame::AttachTunnel { token }).unwrap();
     let said = stream.receive(Duration::from_millis(500));
     (stream, said)
-}
-
-/// Asks for streams.
-fn granted(session: &mut Session) -> u128 {
-    session.send(&Frame::AskTunnel).unwrap();
-    loop {
-        if let Frame::TunnelGrant { token } = session.expect() {
-            return token;
-        }
-    }
 }
 
 fn is_refused(said: &Heard) -> bool {
@@ -219,7 +298,7 @@ fn strangers_attach_no_streams_and_clients_only_four() {
     let mut session = Session::connect(server.address).unwrap();
     session.hello(SessionRole::Fetch, "gtp");
     session.open("/f").unwrap();
-    let token = granted(&mut session);
+    let token = session.tunnel_token();
     let streams: Vec<_> = (0..6).map(|_| attached(server.address, token)).collect();
     let refused = streams.iter().filter(|(_, said)| is_refused(said)).count();
     figures("a client attaches six streams", &format!("{refused} are refused"));
@@ -231,13 +310,40 @@ fn strangers_attach_no_streams_and_clients_only_four() {
 }
 
 #[test]
+fn strangers_attach_no_streams_to_puts_and_clients_only_four() {
+    let put = ToPut::relay(45);
+    let server = put.server.address;
+    let mut order = RawPut::order_to("f");
+    order["fallback"] = "always".into();
+    let raw = RawPut::begin(server, &order).unwrap();
+    let mut session = raw.attach(0).unwrap();
+    let token = session.tunnel_token();
+    assert!(is_refused(&attached(server, token).1), "nobody has asked for it");
+    let manifest = Offer::file("f", noise(SIZE, 45)).manifest;
+    session.send(&Frame::DataSet { last: true, bytes: manifest }).unwrap();
+    if session.wants_content() {
+        session.send(&Frame::Content { bytes: Vec::new() }).unwrap();
+    }
+    while session.expect() != Frame::AskTunnel {}
+    assert!([0, 1, token ^ 1].iter().all(|&token| is_refused(&attached(server, token).1)));
+    let streams: Vec<_> = (0..6).map(|_| attached(server, token)).collect();
+    let refused = streams.iter().filter(|(_, said)| is_refused(said)).count();
+    figures("a client that puts attaches six streams", &format!("{refused} are refused"));
+    assert_eq!(refused, 2, "{:?}", streams.iter().map(|(_, said)| said).collect::<Vec<_>>());
+    drop((session, streams, raw));
+    assert!(wait_for(Duration::from_secs(5), || is_refused(&attached(server, token).1)));
+    let outcome = put.put(&[]).finish(PATIENCE);
+    put.has_landed("an honest put after one that was dropped", &outcome);
+}
+
+#[test]
 fn a_stream_that_is_not_read_costs_little_and_delays_nobody() {
     let from = Scratch::new();
     from.file("f", &noise(96 << 20, 39));
     from.file("small", &noise(4 << 20, 39));
     let server = Server::offer(from.path());
     let mut flow = GtpClient::open(server.address, "/f");
-    let token = granted(&mut flow.session);
+    let token = flow.session.tunnel_token();
     let (mut stream, said) = attached(server.address, token);
     assert_eq!(said, Heard::Silence);
     open_path(&mut flow, &mut stream);
@@ -269,7 +375,7 @@ fn streams_with_other_things_than_datagrams_are_closed() {
     let mut session = Session::connect(server.address).unwrap();
     session.hello(SessionRole::Fetch, "gtp");
     session.open("/f").unwrap();
-    let token = granted(&mut session);
+    let token = session.tunnel_token();
     let closes = |stream: &mut Session| {
         wait_for(Duration::from_secs(5), || !matches!(stream.receive(Duration::from_millis(50)), Heard::Silence))
     };

@@ -5,7 +5,7 @@ use inhaul_base::Bitrate;
 use inhaul_identity::{Caveats, Fingerprint, Grant, KnownHosts, Right, Rights, Scope, Ticket, Token};
 
 use crate::api::error::MoveError;
-use crate::api::options::{CopyOptions, Stop, Update};
+use crate::api::options::{CopyOptions, Fallback, Stop, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::{Server, Source};
@@ -62,6 +62,8 @@ fn begin(options: &CopyOptions, transfer: u64) -> Result<Session, MoveError> {
         dry_run: options.dry_run,
         rate_bps: options.rate.map(Bitrate::bps),
         retry_seconds: options.retry_for.as_nanos() / 1_000_000_000,
+        // That server's own choice counts.
+        fallback: Fallback::default(),
     };
     session.delegate(order.encode()?)?;
     session.await_greeting()?;

@@ -4,7 +4,7 @@
 //! For a put, the client opens a session for each data set (`Attach`). On this session the two ends change roles: the
 //! server acts like every receiver. Datagrams go in both directions between the server's own port and the socket from
 //! which the client has sent probes ([`crate::engine::probe`]). So firewalls need only one open port, and the client
-//! may be behind a NAT.
+//! may be behind a NAT. Where UDP does not pass, the server asks the client for streams ([`crate::paths`]).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,17 +19,20 @@ use inhaul_identity::audit::Event;
 use inhaul_store::{Inbox, printable};
 
 use crate::api::error::MoveError;
-use crate::api::options::{AcceptOptions, GetOptions, NetOptions, Progress, Stop, Update};
+use crate::api::options::{AcceptOptions, Fallback, GetOptions, NetOptions, Progress, Stop, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
 use crate::delegate::order::{Order, Origin};
 use crate::engine::net::Transport;
+use crate::engine::port::NO_PORT;
 use crate::engine::probe::{Admission, ProbeDesk};
 use crate::haul::get::{get, get_attached};
+use crate::paths::{Callers, Hall, NotAwaited};
 use crate::serve::audit::Audit;
 use crate::serve::orders::Orders;
 use crate::serve::passes::Pass;
+use crate::serve::tunnels::{ENOUGH, UNKNOWN, Unwanted};
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
@@ -60,6 +63,8 @@ pub(crate) struct Delegations {
     manifest_memory_max: u64,
     net: NetOptions,
     desk: Arc<ProbeDesk>,
+    /// Where streams arrive that carry puts' datagrams.
+    hall: Arc<Hall>,
     audit: Arc<Audit>,
     state: Mutex<State>,
 }
@@ -93,8 +98,8 @@ struct Place<'a> {
 
 /// What carries the data of a transfer.
 enum Paths {
-    /// Sessions that the client has attached, and the socket that it has sent probes from.
-    Attached(Vec<Session>, inhaul_udp::Socket),
+    /// Sessions that the client has attached, the socket for its datagrams, and where it brings streams.
+    Attached(Vec<Session>, inhaul_udp::Socket, Callers),
     /// The server dials itself.
     Dialled,
 }
@@ -115,6 +120,7 @@ impl Delegations {
             manifest_memory_max: manifest_memory / options.transfers_max.max(1) as u64,
             net: net.clone(),
             desk,
+            hall: Arc::default(),
             audit,
             state: Mutex::default(),
         })
@@ -149,6 +155,11 @@ impl Delegations {
             // A client that brings data itself comes again by itself.
             retry_for: Span::from_secs(order.retry_seconds.min(RETRY_MAX_SECONDS)),
             net: NetOptions {
+                // Whoever opens the streams says whether there are any.
+                fallback: match order.origin {
+                    Origin::Client { .. } => order.fallback,
+                    Origin::Servers { .. } => self.net.fallback,
+                },
                 transport: transport.name.to_owned(),
                 parameters: transport.parameters.to_vec(),
                 ..self.net.clone()
@@ -156,22 +167,37 @@ impl Delegations {
         })
     }
 
-    /// Waits for a session for each data set, and for the address that the client's datagrams come from.
-    fn receive_sessions(&self, stream: &mut ControlStream, count: u16, udp_port: u16) -> Result<Paths, GreetingError> {
+    /// Waits for a session for each data set, and for the address that the client's datagrams come from. None may
+    /// come: if UDP does not pass, and the client brings streams.
+    fn receive_sessions(
+        &self,
+        stream: &mut ControlStream,
+        count: u16,
+        fallback: Fallback,
+        udp_port: u16,
+    ) -> Result<Paths, GreetingError> {
         let failed = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let admission = self.desk.admit(stream.peer().ip()).map_err(failed)?;
         let attached = self.await_sessions(stream, &admission, count)?;
-        let Some(from) = admission.seen() else {
-            return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
-        };
         let local = SocketAddr::new(stream.local().ip(), udp_port);
-        let socket = sockets::branch(&self.net, local, from).map_err(failed)?;
+        let seen = admission.seen().filter(|_| fallback != Fallback::Always);
+        let socket = match seen {
+            Some(from) => sockets::branch(&self.net, local, from),
+            None if fallback == Fallback::Never => {
+                return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
+            }
+            // Nothing comes over it.
+            None => sockets::bind(&self.net, SocketAddr::new(local.ip(), 0)),
+        };
+        let socket = socket.map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
             let server = Server::new(stream.peer().ip().to_string(), stream.peer().port());
-            Session { datagrams: from, manifest_memory_max, ..Session::over(server, stream) }
+            let datagrams = seen.unwrap_or(SocketAddr::new(stream.peer().ip(), NO_PORT));
+            Session { datagrams, manifest_memory_max, ..Session::over(server, stream) }
         };
-        Ok(Paths::Attached(attached.into_iter().map(session).collect(), socket))
+        let callers = Callers { hall: Arc::clone(&self.hall), desk: Arc::clone(&self.desk), local };
+        Ok(Paths::Attached(attached.into_iter().map(session).collect(), socket, callers))
     }
 
     fn await_sessions(
@@ -247,7 +273,7 @@ impl Orders for Delegations {
         log::info!("{}: has {what} fetched", stream.peer());
         let began = Instant::now();
         let paths = match order.origin {
-            Origin::Client { sources } => self.receive_sessions(stream, sources, udp_port)?,
+            Origin::Client { sources } => self.receive_sessions(stream, sources, order.fallback, udp_port)?,
             Origin::Servers { .. } => Paths::Dialled,
         };
         let (updates, incoming) = channel();
@@ -256,7 +282,9 @@ impl Orders for Delegations {
             // The client may be gone.
             let mut hear = |update| drop(updates.send(update));
             match paths {
-                Paths::Attached(sessions, socket) => get_attached(&options, sessions, socket, &stop, &mut hear),
+                Paths::Attached(sessions, socket, callers) => {
+                    get_attached(&options, sessions, (socket, callers), &stop, &mut hear)
+                }
                 Paths::Dialled => get(&options, &stop, &mut hear),
             }
         };
@@ -284,6 +312,16 @@ impl Orders for Delegations {
         if let Some(awaited) = self.lock().awaited.get(&token) {
             drop(awaited.send((source, stream)));
         }
+    }
+
+    fn carry(&self, token: u128, stream: ControlStream) -> Result<(), Unwanted> {
+        self.hall.bring(token, stream).map_err(|(stream, why)| {
+            let why = match why {
+                NotAwaited::Unknown => UNKNOWN,
+                NotAwaited::Enough => ENOUGH,
+            };
+            Unwanted { stream, why }
+        })
     }
 
     fn open(&self) -> usize {

@@ -2,6 +2,7 @@
 //!
 //! It uses `haul`, `serve`, `session`, `engine`, `api` and `system`.
 
+mod carrier;
 mod copy;
 mod delegated;
 mod follow;

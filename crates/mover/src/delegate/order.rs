@@ -4,6 +4,7 @@ use inhaul_store::{Existing, Filter, FilterError, Rule};
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::MoveError;
+use crate::api::options::Fallback;
 use crate::api::source::{Source, SourceError};
 
 /// Most data sets in one order.
@@ -38,6 +39,9 @@ pub struct Order {
     pub rate_bps: Option<u64>,
     /// How long to go on trying without a byte when other servers cannot be reached or are lost, in seconds.
     pub retry_seconds: u64,
+    /// Whether the data may come over streams that the client opens. Of a client that has the data itself.
+    #[serde(default = "never", with = "FallbackName")]
+    pub fallback: Fallback,
 }
 
 /// Where the data of an order is.
@@ -76,6 +80,20 @@ enum ExistingName {
     Replace,
     Update,
     Keep,
+}
+
+/// A [`Fallback`] as it travels.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Fallback", rename_all = "kebab-case")]
+enum FallbackName {
+    Auto,
+    Never,
+    Always,
+}
+
+/// What holds for a client that does not say.
+fn never() -> Fallback {
+    Fallback::Never
 }
 
 /// Why bytes are no order.
@@ -179,6 +197,7 @@ pub(crate) mod tests {
             dry_run: false,
             rate_bps: Some(1_000_000),
             retry_seconds: 60,
+            fallback: Fallback::Auto,
         }
     }
 
@@ -188,6 +207,14 @@ pub(crate) mod tests {
             let order = order(origin);
             assert_eq!(Order::parse(&order.to_json().unwrap()).unwrap(), order);
         }
+    }
+
+    #[test]
+    fn an_order_that_does_not_speak_of_streams_has_none() {
+        let json = order(Origin::Client { sources: 1 }).to_json().unwrap();
+        let mut order: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        order.as_object_mut().unwrap().remove("fallback");
+        assert_eq!(Order::parse(order.to_string().as_bytes()).unwrap().fallback, Fallback::Never);
     }
 
     #[test]

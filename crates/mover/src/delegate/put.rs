@@ -1,6 +1,7 @@
 //! `put`: orders a server to fetch from this host. The server is the receiver, and sets the rates. See
 //! [`crate::delegate::delegated`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -10,9 +11,10 @@ use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
 use crate::api::error::{ErrorKind, MoveError};
-use crate::api::options::{PutOptions, Stop, Update};
+use crate::api::options::{Fallback, NetOptions, PutOptions, Stop, Update};
 use crate::api::report::Report;
 use crate::api::source::Server;
+use crate::delegate::carrier::{Carrier, introduction_patience};
 use crate::delegate::follow::follow;
 use crate::delegate::order::{Order, Origin, SOURCES_MAX};
 use crate::delegate::retry::repeat;
@@ -102,12 +104,12 @@ fn begin(options: &PutOptions, transfer: u64, stop: &Stop) -> Result<Put, MoveEr
         .collect::<Result<_, MoveError>>()?;
     let mut session = Session::connect(server, SessionRole::Delegate, Wanted::of(&options.net))?;
     let token = session.order(order(options, transfer)?.encode()?)?;
-    let socket = sockets::connect(&options.net, session.datagrams)?;
-    introduce(&socket, &session, token)?;
+    let socket = introduce(&options.net, &session, token)?;
     let fetchers = attach_all(options, server, token, offered, stop)?;
     let stop_sending = Stop::new();
     let (options, stop) = (options.clone(), stop_sending.clone());
-    let sending = threads::spawn_helper("inhaul-data", move || send(&options, socket, fetchers, stop))?;
+    let addresses = (session.stream.peer(), session.datagrams);
+    let sending = threads::spawn_helper("inhaul-data", move || send(&options, socket, addresses, fetchers, stop))?;
     Ok(Put { session, sending, stop_sending })
 }
 
@@ -130,17 +132,46 @@ fn order(options: &PutOptions, transfer: u64) -> Result<Order, MoveError> {
         dry_run: options.dry_run,
         rate_bps: None,
         retry_seconds: 0,
+        fallback: fallback(&options.net, &options.destination.server),
     })
 }
 
-/// Shows the server where this host's datagrams come from.
-fn introduce(socket: &Socket, session: &Session, token: u64) -> Result<(), MoveError> {
-    let known = probe::knock(socket, session.datagrams, token, ECHO_MAX).map_err(MoveError::system("cannot probe"))?;
-    known.then_some(()).ok_or_else(|| {
-        let seconds = ECHO_MAX.as_nanos() / 1_000_000_000;
-        let detail = format!("no UDP datagram came back in {seconds} s, though TCP passes");
-        MoveError::UdpBlocked { server: session.server.clone(), detail }
-    })
+/// Whether datagrams may go over streams: no proxy passes UDP.
+fn fallback(net: &NetOptions, server: &Server) -> Fallback {
+    if net.trust.proxy_for(server).is_some() { Fallback::Always } else { net.fallback }
+}
+
+/// A socket whose address the server has been shown, as where this host's datagrams come from; or, if UDP does not pass
+/// and streams may carry them, one that is not used.
+fn introduce(net: &NetOptions, session: &Session, token: u64) -> Result<Socket, MoveError> {
+    let unused = || sockets::bind(net, SocketAddr::new(session.stream.local().ip(), 0));
+    let knock = |patience: Span| {
+        let socket = sockets::connect(net, session.datagrams)?;
+        let known = probe::knock(&socket, session.datagrams, token, patience, 0);
+        Ok::<_, MoveError>((socket, known.map_err(MoveError::system("cannot probe"))?))
+    };
+    match fallback(net, &session.server) {
+        Fallback::Always => unused(),
+        Fallback::Auto => {
+            let rtt = inhaul_udp::tcp_counts(session.stream.wire()).map_or(0, |counts| u64::from(counts.rtt_us));
+            match knock(introduction_patience(Span::from_micros(rtt))) {
+                Ok((socket, true)) => Ok(socket),
+                Ok((_, false)) => unused(),
+                Err(error) => {
+                    log::info!("{}: {error}", session.server);
+                    unused()
+                }
+            }
+        }
+        Fallback::Never => match knock(ECHO_MAX)? {
+            (socket, true) => Ok(socket),
+            (_, false) => {
+                let seconds = ECHO_MAX.as_nanos() / 1_000_000_000;
+                let detail = format!("no UDP datagram came back in {seconds} s, though TCP passes");
+                Err(MoveError::UdpBlocked { server: session.server.clone(), detail })
+            }
+        },
+    }
 }
 
 /// Opens a session for each of the data sets, and waits until the server has asked for it.
@@ -179,10 +210,17 @@ fn not_opened(server: Server, error: GreetingError) -> MoveError {
 }
 
 /// The data thread.
-fn send(options: &PutOptions, socket: Socket, fetchers: Vec<Fetcher>, stop: Stop) -> Result<(), MoveError> {
+fn send(
+    options: &PutOptions,
+    socket: Socket,
+    addresses: (SocketAddr, SocketAddr),
+    fetchers: Vec<Fetcher>,
+    stop: Stop,
+) -> Result<(), MoveError> {
     let mut engine = Engine::new()?;
     let serving = Serving::new(&mut engine, socket, options.rate, &options.net, options.cache.as_deref())?;
-    let mut sender = Sender { serving, sink: Discard, stop };
+    let carrier = Carrier::new(options.destination.server.clone(), addresses, &options.net, engine.waker());
+    let mut sender = Sender { serving, carrier, sink: Discard, stop };
     for fetcher in fetchers {
         sender.serving.welcome(&mut engine, fetcher)?;
     }
@@ -193,6 +231,7 @@ fn send(options: &PutOptions, socket: Socket, fetchers: Vec<Fetcher>, stop: Stop
 /// What the sending side of a put does beside the engine's work.
 struct Sender {
     serving: Serving,
+    carrier: Carrier,
     sink: Discard,
     stop: Stop,
 }
@@ -212,7 +251,11 @@ impl Application for Sender {
     }
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
-        self.serving.on_frame(engine, flow, frame);
+        match frame {
+            Frame::AskTunnel => return self.carrier.on_ask(engine, flow),
+            Frame::TryDatagrams => return self.carrier.on_try(engine, flow),
+            frame => self.serving.on_frame(engine, flow, frame),
+        }
         Ok(())
     }
 
@@ -223,6 +266,7 @@ impl Application for Sender {
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         self.serving.tend(engine);
+        self.carrier.tend(engine, &self.serving)?;
         let is_over = self.stop.is_set() || engine.streams() == 0;
         Ok(if is_over { PollResult::Done } else { PollResult::Wait(later(engine)) })
     }

@@ -17,9 +17,9 @@ use crate::engine::waiting::Waiting;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
-/// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, which is 32 MiB at most, in
-/// packets of 1500 bytes. 2 MiB of memory.
-const WAITING_FOR_TUNNEL_MAX: usize = 24 << 10;
+/// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, which is 64 MiB at most, in
+/// packets of 1500 bytes. 4 MiB of memory.
+const WAITING_FOR_TUNNEL_MAX: usize = 48 << 10;
 /// A system that has no memory for datagrams is asked again after so long.
 pub(crate) const BLOCKED: Span = Span::from_millis(1);
 /// The port number of addresses that stand for tunnels: no datagram can come from it, or go there, over UDP.

@@ -126,11 +126,15 @@ pub(crate) struct Admission {
 impl ProbeDesk {
     /// Lets `client` probe.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admission, MoveError> {
-        let token = process::random_u64()?;
+        Ok(self.admit_as(process::random_u64()?, client))
+    }
+
+    /// The same, with a token that the client knows already.
+    pub(crate) fn admit_as(self: &Arc<Self>, token: u64, client: IpAddr) -> Admission {
         let mut grants = self.lock();
         grants.insert(token, Grant { client: client.to_canonical(), echoes_left: ECHOES_MAX, seen: None });
         self.open.store(grants.len(), Ordering::Relaxed);
-        Ok(Admission { desk: Arc::clone(self), token })
+        Admission { desk: Arc::clone(self), token }
     }
 
     /// The echo of a datagram that is a probe and may have one.
@@ -215,16 +219,18 @@ impl Sink for Echoing {
 }
 
 /// Sends probes with `token` over a socket that is connected to a server until one is echoed; false when none is in
-/// time.
-pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Span) -> std::io::Result<bool> {
+/// time. Probes and echoes are `len` bytes long, or as short as can be if that is less.
+pub(crate) fn knock(socket: &Socket, peer: SocketAddr, token: u64, patience: Span, len: u16) -> std::io::Result<bool> {
+    let echo_len = len.max(ECHO_LEN_MIN as u16);
     let (clock, mut poller) = (Clock::start(), Poller::new()?);
     poller.add(socket, 0, Interest::Read)?;
     let deadline = clock.now() + patience;
     let (mut memory, mut arrivals, mut ready) = (vec![0; usize::from(u16::MAX)], Vec::new(), Vec::new());
     for number in 0.. {
-        let probe = Probe { token, number, echo_len: ECHO_LEN_MIN as u16 };
+        let mut probe = Probe { token, number, echo_len }.encode().to_vec();
+        probe.resize(usize::from(len).max(PROBE_LEN), 0);
         // One that cannot leave just now is as good as lost.
-        let _ = send(socket, peer, &[&probe.encode()], None);
+        let _ = send(socket, peer, &[&probe], None);
         let next = (clock.now() + KNOCK_GAP).min(deadline);
         while clock.now() < next {
             socket.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals)?;

@@ -7,7 +7,7 @@
 //!
 //! A poller of its own waits for the streams, and the engine's waits for that one: a tunnel is one port.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,7 +31,7 @@ const WAKER: u64 = 0;
 /// See the module's description.
 pub(crate) struct Tunnel {
     /// The address that what comes in is shown to come from.
-    peer: SocketAddr,
+    peer: Cell<SocketAddr>,
     local: SocketAddr,
     poller: Poller,
     /// Wakes the tunnel's poller: frames wait that no connection tells of.
@@ -63,7 +63,7 @@ impl Tunnel {
     pub(crate) fn new(peer: SocketAddr, local: SocketAddr) -> io::Result<Self> {
         let poller = Poller::new()?;
         let waker = poller.waker(WAKER)?;
-        Ok(Self { peer, local, poller, waker, inner: RefCell::default() })
+        Ok(Self { peer: Cell::new(peer), local, poller, waker, inner: RefCell::default() })
     }
 
     /// Adds a stream, which may have brought frames already. False if there are as many as may be.
@@ -81,6 +81,11 @@ impl Tunnel {
         inner.streams.push(Stream { stream, token, watched: false, ended: false });
         self.waker.wake();
         Ok(true)
+    }
+
+    /// What comes in is shown to come from `peer` from now on.
+    pub(crate) fn show_as(&self, peer: SocketAddr) {
+        self.peer.set(peer);
     }
 
     /// How many streams there are.
@@ -219,7 +224,7 @@ impl DatagramSocket for Tunnel {
             start = end;
             let truncated = len < bytes.len();
             let segment = usize::from(segment).min(len.max(1));
-            arrivals.push(Arrival { from: self.peer, len, segment, truncated, drops: None, waited: Span::ZERO });
+            arrivals.push(Arrival { from: self.peer.get(), len, segment, truncated, drops: None, waited: Span::ZERO });
             inner.turn = (inner.turn + 1) % count;
         }
         if quiet.count_ones() < count as u32 {

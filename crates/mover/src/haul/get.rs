@@ -31,6 +31,7 @@ use crate::engine::net;
 use crate::engine::port::Port;
 use crate::engine::{EndpointId, Engine, PortId};
 use crate::haul::transfer::{Haul, Joining, Object, Reopening, Sought};
+use crate::paths::Callers;
 use crate::session::connect::Session;
 use crate::session::early;
 use crate::session::opener::Opener;
@@ -59,17 +60,18 @@ pub fn get(options: &GetOptions, stop: &Stop, hear: &mut dyn FnMut(Update)) -> (
     })
 }
 
-/// The same of data sets whose senders have opened the sessions, and whose datagrams all come over `socket`.
+/// The same of data sets whose senders have opened the sessions, and whose datagrams all come over the socket; or over
+/// streams that the senders bring.
 pub(crate) fn get_attached(
     options: &GetOptions,
     sessions: Vec<Session>,
-    socket: Socket,
+    (socket, callers): (Socket, Callers),
     stop: &Stop,
     hear: &mut dyn FnMut(Update),
 ) -> (Report, Result<(), MoveError>) {
     reported(|report, began| {
         let found = find_attached(options, sessions, stop)?;
-        haul(options, found, (Paths::Shared(socket), began), stop, hear, report)
+        haul(options, found, (Paths::Shared(socket, callers), began), stop, hear, report)
     })
 }
 
@@ -77,8 +79,8 @@ pub(crate) fn get_attached(
 pub(crate) enum Paths {
     /// Each over a socket of its own, from where its server said. Mirrors that are lost are opened again.
     Dialled(Opener),
-    /// All over this one.
-    Shared(Socket),
+    /// All over this one, or over streams that their senders bring.
+    Shared(Socket, Callers),
 }
 
 /// Runs a transfer and completes its report.
@@ -240,9 +242,9 @@ fn run_haul(
         Ok(engine) => engine,
         Err(error) => return failed(error),
     };
-    let (opener, shared) = match paths {
-        Paths::Dialled(opener) => (Some(opener), None),
-        Paths::Shared(socket) => (None, Some(socket)),
+    let (opener, shared, callers) = match paths {
+        Paths::Dialled(opener) => (Some(opener), None, None),
+        Paths::Shared(socket, callers) => (None, Some(socket), Some(callers)),
     };
     let (endpoint, joinings) = match open_ports(options, &mut engine, joinings, shared) {
         Ok(opened) => opened,
@@ -253,6 +255,7 @@ fn run_haul(
         Ok(haul) => haul,
         Err(error) => return failed(error),
     };
+    callers.into_iter().for_each(|callers| haul.paths.expect_callers(callers));
     let result = haul
         .stream_to(options.stream.clone())
         .and_then(|()| join_all(options, &mut engine, &mut haul, joinings))

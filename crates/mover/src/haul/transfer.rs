@@ -36,7 +36,7 @@ use crate::engine::net;
 use crate::engine::port::NoBodies;
 use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::haul::verify::{Finding, ToVerify, Verifier};
-use crate::paths::{PathNews, Paths, Way};
+use crate::paths::{PathNews, Paths};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
 use crate::session::early_path::EarlyFlow;
@@ -189,8 +189,7 @@ impl Haul {
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
         let plaintext = session.stream.is_plaintext();
-        let control = session.is_dialled.then(|| session.stream.peer());
-        let way = Way::new(engine.now(), options, control, session.datagrams, session.server.clone());
+        let way = self.paths.way_of(engine.now(), options, &session);
         self.paths.add(flow, way);
         self.mirrors.insert(flow, Mirror::new(session.server, object, plaintext));
         engine.add_flow(flow, self.endpoint, port, session.stream)?;
@@ -609,8 +608,8 @@ impl Application for Haul {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
-            Frame::TunnelGrant { token } => {
-                self.paths.on_grant(engine, self.endpoint, flow, token)?;
+            Frame::TryDatagrams => {
+                self.paths.on_introduced(engine, self.endpoint, flow)?;
                 self.hear_of_paths(engine)
             }
             Frame::FileFailed { file, problem } => self.on_file_failed(engine, flow, file, problem),

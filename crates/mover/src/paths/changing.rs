@@ -8,23 +8,30 @@ use inhaul_base::{Span, Time};
 use inhaul_transport::{Command, FlowId, JoinFlow};
 use inhaul_udp::Waker;
 
+use super::callers::Callers;
 use super::fallback::{Facts, Reason, Step};
-use super::way::{News, NewsDesk, Way};
+use super::way::{Asked, News, NewsDesk, StreamOpener, Way};
 use crate::api::error::MoveError;
 use crate::api::options::{Fallback, NetOptions};
 use crate::api::report::PathReport;
-use crate::engine::port::Port;
+use crate::engine::port::{NO_PORT, Port};
 use crate::engine::tunnel::STREAMS_MAX;
 use crate::engine::{EndpointId, Engine};
+use crate::session::connect::Session;
 use crate::session::early_path::EarlyPath;
 use crate::session::frame::Frame;
 use crate::session::tunnel_stream;
+use crate::system::sockets;
 
 /// How often it is looked whether datagrams come.
 const LOOK: Span = Span::from_millis(20);
 /// How long an echo is waited for, beside several round trips.
 const ECHO_PATIENCE: Duration = Duration::from_millis(500);
 const ECHO_RTTS: u64 = 3;
+
+/// A peer that was asked to bring something has this long, beside several round trips.
+const STREAMS_PATIENCE: Span = Span::from_secs(4);
+const OPENING_RTTS: u64 = 8;
 
 /// What a receiver should hear.
 pub(crate) enum PathNews {
@@ -39,12 +46,27 @@ pub(crate) struct Paths {
     ways: BTreeMap<FlowId, Way>,
     desk: NewsDesk,
     news: Vec<PathNews>,
+    callers: Option<Callers>,
 }
 
 impl Paths {
     /// Of no flow yet. `waker`: the engine's.
     pub(crate) fn new(waker: Waker, net: &NetOptions) -> Self {
-        Self { ways: BTreeMap::new(), desk: NewsDesk::new(waker, net), news: Vec::new() }
+        Self { ways: BTreeMap::new(), desk: NewsDesk::new(waker, net), news: Vec::new(), callers: None }
+    }
+
+    /// Senders have dialled this host, and bring there what they are asked for.
+    pub(crate) fn expect_callers(&mut self, callers: Callers) {
+        self.callers = Some(callers);
+    }
+
+    /// How the sender of `session` is reached, whose flow begins.
+    pub(crate) fn way_of(&self, now: Time, net: &NetOptions, session: &Session) -> Way {
+        let (datagrams, server) = (session.datagrams, session.server.clone());
+        match &self.callers {
+            Some(callers) if !session.is_dialled => Way::from_caller(now, net, callers.clone(), datagrams, server),
+            _ => Way::new(now, net, session.is_dialled.then(|| session.stream.peer()), datagrams, server),
+        }
     }
 
     /// A flow is there, which does not begin yet.
@@ -54,7 +76,10 @@ impl Paths {
 
     /// A flow has ended; its last report stands.
     pub(crate) fn end(&mut self, flow: FlowId) {
-        self.ways.get_mut(&flow).into_iter().for_each(|way| way.has_ended = true);
+        if let Some(way) = self.ways.get_mut(&flow) {
+            way.has_ended = true;
+            way.asked = Asked::default();
+        }
     }
 
     /// A flow is forgotten.
@@ -71,6 +96,10 @@ impl Paths {
     pub(crate) fn begin(&mut self, engine: &mut Engine, endpoint: EndpointId, join: JoinFlow) {
         let Some(way) = self.ways.get_mut(&join.flow) else { return };
         way.has_begun = true;
+        way.token = engine.tunnel_token(join.flow);
+        // A peer that has shown no address has tried to for long enough.
+        let probed = if way.datagrams.port() == NO_PORT { Span::MAX } else { join.probed.unwrap_or_default() };
+        way.state.on_begin(engine.now(), probed);
         if way.state.mode() == Fallback::Always {
             way.join = Some(join);
         } else {
@@ -106,6 +135,7 @@ impl Paths {
             return Ok(());
         }
         self.desk.next_look = now + LOOK;
+        self.give_up_waiting(engine, endpoint, &runs)?;
         let mut steps = Vec::new();
         for (&flow, way) in self.ways.iter_mut().filter(|(flow, way)| way.has_begun && runs(**flow)) {
             let stats = engine.flow_stats(flow).unwrap_or_default();
@@ -131,20 +161,55 @@ impl Paths {
         self.desk.next_look
     }
 
-    /// The server lets streams carry a flow's data.
-    pub(crate) fn on_grant(
+    /// The peer says that UDP passes, from where its probes came.
+    pub(crate) fn on_introduced(
         &mut self,
         engine: &mut Engine,
         endpoint: EndpointId,
         flow: FlowId,
-        token: u128,
     ) -> Result<(), MoveError> {
         let Some(way) = self.ways.get_mut(&flow) else { return Ok(()) };
-        way.token = Some(token);
-        match way.state.on_grant() {
-            Some(step) => self.take_step(engine, endpoint, flow, step),
-            None => Ok(()),
+        let (Some(StreamOpener::Peer(callers)), Some((_, admission))) = (&way.opener, way.asked.probes.take()) else {
+            return Ok(());
+        };
+        let socket = admission.seen().map(|from| (from, sockets::branch(self.desk.net(), callers.local, from)));
+        let socket = match socket {
+            Some((from, Ok(socket))) => {
+                way.datagrams = from;
+                engine.show_tunnel_as(flow, from);
+                Some(socket)
+            }
+            Some((from, Err(error))) => {
+                log::info!("{from}: {error}");
+                None
+            }
+            None => None,
+        };
+        self.hear(engine, endpoint, flow, News::Probed(socket))
+    }
+
+    /// What peers were asked to bring and have not brought in time.
+    fn give_up_waiting(
+        &mut self,
+        engine: &mut Engine,
+        endpoint: EndpointId,
+        runs: impl Fn(FlowId) -> bool,
+    ) -> Result<(), MoveError> {
+        let now = engine.now();
+        let mut steps = Vec::new();
+        for (&flow, way) in self.ways.iter_mut().filter(|(flow, _)| runs(**flow)) {
+            if way.asked.probes.take_if(|(until, _)| *until <= now).is_some() {
+                steps.extend(way.state.on_probed(now, false).map(|step| (flow, step)));
+            }
+            if way.asked.streams.as_ref().is_some_and(|(until, _)| *until <= now) && way.opening > 0 {
+                way.opening = 0;
+                if !way.has_opened {
+                    way.asked.streams = None;
+                    steps.extend(way.state.on_streams(now, false).map(|step| (flow, step)));
+                }
+            }
         }
+        steps.into_iter().try_for_each(|(flow, step)| self.take_step(engine, endpoint, flow, step))
     }
 
     fn hear(&mut self, engine: &mut Engine, endpoint: EndpointId, flow: FlowId, news: News) -> Result<(), MoveError> {
@@ -152,7 +217,7 @@ impl Paths {
         let Some(way) = self.ways.get_mut(&flow).filter(|way| !way.has_ended) else { return Ok(()) };
         let step = match news {
             News::Stream(result) => {
-                way.opening -= 1;
+                way.opening = way.opening.saturating_sub(1);
                 let is_first = match result {
                     Ok(stream) => engine.attach_stream(flow, way.datagrams, *stream)? && !way.has_opened,
                     Err(error) => {
@@ -188,14 +253,13 @@ impl Paths {
         let Some(way) = self.ways.get_mut(&flow) else { return Ok(()) };
         let server = &way.server;
         match step {
-            Step::Ask => engine.send(flow, &Frame::AskTunnel),
             Step::Open => return self.open_streams(engine, flow),
             Step::ToTunnel => {
                 let (reason, _, changes) = way.state.view();
                 way.is_open = false;
                 let join = way.join.take();
                 join.into_iter().for_each(|join| engine.command(endpoint, Command::Join(join)));
-                engine.turn_to(flow, true);
+                engine.turn_to(flow, true, None);
                 // A stream less is no change.
                 if let Some(reason) = reason.filter(|_| changes > way.told_changes) {
                     way.told_changes = changes;
@@ -209,7 +273,7 @@ impl Paths {
             Step::ToUdp => {
                 way.is_open = false;
                 way.told_changes = way.state.view().2;
-                engine.turn_to(flow, false);
+                engine.turn_to(flow, false, Some(way.datagrams));
                 self.news.push(PathNews::Warning(format!("{server}: data comes over UDP again")));
             }
             Step::Probe => return self.probe_udp(engine, flow),
@@ -219,11 +283,24 @@ impl Paths {
         Ok(())
     }
 
-    fn open_streams(&mut self, engine: &Engine, flow: FlowId) -> Result<(), MoveError> {
+    fn open_streams(&mut self, engine: &mut Engine, flow: FlowId) -> Result<(), MoveError> {
         let Some(way) = self.ways.get_mut(&flow) else { return Ok(()) };
-        let (Some(control), Some(token)) = (way.control, way.token) else { return Ok(()) };
+        let (Some(opener), Some(token)) = (&way.opener, way.token) else { return Ok(()) };
         let count = STREAMS_MAX - engine.tunnel_streams(flow);
         (way.opening, way.has_opened) = (count, false);
+        let control = match opener {
+            StreamOpener::Here(control) => *control,
+            StreamOpener::Peer(callers) => {
+                let until =
+                    engine.now() + STREAMS_PATIENCE + engine.control_rtt(flow).unwrap_or_default() * OPENING_RTTS;
+                // The one before ends first: it would take this one along.
+                way.asked.streams = None;
+                let expectation = callers.hall.expect(token, count, Box::new(self.desk.taker(flow)));
+                way.asked.streams = Some((until, expectation));
+                engine.send(flow, &Frame::AskTunnel);
+                return Ok(());
+            }
+        };
         for _ in 0..count {
             let server = way.server.clone();
             self.desk
@@ -234,7 +311,17 @@ impl Paths {
 
     /// Finds out whether UDP passes, over a socket of its own: the way of the one before may be what is broken.
     fn probe_udp(&mut self, engine: &mut Engine, flow: FlowId) -> Result<(), MoveError> {
-        let Some(way) = self.ways.get(&flow) else { return Ok(()) };
+        let Some(way) = self.ways.get_mut(&flow) else { return Ok(()) };
+        if let Some(StreamOpener::Peer(callers)) = &way.opener {
+            let Some(token) = engine.probe_token(flow) else { return Ok(()) };
+            let patience = STREAMS_PATIENCE + engine.control_rtt(flow).unwrap_or_default() * OPENING_RTTS;
+            // The one before ends first: it would take this one along.
+            way.asked.probes = None;
+            let admission = callers.desk.admit_as(token, way.datagrams.ip());
+            way.asked.probes = Some((engine.now() + patience, admission));
+            engine.send(flow, &Frame::TryDatagrams);
+            return Ok(());
+        }
         let (server, peer) = (way.server.clone(), way.datagrams);
         let rtt = engine.control_rtt(flow).unwrap_or_default() * ECHO_RTTS;
         let patience = ECHO_PATIENCE + Duration::from_nanos(rtt.as_nanos());

@@ -1,18 +1,20 @@
 //! When a mirror's data goes over streams instead of UDP, and when it comes back: decisions, and no doing.
 //!
 //! UDP is left when there is evidence that it does not pass: nothing of it is heard although something should be, or
-//! much of it is lost for long. The server's answer on the control stream, which grants the streams, shows that the
-//! server is there. UDP is taken up again when probes of it are echoed several times in a row; or, where it was left
-//! because of loss, when a trial brings more than the streams do.
+//! much of it is lost for long. That streams can be opened shows that the peer is there. UDP is taken up again when
+//! probes of it are echoed several times in a row; or, where it was left because of loss, when a trial brings more than
+//! the streams do.
 
 use inhaul_base::{Bitrate, Span, Time};
 
 use crate::api::options::Fallback;
 
-/// A path that does not open for so long, and for several round trips, may not be open to UDP: streams are opened, and
-/// are used if it has not opened by then, which takes two round trips more. Its first probes have left long before
-/// the flow begins.
+/// A path that does not open for so long, and for a round trip and a quarter, may not be open to UDP: streams are
+/// opened, and are used if it has not opened by then, which takes two round trips more. The time counts from when the
+/// first probes left, which is often before the flow begins.
 const OPENING_PATIENCE: Span = Span::from_millis(150);
+/// ... but echoes that have come already must have been read, too.
+const ECHOES_READ: Span = Span::from_millis(30);
 /// ... nor one over which nothing comes for so long, and for several round trips, although it should.
 const SILENCE: Span = Span::from_millis(500);
 const SILENCE_RTTS: u64 = 4;
@@ -88,8 +90,6 @@ pub(super) struct Facts {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Ask the server for streams: its answer shows that it is there.
-    Ask,
     /// Open streams.
     Open,
     /// Go over the streams from now on.
@@ -107,7 +107,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Udp,
-    /// The server was asked for streams, or they are being opened.
+    /// Streams are being opened.
     Preparing(Reason),
     Tunnel(Reason),
 }
@@ -130,8 +130,8 @@ pub(super) struct FallbackState {
     changes: u32,
     /// The path has been open once.
     has_opened: bool,
-    asked: bool,
-    granted: bool,
+    /// How long the first probes had been away when the flow began.
+    probed: Span,
     opening: bool,
     tries: u32,
     next_open: Time,
@@ -157,8 +157,7 @@ impl FallbackState {
             since: now,
             changes: 0,
             has_opened: false,
-            asked: false,
-            granted: false,
+            probed: Span::ZERO,
             opening: false,
             tries: 0,
             next_open: now,
@@ -186,18 +185,17 @@ impl FallbackState {
 
     // --- What happens -----------------------------------------------------------------------------------------------
 
+    /// The flow begins. Its first probes left so long before.
+    pub(super) fn on_begin(&mut self, now: Time, probed: Span) {
+        (self.since, self.probed) = (now, probed);
+    }
+
     /// Data can come, by whichever way.
     pub(super) fn on_opened(&mut self) {
         self.has_opened = true;
         if self.state == State::Preparing(Reason::Blocked) {
             self.state = State::Udp;
         }
-    }
-
-    /// The server lets streams carry the data.
-    pub(super) fn on_grant(&mut self) -> Option<Step> {
-        self.granted = true;
-        matches!(self.state, State::Preparing(_)).then(|| self.open())
     }
 
     /// A stream was opened, or all tries have failed.
@@ -244,7 +242,7 @@ impl FallbackState {
                 self.state = State::Udp;
                 None
             }
-            State::Preparing(_) if !self.granted || self.opening || now < self.next_open => None,
+            State::Preparing(_) if self.opening || now < self.next_open => None,
             State::Preparing(_) => Some(self.open()),
             State::Tunnel(_) if streams == 0 => {
                 // All of them have ended: it is found out anew whether UDP passes.
@@ -263,14 +261,16 @@ impl FallbackState {
         if let Some(step) = self.judge_trial(now) {
             return Some(step);
         }
-        let silent = facts.waits && now >= facts.heard.max(self.since) + self.patience(facts.rtt);
+        let patience = match self.changes {
+            0 if !self.has_opened => self.patience(facts.rtt).saturating_sub(self.probed).max(ECHOES_READ),
+            _ => self.patience(facts.rtt),
+        };
+        let silent = facts.waits && now >= facts.heard.max(self.since) + patience;
         let reason = match () {
             () if self.mode == Fallback::Always => Some(Reason::Chosen),
             () if silent && self.has_opened => Some(Reason::Silent),
             () if silent => Some(Reason::Blocked),
             () if self.is_lossy(facts) => Some(Reason::Lossy),
-            // The answer will be there when it is needed.
-            () if facts.waits && !self.has_opened && !self.asked => return Some(self.ask()),
             () => None,
         };
         if let Some(reason) = reason {
@@ -309,17 +309,7 @@ impl FallbackState {
             return Some(self.turn_to_tunnel(now, reason));
         }
         self.state = State::Preparing(reason);
-        match self.granted {
-            false if self.asked => None,
-            false => Some(self.ask()),
-            true if !self.opening && now >= self.next_open => Some(self.open()),
-            true => None,
-        }
-    }
-
-    fn ask(&mut self) -> Step {
-        self.asked = true;
-        Step::Ask
+        (!self.opening && now >= self.next_open).then(|| self.open())
     }
 
     fn open(&mut self) -> Step {
@@ -353,7 +343,7 @@ impl FallbackState {
     /// How long is waited for a word over UDP.
     fn patience(&self, rtt: Span) -> Span {
         let patience =
-            if self.has_opened { SILENCE.max(rtt * SILENCE_RTTS) } else { OPENING_PATIENCE.max(rtt + rtt / 2) };
+            if self.has_opened { SILENCE.max(rtt * SILENCE_RTTS) } else { OPENING_PATIENCE.max(rtt + rtt / 4) };
         patience.min(PATIENCE_MAX.max(rtt * 2))
     }
 
@@ -445,11 +435,6 @@ mod tests {
             }
         }
 
-        fn grant(&mut self) {
-            let step = self.state.on_grant();
-            self.note(step);
-        }
-
         fn streams(&mut self, streams: usize) {
             self.facts.streams = streams;
             let step = self.state.on_streams(self.facts.now, streams > 0);
@@ -469,10 +454,7 @@ mod tests {
     #[test]
     fn udp_that_never_opens_is_left_within_a_second_and_probed_ever_less_often() {
         let mut flow = Flow::new(Fallback::Auto);
-        flow.run(100, 0, 0.0);
-        flow.grant();
-        assert_eq!(flow.take(), [(10, Step::Ask)]);
-        flow.run(200, 0, 0.0);
+        flow.run(300, 0, 0.0);
         flow.streams(1);
         assert_eq!(flow.take(), [(150, Step::Open), (300, Step::ToTunnel)]);
         assert_eq!(flow.state.view(), (Some(Reason::Blocked), Time::ZERO + Span::from_millis(300), 1));
@@ -497,16 +479,25 @@ mod tests {
     #[test]
     fn streams_that_come_after_udp_has_opened_are_closed() {
         let mut flow = Flow::new(Fallback::Auto);
-        flow.run(20, 0, 0.0);
-        flow.grant();
-        flow.run(200, 0, 0.0);
+        flow.run(220, 0, 0.0);
         flow.state.on_opened();
         flow.run(10, 1, 0.0);
-        assert_eq!(flow.take(), [(10, Step::Ask), (150, Step::Open)]);
+        assert_eq!(flow.take(), [(150, Step::Open)]);
         flow.streams(4);
         flow.run(10, 1, 0.0);
         assert_eq!(flow.take(), [(240, Step::Close)]);
         assert_eq!(flow.state.view(), (None, Time::ZERO, 0));
+    }
+
+    #[test]
+    fn patience_counts_from_the_first_probes_and_echoes_that_have_come_are_read_first() {
+        for (rtt, probed, opens) in [(200, 0, 250), (200, 205, 50), (200, 1000, 30), (20, 25, 130), (400, 450, 50)] {
+            let mut flow = Flow::new(Fallback::Auto);
+            flow.facts.rtt = Span::from_millis(rtt);
+            flow.state.on_begin(Time::ZERO, Span::from_millis(probed));
+            flow.run(300, 0, 0.0);
+            assert_eq!(flow.take(), [(opens, Step::Open)], "{rtt} ms");
+        }
     }
 
     #[test]
@@ -520,13 +511,14 @@ mod tests {
         flow.facts.waits = true;
         flow.run(10, 1, 0.0);
         flow.run(600, 0, 0.0);
-        assert_eq!(flow.take(), [(6510, Step::Ask)]);
+        assert_eq!(flow.take(), [(6510, Step::Open)]);
         flow.run(10, 1, 0.0);
-        flow.grant();
+        flow.streams(2);
         flow.run(1000, 1, 0.0);
-        assert_eq!(flow.take(), []);
+        assert_eq!(flow.take(), [(6630, Step::Close)], "it was only late");
+        flow.facts.streams = 0;
         flow.run(1000, 0, 0.0);
-        assert_eq!(flow.take(), [(8120, Step::Open)], "it has been granted already");
+        assert_eq!(flow.take(), [(8120, Step::Open)]);
         flow.streams(2);
         assert_eq!(flow.take().last().map(|step| step.1), Some(Step::ToTunnel));
         assert_eq!(flow.state.view().0, Some(Reason::Silent));
@@ -536,7 +528,6 @@ mod tests {
     fn streams_that_end_are_asked_for_again_and_without_any_udp_is_tried() {
         let mut flow = Flow::new(Fallback::Auto);
         flow.run(400, 0, 0.0);
-        flow.grant();
         flow.streams(4);
         flow.state.on_opened();
         flow.run(100, 1, 0.0);
@@ -548,7 +539,7 @@ mod tests {
         flow.run(10, 0, 0.0);
         assert_eq!(flow.take(), [(610, Step::ToUdp)]);
         flow.run(2000, 0, 0.0);
-        assert_eq!(flow.take(), [(1110, Step::Open)].map(|(_, step)| (1610, step)));
+        assert_eq!(flow.take(), [(1610, Step::Open)]);
         flow.streams(0);
         flow.run(900, 0, 0.0);
         assert_eq!(flow.take(), []);
@@ -564,8 +555,7 @@ mod tests {
             flow.run(10_000, 10, 0.1);
             assert_eq!(flow.take(), []);
             flow.run(4_000, 10, 0.3);
-            assert!(matches!(flow.take()[..], [(_, Step::Ask)]));
-            flow.grant();
+            assert!(matches!(flow.take()[..], [(_, Step::Open)]));
             flow.streams(4);
             flow.take();
             flow.run(4_100, if better { 20 } else { 8 }, 0.0);
@@ -595,8 +585,7 @@ mod tests {
         assert_eq!(never.take(), []);
         let mut always = Flow::new(Fallback::Always);
         always.run(10, 0, 0.0);
-        always.grant();
-        assert_eq!(always.take(), [(10, Step::Ask), (10, Step::Open)]);
+        assert_eq!(always.take(), [(10, Step::Open)]);
         always.streams(0);
         for _ in 1..OPEN_TRIES_MAX {
             always.run(20_000, 0, 0.0);

@@ -1,10 +1,12 @@
 //! How flows' data comes, over UDP or over TLS streams: what every receiver does about paths, whatever it receives for.
 //!
-//! [`fallback`] decides, [`way`] has what is known of a flow's ways, and [`Paths`] does what was decided.
+//! [`fallback`] decides, [`way`] has what is known of a flow's ways, [`callers`] what peers bring that have dialled this host, and [`Paths`] does what was decided.
 
+mod callers;
 mod changing;
 mod fallback;
 mod way;
 
+pub(crate) use callers::{Callers, Hall, NotAwaited};
 pub(crate) use changing::{PathNews, Paths};
 pub(crate) use way::Way;

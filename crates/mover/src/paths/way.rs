@@ -8,11 +8,13 @@ use inhaul_base::Time;
 use inhaul_transport::{FlowId, JoinFlow};
 use inhaul_udp::{Socket, Waker};
 
+use super::callers::{Callers, Expectation};
 use super::fallback::FallbackState;
 use crate::api::error::MoveError;
 use crate::api::options::{Fallback, NetOptions};
 use crate::api::report::PathReport;
 use crate::api::source::Server;
+use crate::engine::probe::Admission;
 use crate::session::control_stream::ControlStream;
 use crate::system::threads;
 
@@ -20,11 +22,14 @@ use crate::system::threads;
 pub(crate) struct Way {
     pub(super) server: Server,
     pub(super) state: FallbackState,
-    /// The server's control port; `None` if it cannot be dialled, because it has dialled us.
-    pub(super) control: Option<SocketAddr>,
-    /// Where its datagrams come from.
+    /// Who opens streams; `None`: nobody can.
+    pub(super) opener: Option<StreamOpener>,
+    /// Where its datagrams come from. Without a port: UDP has never passed.
     pub(super) datagrams: SocketAddr,
+    /// What streams show.
     pub(super) token: Option<u128>,
+    /// What the peer was asked to bring, until when.
+    pub(super) asked: Asked,
     /// What its flow begins with, once there are streams.
     pub(super) join: Option<JoinFlow>,
     /// Its flow has ended.
@@ -38,6 +43,23 @@ pub(crate) struct Way {
     pub(super) has_opened: bool,
     /// How many changes of way the user has been told of.
     pub(super) told_changes: u32,
+}
+
+/// Who opens the streams that are to carry a flow's datagrams.
+pub(super) enum StreamOpener {
+    /// This host, at the server's control port.
+    Here(SocketAddr),
+    /// The peer, which has dialled this host.
+    Peer(Callers),
+}
+
+/// What a peer was asked to bring that has dialled this host.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Streams are awaited.
+    pub(super) streams: Option<(Time, Expectation)>,
+    /// Probes are.
+    pub(super) probes: Option<(Time, Admission)>,
 }
 
 impl Way {
@@ -55,13 +77,29 @@ impl Way {
             Some(_) if net.trust.proxy_for(&server).is_some() => Fallback::Always,
             Some(_) => net.fallback,
         };
+        Self::with(now, mode, control.map(StreamOpener::Here), datagrams, server)
+    }
+
+    /// Of a flow that begins, from a peer that has dialled this host.
+    pub(crate) fn from_caller(
+        now: Time,
+        net: &NetOptions,
+        callers: Callers,
+        datagrams: SocketAddr,
+        server: Server,
+    ) -> Self {
+        Self::with(now, net.fallback, Some(StreamOpener::Peer(callers)), datagrams, server)
+    }
+
+    fn with(now: Time, mode: Fallback, opener: Option<StreamOpener>, datagrams: SocketAddr, server: Server) -> Self {
         Self {
             server,
             told_changes: 0,
             state: FallbackState::new(now, mode),
-            control,
+            opener,
             datagrams,
             token: None,
+            asked: Asked::default(),
             join: None,
             has_ended: false,
             has_begun: false,
@@ -109,6 +147,21 @@ impl NewsDesk {
     /// What has been told next.
     pub(super) fn next(&self) -> Option<(FlowId, News)> {
         self.receiver.try_recv().ok()
+    }
+
+    /// What has a stream told of that has come for a flow from elsewhere.
+    pub(super) fn taker(&self, flow: FlowId) -> impl Fn(ControlStream) + Send + 'static {
+        let (sender, waker) = (self.sender.clone(), self.waker.clone());
+        move |stream| {
+            // The transfer may be over.
+            let _ = sender.send((flow, News::Stream(Ok(Box::new(stream)))));
+            waker.wake();
+        }
+    }
+
+    /// What the user has chosen.
+    pub(super) fn net(&self) -> &NetOptions {
+        &self.net
     }
 
     /// Has something done on a thread of its own.

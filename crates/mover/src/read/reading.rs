@@ -631,11 +631,6 @@ impl Application for Reading {
             Frame::Proof { part, digest, inside, path } => {
                 self.on_proof(engine, flow, part, Proof { digest, inside }, &path)
             }
-            Frame::TunnelGrant { token } => {
-                let Some(endpoint) = self.endpoint else { return Ok(()) };
-                self.paths.on_grant(engine, endpoint, flow, token)?;
-                self.hear_of_paths(engine)
-            }
             Frame::FileFailed { file, problem } => {
                 self.on_file_failed(engine, flow, file, problem);
                 Ok(())

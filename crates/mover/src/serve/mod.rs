@@ -17,4 +17,4 @@ pub(crate) mod passes;
 pub(crate) mod reception;
 pub(crate) mod server;
 pub(crate) mod serving;
-mod tunnels;
+pub(crate) mod tunnels;

@@ -6,6 +6,7 @@ use inhaul_identity::Right;
 
 use crate::engine::net::Transport;
 use crate::serve::passes::Pass;
+use crate::serve::tunnels::Unwanted;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
@@ -24,6 +25,10 @@ pub(crate) trait Orders: Debug + Send + Sync {
 
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);
+
+    /// Hands over a stream that is to carry datagrams of the session that this token is of; one that cannot be had is
+    /// given back.
+    fn carry(&self, token: u128, stream: ControlStream) -> Result<(), Unwanted>;
 
     /// How many are under way.
     fn open(&self) -> usize;

@@ -28,6 +28,8 @@ use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
 use crate::serve::reception::{Places, Reception};
 use crate::serve::serving::Serving;
+use crate::serve::tunnels::{UNKNOWN, Unwanted};
+use crate::session::control_stream::ControlStream;
 use crate::session::frame::Frame;
 use crate::session::slots::Limits;
 use crate::system::threads;
@@ -295,6 +297,15 @@ impl FileServer {
         }
     }
 
+    /// A stream is to carry datagrams of the session that `token` is of: of one that fetches from here, or of a put.
+    fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, stream: ControlStream) {
+        let attached = match (self.serving.attach_tunnel(engine, token, stream), &self.orders) {
+            (Err(Unwanted { stream, why: UNKNOWN }), Some(orders)) => orders.carry(token, stream),
+            (attached, _) => attached,
+        };
+        attached.unwrap_or_else(Unwanted::refuse);
+    }
+
     /// Does what the user has asked for by a signal.
     fn obey(&mut self, engine: &Engine) {
         if self.reload.take() {
@@ -391,7 +402,7 @@ impl Application for FileServer {
         while let Some(arrival) = self.reception.next() {
             match arrival {
                 Arrival::Fetcher(fetcher) => self.serving.welcome(engine, fetcher)?,
-                Arrival::Tunnel(stream, token) => self.serving.attach_tunnel(engine, token, stream),
+                Arrival::Tunnel(stream, token) => self.attach_tunnel(engine, token, stream),
                 Arrival::Bencher(_) => {}
             }
         }

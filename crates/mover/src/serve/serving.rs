@@ -107,7 +107,7 @@ pub(crate) struct Serving {
     pub(crate) bodies: FileBodies,
     pub(super) sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
-    /// The sessions whose datagrams streams may carry, by what they were granted.
+    /// The sessions whose datagrams streams may carry, by what those show.
     pub(super) tunnels: BTreeMap<u128, FlowId>,
     idle_look: Time,
     count_look: Time,
@@ -162,6 +162,8 @@ impl Serving {
         let flow = engine.new_flow();
         let spec = sockets::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
+        let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
+        tunnel.token.map(|token| self.tunnels.insert(token, flow));
         let size = data_set.data_set().manifest().size();
         log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
@@ -177,7 +179,7 @@ impl Serving {
             heard: now,
             watch,
             has_all: false,
-            tunnel: TunnelOf::default(),
+            tunnel,
         };
         self.sessions.insert(flow, session);
         let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
@@ -238,7 +240,6 @@ impl Serving {
         match frame {
             Frame::DigestsOf { runs } => self.start_digests(engine, flow, runs),
             Frame::ProofsOf { parts } => self.start_proofs(engine, flow, parts),
-            Frame::AskTunnel => self.grant_tunnel(engine, flow),
             Frame::Finish => self.close(engine, flow, &Frame::Bye, DONE),
             _ => self.close(engine, flow, &Frame::out_of_place(), "it sent a frame that has no place here"),
         }

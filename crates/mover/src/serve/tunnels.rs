@@ -1,7 +1,7 @@
 //! Sessions whose datagrams go over streams, because UDP does not pass: who may attach them, and to what.
 //!
-//! A client asks over its session, and is given a number that nobody can guess. A stream that shows it belongs to the
-//! session, wherever it comes from: a proxy may have several addresses. The number ends with the session.
+//! The keys of a session give a number that only its two ends know. A stream that shows it belongs to the session,
+//! wherever it comes from: a proxy may have several addresses. The number ends with the session.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,51 +10,41 @@ use inhaul_transport::FlowId;
 
 use crate::engine::Engine;
 use crate::engine::port::NO_PORT;
-use crate::serve::serving::Serving;
+use crate::engine::tunnel::STREAMS_MAX;
+use crate::serve::serving::{Serving, Session};
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::{Frame, RefusalCode};
-use crate::system::process;
 
+/// Why a stream is unwanted.
+pub(crate) const UNKNOWN: &str = "there is no such session, or not any more";
+pub(crate) const ENOUGH: &str = "the session has as many streams as it may have";
 /// A client may try UDP anew this often: each try is good for some echoes.
 const TRY_GAP: Span = Span::from_millis(200);
 
 impl Serving {
-    /// Tells the client with which number streams may carry its datagrams: the same whenever it asks.
-    pub(super) fn grant_tunnel(&mut self, engine: &mut Engine, flow: FlowId) {
-        let Some(session) = self.sessions.get_mut(&flow) else { return };
-        let token = session.tunnel.token.map_or_else(random_u128, Some);
-        // Without one there is no tunnel: the client asks again.
-        let Some(token) = token else { return };
-        session.tunnel.token = Some(token);
-        self.tunnels.insert(token, flow);
-        engine.send(flow, &Frame::TunnelGrant { token });
+    /// A stream has come for the datagrams of the session that `token` is of; one that cannot be had is given back.
+    pub(crate) fn attach_tunnel(
+        &mut self,
+        engine: &mut Engine,
+        token: u128,
+        stream: ControlStream,
+    ) -> Result<(), Unwanted> {
+        let Some(&flow) = self.tunnels.get(&token) else { return Err(Unwanted { stream, why: UNKNOWN }) };
+        if engine.tunnel_streams(flow) >= STREAMS_MAX {
+            return Err(Unwanted { stream, why: ENOUGH });
+        }
+        self.carry(engine, flow, stream);
+        Ok(())
     }
 
-    /// A stream has come for the datagrams of whoever was granted `token`.
-    pub(crate) fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, mut stream: ControlStream) {
-        let session = self.tunnels.get(&token).and_then(|flow| Some((*flow, self.sessions.get(flow)?)));
-        let why = match session {
-            None => "there is no such session, or not any more",
-            Some((flow, session)) => {
-                // No datagram comes from there over UDP.
-                let shown = SocketAddr::new(session.client.ip(), NO_PORT);
-                log::debug!("{}: carries datagrams of {}", stream.peer(), session.client);
-                match engine.tunnel_streams(flow) {
-                    streams if streams < crate::engine::tunnel::STREAMS_MAX => {
-                        if let Err(error) = engine.attach_stream(flow, shown, stream) {
-                            log::warn!("{}: {error}", session.client);
-                        }
-                        return;
-                    }
-                    _ => "the session has as many streams as it may have",
-                }
-            }
-        };
-        log::info!("{}: carries no datagrams: {why}", stream.peer());
-        let refusal = Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() };
-        // A word that fits into the connection's buffer, or none: nobody waits here.
-        if stream.set_polled().is_ok() {
-            let _ = stream.queue(&refusal).and_then(|()| stream.flush());
+    /// A stream carries datagrams of a session from now on.
+    pub(crate) fn carry(&self, engine: &mut Engine, flow: FlowId, stream: ControlStream) {
+        let Some(Session { client, .. }) = self.sessions.get(&flow) else { return };
+        log::debug!("{}: carries datagrams of {client}", stream.peer());
+        // No datagram comes from there over UDP.
+        let shown = SocketAddr::new(client.ip(), NO_PORT);
+        if let Err(error) = engine.attach_stream(flow, shown, stream) {
+            log::warn!("{client}: {error}");
         }
     }
 
@@ -69,7 +59,21 @@ impl Serving {
     }
 }
 
-fn random_u128() -> Option<u128> {
-    let (high, low) = (process::random_u64().ok()?, process::random_u64().ok()?);
-    Some(u128::from(high) << 64 | u128::from(low))
+/// A stream that is to carry datagrams of no session that is there, or of one that has enough.
+pub(crate) struct Unwanted {
+    pub(crate) stream: ControlStream,
+    pub(crate) why: &'static str,
+}
+
+impl Unwanted {
+    /// Tells whoever has opened it.
+    pub(crate) fn refuse(self) {
+        let Self { mut stream, why } = self;
+        log::info!("{}: carries no datagrams: {why}", stream.peer());
+        let refusal = Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() };
+        // A word that fits into the connection's buffer, or none: nobody waits here.
+        if stream.set_polled().is_ok() {
+            let _ = stream.queue(&refusal).and_then(|()| stream.flush());
+        }
+    }
 }

@@ -34,6 +34,10 @@ const FILL_BYTES: usize = 256 * 1024;
 /// Most bytes that a stream keeps for what is to come while nothing is under way.
 const SPARE_BYTES: usize = 4 * 1024;
 
+/// The purposes of numbers that only the two ends of a session know: see [`ControlStream::exporter`].
+const TUNNELS: &str = "EXPORTER-inhaul-tunnels";
+const PROBES: &str = "EXPORTER-inhaul-probes";
+
 /// Control messages of a transport that may wait for the flow to begin here, and their bytes. A sender has to say two
 /// or three things before it hears anything.
 const KEPT_MAX: usize = 8;
@@ -265,6 +269,17 @@ impl<W: Read + Write> ControlStream<W> {
             return Ok(Some(secrets));
         }
         self.seal.as_ref().map_or(Ok(None), |seal| seal.flow_secrets().map_err(StreamError::Tls))
+    }
+
+    /// What streams show that are to carry the datagrams of this stream's session: nobody else can know it. `None` if
+    /// the stream is not secured.
+    pub fn tunnel_token(&self) -> Option<u128> {
+        self.exporter(TUNNELS, &[]).map(u128::from_be_bytes)
+    }
+
+    /// What probes show by which the session's client says where its datagrams come from.
+    pub fn probe_token(&self) -> Option<u64> {
+        self.exporter(PROBES, &[]).map(u64::from_be_bytes)
     }
 
     /// Whether both sides have agreed to leave datagrams in the clear.

@@ -27,9 +27,9 @@
 //!     or  Attach {token, source}   ->   from here on the sides are changed: the server opens, and the client has the data
 //!     or  AttachTunnel {token}      ->   (a session for this alone, which then carries Datagrams both ways)
 //! Protocol {message}               <->  the endpoint's control messages; the server's may come before DataSet
-//! AskTunnel                        ->   at any time after Open: where UDP does not pass
-//!                                  <-   TunnelGrant {token}
 //! TryDatagrams                     ->   at any time after Open: whether UDP passes again
+//!                                  <-   AskTunnel, TryDatagrams  (after Attach, where the server opens)
+//! TryDatagrams                     ->   (after Attach: UDP passes)
 //! DigestsOf {runs of groups}       ->
 //!                                  <-   Digests {first_group, values} ...
 //! ProofsOf {parts of groups}       ->
@@ -330,16 +330,13 @@ pub enum Frame {
         /// What is wrong with it.
         problem: FileProblem,
     },
-    /// The client wants to have the session's datagrams carried by streams as well: UDP does not pass, or not well.
+    /// A server that fetches from its client has the client open streams for the session's datagrams: UDP does not pass,
+    /// or not well. A client that fetches opens them by itself.
     AskTunnel,
-    /// Streams that [attach](Frame::AttachTunnel) with this token carry the session's datagrams, as long as it is open.
-    TunnelGrant {
-        /// A number that only the two know.
-        token: u128,
-    },
-    /// This stream carries datagrams of the session that was granted the token.
+    /// This stream carries datagrams of the session that the token is of.
     AttachTunnel {
-        /// What the server has granted.
+        /// A number that only the session's two ends know, from its keys:
+        /// [`tunnel_token`](crate::control_stream::ControlStream::tunnel_token).
         token: u128,
     },
     /// Datagrams, as UDP would carry them: envelopes and all.
@@ -349,7 +346,9 @@ pub enum Frame {
         /// The datagrams, one behind the other: from 1 to 64 of them, in at most 65,507 bytes.
         bytes: Vec<u8>,
     },
-    /// The client is about to probe the server's port, as it did when it connected: see WIRE.md 4.2.
+    /// Whoever opened the data set wants to know whether UDP passes. A client is about to probe the server's port, as it
+    /// did when it connected: see WIRE.md 4.2. A server has the client do that, with probes that show
+    /// [`probe_token`](crate::control_stream::ControlStream::probe_token); the client says the same once it has echoes.
     TryDatagrams,
     /// How a bench's flow is doing.
     Stats(BenchStats),

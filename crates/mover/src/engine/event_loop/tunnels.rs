@@ -34,12 +34,13 @@ impl<O: Outside> Engine<O> {
         Ok(())
     }
 
-    /// Has a receiver's flow go over its tunnel, or over UDP again. Its endpoint is told, and opens its path anew.
-    pub(crate) fn turn_to(&mut self, flow: FlowId, tunnel: bool) {
+    /// Has a receiver's flow go over its tunnel, or over UDP again. Its endpoint is told, and opens its path anew, to
+    /// `peer` if its sender is known by another address from now on.
+    pub(crate) fn turn_to(&mut self, flow: FlowId, tunnel: bool, peer: Option<SocketAddr>) {
         let Some(of) = self.flows.get(&flow) else { return };
         of.ways.turn_to(self.now(), tunnel);
         let endpoint = of.endpoint;
-        self.command(endpoint, Command::ChangePath { flow, reliable: tunnel });
+        self.command(endpoint, Command::ChangePath { flow, reliable: tunnel, peer });
     }
 
     /// Gives a flow another socket for its datagrams, of which it is the only one.
@@ -90,10 +91,28 @@ impl Engine<Kernel> {
         Ok(true)
     }
 
+    /// What comes over the flow's tunnel is shown to come from `peer` from now on.
+    pub(crate) fn show_tunnel_as(&self, flow: FlowId, peer: SocketAddr) {
+        let port = self.flows.get(&flow).and_then(|of| self.ports.get(&of.ways.tunnel?));
+        if let Some(Channel::Tunnel(tunnel)) = port.map(|port| &port.socket) {
+            tunnel.show_as(peer);
+        }
+    }
+
     /// How many streams the flow's tunnel has.
     pub(crate) fn tunnel_streams(&self, flow: FlowId) -> usize {
         let port = self.flows.get(&flow).and_then(|of| self.ports.get(&of.ways.tunnel?));
         port.map_or(0, |port| if let Channel::Tunnel(tunnel) = &port.socket { tunnel.streams() } else { 0 })
+    }
+
+    /// What streams show that carry the flow's datagrams: see [`ControlStream::tunnel_token`].
+    pub(crate) fn tunnel_token(&self, flow: FlowId) -> Option<u128> {
+        self.flows.get(&flow)?.stream.tunnel_token()
+    }
+
+    /// What probes show by which the flow's client says where its datagrams come from.
+    pub(crate) fn probe_token(&self, flow: FlowId) -> Option<u64> {
+        self.flows.get(&flow)?.stream.probe_token()
     }
 
     /// The round-trip time of the flow's control stream, as the kernel knows it.

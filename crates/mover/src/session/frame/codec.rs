@@ -50,7 +50,7 @@ pub(super) mod kind {
     /// Kinds from here on may be ignored.
     pub(in crate::session::frame) const OPTIONAL: u8 = 128;
     pub(in crate::session::frame) const ASK_TUNNEL: u8 = 128;
-    pub(in crate::session::frame) const TUNNEL_GRANT: u8 = 129;
+    // 129 was in use before a release.
     pub(in crate::session::frame) const TRY_DATAGRAMS: u8 = 130;
 }
 
@@ -157,7 +157,6 @@ impl Frame {
             kind::PROOFS_OF => r.proofs_of(),
             kind::PROOF => r.proof(),
             kind::ASK_TUNNEL => Some(Self::AskTunnel),
-            kind::TUNNEL_GRANT => r.u128().map(|token| Self::TunnelGrant { token }),
             kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
             _ if kind >= kind::OPTIONAL => {
                 r.bytes = &[];
@@ -206,7 +205,6 @@ impl Frame {
             Self::AskToken { .. } => kind::ASK_TOKEN,
             Self::TokenGrant { .. } => kind::TOKEN_GRANT,
             Self::AskTunnel => kind::ASK_TUNNEL,
-            Self::TunnelGrant { .. } => kind::TUNNEL_GRANT,
             Self::AttachTunnel { .. } => kind::ATTACH_TUNNEL,
             Self::Datagrams { .. } => kind::DATAGRAMS,
             Self::ProofsOf { .. } => kind::PROOFS_OF,
@@ -300,7 +298,7 @@ impl Frame {
                 out.extend_from_slice(&file.to_be_bytes());
                 out.push(problem.code());
             }
-            Self::TunnelGrant { token } | Self::AttachTunnel { token } => out.extend_from_slice(&token.to_be_bytes()),
+            Self::AttachTunnel { token } => out.extend_from_slice(&token.to_be_bytes()),
             Self::Datagrams { segment, bytes } => {
                 out.extend_from_slice(&segment.to_be_bytes());
                 out.extend_from_slice(bytes);

@@ -82,7 +82,6 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(file, problem)| Frame::FileFailed { file, problem }),
         Just(Frame::AskTunnel),
         Just(Frame::TryDatagrams),
-        any::<u128>().prop_map(|token| Frame::TunnelGrant { token }),
         any::<u128>().prop_map(|token| Frame::AttachTunnel { token }),
         (5..=u16::MAX, prop::collection::vec(any::<u8>(), 1..320))
             .prop_map(|(segment, bytes)| Frame::Datagrams { segment, bytes }),

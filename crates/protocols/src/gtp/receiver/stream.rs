@@ -7,10 +7,16 @@ use inhaul_base::{Bitrate, Span, Time};
 /// What is asked for ahead is what came in so many round trips, and in this time: a stream's rate may double in each,
 /// and what is measured of it is older than one.
 const WINDOW_RTTS: u64 = 4;
+/// While the rate rises, it is so many: BBR's start makes 2.8 times as much of it in each (2/ln 2), and what comes
+/// after the next one is asked for now.
+const WINDOW_RTTS_RISING: u64 = 8;
+/// A rate rises that is so many times what it was.
+const RISING: f64 = 1.25;
 const WINDOW_SPAN: Span = Span::from_millis(100);
-/// ... but at least so much, before anything is known, and at most so much.
+/// ... but at least so much, before anything is known, and at most so much: 2.7 round trips of 200 ms at 1 Gbit/s. What
+/// follows a loss in a stream stays outstanding until that has been repaired, which takes one or two.
 const WINDOW_MIN: u64 = 2 << 20;
-const WINDOW_MAX: u64 = 32 << 20;
+const WINDOW_MAX: u64 = 64 << 20;
 /// Rates are measured over a round trip, but no less than this.
 const MEASURED_MIN: Span = Span::from_millis(50);
 /// In each of these the highest rate that was seen counts for this part less. Streams stand still for a while after a
@@ -30,6 +36,8 @@ pub(super) struct Stream {
     bytes: u64,
     /// The highest rate of late.
     rate: Bitrate,
+    /// It was much higher than before when it was measured last.
+    rises: bool,
 }
 
 impl Stream {
@@ -39,14 +47,17 @@ impl Stream {
         self.bytes += bytes;
         let took = now.since(since);
         if took >= base_rtt.max(MEASURED_MIN) {
-            self.rate = self.rate.mul_f64(FADING).max(Bitrate::of(self.bytes, took));
+            let rate = Bitrate::of(self.bytes, took);
+            self.rises = rate.as_f64() >= self.rate.as_f64() * RISING;
+            self.rate = self.rate.mul_f64(FADING).max(rate);
             (self.since, self.bytes) = (Some(now), 0);
         }
     }
 
     /// Bytes that may be asked for ahead.
     pub(super) fn window(&self, base_rtt: Span) -> u64 {
-        self.rate.bytes_in(base_rtt * WINDOW_RTTS + WINDOW_SPAN).clamp(WINDOW_MIN, WINDOW_MAX)
+        let rtts = if self.rises { WINDOW_RTTS_RISING } else { WINDOW_RTTS };
+        self.rate.bytes_in(base_rtt * rtts + WINDOW_SPAN).clamp(WINDOW_MIN, WINDOW_MAX)
     }
 
     /// What the flow may come to use; `None` while nothing is known.
@@ -63,6 +74,19 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn window_is_wider_while_the_rate_rises() {
+        let (mut stream, rtt) = (Stream::default(), Span::from_millis(100));
+        let mut window = |millis: u64, bytes: u64| {
+            stream.on_data(Time::ZERO + Span::from_millis(millis), bytes, rtt);
+            stream.window(rtt)
+        };
+        window(0, 0);
+        assert_eq!(window(100, 1_000_000), 9_000_000, "10 MB/s, and nothing before: 900 ms of it");
+        assert_eq!(window(200, 2_000_000), 18_000_000);
+        assert_eq!(window(300, 2_000_000), 10_000_000, "500 ms of it");
+    }
 
     #[test]
     fn window_follows_the_stream_s_rate_and_outlasts_a_pause_of_it() {

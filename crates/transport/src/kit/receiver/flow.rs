@@ -113,8 +113,9 @@ impl FlowCore {
     }
 
     /// The flow's datagrams go another way.
-    pub(super) fn change_path(&mut self, now: Time, reliable: bool) {
+    pub(super) fn change_path(&mut self, now: Time, reliable: bool, peer: Option<SocketAddr>) {
         self.reliable = reliable;
+        self.peer = peer.or(self.peer);
         self.last_heard = now;
         self.path.reopen(now);
         self.fit_block(self.join.path.mtu);

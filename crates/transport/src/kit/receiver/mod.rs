@@ -205,10 +205,16 @@ impl<P: Reception> Receiver<P> {
         Ok(())
     }
 
-    fn change_path(&mut self, now: Time, id: FlowId, reliable: bool) -> Result<(), CommandError> {
+    fn change_path(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        reliable: bool,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), CommandError> {
         let core = &mut self.core;
         let flow = core.flows.get_mut(&id).ok_or(CommandError::UnknownFlow(id))?;
-        flow.core_mut().change_path(now, reliable);
+        flow.core_mut().change_path(now, reliable, peer);
         core.abandon(id);
         let through = core.flows.get(&id).map_or(0, ReceiverFlow::last_request);
         core.say(id, &Message::Cancel { through });
@@ -454,7 +460,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
             }
             Command::Unwant { object, range } => self.core.unwant(object, range)?,
             Command::Avoid { flow, range } => self.core.avoid(flow, range)?,
-            Command::ChangePath { flow, reliable } => self.change_path(now, flow, reliable)?,
+            Command::ChangePath { flow, reliable, peer } => self.change_path(now, flow, reliable, peer)?,
             Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),
         }

@@ -1,0 +1,195 @@
+//! What a client that puts does for the server that fetches from it, where UDP does not pass: the server cannot dial,
+//! so it asks. The client opens streams for a session's datagrams, and finds out whether UDP passes again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use inhaul_base::{Span, Time};
+use inhaul_transport::FlowId;
+use inhaul_udp::{Socket, Waker};
+
+use crate::api::error::MoveError;
+use crate::api::options::{Fallback, NetOptions};
+use crate::api::source::Server;
+use crate::engine::port::Port;
+use crate::engine::tunnel::STREAMS_MAX;
+use crate::engine::{Engine, probe};
+use crate::serve::serving::Serving;
+use crate::session::control_stream::ControlStream;
+use crate::session::frame::Frame;
+use crate::session::tunnel_stream;
+use crate::system::{sockets, threads};
+
+/// A server gets what it asks for this often: each time costs threads here.
+const GAP: Span = Span::from_millis(200);
+/// UDP passes if full-size datagrams come back so often in a row, each within ...
+const ROUNDS: usize = 2;
+/// ... this time, beside several round trips.
+const ECHO_PATIENCE: Span = Span::from_millis(500);
+const ECHO_RTTS: u64 = 3;
+/// The UDP payload of a full-size packet, which every path carries (RFC 8200 5: 1280 bytes).
+const FULL_SIZE: u16 = 1280 - 48;
+
+/// See the module's description.
+pub(super) struct Carrier {
+    server: Server,
+    /// The server's control port, and where it takes datagrams.
+    control: SocketAddr,
+    datagrams: SocketAddr,
+    net: Arc<NetOptions>,
+    asked: BTreeMap<FlowId, Asked>,
+    sender: Sender<(FlowId, Brought)>,
+    receiver: Receiver<(FlowId, Brought)>,
+    waker: Waker,
+}
+
+/// What the server has asked for, for one flow.
+#[derive(Debug)]
+struct Asked {
+    at: Time,
+    /// Threads that are at it.
+    under_way: usize,
+}
+
+/// What has come of it.
+enum Brought {
+    Stream(Result<Box<ControlStream>, MoveError>),
+    /// A socket over which UDP passes, if it does.
+    Socket(Option<Socket>),
+}
+
+impl Carrier {
+    pub(super) fn new(
+        server: Server,
+        (control, datagrams): (SocketAddr, SocketAddr),
+        net: &NetOptions,
+        waker: Waker,
+    ) -> Self {
+        let (sender, receiver) = channel();
+        let net = Arc::new(net.clone());
+        Self { server, control, datagrams, net, asked: BTreeMap::new(), sender, receiver, waker }
+    }
+
+    /// The server wants streams for a flow.
+    pub(super) fn on_ask(&mut self, engine: &Engine, flow: FlowId) -> Result<(), MoveError> {
+        let Some(token) = engine.tunnel_token(flow) else { return Ok(()) };
+        let count = STREAMS_MAX - engine.tunnel_streams(flow);
+        if !self.begin(engine.now(), flow, count) {
+            return Ok(());
+        }
+        for _ in 0..count {
+            let (server, control) = (self.server.clone(), self.control);
+            self.work(flow, move |net| {
+                Brought::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The server wants to know whether UDP passes.
+    pub(super) fn on_try(&mut self, engine: &Engine, flow: FlowId) -> Result<(), MoveError> {
+        let Some(token) = engine.probe_token(flow) else { return Ok(()) };
+        if !self.begin(engine.now(), flow, 1) {
+            return Ok(());
+        }
+        let rtt = engine.control_rtt(flow).unwrap_or_default();
+        let (peer, patience) = (self.datagrams, ECHO_PATIENCE + rtt * ECHO_RTTS);
+        self.work(flow, move |net| Brought::Socket(passing(net, peer, token, patience)))
+    }
+
+    /// Hands on what has come of it.
+    pub(super) fn tend(&mut self, engine: &mut Engine, serving: &Serving) -> Result<(), MoveError> {
+        while let Ok((flow, brought)) = self.receiver.try_recv() {
+            if let Some(asked) = self.asked.get_mut(&flow) {
+                asked.under_way -= 1;
+            }
+            match brought {
+                Brought::Stream(Ok(stream)) => serving.carry(engine, flow, *stream),
+                Brought::Stream(Err(error)) => log::info!("{}: no stream for datagrams: {error}", self.server),
+                Brought::Socket(Some(socket)) => {
+                    engine.replace_port(flow, Port::new(socket, true))?;
+                    engine.send(flow, &Frame::TryDatagrams);
+                }
+                Brought::Socket(None) => log::debug!("{}: UDP does not pass", self.server),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the server gets what it asks for: this user may not have it, or it has just asked.
+    fn begin(&mut self, now: Time, flow: FlowId, threads: usize) -> bool {
+        if self.net.fallback == Fallback::Never {
+            log::debug!("{}: it asks for streams, and --fallback is never", self.server);
+            return false;
+        }
+        let is_free = |asked: &Asked| asked.under_way == 0 && now.since(asked.at) >= GAP;
+        if !self.asked.get(&flow).is_none_or(is_free) {
+            return false;
+        }
+        self.asked.insert(flow, Asked { at: now, under_way: threads });
+        true
+    }
+
+    fn work(&self, flow: FlowId, work: impl FnOnce(&NetOptions) -> Brought + Send + 'static) -> Result<(), MoveError> {
+        let (sender, waker, net) = (self.sender.clone(), self.waker.clone(), Arc::clone(&self.net));
+        let run = move || {
+            // The put may be over.
+            let _ = sender.send((flow, work(&net)));
+            waker.wake();
+        };
+        threads::spawn_helper("inhaul-ways", run).map(drop)
+    }
+}
+
+/// A socket of its own over which datagrams pass to the server and back, time and again, if there is one.
+fn passing(net: &NetOptions, peer: SocketAddr, token: u64, patience: Span) -> Option<Socket> {
+    let socket = sockets::connect(net, peer).ok()?;
+    let echoed = |_| probe::knock(&socket, peer, token, patience, FULL_SIZE).unwrap_or(false);
+    (0..ROUNDS).all(echoed).then_some(socket)
+}
+
+/// How long a client that puts waits until UDP shows that it passes, where streams can be used if it does not.
+pub(super) fn introduction_patience(rtt: Span) -> Span {
+    /// Two probes leave in that time.
+    const LEAST: Span = Span::from_millis(400);
+    LEAST.max(rtt * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_udp::Poller;
+
+    fn carrier(fallback: Fallback) -> Carrier {
+        let here = SocketAddr::from(([127, 0, 0, 1], 1));
+        let waker = Poller::new().unwrap().waker(0).unwrap();
+        Carrier::new(Server::new("a", 1), (here, here), &NetOptions { fallback, ..NetOptions::default() }, waker)
+    }
+
+    #[test]
+    fn a_server_gets_what_it_asks_for_once_at_a_time_and_not_too_often() {
+        let mut carrier = carrier(Fallback::Auto);
+        let (flow, other) = (FlowId(1), FlowId(2));
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        assert!(carrier.begin(at(0), flow, 4) && carrier.begin(at(0), other, 1));
+        assert!(!carrier.begin(at(5000), flow, 4), "the threads of the time before are at it");
+        carrier.asked.get_mut(&flow).unwrap().under_way = 0;
+        assert!(carrier.begin(at(5000), flow, 4));
+        carrier.asked.get_mut(&flow).unwrap().under_way = 0;
+        assert!(!carrier.begin(at(5100), flow, 4));
+        assert!(carrier.begin(at(5200), flow, 4));
+    }
+
+    #[test]
+    fn who_has_chosen_udp_brings_no_streams() {
+        assert!(!carrier(Fallback::Never).begin(Time::ZERO, FlowId(1), 4));
+    }
+
+    #[test]
+    fn an_introduction_takes_two_probes_or_two_round_trips() {
+        assert_eq!(introduction_patience(Span::from_millis(10)), Span::from_millis(400));
+        assert_eq!(introduction_patience(Span::from_millis(300)), Span::from_millis(600));
+    }
+}
