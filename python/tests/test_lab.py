@@ -19,6 +19,7 @@ import pytest
 
 from inhaul import errors, lab
 from inhaul.lab.scenarios import toml
+from inhaul.lab.sweeps import _run
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -224,6 +225,11 @@ def test_a_sweep_over_a_cluster_is_the_same_as_here() -> None:
     for other in (there, by_address):
         pandas.testing.assert_frame_equal(other.flows(), here.flows())
         assert other.series("polars").equals(here.series("polars")) and other.json() == here.json()
+
+
+def test_a_worker_with_another_release_is_refused() -> None:
+    with pytest.raises(errors.UsageError, match="a worker has inhaul .*, but the sweep is of 0.0.1: install the same"):
+        _run(star(), 0, 1, "0.0.1")
 
 
 def test_scenarios_can_be_pickled() -> None:

@@ -57,10 +57,10 @@ impl<P: Deref<Target = Plan>> Simulated<P> {
                 ..EndpointConfig::new(role, RandomStream::new(seed, ENDPOINT_STREAMS + stream).next_u64())
             };
             let protocol = registry::find(endpoint.protocol).ok_or("the protocol is not registered")?;
-            let own = || (protocol.build)(&config);
+            let build = || (protocol.build)(&config);
             let with_laws =
                 laws.filter(|_| endpoint.sends).and_then(|laws| tcp::sender_with_laws(protocol.name, &config, laws));
-            let built = with_laws.unwrap_or_else(own).map_err(|error| error.to_string())?;
+            let built = with_laws.unwrap_or_else(build).map_err(|error| error.to_string())?;
             ids.push(self.simulation.endpoint(endpoint.host, built).map_err(|error| error.to_string())?);
         }
         Ok(ids)

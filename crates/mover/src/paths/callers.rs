@@ -59,11 +59,11 @@ impl Hall {
     }
 
     /// A stream has come that shows `token`.
-    pub(crate) fn bring(&self, token: u128, stream: ControlStream) -> Result<(), (ControlStream, NotAwaited)> {
+    pub(crate) fn bring(&self, token: u128, stream: ControlStream) -> Result<(), (Box<ControlStream>, NotAwaited)> {
         let mut awaited = self.lock();
         match awaited.get_mut(&token) {
-            None => Err((stream, NotAwaited::Unknown)),
-            Some(Awaited { left: 0, .. }) => Err((stream, NotAwaited::Enough)),
+            None => Err((Box::new(stream), NotAwaited::Unknown)),
+            Some(Awaited { left: 0, .. }) => Err((Box::new(stream), NotAwaited::Enough)),
             Some(awaited) => {
                 awaited.left -= 1;
                 (awaited.take)(stream);

@@ -514,9 +514,11 @@ mod tests {
         assert_eq!(flow.take(), [(6510, Step::Open)]);
         flow.run(10, 1, 0.0);
         flow.streams(2);
-        flow.run(1000, 1, 0.0);
+        flow.run(10, 1, 0.0);
         assert_eq!(flow.take(), [(6630, Step::Close)], "it was only late");
         flow.facts.streams = 0;
+        flow.run(990, 1, 0.0);
+        assert_eq!(flow.take(), []);
         flow.run(1000, 0, 0.0);
         assert_eq!(flow.take(), [(8120, Step::Open)]);
         flow.streams(2);

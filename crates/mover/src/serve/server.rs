@@ -300,7 +300,7 @@ impl FileServer {
     /// A stream is to carry datagrams of the session that `token` is of: of one that fetches from here, or of a put.
     fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, stream: ControlStream) {
         let attached = match (self.serving.attach_tunnel(engine, token, stream), &self.orders) {
-            (Err(Unwanted { stream, why: UNKNOWN }), Some(orders)) => orders.carry(token, stream),
+            (Err(Unwanted { stream, why: UNKNOWN }), Some(orders)) => orders.carry(token, *stream),
             (attached, _) => attached,
         };
         attached.unwrap_or_else(Unwanted::refuse);

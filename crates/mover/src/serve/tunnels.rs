@@ -29,9 +29,11 @@ impl Serving {
         token: u128,
         stream: ControlStream,
     ) -> Result<(), Unwanted> {
-        let Some(&flow) = self.tunnels.get(&token) else { return Err(Unwanted { stream, why: UNKNOWN }) };
+        let Some(&flow) = self.tunnels.get(&token) else {
+            return Err(Unwanted { stream: Box::new(stream), why: UNKNOWN });
+        };
         if engine.tunnel_streams(flow) >= STREAMS_MAX {
-            return Err(Unwanted { stream, why: ENOUGH });
+            return Err(Unwanted { stream: Box::new(stream), why: ENOUGH });
         }
         self.carry(engine, flow, stream);
         Ok(())
@@ -61,7 +63,7 @@ impl Serving {
 
 /// A stream that is to carry datagrams of no session that is there, or of one that has enough.
 pub(crate) struct Unwanted {
-    pub(crate) stream: ControlStream,
+    pub(crate) stream: Box<ControlStream>,
     pub(crate) why: &'static str,
 }
 

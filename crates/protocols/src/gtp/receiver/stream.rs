@@ -7,8 +7,8 @@ use inhaul_base::{Bitrate, Span, Time};
 /// What is asked for ahead is what came in so many round trips, and in this time: a stream's rate may double in each,
 /// and what is measured of it is older than one.
 const WINDOW_RTTS: u64 = 4;
-/// While the rate rises, it is so many: BBR's start makes 2.8 times as much of it in each (2/ln 2), and what comes
-/// after the next one is asked for now.
+/// While the rate rises, it is so many. Of a rate that doubles in each, four are all that is on its way when the
+/// measurement is oldest, and then nothing is left for what is still to be asked for and for what sockets hold.
 const WINDOW_RTTS_RISING: u64 = 8;
 /// A rate rises that is so many times what it was.
 const RISING: f64 = 1.25;
