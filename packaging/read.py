@@ -7,6 +7,7 @@ import inhaul
 
 folder = Path(sys.argv[1])
 expected = (folder / "large").read_bytes()
-with inhaul.Server(folder, public=True) as server, inhaul.Client() as client:
+client = inhaul.Client()
+with inhaul.Server(folder, public=True) as server:
     with client.open(server.address_of("large")) as data_set:
         assert data_set.read("", 1000, 2_000_000) == expected[1000:2_000_000]
