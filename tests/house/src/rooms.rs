@@ -27,7 +27,7 @@ pub const MOVER: MayUse<'static> = &[
     ("haul", &["paths", "engine", "session", "fetch_list", "system", "api"]),
     ("read", &["haul", "paths", "engine", "session", "system", "api"]),
     ("serve", &["engine", "session", "system", "api"]),
-    ("delegate", &["haul", "serve", "engine", "session", "system", "api"]),
+    ("delegate", &["haul", "paths", "serve", "engine", "session", "system", "api"]),
     ("doctor", &["engine", "session", "system", "api"]),
     ("bench", &["serve", "engine", "session", "system", "api"]),
     // What hostile bytes reach, for the fuzzers.

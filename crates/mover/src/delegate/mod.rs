@@ -1,6 +1,6 @@
 //! Transfers that one host orders and another carries out: puts and copies, at both ends.
 //!
-//! It uses `haul`, `serve`, `session`, `engine`, `api` and `system`.
+//! It uses `haul`, `paths`, `serve`, `session`, `engine`, `api` and `system`.
 
 mod carrier;
 mod copy;
