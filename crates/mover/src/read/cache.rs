@@ -2,20 +2,19 @@
 //! they bring is kept once it is proven. It has a thread of its own, so that neither callers nor the data thread wait for
 //! a disk.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use inhaul_store::digest::Hash;
 use inhaul_store::digest::proof::{CHUNK_BYTES, chunk_bytes};
-use inhaul_store::range_cache::{RangeCache, RemoteFile};
+use inhaul_store::range_cache::RangeCache;
 
+use super::asked::{Asked, cut};
 use super::handle::Orders;
+use super::names::Names;
 use super::order::{Order, Read};
-use super::parts::{Asked, cut};
 use crate::api::error::MoveError;
 use crate::system::threads;
 
@@ -31,36 +30,6 @@ pub struct CacheOptions {
     pub directory: PathBuf,
     /// What it may take on the disk, in bytes: 64 MiB or more.
     pub bytes_max: u64,
-}
-
-/// How the files of a data set are named in the cache, and how much it had of them.
-pub(super) struct Names {
-    /// Who describes the data set.
-    source: String,
-    identity: Hash,
-    sizes: Vec<u64>,
-    /// The files whose hashes the user expects.
-    pinned: BTreeMap<usize, Hash>,
-    cached_bytes: AtomicU64,
-}
-
-impl Names {
-    pub(super) fn new(source: String, identity: Hash, sizes: Vec<u64>, pinned: &[(usize, Hash)]) -> Self {
-        let pinned = pinned.iter().copied().collect();
-        Self { source, identity, sizes, pinned, cached_bytes: AtomicU64::new(0) }
-    }
-
-    /// Bytes of reads that the cache had.
-    pub(super) fn cached_bytes(&self) -> u64 {
-        self.cached_bytes.load(Ordering::Relaxed)
-    }
-
-    fn of(&self, file: usize) -> RemoteFile {
-        match self.pinned.get(&file) {
-            Some(hash) => RemoteFile::of_hash(hash),
-            None => RemoteFile::told_by(&self.source, &self.identity, file as u64),
-        }
-    }
 }
 
 /// A proven part of a group.
@@ -150,12 +119,12 @@ fn look(cache: &RangeCache, names: &Names, read: Read, orders: &Orders) {
     for asked in ranges {
         let name = names.of(asked.file);
         for piece in cut(asked.range) {
-            let within = chunk_bytes(names.sizes[asked.file], piece.group, &piece.chunks);
+            let within = chunk_bytes(names.size(asked.file), piece.group, &piece.chunks);
             let len = piece.range.len();
             bytes.clear();
             if cache.get(&name, piece.group, &piece.chunks, (within.end - within.start) as usize, &mut bytes) {
                 let skip = (piece.range.start % CHUNK_BYTES) as usize;
-                names.cached_bytes.fetch_add(len, Ordering::Relaxed);
+                names.count_cached(len);
                 delivery.write(asked.index, asked.offset_of(piece.range.start), &bytes[skip..skip + len as usize]);
                 continue;
             }

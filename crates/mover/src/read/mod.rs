@@ -4,11 +4,13 @@
 //! within groups; they are received into memory ([`memory`]) over whatever transport protocol, proven ([`check`]) by
 //! values that a mirror sends beside them, and by the hashes that the user expects, if there are any ([`roots`]).
 
+mod asked;
 mod cache;
 mod check;
 mod delivery;
 mod handle;
 mod memory;
+mod names;
 mod order;
 mod parts;
 mod reading;
@@ -29,10 +31,11 @@ pub use self::handle::{Buffers, Destination, Handle, ReadProgress};
 pub use self::order::SetStats;
 pub use self::roots::Pins;
 
-use self::cache::{Cache, Names};
+use self::asked::Asked;
+use self::cache::Cache;
 use self::handle::{Orders, Shared};
+use self::names::Names;
 use self::order::{Opening, Order, Read, SetId, Ticket};
-use self::parts::Asked;
 use self::reading::{Reading, Settings};
 use crate::api::error::MoveError;
 use crate::api::options::{GetOptions, NetOptions, Stop};

@@ -5,9 +5,9 @@ use std::sync::mpsc::Sender;
 
 use inhaul_store::digest;
 
-use super::cache::Names;
+use super::asked::Asked;
 use super::delivery::Delivery;
-use super::parts::Asked;
+use super::names::Names;
 use crate::api::error::MoveError;
 use crate::haul::Found;
 use crate::session::opener::Opener;

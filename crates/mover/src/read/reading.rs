@@ -12,9 +12,10 @@ use inhaul_store::digest;
 use inhaul_store::printable;
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
 
-use super::cache::{Cache, Names, Proven};
+use super::cache::{Cache, Proven};
 use super::check::{Check, Checked, Checker};
 use super::memory::{Active, Parts, Proof, ProofState};
+use super::names::Names;
 use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
 use super::parts::{Taker, Wanted, plan};
 use super::roots::Roots;
