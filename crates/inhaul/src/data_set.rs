@@ -40,14 +40,14 @@ impl DataSet {
         self.set.manifest().kind() == Kind::File
     }
 
-    /// Its files, in the order of their paths.
+    /// Its files, in the order of their paths. One with hard links is there by each of its names.
     pub fn files(&self) -> impl Iterator<Item = File<'_>> {
-        (0..self.set.manifest().entries().len()).map(|index| self.file_at(index))
+        self.set.manifest().names().into_iter().map(|(path, index)| self.file_at(path, index))
     }
 
-    fn file_at(&self, index: usize) -> File<'_> {
+    fn file_at<'d>(&'d self, path: &'d [u8], index: usize) -> File<'d> {
         let entry = &self.set.manifest().entries()[index];
-        let path = if self.is_file() { &[] } else { entry.path.as_slice() };
+        let path = if self.is_file() { &[] } else { path };
         File { path, size: entry.size, modified: entry.metadata.modified }
     }
 
@@ -62,12 +62,12 @@ impl DataSet {
     }
 
     fn index(&self, path: &str) -> Option<usize> {
-        if self.is_file() { path.is_empty().then_some(0) } else { self.set.manifest().find(path.as_bytes()) }
+        if self.is_file() { path.is_empty().then_some(0) } else { self.set.manifest().named(path.as_bytes()) }
     }
 
     /// A file, if there is one at this path.
-    pub fn stat(&self, path: &str) -> Option<File<'_>> {
-        self.index(path).map(|index| self.file_at(index))
+    pub fn stat<'d>(&'d self, path: &'d str) -> Option<File<'d>> {
+        self.index(path).map(|index| self.file_at(path.as_bytes(), index))
     }
 
     /// Reads a range of a file, and waits for it.

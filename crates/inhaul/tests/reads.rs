@@ -194,7 +194,12 @@ fn a_data_set_is_known_by_the_root_of_its_list_and_no_file_of_it_is_another() {
     let (source, root) = (server.address_of(""), root_of(dir.path()));
     let set = client.open_rooted(&source, root).unwrap();
     assert!(set.read("0", 1_500_000..3_000_000).unwrap() == contents[0][1_500_000..]);
-    assert!(set.read("2", 7..20_000).unwrap() == contents[2][7..]);
+    for name in ["2", "0-again"] {
+        assert!(set.read(name, 7..20_000).unwrap() == contents[2][7..]);
+        assert_eq!(set.stat(name).unwrap().size, 20_000);
+    }
+    let names: Vec<&[u8]> = set.files().map(|file| file.path).collect();
+    assert_eq!(names, [&b"0"[..], b"0-again", b"1", b"2"]);
     drop(set);
     let one = client.open_rooted(&server.address_of("2"), root_of(&dir.path().join("2"))).unwrap();
     assert!(one.read("", 0..20_000).unwrap() == contents[2]);

@@ -147,6 +147,16 @@ impl Manifest {
         names
     }
 
+    /// The index of the file that has this name, among others if it has hard links.
+    pub fn named(&self, path: &[u8]) -> Option<usize> {
+        let link = || {
+            let links = self.hard_links();
+            let link = links.binary_search_by(|link| link.path.as_slice().cmp(path)).ok()?;
+            self.find(&links[link].file)
+        };
+        self.find(path).or_else(link)
+    }
+
     /// The index of the directory at `path`.
     pub(crate) fn find_directory(&self, path: &[u8]) -> Option<usize> {
         self.contents.directories.binary_search_by(|directory| directory.path.as_slice().cmp(path)).ok()

@@ -37,11 +37,15 @@ impl Pins {
         };
         match self {
             Self::Some(pins) => {
-                let find = |(path, hash): (&Vec<u8>, &Hash)| {
-                    let file = if path.is_empty() && is_file { Some(0) } else { manifest.find(path) };
-                    file.map_or_else(|| Err(not(path, "has no such file")), |file| Ok((file, *hash)))
-                };
-                pins.iter().map(find).collect()
+                let mut found = BTreeMap::new();
+                for (path, hash) in pins {
+                    let file = if path.is_empty() && is_file { Some(0) } else { manifest.named(path) };
+                    let file = file.ok_or_else(|| not(path, "has no such file"))?;
+                    if found.insert(file, *hash).is_some_and(|other| other != *hash) {
+                        return Err(not(path, "has it as a name of another file"));
+                    }
+                }
+                Ok(found.into_iter().collect())
             }
             Self::All(pins) => {
                 let names = manifest.names();
