@@ -164,7 +164,7 @@ def few(reader, state):
 def one_by_one(reader, state):
     """Small ranges of a file, one after the other."""
     starts = places(reader, state, ONE_BY_ONE)
-    parts = [reader.fs.cat_file(reader.name("medium.bin"), start, start + SMALL_BYTES) for start in starts]
+    parts = [reader.fs.cat_file(reader.name("medium.bin"), start=start, end=start + SMALL_BYTES) for start in starts]
     return digest(b"".join(parts)), len(starts) * SMALL_BYTES
 
 
