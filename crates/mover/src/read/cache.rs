@@ -2,6 +2,7 @@
 //! they bring is kept once it is proven. It has a thread of its own, so that neither callers nor the data thread wait for
 //! a disk.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,13 +34,32 @@ pub struct CacheOptions {
 }
 
 /// A proven part of a group.
-pub(super) struct Proven {
+struct Proven {
+    names: Arc<Names>,
+    file: usize,
+    /// The group, by its number in the file.
+    group: u64,
+    chunks: Range<u64>,
+    bytes: Vec<u8>,
+}
+
+/// Where parts of a file are kept.
+pub(super) struct Keep {
+    pub(super) cache: Cache,
     pub(super) names: Arc<Names>,
     pub(super) file: usize,
-    /// The group, by its number in the file.
-    pub(super) group: u64,
-    pub(super) chunks: std::ops::Range<u64>,
-    pub(super) bytes: Vec<u8>,
+}
+
+impl Keep {
+    /// Keeps a proven part of a group, which is given by its number in the file, unless too many wait.
+    pub(super) fn part(self, group: u64, chunks: Range<u64>, bytes: &[u8]) {
+        let Self { cache: Cache { jobs, waiting }, names, file } = self;
+        let len = bytes.len() as u64;
+        let has_room = waiting.fetch_add(len, Ordering::Relaxed) + len <= WAITING_BYTES_MAX;
+        if !has_room || jobs.send(Job::Keep(Proven { names, file, group, chunks, bytes: bytes.to_vec() })).is_err() {
+            waiting.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
 }
 
 enum Job {
@@ -74,16 +94,6 @@ impl Cache {
         {
             // A cache whose thread has died is none.
             orders.give(Order::Read(read));
-        }
-    }
-
-    /// Keeps a part, unless too many wait.
-    pub(super) fn keep(&self, proven: Proven) {
-        let bytes = proven.bytes.len() as u64;
-        if self.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX
-            || self.jobs.send(Job::Keep(proven)).is_err()
-        {
-            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use inhaul_store::digest::proof::digest_of_part;
 use inhaul_udp::Waker;
 
+use super::cache::Keep;
 use super::memory::Proof;
 use super::order::SetId;
 use super::parts::Taker;
@@ -29,6 +30,8 @@ pub(super) struct Check {
     pub(super) bytes: Vec<u8>,
     /// `None`: it needs none.
     pub(super) proof: Option<Proof>,
+    /// Where it is kept if its proof is right.
+    pub(super) keep: Option<Keep>,
     pub(super) takers: Vec<Taker>,
 }
 
@@ -44,13 +47,17 @@ pub(super) struct Checked {
 }
 
 impl Check {
-    /// Compares, and delivers what is right.
+    /// Compares, keeps and delivers what is right.
     fn carry_out(self) -> Checked {
-        let Self { set, start, number, file_len, group, of, bytes, proof, mut takers } = self;
+        let Self { set, start, number, file_len, group, of, bytes, proof, keep, mut takers } = self;
         let is_right = proof.is_none_or(|proof| {
             digest_of_part(file_len, group, of.chunks(), &bytes, &proof.inside) == Some(proof.digest)
         });
         if is_right {
+            // Before anybody hears of it: who has got a part and ends, or reads it again, finds it in the cache.
+            if let Some(keep) = keep {
+                keep.part(group, of.chunks(), &bytes);
+            }
             takers.drain(..).for_each(|taker| taker.deliver(&bytes));
         }
         Checked { set, start, number, bytes, is_right, takers }

@@ -12,7 +12,7 @@ use inhaul_store::digest;
 use inhaul_store::printable;
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
 
-use super::cache::{Cache, Proven};
+use super::cache::{Cache, Keep};
 use super::check::{Check, Checked, Checker};
 use super::memory::{Active, Parts, Proof, ProofState};
 use super::names::Names;
@@ -411,6 +411,12 @@ impl Reading {
         };
         let Some(place) = set.groups.place(part.wanted.of.group) else { return };
         part.is_checked = true;
+        // Holes need no proof, and no room in a cache.
+        let keep = self.cache.as_ref().filter(|_| proof.is_some()).map(|cache| Keep {
+            cache: cache.clone(),
+            names: Arc::clone(&set.names),
+            file: part.wanted.file,
+        });
         let check = Check {
             set: id,
             start,
@@ -420,6 +426,7 @@ impl Reading {
             of: part.wanted.of,
             bytes: std::mem::take(&mut part.bytes),
             proof,
+            keep,
             takers: std::mem::take(&mut part.wanted.takers),
         };
         if let Some(checked) = self.checker.check(check) {
@@ -440,9 +447,8 @@ impl Reading {
             // Some may have come while it was checked.
             if let Some(part) = self.drop_part(engine, id, start) {
                 part.wanted.takers.iter().for_each(|taker| taker.deliver(&bytes));
-                self.keep(id, &part, bytes);
             }
-            return;
+            return self.parts.give_back(bytes);
         }
         let Some(part) = self.parts.active.get_mut(&(id, start)) else { return };
         part.wanted.takers.extend(takers);
@@ -474,19 +480,6 @@ impl Reading {
                 engine.command(endpoint, Command::Refetch { object: ObjectId(id.0), range, suspect });
             }
         }
-    }
-
-    /// What is left of a part that was delivered: its bytes are kept, or their memory is.
-    fn keep(&mut self, id: SetId, part: &Active, bytes: Vec<u8>) {
-        let of = &part.wanted.of;
-        let is_proven = matches!(part.proof, ProofState::Here(_));
-        if let (Some(cache), Some(set), true) = (&self.cache, self.sets.get(&id), is_proven)
-            && let Some(place) = set.groups.place(of.group)
-        {
-            let (names, file) = (Arc::clone(&set.names), part.wanted.file);
-            return cache.keep(Proven { names, file, group: place.group, chunks: of.chunks(), bytes });
-        }
-        self.parts.give_back(bytes);
     }
 
     fn on_file_failed(&mut self, engine: &mut Engine, flow: FlowId, file: u64, problem: FileProblem) {
