@@ -43,9 +43,12 @@ pub(super) struct Active {
     /// Tells it from another that begins at the same place, later.
     pub(super) number: u64,
     pub(super) wanted: Wanted,
+    /// What has come of it: empty until something has, and while the verifier has it.
     pub(super) bytes: Vec<u8>,
     /// Bytes that have not come.
     pub(super) missing: u64,
+    /// Not all of its bytes come: the others are zeros.
+    has_holes: bool,
     pub(super) proof: ProofState,
     /// Who brought the last of it.
     pub(super) from: Option<FlowId>,
@@ -55,6 +58,30 @@ pub(super) struct Active {
     pub(super) asked: u32,
     /// Its bytes are with the verifier.
     pub(super) is_checked: bool,
+}
+
+impl Active {
+    /// The memory for its bytes, from the first of them on: a long read wants far more parts than arrive at once. Empty
+    /// while the verifier has it.
+    fn memory(&mut self, spare: &mut Vec<Vec<u8>>) -> &mut Vec<u8> {
+        let len = self.wanted.range.len();
+        if self.bytes.is_empty() && !self.is_checked {
+            // What is left in spare memory is never handed out: all of it is overwritten, or is another part's bytes and
+            // so not what is proven. Holes are not overwritten.
+            if len == GROUP_BYTES && !self.has_holes {
+                self.bytes = spare.pop().unwrap_or_default();
+            }
+            self.bytes.resize(len as usize, 0);
+        }
+        &mut self.bytes
+    }
+
+    /// All of its bytes, for the verifier.
+    pub(super) fn take_bytes(&mut self) -> Vec<u8> {
+        let bytes = std::mem::take(self.memory(&mut Vec::new()));
+        self.is_checked = true;
+        bytes
+    }
 }
 
 /// All parts that are being fetched.
@@ -72,20 +99,17 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Begins a part: the memory for it, and the ranges that must come. What lies in `holes` need not.
+    /// Begins a part: the ranges that must come. What lies in `holes` need not.
     pub(super) fn begin(&mut self, set: SetId, wanted: Wanted, holes: &RangeSet) -> Vec<ByteRange> {
         let range = wanted.range;
         let ranges = if holes.is_empty() { vec![range] } else { holes.gaps(range) };
         let missing = ranges.iter().map(|range| range.len()).sum();
-        // What is left in spare memory is never handed out: all of it is overwritten, or is another part's bytes and so
-        // not what is proven. Holes are not overwritten.
-        let mut bytes = if missing == range.len() { self.spare.pop().unwrap_or_default() } else { Vec::new() };
-        bytes.resize(range.len() as usize, 0);
         self.begun += 1;
         let active = Active {
             number: self.begun,
+            has_holes: missing < range.len(),
             wanted,
-            bytes,
+            bytes: Vec::new(),
             missing,
             proof: ProofState::Missing,
             from: None,
@@ -173,14 +197,15 @@ impl Sink for Parts {
                 return Ok(false);
             }
             show(batch.messages(), places);
-            let (by_flow, active) = (&self.by_flow, &mut self.active);
+            let Self { by_flow, active, spare, .. } = self;
             batch.deliver(places, |delivery| {
-                copy_to_parts(by_flow, active, &delivery);
+                copy_to_parts(by_flow, active, spare, &delivery);
                 Ok::<(), MoveError>(())
             })?;
             return Ok(true);
         };
-        let mut bytes = self.active.get_mut(&key).map(|part| std::mem::take(&mut part.bytes)).unwrap_or_default();
+        let Some(mut part) = self.active.remove(&key) else { return Ok(false) };
+        let mut bytes = std::mem::take(part.memory(&mut self.spare));
         let (before, rest) = bytes.split_at_mut((common.start - key.1) as usize);
         let (memory, after) = rest.split_at_mut(common.len() as usize);
         let window = Window { flow, expected, memory };
@@ -189,35 +214,37 @@ impl Sink for Parts {
                 return Ok(false);
             }
             show(batch.messages(), places);
-            let (by_flow, active) = (&self.by_flow, &mut self.active);
+            let Self { by_flow, active, spare, .. } = &mut *self;
             batch.deliver(places, |delivery| {
                 if by_flow.get(&delivery.flow) == Some(&key.0) {
                     copy_into(before, key.1, delivery.range.start, delivery.bodies);
                     copy_into(after, common.end, delivery.range.start, delivery.bodies);
                 }
-                copy_to_parts(by_flow, active, &delivery);
+                copy_to_parts(by_flow, active, spare, &delivery);
                 Ok::<(), MoveError>(())
             })?;
             Ok(true)
         });
-        if let Some(part) = self.active.get_mut(&key) {
-            part.bytes = bytes;
-        }
+        part.bytes = bytes;
+        self.active.insert(key, part);
         received
     }
 }
 
-/// Copies bodies to the parts that they are of. One that has lent its memory has none meanwhile.
+/// Copies bodies to the parts that they are of.
 fn copy_to_parts(
     by_flow: &BTreeMap<FlowId, SetId>,
     active: &mut BTreeMap<(SetId, u64), Active>,
+    spare: &mut Vec<Vec<u8>>,
     delivery: &Delivery<'_>,
 ) {
     let Some(&set) = by_flow.get(&delivery.flow) else { return };
     let range = delivery.range;
     let first = active.range((set, 0)..=(set, range.start)).next_back().map_or(range.start, |(key, _)| key.1);
     for (key, part) in active.range_mut((set, first)..(set, range.end)) {
-        copy_into(&mut part.bytes, key.1, range.start, delivery.bodies);
+        if !part.wanted.range.intersection(range).is_empty() {
+            copy_into(part.memory(spare), key.1, range.start, delivery.bodies);
+        }
     }
 }
 
@@ -253,6 +280,36 @@ mod tests {
         assert_eq!(parts.overlapping(SetId(1), ByteRange::new(30, 31)), [30]);
         assert!(parts.end(SetId(1), 0).is_some() && parts.end(SetId(1), 0).is_none());
         assert_eq!(parts.bytes, 50);
+    }
+
+    #[test]
+    fn parts_take_memory_when_their_first_bytes_come() {
+        let mut parts = Parts::default();
+        let (set, flow, group) = (SetId(1), FlowId(7), GROUP_BYTES);
+        parts.by_flow.insert(flow, set);
+        let holes: RangeSet = [ByteRange::new(2 * group, 2 * group + 3)].into_iter().collect();
+        for start in [0, group, 2 * group] {
+            parts.begin(set, wanted(ByteRange::at(start, group)), &holes);
+        }
+        parts.give_back(vec![9; group as usize]);
+        let begun = |parts: &Parts| parts.active.values().map(|part| part.bytes.len() as u64).collect::<Vec<_>>();
+        assert_eq!(begun(&parts), [0, 0, 0]);
+        let bodies = [IoSlice::new(b"abcdef")];
+        let came = |parts: &mut Parts, start| {
+            let delivery = Delivery { flow, range: ByteRange::at(start, 6), bodies: &bodies };
+            copy_to_parts(&parts.by_flow, &mut parts.active, &mut parts.spare, &delivery);
+        };
+        came(&mut parts, 2 * group + 3);
+        assert_eq!(begun(&parts), [0, 0, group]);
+        assert_eq!(&parts.active[&(set, 2 * group)].bytes[..10], b"\0\0\0abcdef\0", "holes are not of spare memory");
+        came(&mut parts, group - 3);
+        assert_eq!(begun(&parts), [group, group, group]);
+        assert_eq!(&parts.active[&(set, group)].bytes[..3], b"def");
+        // What comes while the verifier has it is dropped.
+        let first = parts.active.get_mut(&(set, 0)).unwrap();
+        assert_eq!(first.take_bytes().len() as u64, group);
+        came(&mut parts, 0);
+        assert_eq!(begun(&parts), [0, group, group]);
     }
 
     #[test]

@@ -410,7 +410,6 @@ impl Reading {
             _ => return,
         };
         let Some(place) = set.groups.place(part.wanted.of.group) else { return };
-        part.is_checked = true;
         // Holes need no proof, and no room in a cache.
         let keep = self.cache.as_ref().filter(|_| proof.is_some()).map(|cache| Keep {
             cache: cache.clone(),
@@ -424,7 +423,7 @@ impl Reading {
             file_len: set.groups.manifest().entries()[place.file].size,
             group: place.group,
             of: part.wanted.of,
-            bytes: std::mem::take(&mut part.bytes),
+            bytes: part.take_bytes(),
             proof,
             keep,
             takers: std::mem::take(&mut part.wanted.takers),
