@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
+use inhaul::{Bitrate, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -331,16 +331,15 @@ impl PyDataSet {
     fn start(&self, py: Python<'_>, ranges: Vec<Place>, ahead: bool) -> PyResult<PyRead> {
         let set = self.set()?;
         let places = places(&ranges);
-        let mut buffers = Vec::with_capacity(places.len());
+        let mut memory = Vec::with_capacity(places.len());
         for (path, range) in &places {
             let len = range.end.saturating_sub(range.start);
             // Not more than the file has: memory is taken before anybody looks.
             let fits = set.stat(path).is_some_and(|file| range.end <= file.size);
-            buffers.push(vec![0; if fits { len as usize } else { 0 }]);
+            memory.push(Memory::of(py, if fits { len as usize } else { 0 })?);
         }
-        let start = || {
-            if ahead { set.read_ahead(&places, Buffers(buffers)) } else { set.read_ranges(&places, Buffers(buffers)) }
-        };
+        let memory = Memories(memory);
+        let start = || if ahead { set.read_ahead(&places, memory) } else { set.read_ranges(&places, memory) };
         Ok(PyRead::of(Running::Memory(outside(py, start)?)))
     }
 
@@ -397,19 +396,77 @@ impl PyDataSet {
     }
 }
 
-/// Memory of other objects, such as arrays: views of their bytes. A view of the place is taken for each write, which keeps
-/// the memory from moving, and checks that it is still there.
+/// Ranges from this length on are written into what their reader gets; shorter ones are copied there at the end, so that
+/// nothing waits for the interpreter in between.
+const WRITTEN_THROUGH_BYTES_MIN: usize = 1 << 20;
+
+/// Memory of one range.
+enum Memory {
+    Own(Vec<u8>),
+    /// An `io.BytesIO`, and a view of its bytes. Its value is the bytes object that it wrote to itself: no copy is made,
+    /// which would take longer than the network for what is long, and the interpreter with it.
+    File {
+        file: Py<PyAny>,
+        view: Py<PyAny>,
+    },
+}
+
+impl Memory {
+    fn of(py: Python<'_>, len: usize) -> PyResult<Self> {
+        if len < WRITTEN_THROUGH_BYTES_MIN {
+            return Ok(Self::Own(vec![0; len]));
+        }
+        // Zeros that the system gives when they are first touched. Nobody else has this object, so it is written to.
+        let zeros = py.get_type::<PyBytes>().call1((len,))?;
+        let file = py.import("io")?.getattr("BytesIO")?.call1((zeros,))?;
+        let view = file.call_method0("getbuffer")?.unbind();
+        Ok(Self::File { file: file.unbind(), view })
+    }
+
+    /// What was written.
+    fn bytes<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Own(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+            Self::File { file, view } => {
+                view.call_method0(py, "release")?;
+                file.bind(py).call_method0("getvalue")
+            }
+        }
+    }
+}
+
+/// Memory of each range of a read.
+struct Memories(Vec<Memory>);
+
+impl Destination for Memories {
+    fn write(&mut self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match self.0.get_mut(index).ok_or(io::ErrorKind::InvalidInput)? {
+            Memory::Own(own) => {
+                let place = own.get_mut(offset as usize..offset as usize + bytes.len());
+                place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
+                Ok(())
+            }
+            Memory::File { view, .. } => Python::attach(|py| write_to_view(view.bind(py), offset, bytes)),
+        }
+    }
+}
+
+/// Writes to the bytes of a view. A view of the place is taken for each write, which keeps the memory from moving, and
+/// checks that it is still there.
+fn write_to_view(view: &Bound<'_, PyAny>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let start = offset as isize;
+    let place = PySlice::new(view.py(), start, start + bytes.len() as isize, 1);
+    let place = PyBuffer::<u8>::get(&view.get_item(place).map_err(io::Error::other)?).map_err(io::Error::other)?;
+    place.copy_from_slice(view.py(), bytes).map_err(io::Error::other)
+}
+
+/// Memory of other objects, such as arrays: views of their bytes.
 struct Exported(Vec<Py<PyAny>>);
 
 impl Destination for Exported {
     fn write(&mut self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         Python::attach(|py| {
-            let view = self.0.get(index).ok_or(io::ErrorKind::InvalidInput)?.bind(py);
-            let start = offset as isize;
-            let place = PySlice::new(py, start, start + bytes.len() as isize, 1);
-            let place =
-                PyBuffer::<u8>::get(&view.get_item(place).map_err(io::Error::other)?).map_err(io::Error::other)?;
-            place.copy_from_slice(py, bytes).map_err(io::Error::other)
+            write_to_view(self.0.get(index).ok_or(io::ErrorKind::InvalidInput)?.bind(py), offset, bytes)
         })
     }
 }
@@ -428,7 +485,7 @@ impl Destination for Region {
 
 /// A running read.
 enum Running {
-    Memory(Handle<Buffers>),
+    Memory(Handle<Memories>),
     Exported(Handle<Exported>),
     File(Handle<Region>),
 }
@@ -468,10 +525,10 @@ impl Running {
     }
 
     /// What has come, once it has ended; a file is synced.
-    fn take(&self) -> Result<Vec<Vec<u8>>, Error> {
+    fn take(&self) -> Result<Vec<Memory>, Error> {
         let sync = |region: Region| region.file.sync_data().map_err(|source| Error::Sink { source });
         match self {
-            Self::Memory(handle) => handle.try_take().map(|taken| taken.map(|Buffers(buffers)| buffers)),
+            Self::Memory(handle) => handle.try_take().map(|taken| taken.map(|Memories(memory)| memory)),
             Self::Exported(handle) => handle.try_take().map(|taken| taken.map(|_| Vec::new())),
             Self::File(handle) => handle.try_take().map(|taken| taken.and_then(sync).map(|()| Vec::new())),
         }
@@ -533,8 +590,9 @@ impl PyRead {
         }
         let taken = self.read.lock().unwrap_or_else(PoisonError::into_inner).take();
         let read = taken.ok_or_else(|| usage("the result of this read was taken"))?;
-        let buffers = outside(py, || read.take())?;
-        PyList::new(py, buffers.iter().map(|bytes| PyBytes::new(py, bytes)))
+        let memory = outside(py, || read.take())?;
+        let bytes = memory.into_iter().map(|memory| memory.bytes(py)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, bytes)
     }
 }
 

@@ -10,6 +10,7 @@ import resource
 import signal
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_description(data_set: inhaul.DataSet, tree: Path) -> None:
     file = data_set.files["d/one"]
     assert (file.size, file.mtime) == (5000, pytest.approx((tree / "d/one").stat().st_mtime))
     assert "#" not in data_set.source and "d/one" in data_set and "none" not in data_set
+
+
+def test_long_ranges_take_their_memory_once(data_set: inhaul.DataSet, tree: Path) -> None:
+    name, size = "d/e/two", 3_000_000
+    data_set.read(name)
+    tracemalloc.start()
+    try:
+        data = data_set.read(name)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert type(data) is bytes and data == (tree / name).read_bytes() and hash(data) == hash(bytes(bytearray(data)))
+    assert size <= peak < size + 500_000, peak
 
 
 def test_buffers_are_filled_in_place(data_set: inhaul.DataSet, tree: Path) -> None:
