@@ -11,10 +11,11 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use inhaul::{Bitrate, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
+use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -44,6 +45,15 @@ fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Se
     py.detach(work).map_err(|error| raise(py, &error))
 }
 
+/// The interpreter is about to end. Python 3.13 is the first to tell extensions of the stable interface.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Told by `atexit`, after the program's own functions.
+#[pyfunction]
+fn note_end() {
+    IS_ENDING.store(true, Ordering::Relaxed);
+}
+
 /// What may end threads when it is dropped. They may want the interpreter before they end, so it is dropped without.
 #[derive(Clone)]
 struct Outside<T: Send>(Option<T>);
@@ -66,7 +76,11 @@ impl<T: Send> Deref for Outside<T> {
 impl<T: Send> Drop for Outside<T> {
     fn drop(&mut self) {
         let value = self.0.take();
-        // When the interpreter itself is ending, nobody gets it any more, and it is dropped as it is.
+        // A thread that waits for an interpreter which is ending waits for ever, whatever it holds. The process is
+        // ending, too: its threads and connections go with it.
+        if IS_ENDING.load(Ordering::Relaxed) {
+            return std::mem::forget(value);
+        }
         let _ = Python::try_attach(|py| py.detach(|| drop(value)));
     }
 }
@@ -402,7 +416,7 @@ const WRITTEN_THROUGH_BYTES_MIN: usize = 1 << 20;
 
 /// Memory of one range.
 enum Memory {
-    Own(Vec<u8>),
+    Own(Buffers),
     /// An `io.BytesIO`, and a view of its bytes. Its value is the bytes object that it wrote to itself: no copy is made,
     /// which would take longer than the network for what is long, and the interpreter with it.
     File {
@@ -414,7 +428,7 @@ enum Memory {
 impl Memory {
     fn of(py: Python<'_>, len: usize) -> PyResult<Self> {
         if len < WRITTEN_THROUGH_BYTES_MIN {
-            return Ok(Self::Own(vec![0; len]));
+            return Ok(Self::Own(Buffers(vec![vec![0; len]])));
         }
         // Zeros that the system gives when they are first touched. Nobody else has this object, so it is written to.
         let zeros = py.get_type::<PyBytes>().call1((len,))?;
@@ -426,7 +440,7 @@ impl Memory {
     /// What was written.
     fn bytes<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Own(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
+            Self::Own(Buffers(own)) => Ok(PyBytes::new(py, own.first().map_or(&[], Vec::as_slice)).into_any()),
             Self::File { file, view } => {
                 view.call_method0(py, "release")?;
                 file.bind(py).call_method0("getvalue")
@@ -441,11 +455,7 @@ struct Memories(Vec<Memory>);
 impl Destination for Memories {
     fn write(&mut self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         match self.0.get_mut(index).ok_or(io::ErrorKind::InvalidInput)? {
-            Memory::Own(own) => {
-                let place = own.get_mut(offset as usize..offset as usize + bytes.len());
-                place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
-                Ok(())
-            }
+            Memory::Own(own) => own.write(0, offset, bytes),
             Memory::File { view, .. } => Python::attach(|py| write_to_view(view.bind(py), offset, bytes)),
         }
     }
@@ -665,6 +675,15 @@ mod _inhaul {
         PyAckSample, PyLabExperiment, PyLabScenario, PyLabStepper, PyLawConfig, PyLimits, PyLossSample, PyRateSample,
         lab_experiment, lab_experiments, lab_judge,
     };
+    use super::note_end;
     #[pymodule_export]
     use super::{PyClient, PyDataSet, PyRead, PyServer};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn begin(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(note_end, py)?,))?;
+        Ok(())
+    }
 }

@@ -8,6 +8,8 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -57,6 +59,25 @@ def test_long_ranges_take_their_memory_once(data_set: inhaul.DataSet, tree: Path
         tracemalloc.stop()
     assert type(data) is bytes and data == (tree / name).read_bytes() and hash(data) == hash(bytes(bytearray(data)))
     assert size <= peak < size + 500_000, peak
+
+
+@pytest.mark.parametrize(
+    "start", ['[("", None, None)]', '[("", None, None)], ahead=True', '[("", None, None)], [bytearray(40_000_000)]']
+)
+def test_program_ends_while_a_long_read_runs(tmp_path: Path, start: str) -> None:
+    (tmp_path / "data").write_bytes(bytes(range(250)) * 160_000)
+    program = f"""
+import inhaul, sys, time
+server = inhaul.Server({str(tmp_path / "data")!r}, public=True)
+data_set = inhaul.Client(state="", rate="200M").open(server.address_of())
+read = data_set.start{"_into" if "bytearray" in start else ""}({start})
+while read.progress[0] == 0:
+    time.sleep(0.005)
+assert read.progress[0] < read.progress[1]
+sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
 
 
 def test_buffers_are_filled_in_place(data_set: inhaul.DataSet, tree: Path) -> None:
