@@ -27,6 +27,6 @@ pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope, TAG_LEN};
 pub use event::{Event, FlowError};
 pub use ids::{ConnectionId, FlowId, ObjectId};
 pub use law::{AckSample, Law, Limits, LossSample, Pace, RateSample};
-pub use path_spec::PathSpec;
+pub use path_spec::{PathSpec, STREAM_AHEAD_MAX};
 pub use protocol::{Channels, Conditions, EndpointConfig, Offloads, Parameter, Protocol, Role, SetupError};
 pub use pump::{Host, drain};

@@ -9,6 +9,10 @@ const IPV4_UDP: u16 = 28;
 /// Bytes of IPv6 and UDP header.
 const IPV6_UDP: u16 = 48;
 
+/// Bytes that a receiver asks for ahead, at most, where its path is a byte stream. So much may wait at its sender for
+/// streams that stand still.
+pub const STREAM_AHEAD_MAX: u64 = 120 << 20;
+
 /// What a packet costs on a flow's path, told by the port that carries it. With it, lengths of blocks, rates on the
 /// wire and the simulator count the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,5 +45,5 @@ pub use receive::{Batch, Delivery, Receiver, Window};
 pub use socket::{Offload, Socket, SocketError, SocketOptions};
 pub use sys::{Arrival, MESSAGES_MAX, Outgoing};
 pub use sys::{DeviceOffloads, EndedChild, Namespaces, NetDevice, TunOffload, create_tun, reap_child, unshare};
-pub use sys::{TcpCounts, limit_unsent, tcp_counts};
+pub use sys::{TcpCounts, limit_pacing, limit_unsent, tcp_counts};
 pub use transmit::{BodySource, MESSAGE_BYTES_MAX, SEGMENTS_MAX, SendError, Sent, Transmitter};

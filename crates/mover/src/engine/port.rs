@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
-use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, TxBatch};
+use inhaul_transport::{Event, Expected, FlowId, Host, Place, Role, RxMessage, STREAM_AHEAD_MAX, TxBatch};
 use inhaul_udp::seal::Seals;
 use inhaul_udp::{Batch, BodySource, DatagramSocket, Receiver, SendError, Sent, Standing, Transmitter};
 
@@ -17,9 +17,9 @@ use crate::engine::waiting::Waiting;
 
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
-/// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, which is 64 MiB at most, in
-/// packets of 1500 bytes. 4 MiB of memory.
-const WAITING_FOR_TUNNEL_MAX: usize = 48 << 10;
+/// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, in packets of 1280 bytes or more.
+/// What is dropped here is missed only after seconds. 8 MiB of memory, where streams stand still.
+const WAITING_FOR_TUNNEL_MAX: usize = STREAM_AHEAD_MAX as usize / 1280;
 /// A system that has no memory for datagrams is asked again after so long.
 pub(crate) const BLOCKED: Span = Span::from_millis(1);
 /// The port number of addresses that stand for tunnels: no datagram can come from it, or go there, over UDP.

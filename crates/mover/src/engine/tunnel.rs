@@ -7,15 +7,19 @@
 //!
 //! A poller of its own waits for the streams, and the engine's waits for that one: a tunnel is one port.
 
+mod pacing;
+
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use inhaul_base::Span;
-use inhaul_udp::{Arrival, DatagramSocket, Interest, Outgoing, Poller, Standing, Waker, limit_unsent};
+use inhaul_base::{Span, Time};
+use inhaul_udp::{Arrival, Clock, DatagramSocket, Interest, Outgoing, Poller, Standing, Waker};
+use inhaul_udp::{limit_pacing, limit_unsent, tcp_counts};
 use rustix::io::Errno;
 
+use self::pacing::Pacing;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::Frame;
 
@@ -36,6 +40,7 @@ pub(crate) struct Tunnel {
     poller: Poller,
     /// Wakes the tunnel's poller: frames wait that no connection tells of.
     waker: Waker,
+    clock: Clock,
     inner: RefCell<Inner>,
 }
 
@@ -56,6 +61,7 @@ struct Stream {
     watched: bool,
     /// Its connection has ended, or broken.
     ended: bool,
+    pacing: Pacing,
 }
 
 impl Tunnel {
@@ -63,7 +69,7 @@ impl Tunnel {
     pub(crate) fn new(peer: SocketAddr, local: SocketAddr) -> io::Result<Self> {
         let poller = Poller::new()?;
         let waker = poller.waker(WAKER)?;
-        Ok(Self { peer: Cell::new(peer), local, poller, waker, inner: RefCell::default() })
+        Ok(Self { peer: Cell::new(peer), local, poller, waker, clock: Clock::start(), inner: RefCell::default() })
     }
 
     /// Adds a stream, which may have brought frames already. False if there are as many as may be.
@@ -78,7 +84,7 @@ impl Tunnel {
         inner.token += 1;
         let token = inner.token;
         self.poller.add(stream.wire(), token, Interest::Read)?;
-        inner.streams.push(Stream { stream, token, watched: false, ended: false });
+        inner.streams.push(Stream { stream, token, watched: false, ended: false, pacing: Pacing::default() });
         self.waker.wake();
         Ok(true)
     }
@@ -105,6 +111,18 @@ impl Stream {
     /// Whether it takes another frame.
     fn takes_more(&self) -> bool {
         !self.ended && self.stream.backlog() == 0
+    }
+
+    /// Bounds how fast it sends, once a round.
+    fn pace(&mut self, now: Time) {
+        if !self.pacing.is_due(now) {
+            return;
+        }
+        let Ok(counts) = tcp_counts(self.stream.wire()) else { return };
+        if let Some(bound) = self.pacing.end_round(now, counts) {
+            // Where the system does not bound it, more is sent in vain, no more.
+            let _ = limit_pacing(self.stream.wire(), bound.map(|bound| bound.bytes_in(Span::from_secs(1))));
+        }
     }
 
     fn flush(&mut self, poller: &Poller) {
@@ -188,6 +206,8 @@ impl DatagramSocket for Tunnel {
 
     fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
         let inner = &mut *self.inner.borrow_mut();
+        let now = self.clock.now();
+        inner.streams.iter_mut().for_each(|stream| stream.pace(now));
         let mut sent = 0;
         for message in messages {
             let count = inner.streams.len();

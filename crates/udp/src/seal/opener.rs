@@ -11,7 +11,7 @@ use super::secrets::{Secret, Suite};
 
 /// Packets of an epoch that have to come before the keys of the one before are forgotten: older ones are too old for
 /// the replay window anyway.
-const OVERLAP: u64 = 1 << 17;
+const OVERLAP: u64 = 1 << 20;
 
 /// Datagrams that may fail to open before nothing more is opened (RFC 9001 6.6, for ChaCha20-Poly1305; AES-GCM would
 /// bear more).

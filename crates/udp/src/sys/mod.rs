@@ -26,5 +26,5 @@ pub(crate) use option::{option, set_option};
 pub(crate) use realtime::set_realtime;
 pub(crate) use slice::{set_idle, set_slice};
 pub(crate) use switches::{Switch, SwitchRing};
-pub use tcp::{TcpCounts, limit_unsent, tcp_counts};
+pub use tcp::{TcpCounts, limit_pacing, limit_unsent, tcp_counts};
 pub(crate) use usage::voluntary_switches;

@@ -11,6 +11,8 @@ use super::option::set_option;
 /// Counts and estimates of a connection of the kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
+    /// Segments that have arrived, in whatever order, as far as the peer has said.
+    pub delivered: u32,
     /// Segments that were sent again.
     pub retransmitted: u32,
     /// Bytes of data in a full segment.
@@ -35,7 +37,12 @@ pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
     }
     // SAFETY: it is made of integers only, and was zeroed before the kernel wrote what it knows.
     let info = unsafe { info.assume_init() };
-    Ok(TcpCounts { retransmitted: info.tcpi_total_retrans, segment_bytes: info.tcpi_snd_mss, rtt_us: info.tcpi_rtt })
+    Ok(TcpCounts {
+        delivered: info.tcpi_delivered,
+        retransmitted: info.tcpi_total_retrans,
+        segment_bytes: info.tcpi_snd_mss,
+        rtt_us: info.tcpi_rtt,
+    })
 }
 
 /// Has the connection behind `socket` take no more while so many bytes, in its host's memory, have not been sent even
@@ -46,6 +53,16 @@ pub fn tcp_counts(socket: impl AsFd) -> io::Result<TcpCounts> {
 pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Has the connection behind `socket` send no more than `bytes` a second, in whatever its own law allows; `None`: has its
+/// law alone decide (SO_MAX_PACING_RATE). Rates from 4 GiB a second on are no bound.
+///
+/// # Errors
+/// When the system does not know of it.
+pub fn limit_pacing(socket: impl AsFd, bytes: Option<u64>) -> io::Result<()> {
+    let rate = bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.cast_signed())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! asked for ahead, and its share of the receiver.
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_transport::STREAM_AHEAD_MAX;
 
 /// What is asked for ahead is what came in so many round trips, and in this time: a stream's rate may double in each,
 /// and what is measured of it is older than one.
@@ -13,10 +14,9 @@ const WINDOW_RTTS_RISING: u64 = 8;
 /// A rate rises that is so many times what it was.
 const RISING: f64 = 1.25;
 const WINDOW_SPAN: Span = Span::from_millis(100);
-/// ... but at least so much, before anything is known, and at most so much: 2.7 round trips of 200 ms at 1 Gbit/s. What
-/// follows a loss in a stream stays outstanding until that has been repaired, which takes one or two.
+/// ... but at least so much, before anything is known, and at most `STREAM_AHEAD_MAX`: 5 round trips of 200 ms at 1 Gbit/s.
+/// What follows a loss in a stream stays outstanding until that has been repaired, which takes one or two.
 const WINDOW_MIN: u64 = 2 << 20;
-const WINDOW_MAX: u64 = 64 << 20;
 /// Rates are measured over a round trip, but no less than this.
 const MEASURED_MIN: Span = Span::from_millis(50);
 /// In each of these the highest rate that was seen counts for this part less. Streams stand still for a while after a
@@ -57,7 +57,7 @@ impl Stream {
     /// Bytes that may be asked for ahead.
     pub(super) fn window(&self, base_rtt: Span) -> u64 {
         let rtts = if self.rises { WINDOW_RTTS_RISING } else { WINDOW_RTTS };
-        self.rate.bytes_in(base_rtt * rtts + WINDOW_SPAN).clamp(WINDOW_MIN, WINDOW_MAX)
+        self.rate.bytes_in(base_rtt * rtts + WINDOW_SPAN).clamp(WINDOW_MIN, STREAM_AHEAD_MAX)
     }
 
     /// What the flow may come to use; `None` while nothing is known.
@@ -107,6 +107,6 @@ mod tests {
             now += Span::from_millis(10);
             stream.on_data(now, 10_000_000, rtt);
         }
-        assert_eq!(stream.window(rtt), WINDOW_MAX);
+        assert_eq!(stream.window(rtt), STREAM_AHEAD_MAX);
     }
 }
