@@ -174,6 +174,7 @@ impl Pair {
                 path,
                 connection: connection(Role::Sender, FlowId(flow)),
                 token: 0x0123_4567_89ab_cd00 + u64::from(flow),
+                client: None,
                 parameters: Default::default(),
             };
             pair.command(Role::Sender, Command::Offer(offer));

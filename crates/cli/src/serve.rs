@@ -43,6 +43,8 @@ Examples:
     inhaul serve /data
   Two directories, at most 5 Gbit/s to all receivers together:
     inhaul serve /data /scratch --send-rate 5G
+  At most 1 Gbit/s to each user:
+    inhaul serve /data --client-rate 1G
   Another port:
     inhaul serve /data --listen '[::]:5001'
   Only for programs on this host, on any free port; the server prints its address:
@@ -65,6 +67,10 @@ pub(crate) struct Serve {
     /// Limit of what this host sends to all receivers together, headers included [default: no limit]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     send_rate: Option<Bitrate>,
+    /// Limit of what this host sends to each client over all its sessions, headers included. A client is a key or a
+    /// token; with --public, an address [default: no limit]
+    #[arg(long, value_name = "RATE", help_heading = RATES)]
+    client_rate: Option<Bitrate>,
     /// Hash files for each transfer; neither use nor keep digests in $XDG_CACHE_HOME/inhaul/digests
     #[arg(long, help_heading = SERVER)]
     no_cache: bool,
@@ -176,6 +182,7 @@ pub(crate) fn run(args: &Serve, limits: LimitsAnew) -> Result<(), Failure> {
         directories: args.directories.clone(),
         listen: args.listen,
         send_rate: args.send_rate,
+        client_rate: args.client_rate,
         cache: if args.no_cache { None } else { cache_directory() },
         accept: args.accept.options(),
         limits: args.limits(),

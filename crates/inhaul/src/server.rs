@@ -32,6 +32,7 @@ pub struct ServerBuilder {
     directories: Vec<PathBuf>,
     listen: SocketAddr,
     send_rate: Option<Bitrate>,
+    client_rate: Option<Bitrate>,
     cache: Option<PathBuf>,
     state: Option<PathBuf>,
     public: Rights,
@@ -46,6 +47,7 @@ impl Server {
             directories: Vec::new(),
             listen: SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 0], inhaul_mover::DEFAULT_PORT)),
             send_rate: None,
+            client_rate: None,
             cache: None,
             state: None,
             public: Rights::NONE,
@@ -108,6 +110,13 @@ impl ServerBuilder {
         self
     }
 
+    /// What it sends to each client over all its sessions, at most: to each key or token, or to each address where
+    /// everybody may read ([public](Self::public)).
+    pub fn client_rate(mut self, rate: Bitrate) -> Self {
+        self.client_rate = Some(rate);
+        self
+    }
+
     /// A directory for digests of large files, so that they are not hashed each time.
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cache = Some(directory.into());
@@ -156,6 +165,7 @@ impl ServerBuilder {
             directories: self.directories,
             listen: self.listen,
             send_rate: self.send_rate,
+            client_rate: self.client_rate,
             cache: self.cache,
             accept: None,
             limits: SessionLimits::of(self.sessions),

@@ -580,6 +580,7 @@ impl Simulation {
             path,
             connection: ids[0],
             token: self.names.next_u64(),
+            client: running.client,
             parameters: Default::default(),
         };
         let join = JoinFlow {

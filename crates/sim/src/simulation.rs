@@ -7,7 +7,9 @@ use std::net::SocketAddrV4;
 use inhaul_base::{RandomStream, RangeSet, Span, Time};
 use inhaul_link::LinkStats;
 use inhaul_transport::kit::Connections;
-use inhaul_transport::{Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch};
+use inhaul_transport::{
+    ClientRate, Command, CommandError, Endpoint, Event, FlowId, FlowStats, ObjectId, Place, TxBatch,
+};
 
 use crate::addresses::{ENDPOINTS_MAX, NODES_MAX, address};
 use crate::agenda::{Component, ComponentId};
@@ -203,6 +205,7 @@ impl Simulation {
             phase: Phase::Waiting,
             component: self.network.agenda.add(Component::Control(id.0)),
             control_nodes: (from, to),
+            client: None,
             streams: None,
             tunnel: None,
             placed_bytes: 0,
@@ -237,6 +240,20 @@ impl Simulation {
             return Err(SimError::Past { what: "a control network", at: running.transfer.start, now: self.now });
         }
         running.control_nodes = (at_sender, at_receiver);
+        Ok(())
+    }
+
+    /// Has a transfer's sender keep to this rate with all transfers of the same client. For a transfer that has not
+    /// started.
+    ///
+    /// # Errors
+    /// When there is no such transfer, or it has started.
+    pub fn limit_client(&mut self, transfer: TransferId, client: ClientRate) -> Result<(), SimError> {
+        let running = self.transfers.get_mut(transfer.0 as usize).ok_or(SimError::Unknown("a transfer"))?;
+        if running.phase != Phase::Waiting {
+            return Err(SimError::Past { what: "a client's rate", at: running.transfer.start, now: self.now });
+        }
+        running.client = Some(client);
         Ok(())
     }
 

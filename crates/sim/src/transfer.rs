@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use inhaul_base::Time;
-use inhaul_transport::{FlowError, FlowLimits, FlowStats, ObjectId};
+use inhaul_transport::{ClientRate, FlowError, FlowLimits, FlowStats, ObjectId};
 
 use crate::agenda::ComponentId;
 use crate::control::{Item, Stream};
@@ -128,6 +128,8 @@ pub(crate) struct Running {
     pub(crate) component: ComponentId,
     /// Between which nodes the control stream runs: at the sender, at the receiver.
     pub(crate) control_nodes: (NodeId, NodeId),
+    /// What its client may be sent, with other transfers, if there is a limit of its own.
+    pub(crate) client: Option<ClientRate>,
     /// `None` before the start and after the end.
     pub(crate) streams: Option<Box<Streams>>,
     /// Once the transfer has had one.

@@ -58,9 +58,20 @@ pub struct OfferFlow {
     pub connection: ConnectionId,
     /// Random number that the receiver's first datagrams must carry. Unguessable.
     pub token: u64,
+    /// What the receiver's flows may be sent together, if there is a limit of its own.
+    pub client: Option<ClientRate>,
     /// What the receiver's user has set for this flow, over the endpoint's own. Legal: who takes them from a peer has
     /// seen to that.
     pub parameters: Parameters,
+}
+
+/// What one client of a sender may be sent, over all its flows with a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientRate {
+    /// The client: a number that the sender's user has given it.
+    pub client: u64,
+    /// At most so much, headers from IP up included.
+    pub rate: Bitrate,
 }
 
 /// What a user asks of an endpoint.

@@ -21,7 +21,7 @@ mod protocol;
 mod pump;
 
 pub use batch::{Place, Route, RxMessage, Transmit, TxBatch, TxDatagram};
-pub use command::{Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
+pub use command::{ClientRate, Command, CommandError, FlowLimits, JoinFlow, OfferFlow, Parameters};
 pub use endpoint::{Endpoint, Expected, FlowStats, HostSample, Pause};
 pub use envelope::{CONNECTION_FIELD, ENVELOPE_LEN, Envelope, TAG_LEN};
 pub use event::{Event, FlowError};

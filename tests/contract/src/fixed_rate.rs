@@ -4,7 +4,7 @@
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 use inhaul_transport::kit::path::PathRules;
 use inhaul_transport::kit::receiver::{self, DataHead, Receiver, ReceiverFlow, Reception, Run};
-use inhaul_transport::kit::sender::{self, Sender, SenderFlow, Sending};
+use inhaul_transport::kit::sender::{self, Allowance, Sender, SenderFlow, Sending, Slot};
 use inhaul_transport::kit::wire::{RANGES_MAX, Reader};
 use inhaul_transport::kit::{Object, Pacer};
 use inhaul_transport::{
@@ -52,7 +52,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
     }
     let rate = config.host_rate.map_or(rate, |limit| limit.min(rate));
     Ok(match config.role {
-        Role::Sender => Box::new(Sender::new(FixedSender { rate }, config.challenge_seed)),
+        Role::Sender => Box::new(Sender::new(FixedSender { rate }, config)),
         Role::Receiver => Box::new(Receiver::new(FixedReceiver { rate })),
     })
 }
@@ -271,7 +271,7 @@ impl Sending for FixedSender {
         Serving { core, pacer: Pacer::new(now, self.rate, burst, Span::from_millis(1)) }
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut Serving, _spent: u64, _share: usize, out: &mut TxBatch) {
+    fn transmit(&mut self, now: Time, flow: &mut Serving, _slot: Slot, _may: &mut Allowance<'_>, out: &mut TxBatch) {
         let Some(route) = flow.core.route(now) else { return };
         while out.room() > 0 && flow.pacer.allowance(now) >= flow.packet() {
             let Some(body) = flow.core.queue.cut() else { return };

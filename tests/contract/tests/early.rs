@@ -74,8 +74,17 @@ fn a_path_that_was_probed_early_is_open_as_soon_as_the_flow_is_accepted() {
         let (flow, size, object) = (FLOW, SIZE, ObjectId(0));
         let only_from = Some(receiver_at().ip());
         let parameters = Vec::new().into();
-        let offer =
-            OfferFlow { flow, size, peer: None, only_from, path, connection: to_sender, token: TOKEN, parameters };
+        let offer = OfferFlow {
+            flow,
+            size,
+            peer: None,
+            only_from,
+            path,
+            connection: to_sender,
+            token: TOKEN,
+            client: None,
+            parameters,
+        };
         sender.command(now, Command::Offer(offer)).unwrap();
         receiver.command(now, Command::Fetch { object, size, held: Default::default() }).unwrap();
         let (peer, limits, probed) = (Some(sender_at()), FlowLimits::default(), Some(Span::from_millis(100)));

@@ -34,6 +34,7 @@ fn the_smallest_protocol_hauls_a_file_from_a_server_to_a_client() {
             directories: vec![offered.path().to_path_buf()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
+            client_rate: None,
             cache: None,
             accept: None,
             limits: inhaul_mover::SessionLimits::of(4),

@@ -1,4 +1,4 @@
-//! What a user sets must hold: R_send at the sender, C_r at the receiver, R_app for a flow, headers included, for one
+//! What a user sets must hold: R_send at the sender, also of single clients, C_r at the receiver, R_app for a flow, headers included, for one
 //! flow and for three, also when it changes in mid-transfer. Every registered protocol is tried; each test prints what
 //! it measured.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
@@ -10,7 +10,7 @@ use inhaul_contract_tests::{ENDLESS, GIVEN_RATE};
 use inhaul_link::{LinkSpec, QueueLimit};
 use inhaul_protocols::registry::PROTOCOLS;
 use inhaul_sim::{Branch, EndpointId, HostSpec, LinkId, NodeId, Simulation, Star, StarSpec, Topology, Transfer, star};
-use inhaul_transport::{Command, EndpointConfig, FlowLimits, ObjectId, Protocol, Role};
+use inhaul_transport::{ClientRate, Command, EndpointConfig, FlowLimits, ObjectId, Protocol, Role};
 
 /// Every link on the way of data carries so much, several times any limit.
 const LINK: Bitrate = Bitrate::from_mbps(100);
@@ -39,6 +39,8 @@ struct Spec {
     /// ... and flows from each.
     flows: usize,
     send: Option<Bitrate>,
+    /// What each sender's clients have, and how many clients its flows are of, in turn.
+    clients: Option<(Bitrate, u32)>,
     receive: Option<Bitrate>,
     application: Option<Bitrate>,
     /// Rate of the first sender's own link, if it is narrow.
@@ -84,7 +86,11 @@ impl Scene {
                     mtu: 1500,
                     limits: FlowLimits { application_rate: spec.application, link_rate: None },
                 });
-                sim.control_between(transfer.unwrap(), control_host, control.1).unwrap();
+                let transfer = transfer.unwrap();
+                sim.control_between(transfer, control_host, control.1).unwrap();
+                if let Some((rate, clients)) = spec.clients {
+                    sim.limit_client(transfer, ClientRate { client: u64::from(name % clients), rate }).unwrap();
+                }
             }
         }
         Self { sim, star, receiver, senders }
@@ -163,6 +169,22 @@ fn what_a_sender_may_send_is_kept() {
             let (link, senders) = (scene.star.paths[0].0, scene.senders.clone());
             let case = format!("{}, R_send, {flows} flows", protocol.name);
             scene.judge(&case, link, &senders, Command::LimitSend);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_may_be_sent_is_kept_by_its_flows_together() {
+    for protocol in PROTOCOLS {
+        // Three flows of one client, of three, of one beside another client's flow, and of three that share R_send.
+        for (clients, send, together) in [(1, None, 10), (3, None, 30), (2, None, 20), (3, Some(20), 20)] {
+            let (rate, send) = (Bitrate::from_mbps(10), send.map(Bitrate::from_mbps));
+            let spec = Spec { senders: 1, flows: 3, clients: Some((rate, clients)), send, ..Spec::default() };
+            let mut scene = Scene::new(protocol, spec);
+            let carried = scene.carried(&[scene.star.paths[0].0]);
+            let case = format!("{}, three flows of {clients} clients", protocol.name);
+            hold(&case, Bitrate::from_mbps(together), &carried[0], 0..PERIOD);
+            assert!(scene.sim.failures().is_empty(), "{case}: {:?}", scene.sim.failures());
         }
     }
 }

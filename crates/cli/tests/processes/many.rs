@@ -90,3 +90,20 @@ fn second_signal_ends_a_server_at_once() {
         assert_eq!(receiver.finish().code, Some(5));
     }
 }
+
+#[test]
+fn a_client_s_sessions_share_its_rate() {
+    let from = tempfile::tempdir().unwrap();
+    std::fs::write(from.path().join("f"), noise(2_000_000, 5)).unwrap();
+    let server = serve(from.path(), &["--client-rate", "40M"]);
+    let into = directories::<4>();
+    let began = std::time::Instant::now();
+    for receiver in receivers(&server, &into) {
+        let outcome = receiver.finish();
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    }
+    // 8 MB are 1.6 s; what comes with the lists of files, and first bursts, come beside them.
+    let took = began.elapsed().as_secs_f64();
+    assert!(took > 1.4, "{took} s");
+    assert!(into.iter().all(|to| tree(to.path()) == tree(from.path())));
+}

@@ -101,6 +101,9 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Limit of what this host sends to all receivers together (R_send).
     pub send_rate: Option<Bitrate>,
+    /// Limit of what it sends to each client over all its sessions: to each key or token, or to each address where
+    /// everybody may read.
+    pub client_rate: Option<Bitrate>,
     /// The directory of the digest cache for large files; `None`: digests are computed each time.
     pub cache: Option<PathBuf>,
     /// What clients may order the server to fetch; `None`: nothing.

@@ -252,6 +252,7 @@ impl BenchClient {
                 path: sockets::path_toward(&options.net, session.datagrams),
                 connection: engine.new_connection()?,
                 token: process::random_u64()?,
+                client: None,
                 parameters: Vec::new().into(),
             };
             self.memory.insert(flow, options.memory);

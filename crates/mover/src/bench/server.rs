@@ -119,6 +119,7 @@ impl BenchServer {
                 path,
                 connection,
                 token: process::random_u64()?,
+                client: None,
                 parameters: transport.parameters,
             };
             engine.command(endpoint, Command::Offer(offer));

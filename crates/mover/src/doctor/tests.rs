@@ -19,6 +19,7 @@ impl Running {
             directories: vec![dir.path().to_path_buf()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
+            client_rate: None,
             cache: None,
             accept: None,
             limits: crate::SessionLimits::of(16),

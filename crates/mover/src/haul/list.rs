@@ -171,6 +171,7 @@ mod tests {
             directories: vec![dir.path().to_path_buf()],
             listen: "127.0.0.1:0".parse().unwrap(),
             send_rate: None,
+            client_rate: None,
             cache: None,
             accept: None,
             limits: crate::SessionLimits::of(16),

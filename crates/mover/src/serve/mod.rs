@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod bodies;
 mod budget;
 pub(crate) mod catalogue;
+mod client_rates;
 mod digest_service;
 mod early;
 pub(crate) mod gate;

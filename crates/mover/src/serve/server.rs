@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span, Time};
+use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
@@ -23,6 +24,7 @@ use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink}
 use crate::serve::audit::Audit;
 use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
+use crate::serve::client_rates::ClientRates;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
@@ -89,15 +91,18 @@ pub(crate) fn serve(
     let mut engine = Engine::new()?;
     let mut serving = Serving::new(&mut engine, udp, options.send_rate, &options.net, options.cache.as_deref())?;
     serving.report_to(Arc::clone(&audit), Arc::clone(&counters));
+    let by_address = options.identity.public.has(Right::Read);
+    serving.limit_clients(ClientRates { rate: options.client_rate, by_address });
+    let least_rate = [options.send_rate, options.client_rate].into_iter().flatten().min();
     engine.listen(tcp)?;
     let budget = Budget::new(usize::try_from(options.manifest_memory).unwrap_or(usize::MAX));
-    let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(options.send_rate));
+    let catalogue = Arc::new(Catalogue::new(offered, Arc::clone(&budget)).at_rate(least_rate));
     let service = Service::Files(Arc::clone(&catalogue), orders.clone());
     let mut server = FileServer {
         sink: Echoing::new(Arc::clone(&desk), EarlyEchoes::new(serving.challenge_seed())),
         reception: Reception::new(service, gate, &options.net, address.port(), desk, places, Arc::clone(&counters)),
         directories: options.directories.clone(),
-        send_rate: options.send_rate,
+        least_rate,
         budget,
         catalogue,
         tidied: Time::ZERO,
@@ -221,7 +226,8 @@ struct FileServer {
     reception: Reception,
     serving: Serving,
     directories: Vec<PathBuf>,
-    send_rate: Option<Bitrate>,
+    /// The lower of the limits for all receivers together and for each.
+    least_rate: Option<Bitrate>,
     /// Memory for lists of files.
     budget: Arc<Budget>,
     catalogue: Arc<Catalogue>,
@@ -312,7 +318,7 @@ impl FileServer {
             match Offered::new(&self.directories) {
                 Ok(offered) => {
                     // Sessions keep what they have open.
-                    let catalogue = Catalogue::new(offered, Arc::clone(&self.budget)).at_rate(self.send_rate);
+                    let catalogue = Catalogue::new(offered, Arc::clone(&self.budget)).at_rate(self.least_rate);
                     self.catalogue = Arc::new(catalogue);
                     self.reception.offer(Service::Files(Arc::clone(&self.catalogue), self.orders.clone()));
                     log::info!("what is offered has been opened anew");

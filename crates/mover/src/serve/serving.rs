@@ -21,6 +21,7 @@ use crate::engine::{EndCause, Engine, PortId};
 use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
+use crate::serve::client_rates::ClientRates;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
 use crate::session::control_stream::{ControlStream, StreamError};
@@ -107,6 +108,7 @@ pub(crate) struct Serving {
     pub(crate) bodies: FileBodies,
     pub(super) sessions: BTreeMap<FlowId, Session>,
     digests: DigestService,
+    client_rates: ClientRates,
     /// The sessions whose datagrams streams may carry, by what those show.
     pub(super) tunnels: BTreeMap<u128, FlowId>,
     idle_look: Time,
@@ -133,12 +135,18 @@ impl Serving {
             sessions: BTreeMap::new(),
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
+            client_rates: ClientRates::default(),
             tunnels: BTreeMap::new(),
             idle_look: Time::ZERO,
             count_look: Time::ZERO,
             audit: Arc::default(),
             counters: Arc::default(),
         })
+    }
+
+    /// Sends no more than this to each client.
+    pub(crate) fn limit_clients(&mut self, rates: ClientRates) {
+        self.client_rates = rates;
     }
 
     /// Writes down and counts there what is moved.
@@ -162,6 +170,8 @@ impl Serving {
         let flow = engine.new_flow();
         let spec = sockets::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
+        let name = pass.as_ref().and_then(|pass| pass.caller().name());
+        let rate = self.client_rates.of(client.ip(), name.as_deref());
         let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
         tunnel.token.map(|token| self.tunnels.insert(token, flow));
         let size = data_set.data_set().manifest().size();
@@ -190,7 +200,17 @@ impl Serving {
             let parameters = transport.parameters;
             let token = process::random_u64()?;
             let connection = engine.new_connection()?;
-            let offer = OfferFlow { flow, size, peer: None, only_from, path: spec, connection, token, parameters };
+            let offer = OfferFlow {
+                flow,
+                size,
+                peer: None,
+                only_from,
+                path: spec,
+                connection,
+                token,
+                client: rate,
+                parameters,
+            };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who counts as one client: an IPv4 address, or a /64 of IPv6, as a host has all of one and picks addresses as it
 /// likes (RFC 4291 2.5.4, RFC 8981).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Origin(IpAddr);
 
 impl From<IpAddr> for Origin {

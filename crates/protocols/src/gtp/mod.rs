@@ -52,7 +52,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
         };
     }
     if config.role == Role::Sender {
-        return Ok(Box::new(GtpSender::new(sender::Gtp::new(config), config.challenge_seed)));
+        return Ok(Box::new(GtpSender::new(sender::Gtp::new(config), config)));
     }
     if control == Control::Paper && config.host_rate.is_none() {
         return Err(bad_control(

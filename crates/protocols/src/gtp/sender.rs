@@ -3,14 +3,16 @@
 
 mod flow;
 
+use std::collections::BTreeMap;
+
 use inhaul_base::{Bitrate, Span, Time};
-use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
+use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, Sending, Slot};
 use inhaul_transport::kit::wire::{Reader, rate_field};
 use inhaul_transport::kit::{Pacer, max_min};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
+use inhaul_transport::{ClientRate, EndpointConfig, FlowError, FlowId, TxBatch};
 
 use super::wire::{BLOCK_GRAIN, HEADER_LEN, OwnMessage, RATE_MAX, SetupMore, VERSION};
-use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow};
+use flow::{BURST_SPAN_MAX, LATENESS_KEPT, SendFlow, Shared};
 
 /// The largest IP packet: R_send lets at least this much leave at once.
 const PACKET_MAX: u64 = 65_535;
@@ -26,6 +28,8 @@ pub(super) type GtpSender = Sender<Gtp>;
 /// What GTP adds to a sender: R_send, and who has how much of it.
 pub(super) struct Gtp {
     send_limit: Option<Bitrate>,
+    /// Flows whose clients have limits of their own.
+    limited_flows: usize,
     /// Keeps all flows together to R_send: what each has saved up while it rested must not leave at once.
     host: Option<Pacer>,
     /// What the flows may send together now, in bits per second.
@@ -38,7 +42,14 @@ pub(super) struct Gtp {
 impl Gtp {
     /// A sender of which R_send is the configuration's rate.
     pub(super) fn new(config: &EndpointConfig) -> Self {
-        let mut sender = Self { send_limit: None, host: None, granted_bps: 0, shared: Time::ZERO, share_due: None };
+        let mut sender = Self {
+            send_limit: None,
+            limited_flows: 0,
+            host: None,
+            granted_bps: 0,
+            shared: Time::ZERO,
+            share_due: None,
+        };
         sender.set_limit(Time::ZERO, config.host_rate);
         sender
     }
@@ -63,7 +74,8 @@ impl Gtp {
         let rest =
             |limit: Bitrate| Bitrate::from_bps(limit.bps().saturating_sub(u64::try_from(others).unwrap_or(u64::MAX)));
         let rest = self.send_limit.map(rest);
-        let share = rest.map_or(flow.requested_rate, |rest| rest.min(flow.requested_rate));
+        let client = flow.core.offer.client.map(|client| client.rate);
+        let share = [rest, client].into_iter().flatten().fold(flow.requested_rate, Bitrate::min);
         flow.set_pace(now, share);
         self.granted_bps = others + u128::from(share.bps());
         self.share_soon(now, core);
@@ -71,7 +83,7 @@ impl Gtp {
 
     /// Divides R_send among the receivers as soon as it may be divided again.
     fn share_soon(&mut self, now: Time, core: &mut Core<SendFlow>) {
-        if self.send_limit.is_none() {
+        if self.send_limit.is_none() && self.limited_flows == 0 {
             return;
         }
         let due = self.shared + SHARE_GAP * core.flows.len() as u64;
@@ -82,26 +94,24 @@ impl Gtp {
         }
     }
 
-    /// Divides R_send among the receivers, max-min fairly by what they ask for, and tells each how much it could have.
+    /// Divides R_send among the receivers, max-min fairly by what they ask for and their clients' limits, and tells each
+    /// how much it could have.
     fn share_send_limit(&mut self, now: Time, core: &mut Core<SendFlow>) {
         (self.shared, self.share_due) = (now, None);
-        let wanted: Vec<_> = core.flows.values().map(|f| f.requested_rate).collect();
-        let shares = match self.send_limit {
-            Some(limit) => max_min(limit, &wanted),
-            None => wanted.clone(),
+        let of_clients = self.divide_clients(core);
+        let wanted: Vec<_> = of_clients.iter().map(|part| part.share).collect();
+        let of_host = self.send_limit.map(|limit| divide(limit, &wanted));
+        let parts: Vec<_> = match of_host {
+            None => of_clients,
+            Some(of_host) => of_host.into_iter().zip(of_clients).map(|(host, client)| host.within(client)).collect(),
         };
-        let sum = |rates: &[Bitrate]| rates.iter().fold(Bitrate::ZERO, |sum, &r| sum.saturating_add(r));
-        let spare = self.send_limit.map(|limit| Bitrate::from_bps(limit.bps().saturating_sub(sum(&wanted).bps())));
-        let level = shares.iter().copied().max().unwrap_or(Bitrate::ZERO);
-        self.granted_bps = shares.iter().map(|share| u128::from(share.bps())).sum();
+        self.granted_bps = parts.iter().map(|part| u128::from(part.share.bps())).sum();
         let mut told = Vec::new();
-        for (flow, &share) in core.flows.values_mut().zip(&shares) {
-            flow.set_pace(now, share);
-            // What this receiver would get if it asked for more: an equal share, or what nobody uses.
-            let could_have = spare.map(|spare| level.max(share.saturating_add(spare)));
-            if flow.core.is_set_up() && differs(flow.told_limit, could_have) {
-                flow.told_limit = could_have;
-                told.push((flow.core.offer.flow, could_have));
+        for (flow, part) in core.flows.values_mut().zip(parts) {
+            flow.set_pace(now, part.share);
+            if flow.core.is_set_up() && differs(flow.told_limit, part.most) {
+                flow.told_limit = part.most;
+                told.push((flow.core.offer.flow, part.most));
             }
         }
         for (id, send_rate) in told {
@@ -110,10 +120,60 @@ impl Gtp {
         core.reschedule_all();
     }
 
+    /// Divides what clients may have among their flows. In the order of the flows.
+    fn divide_clients(&self, core: &Core<SendFlow>) -> Vec<Part> {
+        let part = |flow: &SendFlow| Part { share: flow.requested_rate, most: None };
+        let mut parts: Vec<_> = core.flows.values().map(part).collect();
+        if self.limited_flows == 0 {
+            return parts;
+        }
+        let mut clients: BTreeMap<u64, (Bitrate, Vec<usize>)> = BTreeMap::new();
+        for (index, flow) in core.flows.values().enumerate() {
+            if let Some(ClientRate { client, rate }) = flow.core.offer.client {
+                let (limit, flows) = clients.entry(client).or_insert((rate, Vec::new()));
+                *limit = rate;
+                flows.push(index);
+            }
+        }
+        for (limit, flows) in clients.into_values() {
+            let wanted: Vec<_> = flows.iter().map(|&index| parts[index].share).collect();
+            for (index, part) in flows.into_iter().zip(divide(limit, &wanted)) {
+                parts[index] = part;
+            }
+        }
+        parts
+    }
+
     /// A share of R_send for one of so many receivers, before it has asked for anything.
     fn first_share(&self, flows: usize) -> Option<Bitrate> {
         self.send_limit.map(|limit| Bitrate::from_bps(limit.bps() / flows.max(1) as u64))
     }
+}
+
+/// What a flow has of a limit.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    share: Bitrate,
+    /// What it would get if it asked for more: an equal share, or what nobody uses.
+    most: Option<Bitrate>,
+}
+
+impl Part {
+    /// What is left of it within another limit.
+    fn within(self, other: Self) -> Self {
+        let most = [self.most, other.most].into_iter().flatten().min();
+        Self { share: self.share.min(other.share), most }
+    }
+}
+
+/// Divides a limit max-min fairly.
+fn divide(limit: Bitrate, wanted: &[Bitrate]) -> Vec<Part> {
+    let shares = max_min(limit, wanted);
+    let sum = wanted.iter().fold(Bitrate::ZERO, |sum, &rate| sum.saturating_add(rate));
+    let spare = Bitrate::from_bps(limit.bps().saturating_sub(sum.bps()));
+    let level = shares.iter().copied().max().unwrap_or(Bitrate::ZERO);
+    let part = |share: Bitrate| Part { share, most: Some(level.max(share.saturating_add(spare))) };
+    shares.into_iter().map(part).collect()
 }
 
 /// Whether a limit has changed by enough to tell.
@@ -135,11 +195,13 @@ impl Sending for Gtp {
     };
 
     fn new_flow(&mut self, now: Time, core: FlowCore) -> SendFlow {
+        self.limited_flows += usize::from(core.offer.client.is_some());
         SendFlow::new(now, core)
     }
 
     fn accept(&mut self, flow: &mut SendFlow, flows: usize) -> Vec<u8> {
-        flow.told_limit = self.first_share(flows);
+        let client = flow.core.offer.client.map(|client| client.rate);
+        flow.told_limit = [self.first_share(flows), client].into_iter().flatten().min();
         rate_field(flow.told_limit).to_vec()
     }
 
@@ -181,11 +243,12 @@ impl Sending for Gtp {
         Ok(())
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut SendFlow, spent: u64, share: usize, out: &mut TxBatch) {
-        flow.transmit(now, spent, share, &mut self.host, out);
+    fn transmit(&mut self, now: Time, flow: &mut SendFlow, slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
+        flow.transmit(now, slot, &mut Shared { host: &mut self.host, client: may.client.as_deref_mut() }, out);
     }
 
     fn on_leave(&mut self, now: Time, flow: &SendFlow, core: &mut Core<SendFlow>) {
+        self.limited_flows -= usize::from(flow.core.offer.client.is_some());
         self.granted_bps -= u128::from(flow.pacer.rate().bps());
         self.share_soon(now, core);
     }

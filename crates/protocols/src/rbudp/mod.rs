@@ -84,7 +84,7 @@ fn build_either(
 ) -> Result<Box<dyn Endpoint + Send>, SetupError> {
     let rate = given_rate(protocol, config)?;
     Ok(match config.role {
-        Role::Sender => Box::new(RbudpSender::new(sender::Rbudp::new(config), config.challenge_seed)),
+        Role::Sender => Box::new(RbudpSender::new(sender::Rbudp::default(), config)),
         Role::Receiver if rate.is_none() && config.host_rate.is_none() => {
             return Err(SetupError::Missing { protocol, name: "rate", how: HOW });
         }

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
 use inhaul_transport::kit::RateLimit;
 use inhaul_transport::kit::receiver::largest_block;
-use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, SenderFlow, Sending};
+use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, SenderFlow, Sending, Slot};
 use inhaul_transport::kit::wire::Reader;
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, PathSpec, TxBatch};
+use inhaul_transport::{FlowError, FlowId, FlowStats, PathSpec, TxBatch};
 
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, Section, VERSION, setup_rate};
 
@@ -24,20 +24,10 @@ const FEEDBACK_MAX: Span = Span::from_millis(250);
 pub(super) type RbudpSender = Sender<Rbudp>;
 
 /// What RBUDP adds to a sender.
+#[derive(Default)]
 pub(super) struct Rbudp {
-    /// What all flows together may send (R_send).
-    limit: RateLimit,
     /// What is to be said of rounds that have ended.
     ended: Vec<(FlowId, OwnMessage)>,
-}
-
-impl Rbudp {
-    /// A sender of which R_send is the configuration's rate.
-    pub(super) fn new(config: &EndpointConfig) -> Self {
-        let mut limit = RateLimit::default();
-        limit.set(Time::ZERO, config.host_rate);
-        Self { limit, ended: Vec::new() }
-    }
 }
 
 /// What is to be sent again.
@@ -204,8 +194,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows.
-    fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
+    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         let Some(route) = self.core.route(now) else { return };
         if let Some(until) = self.held(now) {
             self.due = until;
@@ -215,7 +205,7 @@ impl Flow {
             let next = self.again.next_len().or_else(|| self.core.queue.front().map(|front| u64::from(front.block)));
             let Some(next) = next else { return };
             let packet = next + self.core.overhead();
-            if let Some(due) = self.pace.delays(now, packet).or_else(|| host.delays(now, packet)) {
+            if let Some(due) = self.pace.delays(now, packet).or_else(|| may.delays(now, packet)) {
                 self.due = due;
                 return;
             }
@@ -226,7 +216,7 @@ impl Flow {
             self.next = self.next.wrapping_add(1);
             let bytes = body.len() + self.core.overhead();
             self.pace.spend(bytes);
-            host.spend(bytes);
+            may.spend(bytes);
             self.core.sent.packets += 1;
             self.core.sent.wire_bytes += bytes;
             if again.is_some() { self.core.sent.bytes_again += body.len() } else { self.core.sent.bytes += body.len() }
@@ -332,13 +322,13 @@ impl Sending for Rbudp {
         Ok(())
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut Flow, _spent: u64, _share: usize, out: &mut TxBatch) {
+    fn transmit(&mut self, now: Time, flow: &mut Flow, _slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
         // Nobody has said how fast: a blast without a rate would be a flood.
-        if flow.pace.rate().is_none() && self.limit.rate().is_none() {
+        if flow.pace.rate().is_none() && !may.is_limited() {
             flow.due = Time::FAR_FUTURE;
             return;
         }
-        flow.transmit(now, &mut self.limit, out);
+        flow.transmit(now, may, out);
         if flow.has_ended() {
             (flow.owes_done, flow.awaits_answer) = (false, true);
             let done = OwnMessage::Done { through: flow.core.queue.answered(), next: flow.next };
@@ -346,8 +336,7 @@ impl Sending for Rbudp {
         }
     }
 
-    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<Flow>) {
-        self.limit.set(now, limit);
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, core: &mut Core<Flow>) {
         core.flows.values_mut().for_each(|flow| flow.due = Time::ZERO);
         core.reschedule_all();
     }

@@ -45,7 +45,7 @@ fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError
         law = found.ok_or(SetupError::BadValue { protocol, name: "law", value, expected: LAWS })?;
     }
     Ok(match config.role {
-        Role::Sender => Box::new(SabulSender::new(sender::Sabul::new(config), config.challenge_seed)),
+        Role::Sender => Box::new(SabulSender::new(sender::Sabul, config)),
         Role::Receiver => Box::new(SabulReceiver::new(receiver::Sabul::new(config, law))),
     })
 }

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, SenderFlow, Sending};
+use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, SenderFlow, Sending, Slot};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::kit::{LossList, RateLimit};
-use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, TxBatch};
+use inhaul_transport::{FlowError, FlowId, FlowStats, TxBatch};
 
 use super::laws::RateLaw;
 use super::wire::{DataHeader, HEADER_LEN, OwnMessage, VERSION, WINDOW_PACKETS, setup_law};
@@ -26,19 +26,7 @@ const FEEDBACK_MAX: Span = Span::from_millis(250);
 pub(super) type SabulSender = Sender<Sabul>;
 
 /// What SABUL adds to a sender.
-pub(super) struct Sabul {
-    /// What all flows together may send (R_send).
-    limit: RateLimit,
-}
-
-impl Sabul {
-    /// A sender of which R_send is the configuration's rate.
-    pub(super) fn new(config: &EndpointConfig) -> Self {
-        let mut limit = RateLimit::default();
-        limit.set(Time::ZERO, config.host_rate);
-        Self { limit }
-    }
-}
+pub(super) struct Sabul;
 
 /// A flow's state at the sender.
 pub(super) struct Flow {
@@ -148,8 +136,8 @@ impl Flow {
         (!self.sent.is_empty()).then_some(self.active + EXPIRY)
     }
 
-    /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows.
-    fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
+    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         let Some(route) = self.core.route(now) else { return };
         let frozen = self.law.as_ref().map_or(Time::ZERO, |law| law.frozen_until());
         if now < frozen {
@@ -161,7 +149,7 @@ impl Flow {
             if self.losses.is_empty() && !self.may_send_new() {
                 return;
             }
-            if let Some(due) = self.pace.delays(now, self.packet).or_else(|| host.delays(now, self.packet)) {
+            if let Some(due) = self.pace.delays(now, self.packet).or_else(|| may.delays(now, self.packet)) {
                 self.due = due;
                 return;
             }
@@ -182,7 +170,7 @@ impl Flow {
             out.push(self.core.offer.flow, route, &head.emit(), body, 0);
             let bytes = body.len() + self.core.overhead();
             self.pace.spend(bytes);
-            host.spend(bytes);
+            may.spend(bytes);
             self.active = now;
             self.core.sent.packets += 1;
             self.core.sent.wire_bytes += bytes;
@@ -280,8 +268,8 @@ impl Sending for Sabul {
         core.flows.get_mut(&id).map_or(Ok(()), |flow| flow.on_message(now, message))
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut Flow, _spent: u64, _share: usize, out: &mut TxBatch) {
-        flow.transmit(now, &mut self.limit, out);
+    fn transmit(&mut self, now: Time, flow: &mut Flow, _slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
+        flow.transmit(now, may, out);
     }
 
     fn on_flow_timer(&mut self, now: Time, flow: &mut Flow) {
@@ -292,8 +280,7 @@ impl Sending for Sabul {
         }
     }
 
-    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<Flow>) {
-        self.limit.set(now, limit);
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, core: &mut Core<Flow>) {
         core.flows.values_mut().for_each(|flow| flow.due = Time::ZERO);
         core.reschedule_all();
     }

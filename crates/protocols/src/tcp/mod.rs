@@ -123,7 +123,7 @@ pub fn sender_with_laws(
     let (name, law) = FAMILY.iter().find(|(name, _)| *name == protocol)?;
     let sender = |options| {
         let tcp = sender::Tcp::new(config, options).with_laws(laws.clone());
-        Box::new(TcpSender::new(tcp, config.challenge_seed)) as Box<dyn Endpoint + Send>
+        Box::new(TcpSender::new(tcp, config)) as Box<dyn Endpoint + Send>
     };
     Some(Options::read(*law, name, &config.parameters).map(sender))
 }
@@ -135,7 +135,7 @@ fn build(
 ) -> Result<Box<dyn Endpoint + Send>, SetupError> {
     let options = Options::read(law, protocol, &config.parameters)?;
     Ok(match config.role {
-        Role::Sender => Box::new(TcpSender::new(sender::Tcp::new(config, options), config.challenge_seed)),
+        Role::Sender => Box::new(TcpSender::new(sender::Tcp::new(config, options), config)),
         Role::Receiver => Box::new(TcpReceiver::new(receiver::Tcp::new(config, law, options))),
     })
 }

@@ -33,7 +33,7 @@ pub const PROTOCOL: Protocol = Protocol {
 fn build(config: &EndpointConfig) -> Result<Box<dyn Endpoint + Send>, SetupError> {
     let options = Options::read(&config.parameters)?;
     Ok(match config.role {
-        Role::Sender => Box::new(UdtSender::new(sender::Udt::new(config, options), config.challenge_seed)),
+        Role::Sender => Box::new(UdtSender::new(sender::Udt::new(config, options), config)),
         Role::Receiver => Box::new(UdtReceiver::new(receiver::Udt::new(config, options))),
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use inhaul_base::{Bitrate, ByteRange, Time};
-use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, SenderFlow, Sending};
+use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, SenderFlow, Sending, Slot};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::kit::{RateLimit, decompress};
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, FlowStats, TxBatch};
@@ -22,16 +22,12 @@ pub(super) type UdtSender = Sender<Udt>;
 pub(super) struct Udt {
     options: Options,
     seed: u64,
-    /// What all flows together may send (R_send).
-    limit: RateLimit,
 }
 
 impl Udt {
-    /// A sender of which R_send is the configuration's rate.
+    /// A sender as `config` wants it.
     pub(super) fn new(config: &EndpointConfig, options: Options) -> Self {
-        let mut limit = RateLimit::default();
-        limit.set(Time::ZERO, config.host_rate);
-        Self { options, seed: config.seed, limit }
+        Self { options, seed: config.seed }
     }
 }
 
@@ -111,8 +107,8 @@ impl SendFlow {
         }
     }
 
-    /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows.
-    fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
+    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         (self.wants_turn, self.pace_due) = (false, None);
         let (Some(route), Some(side)) = (self.core.route(now), &mut self.side) else { return };
         let id = self.core.offer.flow;
@@ -131,8 +127,7 @@ impl SendFlow {
                 Turn::Wait => return,
             };
             let packet = side.packet_bytes();
-            if let Some(due) = [self.allowed.delays(now, packet), host.delays(now, packet)].into_iter().flatten().max()
-            {
+            if let Some(due) = self.allowed.delays(now, packet).max(may.delays(now, packet)) {
                 side.limited(now);
                 self.pace_due = Some(due);
                 return;
@@ -140,7 +135,7 @@ impl SendFlow {
             let Some(body) = body(next, side, &mut self.bodies, &mut self.core) else { return };
             let alone = side.sent(now, next);
             self.allowed.spend(packet);
-            host.spend(packet);
+            may.spend(packet);
             self.core.sent.packets += 1;
             self.core.sent.wire_bytes += body.len() + self.core.overhead();
             let window_log = log_ceil(side.limits().window.saturating_mul(self.block));
@@ -284,8 +279,8 @@ impl Sending for Udt {
         }
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut SendFlow, _spent: u64, _share: usize, out: &mut TxBatch) {
-        flow.transmit(now, &mut self.limit, out);
+    fn transmit(&mut self, now: Time, flow: &mut SendFlow, _slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
+        flow.transmit(now, may, out);
     }
 
     fn on_flow_timer(&mut self, now: Time, flow: &mut SendFlow) {
@@ -296,8 +291,7 @@ impl Sending for Udt {
         flow.wants_turn = true;
     }
 
-    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
-        self.limit.set(now, limit);
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
         core.flows.values_mut().for_each(|flow| flow.wants_turn = true);
         core.reschedule_all();
     }

@@ -100,6 +100,11 @@ impl RateLimit {
         (!pacer.allows(now, packet)).then(|| pacer.due(packet))
     }
 
+    /// Bytes that may leave now.
+    pub fn allowance(&mut self, now: Time) -> u64 {
+        self.0.as_mut().map_or(u64::MAX, |pacer| pacer.pacer.allowance(now))
+    }
+
     /// A packet of `packet` bytes left.
     pub fn spend(&mut self, packet: u64) {
         if let Some(pacer) = &mut self.0 {

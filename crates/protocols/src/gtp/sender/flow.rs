@@ -1,8 +1,8 @@
 //! One flow of a sender: what leaves when.
 
 use inhaul_base::{Bitrate, ByteRange, Span, Time};
-use inhaul_transport::kit::Pacer;
-use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
+use inhaul_transport::kit::sender::{FlowCore, SenderFlow, Slot};
+use inhaul_transport::kit::{Pacer, RateLimit};
 use inhaul_transport::{FlowStats, TxBatch};
 
 use crate::gtp::wire::{DataHeader, Edge, HEADER_LEN};
@@ -36,12 +36,49 @@ pub(crate) struct SendFlow {
     /// Bytes that leave back to back: as requested, within bounds.
     burst: u64,
     pub(super) pacer: Pacer,
-    /// R_send, which all flows share, has no room before this.
+    /// What is shared with other flows has no room before this.
     held_until: Time,
     /// The receiver's host will not take data in.
     hold: Option<Hold>,
     edges_sent: usize,
     edge_due: Option<Time>,
+}
+
+/// What bounds a flow together with others.
+pub(super) struct Shared<'s> {
+    /// R_send, all flows'.
+    pub(super) host: &'s mut Option<Pacer>,
+    /// That of the flow's client.
+    pub(super) client: Option<&'s mut RateLimit>,
+}
+
+impl Shared<'_> {
+    /// How much of `allowed` bytes may leave, if that is `quantum` at least; or when it is.
+    fn allow(&mut self, now: Time, allowed: u64, quantum: u64) -> Result<u64, Time> {
+        let mut allowed = allowed;
+        if let Some(host) = self.host {
+            allowed = allowed.min(host.allowance(now));
+            if allowed < quantum {
+                return Err(host.due(quantum));
+            }
+        }
+        if let Some(client) = &mut self.client {
+            if let Some(due) = client.delays(now, quantum) {
+                return Err(due);
+            }
+            allowed = allowed.min(client.allowance(now));
+        }
+        Ok(allowed)
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        if let Some(host) = self.host {
+            host.spend(bytes);
+        }
+        if let Some(client) = &mut self.client {
+            client.spend(bytes);
+        }
+    }
 }
 
 /// A time in which nothing is sent.
@@ -145,51 +182,42 @@ impl SendFlow {
         }
     }
 
-    /// Appends what may leave as far as `out` has room; data for about `share` packets if other flows are due, and as
-    /// `host` allows, which all flows share. `spent` bytes have just left.
-    pub(super) fn transmit(
-        &mut self,
-        now: Time,
-        spent: u64,
-        share: usize,
-        host: &mut Option<Pacer>,
-        out: &mut TxBatch,
-    ) {
+    /// Appends what may leave as far as `out` has room and `shared` allows; data for about `slot.share` packets if other
+    /// flows are due.
+    pub(super) fn transmit(&mut self, now: Time, slot: Slot, shared: &mut Shared<'_>, out: &mut TxBatch) {
         let edge = self.push_edge(now, out);
-        self.charge(spent + edge, host);
-        let data = self.push_data(now, share, host, out);
-        self.charge(data, host);
+        self.charge(slot.spent + edge, shared);
+        let data = self.push_data(now, slot.share, shared, out);
+        self.charge(data, shared);
         if data > 0 {
             let edge = self.push_edge(now, out);
-            self.charge(edge, host);
+            self.charge(edge, shared);
         }
     }
 
-    fn charge(&mut self, bytes: u64, host: &mut Option<Pacer>) {
+    fn charge(&mut self, bytes: u64, shared: &mut Shared<'_>) {
         self.pacer.spend(bytes);
-        if let Some(host) = host {
-            host.spend(bytes);
-        }
+        shared.spend(bytes);
     }
 
     /// Appends data packets as far as pacing and `out` allow. Returns the bytes of their IP packets.
-    fn push_data(&mut self, now: Time, share: usize, host: &mut Option<Pacer>, out: &mut TxBatch) -> u64 {
+    fn push_data(&mut self, now: Time, share: usize, shared: &mut Shared<'_>, out: &mut TxBatch) -> u64 {
         let Some(route) = self.core.route(now) else { return 0 };
         if self.held(now).is_some() {
             return 0;
         }
-        let mut allowed = self.pacer.allowance(now);
+        let allowed = self.pacer.allowance(now);
         let quantum = self.quantum();
         if self.core.queue.is_empty() || allowed < quantum {
             return 0;
         }
-        if let Some(host) = host {
-            allowed = allowed.min(host.allowance(now));
-            if allowed < quantum {
-                self.held_until = host.due(quantum);
+        let allowed = match shared.allow(now, allowed, quantum) {
+            Ok(allowed) => allowed,
+            Err(due) => {
+                self.held_until = due;
                 return 0;
             }
-        }
+        };
         let overhead = self.core.overhead();
         let Some(mut room) = self.whole_bursts(allowed, share, out) else { return 0 };
         let mut spent = 0;

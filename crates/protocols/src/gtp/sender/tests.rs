@@ -37,6 +37,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Flows 1 and 4 are of a client that may have 1 Mbit/s, and 2 and 5 of one that may have 1 Gbit/s.
+fn client(number: u32) -> Option<ClientRate> {
+    let rate = [0, 1, 1000][number as usize % 3];
+    (rate > 0).then(|| ClientRate { client: rate, rate: Bitrate::from_mbps(rate) })
+}
+
 fn setup(number: u32, mtu: u16, size: u64) -> Vec<u8> {
     let more = SetupMore { receive_buffer: 1 << 20, access_rate: None, application_rate: None }.emit();
     Message::Setup { connection: ConnectionId(number), mtu, size, more: &more }.emit(VERSION)
@@ -86,6 +92,7 @@ impl Bench {
                     path: path(1500),
                     connection: ConnectionId(number),
                     token: u64::from(number),
+                    client: client(number),
                     parameters: Default::default(),
                 };
                 if self.sender.command(self.now, Command::Offer(offer)).is_ok() {
@@ -137,7 +144,7 @@ impl Bench {
 proptest! {
     #[test]
     fn no_more_than_r_send_is_granted_and_nobody_is_forgotten(steps in proptest::collection::vec(step(), 1..80)) {
-        let sender = GtpSender::new(Gtp::new(&EndpointConfig::new(Role::Sender, 1)), 1);
+        let sender = GtpSender::new(Gtp::new(&EndpointConfig::new(Role::Sender, 1)), &EndpointConfig::new(Role::Sender, 1));
         let mut bench = Bench { sender, now: Time::ZERO, requests: BTreeMap::new() };
         for step in &steps {
             bench.take(step);
@@ -146,12 +153,19 @@ proptest! {
         // A moment later it is divided max-min fairly.
         bench.take(&Step::Wait(1_000_000));
         bench.check();
-        if let Some(limit) = bench.sender.protocol().send_limit {
-            let flows = || bench.sender.core().flows.values();
-            let wanted: Vec<_> = flows().map(|flow| flow.requested_rate).collect();
-            let shares: Vec<_> = flows().map(|flow| flow.pacer.rate()).collect();
-            prop_assert_eq!(shares, max_min(limit, &wanted));
+        let flows = || bench.sender.core().flows.values();
+        let shares: Vec<_> = flows().map(|flow| flow.pacer.rate()).collect();
+        let mut wanted: Vec<_> = flows().map(|flow| flow.requested_rate).collect();
+        for of in [1, 1000] {
+            let own = |flow: &SendFlow| flow.core.offer.client.is_some_and(|client| client.client == of);
+            let asked: Vec<_> = flows().filter(|flow| own(flow)).map(|flow| flow.requested_rate).collect();
+            let mut parts = max_min(Bitrate::from_mbps(of), &asked).into_iter();
+            for (wanted, _) in wanted.iter_mut().zip(flows()).filter(|(_, flow)| own(flow)) {
+                *wanted = parts.next().unwrap();
+            }
         }
+        let limit = bench.sender.protocol().send_limit;
+        prop_assert_eq!(shares, limit.map_or(wanted.clone(), |limit| max_min(limit, &wanted)));
     }
 }
 
@@ -160,14 +174,15 @@ fn hundreds_of_receivers_are_not_told_of_each_other_at_every_turn() {
     const RECEIVERS: u32 = 300;
     let mut config = EndpointConfig::new(Role::Sender, 1);
     config.host_rate = Some(Bitrate::from_mbps(300));
-    let mut sender = GtpSender::new(Gtp::new(&config), config.challenge_seed);
+    let mut sender = GtpSender::new(Gtp::new(&config), &config);
     let mut limits = 0;
     for number in 0..RECEIVERS {
         // One a millisecond, each of which asks for all that there is.
         let now = Time::ZERO + Span::from_millis(u64::from(number));
         let (flow, size, token) = (FlowId(number), 1 << 30, u64::from(number));
         let (connection, path, parameters) = (ConnectionId(number), path(1500), Default::default());
-        let offer = OfferFlow { flow, size, peer: None, only_from: None, path, connection, token, parameters };
+        let offer =
+            OfferFlow { flow, size, peer: None, only_from: None, path, connection, token, client: None, parameters };
         sender.command(now, Command::Offer(offer)).unwrap();
         sender.handle_control(now, flow, &setup(number, 1500, 1 << 30));
         let rate = Bitrate::from_mbps(300);
@@ -188,11 +203,8 @@ const MIB: u64 = 1 << 20;
 /// A sender of one object of this size to flow 1, whose receiver has said Setup.
 fn offering(size: u64, mtu: u16, host_rate: Option<Bitrate>) -> Bench {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut bench = Bench {
-        sender: GtpSender::new(Gtp::new(&config), config.challenge_seed),
-        now: Time::ZERO,
-        requests: BTreeMap::new(),
-    };
+    let mut bench =
+        Bench { sender: GtpSender::new(Gtp::new(&config), &config), now: Time::ZERO, requests: BTreeMap::new() };
     bench.offer(1, size, mtu);
     bench
 }
@@ -202,7 +214,7 @@ impl Bench {
         let (flow, token) = (FlowId(number), u64::from(number));
         let only_from = Some(peer(0).ip());
         let (connection, path, parameters) = (ConnectionId(number), path(mtu), Default::default());
-        let offer = OfferFlow { flow, size, peer: None, only_from, path, connection, token, parameters };
+        let offer = OfferFlow { flow, size, peer: None, only_from, path, connection, token, client: None, parameters };
         self.sender.command(self.now, Command::Offer(offer)).unwrap();
         self.control(flow, &setup(number, mtu, size));
     }

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 use inhaul_transport::{
-    Command, ConnectionId, Endpoint, Envelope, Event, Host, OfferFlow, PathSpec, Role, RxMessage, drain,
+    Command, ConnectionId, Endpoint, EndpointConfig, Envelope, Event, Host, OfferFlow, PathSpec, Role, RxMessage, drain,
 };
 
 use super::*;
@@ -49,7 +49,7 @@ struct Bench {
 impl Bench {
     /// One flow whose receiver gave this rate, over an open path.
     fn new(given: Option<Bitrate>) -> Self {
-        let sender = RbudpSender::new(Rbudp::new(&EndpointConfig::new(Role::Sender, 1)), 1);
+        let sender = RbudpSender::new(Rbudp::default(), &EndpointConfig::new(Role::Sender, 1));
         let mut bench = Self { sender, now: Time::ZERO, batch: TxBatch::with_limit(64), seen: Seen::default() };
         let from = SocketAddr::from(([127, 0, 0, 1], 7));
         let path = PathSpec::clear(1500, from.ip());
@@ -62,6 +62,7 @@ impl Bench {
             path,
             connection,
             token,
+            client: None,
             parameters: Default::default(),
         };
         bench.sender.command(bench.now, Command::Offer(offer)).unwrap();

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use inhaul_transport::kit::wire::{Message, PathDatagram};
 use inhaul_transport::{
-    Command, ConnectionId, Endpoint, Envelope, Event, Host, OfferFlow, PathSpec, Role, RxMessage, drain,
+    Command, ConnectionId, Endpoint, EndpointConfig, Envelope, Event, Host, OfferFlow, PathSpec, Role, RxMessage, drain,
 };
 
 use super::*;
@@ -43,7 +43,7 @@ struct Bench {
 impl Bench {
     /// One flow under a law, over an open path, of which `blocks` blocks are requested.
     fn new(law: LawName, blocks: u64) -> Self {
-        let sender = SabulSender::new(Sabul::new(&EndpointConfig::new(Role::Sender, 1)), 1);
+        let sender = SabulSender::new(Sabul, &EndpointConfig::new(Role::Sender, 1));
         let mut bench = Self { sender, now: Time::ZERO, batch: TxBatch::with_limit(64), seen: Seen::default() };
         let (connection, token) = (ConnectionId(9), 5);
         let offer = OfferFlow {
@@ -54,6 +54,7 @@ impl Bench {
             path: PathSpec::clear(1500, std::net::Ipv4Addr::LOCALHOST.into()),
             connection,
             token,
+            client: None,
             parameters: Default::default(),
         };
         bench.sender.command(bench.now, Command::Offer(offer)).unwrap();

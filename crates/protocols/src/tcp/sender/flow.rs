@@ -1,8 +1,7 @@
 //! One flow of a sender: what leaves when.
 
 use inhaul_base::{Bitrate, Sequence, Time};
-use inhaul_transport::kit::RateLimit;
-use inhaul_transport::kit::sender::{FlowCore, SenderFlow};
+use inhaul_transport::kit::sender::{Allowance, FlowCore, SenderFlow};
 use inhaul_transport::{FlowError, FlowStats, Law, Pace, TxBatch};
 
 use super::stream::{Next, Stream};
@@ -71,8 +70,8 @@ impl SendFlow {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// Appends what may leave, as far as `out` has room and `host`, which all flows share, allows.
-    pub(super) fn transmit(&mut self, now: Time, host: &mut RateLimit, out: &mut TxBatch) {
+    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    pub(super) fn transmit(&mut self, now: Time, may: &mut Allowance<'_>, out: &mut TxBatch) {
         // Who runs out of room wants to go on.
         self.wants_turn = false;
         let Some(route) = self.core.route(now) else { return };
@@ -85,7 +84,7 @@ impl SendFlow {
                 self.wants_turn = true;
                 return;
             }
-            let Some(next) = stream.next(now, self.core.queue.bytes() > 0, host) else { return };
+            let Some(next) = stream.next(now, self.core.queue.bytes() > 0, may) else { return };
             let (sequence, body) = match next {
                 Next::Again(number) => {
                     let Some((sequence, body)) = stream.send_again(now, number) else { return };
@@ -98,7 +97,7 @@ impl SendFlow {
                     (stream.send(now, body), body)
                 }
             };
-            host.spend(stream.packet_bytes());
+            may.spend(stream.packet_bytes());
             self.core.sent.packets += 1;
             self.core.sent.wire_bytes += body.len() + overhead;
             let window_log = log_ceil(stream.window().saturating_mul(segment));

@@ -9,8 +9,7 @@ mod scoreboard;
 mod stream;
 
 use inhaul_base::{Bitrate, Time};
-use inhaul_transport::kit::RateLimit;
-use inhaul_transport::kit::sender::{Core, FlowCore, Rules, Sender, Sending};
+use inhaul_transport::kit::sender::{Allowance, Core, FlowCore, Rules, Sender, Sending, Slot};
 use inhaul_transport::kit::wire::Reader;
 use inhaul_transport::{EndpointConfig, FlowError, FlowId, TxBatch};
 
@@ -26,18 +25,14 @@ pub(super) type TcpSender = Sender<Tcp>;
 pub(super) struct Tcp {
     options: Options,
     seed: u64,
-    /// What all flows together may send (R_send).
-    limit: RateLimit,
     /// Laws beside those that receivers ask for.
     laws: Option<MakeLaw>,
 }
 
 impl Tcp {
-    /// A sender of which R_send is the configuration's rate.
+    /// A sender as `config` wants it.
     pub(super) fn new(config: &EndpointConfig, options: Options) -> Self {
-        let mut limit = RateLimit::default();
-        limit.set(Time::ZERO, config.host_rate);
-        Self { options, seed: config.seed, limit, laws: None }
+        Self { options, seed: config.seed, laws: None }
     }
 
     /// The same, but flows have the laws that `laws` builds.
@@ -96,16 +91,15 @@ impl Sending for Tcp {
         }
     }
 
-    fn transmit(&mut self, now: Time, flow: &mut SendFlow, _spent: u64, _share: usize, out: &mut TxBatch) {
-        flow.transmit(now, &mut self.limit, out);
+    fn transmit(&mut self, now: Time, flow: &mut SendFlow, _slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch) {
+        flow.transmit(now, may, out);
     }
 
     fn on_flow_timer(&mut self, now: Time, flow: &mut SendFlow) {
         flow.on_timeout(now);
     }
 
-    fn limit(&mut self, now: Time, limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
-        self.limit.set(now, limit);
+    fn limit(&mut self, _now: Time, _limit: Option<Bitrate>, core: &mut Core<SendFlow>) {
         core.flows.values_mut().for_each(SendFlow::try_again);
         core.reschedule_all();
     }

@@ -2,6 +2,7 @@
 //! proper; the congestion control law is a part that can be exchanged.
 
 use inhaul_base::{ByteRange, Sequence, Span, Time};
+use inhaul_transport::kit::sender::Allowance;
 use inhaul_transport::kit::{RateLimit, RttEstimator};
 use inhaul_transport::{AckSample, Law, Limits, LossSample, Pace};
 
@@ -126,9 +127,9 @@ impl Stream {
 
     // --- Sending ----------------------------------------------------------------------------------------------------
 
-    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `host` how much the host
-    /// may send.
-    pub(super) fn next(&mut self, now: Time, new: bool, host: &mut RateLimit) -> Option<Next> {
+    /// What is to be sent now, if anything may be; `new` says whether there is anything new, `may` how much may
+    /// leave.
+    pub(super) fn next(&mut self, now: Time, new: bool, may: &mut Allowance<'_>) -> Option<Next> {
         self.pace_due = None;
         let pipe = self.board.pipe();
         let window = match &self.phase {
@@ -153,8 +154,7 @@ impl Stream {
             }
             return None;
         };
-        let limits = [self.allowed.delays(now, self.packet_bytes), host.delays(now, self.packet_bytes)];
-        if let Some(due) = limits.into_iter().flatten().max() {
+        if let Some(due) = self.allowed.delays(now, self.packet_bytes).max(may.delays(now, self.packet_bytes)) {
             // The path could deliver more, and nothing is learnt of a larger window.
             self.rate.on_app_limited(pipe);
             self.pace_due = Some(due);

@@ -32,7 +32,8 @@ impl Hand {
     /// Sends what may be sent; returns what that was.
     fn send(&mut self) -> Vec<Next> {
         let mut sent = Vec::new();
-        while let Some(next) = self.stream.next(self.now, true, &mut RateLimit::default()) {
+        let mut may = Allowance { host: &mut RateLimit::default(), client: None };
+        while let Some(next) = self.stream.next(self.now, true, &mut may) {
             match next {
                 Next::Again(number) => {
                     self.stream.send_again(self.now, number);

@@ -22,10 +22,11 @@ fn peer(port: u16) -> SocketAddr {
 /// A sender of one object of this size, whose receiver has said Setup.
 fn offering(size: u64, host_rate: Option<Bitrate>) -> TcpSender {
     let config = EndpointConfig { host_rate, ..EndpointConfig::new(Role::Sender, 1) };
-    let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), config.challenge_seed);
+    let mut sender = TcpSender::new(Tcp::new(&config, Options::default()), &config);
     let only_from = Some(peer(0).ip());
     let (path, connection, parameters) = (PathSpec::clear(1500, peer(0).ip()), OURS, Default::default());
-    let offer = OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, parameters };
+    let offer =
+        OfferFlow { flow: FLOW, size, peer: None, only_from, path, connection, token: TOKEN, client: None, parameters };
     sender.command(Time::ZERO, Command::Offer(offer)).unwrap();
     let more = [LawName::Reno.code()];
     control(
@@ -71,7 +72,10 @@ fn leaves(sender: &mut TcpSender, now: Time) -> Vec<(SocketAddr, usize)> {
 #[test]
 fn a_flow_has_the_parameters_that_it_was_offered_with() {
     let packets = |parameters: &[(&str, &str)]| {
-        let mut sender = TcpSender::new(Tcp::new(&EndpointConfig::new(Role::Sender, 1), Options::default()), 1);
+        let mut sender = TcpSender::new(
+            Tcp::new(&EndpointConfig::new(Role::Sender, 1), Options::default()),
+            &EndpointConfig::new(Role::Sender, 1),
+        );
         let parameters: Vec<_> = parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let offer = OfferFlow {
             flow: FLOW,
@@ -81,6 +85,7 @@ fn a_flow_has_the_parameters_that_it_was_offered_with() {
             path: PathSpec::clear(1500, peer(0).ip()),
             connection: OURS,
             token: TOKEN,
+            client: None,
             parameters: parameters.into(),
         };
         sender.command(Time::ZERO, Command::Offer(offer)).unwrap();

@@ -4,6 +4,7 @@
 //! [`Endpoint`] of that.
 
 mod flow;
+mod limits;
 mod queue;
 mod rules;
 
@@ -13,16 +14,19 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, Time};
 
 pub use flow::{FlowCore, QUEUED_RANGES_MAX, Sent};
+pub use limits::Allowance;
 pub use queue::{Front, Queue};
 pub use rules::Rules;
 
 use self::flow::SILENCE_MAX;
+use self::limits::SendLimits;
 use self::rules::Entry;
 use super::receiver::refusal;
 use super::wire::{MTU_MIN, Message, PathDatagram, Reader};
 use super::{Challenges, SortedSet, Table};
 use crate::{
-    Command, CommandError, Endpoint, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Route, RxMessage, TxBatch,
+    Command, CommandError, Endpoint, EndpointConfig, Event, FlowError, FlowId, FlowStats, OfferFlow, Place, Route,
+    RxMessage, TxBatch,
 };
 
 /// A host's flows.
@@ -55,6 +59,15 @@ pub trait SenderFlow {
     fn memory_bytes(&self) -> usize {
         0
     }
+}
+
+/// A flow's place in a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// Bytes of its echoes, which have just taken theirs.
+    pub spent: u64,
+    /// Packets of data that it may add, about, if other flows are due.
+    pub share: usize,
 }
 
 /// What a protocol adds to a sender.
@@ -104,9 +117,8 @@ pub trait Sending: Sized {
     /// A datagram came from the flow's receiver that is not about the path.
     fn on_datagram(&mut self, _now: Time, _id: FlowId, _bytes: &[u8], _core: &mut Core<Self::Flow>) {}
 
-    /// Appends what may leave, as far as `out` has room, and about `share` packets of data if other flows are due.
-    /// `spent` bytes of this flow's echoes have just left.
-    fn transmit(&mut self, now: Time, flow: &mut Self::Flow, spent: u64, share: usize, out: &mut TxBatch);
+    /// Appends what may leave, as far as `may` allows it and `out` has room.
+    fn transmit(&mut self, now: Time, flow: &mut Self::Flow, slot: Slot, may: &mut Allowance<'_>, out: &mut TxBatch);
 
     /// A timer of a flow may have passed.
     fn on_flow_timer(&mut self, _now: Time, _flow: &mut Self::Flow) {}
@@ -190,6 +202,7 @@ fn plan<F: SenderFlow>(flow: &mut F) -> Entry {
 pub struct Sender<P: Sending> {
     core: Core<P::Flow>,
     protocol: P,
+    limits: SendLimits,
     /// The flows that are due, while they are served.
     due: Vec<FlowId>,
     /// How many times a flow was served.
@@ -198,11 +211,14 @@ pub struct Sender<P: Sending> {
 }
 
 impl<P: Sending> Sender<P> {
-    /// A sender without flows, whose challenges are made from `challenge_seed`.
-    pub fn new(protocol: P, challenge_seed: u64) -> Self {
+    /// A sender without flows, as `config` wants it.
+    pub fn new(protocol: P, config: &EndpointConfig) -> Self {
+        let mut limits = SendLimits::default();
+        limits.set_host(Time::ZERO, config.host_rate);
         let core =
             Core { flows: Table::new(), agenda: SortedSet::new(), events: VecDeque::new(), version: P::RULES.version };
-        Self { core, protocol, due: Vec::new(), turns: 0, challenges: Challenges::new(challenge_seed) }
+        let challenges = Challenges::new(config.challenge_seed);
+        Self { core, protocol, limits, due: Vec::new(), turns: 0, challenges }
     }
 
     /// What the protocol adds.
@@ -227,6 +243,7 @@ impl<P: Sending> Sender<P> {
         if offer.path.mtu < MTU_MIN {
             return Err(CommandError::MtuTooSmall(offer.path.mtu));
         }
+        self.limits.enter(now, &offer);
         let OfferFlow { flow: id, size, path, connection, token, .. } = offer;
         let mut flow = self.protocol.new_flow(now, FlowCore::new(now, offer, P::RULES));
         let more = self.protocol.accept(&mut flow, self.core.flows.len() + 1);
@@ -246,6 +263,7 @@ impl<P: Sending> Sender<P> {
 
     fn forget(&mut self, now: Time, id: FlowId) {
         if let Some(flow) = self.core.take_out(id) {
+            self.limits.leave(&flow.core().offer);
             self.protocol.on_leave(now, &flow, &mut self.core);
         }
     }
@@ -362,7 +380,10 @@ impl<P: Sending> Endpoint for Sender<P> {
                 }
                 self.forget(now, flow);
             }
-            Command::LimitSend(limit) => self.protocol.limit(now, limit, &mut self.core),
+            Command::LimitSend(limit) => {
+                self.limits.set_host(now, limit);
+                self.protocol.limit(now, limit, &mut self.core);
+            }
             Command::Fetch { .. }
             | Command::Join(_)
             | Command::Refetch { .. }
@@ -386,7 +407,8 @@ impl<P: Sending> Endpoint for Sender<P> {
             let before = flow.core().entry();
             flow.core_mut().lapse(now);
             let spent = flow.core_mut().push_path(now, out);
-            self.protocol.transmit(now, flow, spent, share, out);
+            let mut may = self.limits.of(&flow.core().offer);
+            self.protocol.transmit(now, flow, Slot { spent, share }, &mut may, out);
             self.turns += 1;
             flow.core_mut().turn = self.turns;
             self.core.agenda.remove(&before);

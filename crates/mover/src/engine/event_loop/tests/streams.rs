@@ -37,7 +37,8 @@ fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
 fn offer(flow: FlowId) -> Command {
     let path = PathSpec::clear(1500, std::net::Ipv4Addr::LOCALHOST.into());
     let (connection, parameters) = (ConnectionId(flow.0), [].into());
-    let offer = OfferFlow { flow, size: 9, peer: None, only_from: None, path, connection, token: 1, parameters };
+    let offer =
+        OfferFlow { flow, size: 9, peer: None, only_from: None, path, connection, token: 1, client: None, parameters };
     Command::Offer(offer)
 }
 

@@ -104,6 +104,7 @@ fn transfer_with(protocol: &str, sealed: bool, trouble: &dyn Fn(&Bench, usize, u
         path,
         connection: ConnectionId(7),
         token: 99,
+        client: None,
         parameters: Default::default(),
     };
     bench.engine.command(sender, Command::Offer(offer));
