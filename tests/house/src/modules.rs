@@ -19,8 +19,8 @@ use crate::tokens::{group_len, tokens, without_tests};
 /// A module by its names below the root: empty for the root itself.
 pub type Path = Vec<String>;
 
-/// How many hand-overs of a name are followed; more are a loop.
-const HANDOVERS_MAX: usize = 32;
+/// Names that are being followed, each in a module: one that leads to itself leads nowhere.
+type Trail = Vec<(Path, String)>;
 
 /// The modules of a crate.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Modules {
         let mut arrows = BTreeSet::new();
         for (from, module) in &self.modules {
             let targets = module.imports.iter().filter_map(|import| {
-                let to = match (self.resolve(from, &import.path, 0)?, &import.name) {
+                let to = match (self.resolve(from, &import.path, &mut Trail::new())?, &import.name) {
                     (Target::In(to), _) | (Target::Module(to), None) => to,
                     // A module's name alone uses nothing of it; the paths that begin with it do.
                     (Target::Module(_), Some(_)) => return None,
@@ -94,7 +94,7 @@ impl Modules {
                 let is_used = import.name.as_ref().is_some_and(|name| module.words.contains(name));
                 (!(import.is_public && is_own_child) || is_used).then_some(to)
             });
-            let of_code = module.paths.iter().filter_map(|path| match self.resolve(from, path, 0)? {
+            let of_code = module.paths.iter().filter_map(|path| match self.resolve(from, path, &mut Trail::new())? {
                 Target::In(to) => Some(to),
                 Target::Module(_) => None,
             });
@@ -104,7 +104,7 @@ impl Modules {
     }
 
     /// What a path in the module `at` leads to; `None`: out of the crate.
-    fn resolve(&self, at: &Path, path: &[String], handovers: usize) -> Option<Target> {
+    fn resolve(&self, at: &Path, path: &[String], trail: &mut Trail) -> Option<Target> {
         let mut at = at.clone();
         let mut names = path.iter();
         match path.first()?.as_str() {
@@ -122,7 +122,7 @@ impl Modules {
                 }
             }
             // A name that is unknown here is another crate's, or a local one.
-            first => match self.look_up(&at, first, handovers)? {
+            first => match self.look_up(&at, first, trail)? {
                 Target::Module(module) => {
                     at = module;
                     names.next();
@@ -131,7 +131,7 @@ impl Modules {
             },
         }
         for name in names {
-            match self.look_up(&at, name, handovers) {
+            match self.look_up(&at, name, trail) {
                 Some(Target::Module(module)) => at = module,
                 Some(Target::In(module)) => return Some(Target::In(module)),
                 // Defined by a macro.
@@ -143,26 +143,34 @@ impl Modules {
     }
 
     /// What a name means in a module; `None`: it is not known there, or is another crate's.
-    fn look_up(&self, at: &Path, name: &str, handovers: usize) -> Option<Target> {
+    fn look_up(&self, at: &Path, name: &str, trail: &mut Trail) -> Option<Target> {
         let child = [&at[..], &[name.to_owned()]].concat();
         if self.modules.contains_key(&child) {
             return Some(Target::Module(child));
         }
-        if handovers > HANDOVERS_MAX {
+        if trail.iter().any(|(module, followed)| module == at && followed == name) {
             return None;
         }
+        trail.push((at.clone(), name.to_owned()));
+        let found = self.follow(at, name, trail);
+        trail.pop();
+        found
+    }
+
+    /// The same for a name that is not a child's.
+    fn follow(&self, at: &Path, name: &str, trail: &mut Trail) -> Option<Target> {
         let module = self.modules.get(at)?;
         // A `use` is about something else if it leads to itself: `use log;` names a crate.
         let other = |import: &&Import| import.path.len() > 1 || import.path[0] != name;
         if let Some(import) = module.imports.iter().filter(other).find(|import| import.name.as_deref() == Some(name)) {
-            return self.resolve(at, &import.path, handovers + 1);
+            return self.resolve(at, &import.path, trail);
         }
         if module.defined.contains(name) {
             return Some(Target::In(at.clone()));
         }
         let all = module.imports.iter().filter(|import| import.name.is_none());
-        all.filter_map(|import| match self.resolve(at, &import.path, handovers + 1)? {
-            Target::Module(from) if from != *at => self.look_up(&from, name, handovers + 1),
+        all.filter_map(|import| match self.resolve(at, &import.path, trail)? {
+            Target::Module(from) if from != *at => self.look_up(&from, name, trail),
             _ => None,
         })
         .next()
@@ -417,5 +425,11 @@ mod tests {
     fn arrows_end_where_names_hand_each_other_on() {
         let files = [("lib.rs", "mod a; mod b;"), ("a.rs", "pub use crate::b::X;"), ("b.rs", "pub use crate::a::X;")];
         assert_eq!(arrows(&files), [""; 0]);
+    }
+
+    #[test]
+    fn names_of_other_crates_are_not_sought_again_and_again() {
+        let code = "use other::one::*; use other::two::*; use third::*; use fourth::five::*; fn f() { other::g() }";
+        assert_eq!(arrows(&[("lib.rs", "mod a;"), ("a.rs", code)]), [""; 0]);
     }
 }
