@@ -18,7 +18,7 @@ use crate::engine::waiting::Waiting;
 /// Datagrams of a receiver that may wait for a blocked socket; more are lost, as on a busy path.
 const WAITING_MAX: usize = 1024;
 /// Datagrams that may wait for a tunnel, as ranges: all that a receiver asks for ahead, in packets of 1280 bytes or more.
-/// What is dropped here is missed only after seconds. 8 MiB of memory, where streams stand still.
+/// What is dropped here is missed only after seconds. 8 MiB of memory, where streams stand still that have brought much.
 const WAITING_FOR_TUNNEL_MAX: usize = STREAM_AHEAD_MAX as usize / 1280;
 /// A system that has no memory for datagrams is asked again after so long.
 pub(crate) const BLOCKED: Span = Span::from_millis(1);
