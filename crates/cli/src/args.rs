@@ -231,6 +231,7 @@ mod tests {
                     "rate" => "Limit of each sender,",
                     "bitrate" => "Limit of each flow,",
                     "send-rate" => "imit of what this host sends",
+                    "client-rate" => "Limit of what this host sends to each client",
                     "receive-rate" => "Limit of what th",
                     "target-rate" => "Rate that transfers should reach",
                     other => panic!("{}: --{other}", command.get_name()),
