@@ -76,7 +76,10 @@ while read.progress[0] == 0:
 assert read.progress[0] < read.progress[1]
 sys.exit(7)
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True, check=False)
+    # The package that is installed, not the sources beside the tests.
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, timeout=60, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 7, done.stderr
 
 
