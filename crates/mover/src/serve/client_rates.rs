@@ -20,12 +20,13 @@ pub(crate) struct ClientRates {
 impl ClientRates {
     /// What holds for a session from `address`, of the client with this key or token.
     pub(crate) fn of(self, address: IpAddr, name: Option<&str>) -> Option<ClientRate> {
+        let rate = self.rate?;
         let mut hasher = DefaultHasher::new();
         match name.filter(|_| !self.by_address) {
             Some(name) => name.hash(&mut hasher),
             None => Origin::from(address).hash(&mut hasher),
         }
-        self.rate.map(|rate| ClientRate { client: hasher.finish(), rate })
+        Some(ClientRate { client: hasher.finish(), rate })
     }
 }
 

@@ -4,6 +4,8 @@
 /// at 1 Gbit/s: so long may one of several streams stand still behind the others. 128 KiB of memory.
 const WORDS_MIN: usize = 16;
 const WORDS_MAX: usize = 1 << 14;
+/// A number that is high takes no more words than these: more are for at least half as many packets that have come.
+const WORDS_BY_NUMBER: usize = 1 << 11;
 
 /// The numbers that have come, as far back as matters. It grows with what has come.
 pub(super) struct Replay {
@@ -11,11 +13,13 @@ pub(super) struct Replay {
     words: Vec<u64>,
     /// The highest number that has come.
     highest: Option<u64>,
+    /// How many have come.
+    count: u64,
 }
 
 impl Replay {
     pub(super) fn new() -> Self {
-        Self { words: vec![0; WORDS_MIN], highest: None }
+        Self { words: vec![0; WORDS_MIN], highest: None, count: 0 }
     }
 
     /// The highest number that has come.
@@ -33,6 +37,7 @@ impl Replay {
     /// The number has come.
     pub(super) fn note(&mut self, number: u64) {
         let (block, last) = (number / 64, self.highest.map_or(0, |highest| highest / 64));
+        self.count += 1;
         if block > last {
             self.advance(last, block);
         }
@@ -45,16 +50,22 @@ impl Replay {
 
     /// Makes room for the blocks behind `last`, up to `block`.
     fn advance(&mut self, last: u64, block: u64) {
-        while block >= self.words.len() as u64 && self.words.len() < WORDS_MAX {
+        let earned = usize::try_from(self.count / 32).unwrap_or(usize::MAX);
+        let most = earned.clamp(WORDS_BY_NUMBER, WORDS_MAX);
+        while block >= self.words.len() as u64 && 2 * self.words.len() <= most {
             let old = std::mem::take(&mut self.words);
-            self.words = vec![0; 2 * old.len()];
+            // What is not known any more has come.
+            self.words = vec![u64::MAX; 2 * old.len()];
             for kept in last.saturating_sub(old.len() as u64 - 1)..=last {
                 let at = self.at(kept);
                 self.words[at] = old[kept as usize % old.len()];
             }
         }
-        let first = (last + 1).max((block + 1).saturating_sub(self.words.len() as u64));
-        for fresh in first..=block {
+        if block - last >= self.words.len() as u64 {
+            self.words.fill(0);
+            return;
+        }
+        for fresh in last + 1..=block {
             let at = self.at(fresh);
             self.words[at] = 0;
         }
@@ -122,7 +133,25 @@ mod tests {
         (0..500).for_each(|number| replay.note(number));
         assert_eq!(replay.words.len(), WORDS_MIN);
         replay.note(u64::MAX);
-        assert_eq!(replay.words.len(), WORDS_MAX);
+        assert_eq!(replay.words.len(), WORDS_BY_NUMBER, "a number alone takes little");
         assert!(!replay.is_new(499) && !replay.is_new(u64::MAX) && replay.is_new(u64::MAX - 1));
+    }
+
+    #[test]
+    fn a_window_that_grows_late_knows_of_no_number_that_has_not_come() {
+        const FROM: u64 = 1 << 40;
+        let mut replay = Replay::new();
+        // Each second one comes.
+        for number in (FROM..FROM + (1 << 21)).step_by(2) {
+            replay.note(number);
+            let edge = number.saturating_sub(64 * (replay.words.len() as u64 - 1)).max(FROM);
+            assert!(!replay.is_new(edge & !1) && !replay.is_new(number), "{number}");
+        }
+        assert_eq!(replay.words.len(), WORDS_MAX);
+        let last = FROM + (1 << 21) - 2;
+        assert!(!replay.is_new(FROM) && !replay.is_new(FROM + 1), "too far back to tell");
+        assert!(replay.is_new(last - 1) && !replay.is_new(last - 2));
+        // What is still within the window, and did not come, is new.
+        assert!(replay.is_new(last + 1 - 64 * (WORDS_MAX as u64 - 2)));
     }
 }
