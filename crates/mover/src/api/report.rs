@@ -116,6 +116,10 @@ pub struct SourceReport {
     /// Whether its datagrams were left in the clear (`--plaintext` at both ends).
     #[serde(default)]
     pub plaintext: bool,
+    /// Bytes that were not compared with what this server has, because it did not say that in time. 0 if there was no
+    /// other server.
+    #[serde(default)]
+    pub uncompared_bytes: u64,
     /// How its part ended.
     pub status: SourceStatus,
     /// How its data came at the end.

@@ -220,9 +220,9 @@ fn land_all(
     let mut joinings = Vec::new();
     for (index, (data_set, landing)) in landed.into_iter().enumerate() {
         let sums = data_set.request.sums(&data_set.manifest);
-        let sought = Sought { request: data_set.index, identity: data_set.identity, late: data_set.late };
+        let sought = Sought { request: data_set.index, identity: data_set.identity, late: data_set.late, unheard: data_set.unheard };
         objects.push(Object::new(data_set.request.source(), sought, landing, sums, options.manifest.is_some()));
-        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session, probed: None }));
+        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session, probed: None, former: None }));
     }
     Ok((objects, joinings))
 }
@@ -270,8 +270,8 @@ fn run_haul(
     for object in &haul.objects {
         match object.failure.as_ref().or(result.as_ref().err()) {
             None => object.landing.conclude(),
-            // Data that was verified by untrusted digests is not kept.
-            Some(MoveError::CopiesDiffer { .. } | MoveError::OtherVersion { .. }) => object.landing.abort(),
+            // None of its bytes are of the version that was wanted.
+            Some(MoveError::OtherVersion { .. }) => object.landing.abort(),
             Some(_) => report.kept_bytes += object.landing.suspend(),
         }
     }
@@ -365,7 +365,12 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 duplicate_bytes: mirror.stats.duplicate_bytes,
                 plaintext: mirror.plaintext,
                 // Its receiver has gone, so it is not needed any more.
-                status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },
+                status: match mirror.status {
+                    SourceStatus::Waiting => SourceStatus::Lost,
+                    SourceStatus::Complete if mirror.different_groups > 0 => SourceStatus::Different,
+                    status => status,
+                },
+                uncompared_bytes: haul.uncompared_bytes(flow),
                 path: haul.paths.report(flow, now),
             }
         })

@@ -1,7 +1,8 @@
 //! A running transfer: its objects and their mirrors, digests, the verifier, and lost mirrors.
 
 mod away;
-mod disputes;
+mod comparing;
+mod comparison;
 mod early;
 mod failing;
 mod failing_files;
@@ -11,7 +12,7 @@ mod object;
 mod reopening;
 mod stream;
 mod streaming;
-mod votes;
+mod wrong;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,6 @@ pub(crate) use self::mirror::Mirror;
 pub(crate) use self::object::{Object, Sought};
 
 use self::stream::Streamer;
-use self::votes::Disputes;
 use crate::api::error::MoveError;
 use crate::api::options::{NetOptions, Progress, SourceProgress, Stop, Update};
 use crate::api::report::{SourceStatus, known_ms};
@@ -50,11 +50,6 @@ const STOP_LOOK: Span = Span::from_millis(25);
 const RATE_TICKS: usize = 10;
 /// How long the servers may take to take in that all is done.
 const CLOSING: Span = Span::from_millis(500);
-
-/// How long a server may take for the next digests: it hashes far more in a second.
-const DIGESTS_MAX: Span = Span::from_secs(60);
-/// A mirror that takes so long is not waited for while there is another.
-const DIGESTS_SLOW: Span = Span::from_secs(3);
 
 /// Most warnings that a report keeps: a mirror that comes and goes all day has many.
 const WARNINGS_MAX: usize = 1000;
@@ -89,7 +84,6 @@ pub(crate) struct Haul {
     /// When the first byte of any data set was in its place.
     pub(crate) first_byte: Option<Instant>,
     last_error: Option<FlowError>,
-    disputes: Disputes,
     reopening: Reopening,
     /// Where the one file is written in order as well.
     stream: Option<Streamer>,
@@ -111,6 +105,8 @@ pub(crate) struct Joining {
     pub(crate) session: Session,
     /// What is known of the early probes over its socket.
     pub(crate) probed: Option<EarlyFlow>,
+    /// The flow that its mirror was before it was lost.
+    pub(crate) former: Option<FlowId>,
 }
 
 impl Haul {
@@ -128,6 +124,7 @@ impl Haul {
             landing: Arc::clone(&object.landing),
             sums: object.sums.clone(),
             hash_holes: object.hash_holes,
+            has_mirrors: object.source.mirrors.len() > 1,
         };
         let landings = objects.iter().map(to_verify).collect();
         let verified_bytes = total(&objects, |object| object.hole_group_bytes);
@@ -152,7 +149,6 @@ impl Haul {
             early: Span::ZERO,
             first_byte: None,
             last_error: None,
-            disputes: Disputes::default(),
             paths: Paths::new(engine.waker(), &reopening.net),
             reopening,
             stream: None,
@@ -178,7 +174,7 @@ impl Haul {
         options: &NetOptions,
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
-        let Joining { object, mut session, probed } = joining;
+        let Joining { object, mut session, probed, former } = joining;
         let early = session.early.take();
         let flow = engine.new_flow();
         let join = JoinFlow {
@@ -188,6 +184,7 @@ impl Haul {
         };
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
+        self.objects[object].comparison.join(flow, former);
         let plaintext = session.stream.is_plaintext();
         let way = self.paths.way_of(engine.now(), options, &session);
         self.paths.add(flow, way);
@@ -197,9 +194,8 @@ impl Haul {
             if let Some(mirror) = self.mirrors.get_mut(&flow) {
                 mirror.deferred = Some(join);
             }
-            // The first to bring it all is the one whose digests count.
-            if let Some(early) = early.filter(|early| early.is_all && self.objects[object].authorities.is_empty()) {
-                self.take_early(object, flow, early)?;
+            if let Some(early) = early.filter(|early| early.is_all) {
+                self.take_early(engine, object, flow, early)?;
             }
         } else if self.objects[object].size() > 0 {
             if let Some(early) = early.filter(|early| early.bytes.len() as u64 >= self.objects[object].first_bytes) {
@@ -284,11 +280,10 @@ impl Haul {
             let error = self.all_lost(index, &server, detail);
             return self.fail(index, error);
         }
-        self.settle_authority(index);
         if !self.has_away(index) {
             self.give_up_what_nobody_has(index);
         }
-        self.settle_disputes(engine)
+        self.settle(engine, index)
     }
 
     /// Ends a mirror's part in the transfer, unless it has ended already.
@@ -299,9 +294,10 @@ impl Haul {
         mirror.status = status;
         mirror.ended = Some(engine.now());
         mirror.disconnected = true;
+        let object = mirror.object;
         engine.close(flow);
         self.paths.end(flow);
-        self.disputes.forget(flow);
+        self.objects[object].comparison.leave(flow);
         true
     }
 
@@ -338,92 +334,6 @@ impl Haul {
         }
     }
 
-    /// Keeps a window of digests asked for.
-    fn ask_digests(&mut self, engine: &mut Engine) {
-        for object in &mut self.objects {
-            let Some(authority) = object.authority() else { continue };
-            let total = object.plan.count();
-            if object.next_digest < object.asked_digests || object.asked_digests == total {
-                continue;
-            }
-            if object.next_digest.saturating_sub(object.verified_groups) > object.digest_window / 2 {
-                continue;
-            }
-            let end = object.digests_wanted();
-            object.digest_window = end.saturating_sub(object.verified_groups);
-            if end > object.asked_digests {
-                let runs = object.next_runs(end);
-                if runs.is_empty() {
-                    object.next_digest = object.asked_digests;
-                } else {
-                    engine.send(authority, &Frame::DigestsOf { runs });
-                }
-            }
-        }
-    }
-
-    fn on_digests(
-        &mut self,
-        engine: &mut Engine,
-        flow: FlowId,
-        first_group: u64,
-        values: Vec<crate::session::frame::GroupDigest>,
-    ) -> Result<(), MoveError> {
-        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
-        mirror.owing = None;
-        let index = mirror.object;
-        if self.take_vote(engine, flow, first_group, &values)? {
-            return Ok(());
-        }
-        let object = &mut self.objects[index];
-        if object.authority() != Some(flow) {
-            return Ok(());
-        }
-        let mut accepted = Vec::with_capacity(values.len());
-        let mut next = first_group;
-        for value in values {
-            object.pass_given_up();
-            let expected = object.plan.between(object.next_digest, object.asked_digests).next();
-            if expected.is_some_and(|run| run.first == next) {
-                object.next_digest += 1;
-                accepted.push(value);
-            } else if object.is_given_up(next) {
-                self.verifier.expect(index, next, &mut accepted);
-            } else {
-                return self.give_up(engine, flow, "it sent digests that were not asked for");
-            }
-            next += 1;
-        }
-        self.verifier.expect(index, next, &mut accepted);
-        object.pass_given_up();
-        Ok(())
-    }
-
-    /// Does not wait for a mirror that sends no digests: another one's count from here on, or it is given up.
-    fn check_digests(&mut self, engine: &mut Engine, now: Time) -> Result<(), MoveError> {
-        self.check_votes(engine, now)?;
-        let mut overdue = Vec::new();
-        for (&flow, mirror) in self.mirrors.iter_mut().filter(|(_, mirror)| mirror.status == SourceStatus::Running) {
-            let object = &self.objects[mirror.object];
-            let is_asked = object.authority() == Some(flow) && object.next_digest < object.asked_digests;
-            mirror.owing = is_asked.then(|| mirror.owing.unwrap_or(now));
-            if mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_SLOW) {
-                mirror.slow_digests = true;
-                overdue.push((flow, mirror.object, mirror.owing.is_some_and(|since| now.since(since) > DIGESTS_MAX)));
-            }
-        }
-        for (flow, index, is_hopeless) in overdue {
-            let is_better = |other: &FlowId| self.mirrors.get(other).is_some_and(|m| !m.slow_digests);
-            let other = self.objects[index].mirrors.iter().copied().find(|&f| self.is_running(f) && is_better(&f));
-            match other {
-                Some(other) => self.objects[index].appoint(other),
-                None if is_hopeless => self.lose(engine, flow, "it sends no digests")?,
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
     fn on_finding(&mut self, engine: &mut Engine, finding: Finding) -> Result<(), MoveError> {
         match finding {
             Finding::Verified { object, group, bytes, resumed } => {
@@ -432,11 +342,13 @@ impl Haul {
                     stream.verified(group);
                 }
                 self.objects[object].tally.settle(group);
+                self.objects[object].comparison.forget_differing(group..group + 1);
                 self.verified_bytes = self.verified_bytes.saturating_add(bytes);
                 self.resumed_bytes += if resumed { bytes } else { 0 };
             }
             Finding::Gone { object, group } => self.fetch_gone(engine, object, group),
-            Finding::Wrong { object, group, expected } => self.dispute(engine, object, group, expected)?,
+            Finding::Wrong { object, group } => self.on_wrong(engine, object, group)?,
+            Finding::Unverified { object, group } => self.on_unverified(engine, object, group)?,
             Finding::FileDone { object, file, hash } => {
                 self.objects[object].finished.insert(file, hash);
             }
@@ -578,6 +490,9 @@ impl Application for Haul {
             }
             Event::Complete { object } => {
                 self.measure(engine);
+                if let Some(object) = self.objects.get_mut(object.0 as usize) {
+                    object.complete_since = object.complete_since.or(Some(now));
+                }
                 // What is left to do is verification: rates are of the time in which data came.
                 for mirror in self.mirrors.values_mut().filter(|mirror| mirror.object == object.0 as usize) {
                     mirror.ended = mirror.ended.or(Some(now));
@@ -607,7 +522,7 @@ impl Application for Haul {
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
-            Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, values),
+            Frame::Digests { first_group, values } => self.on_digests(engine, flow, first_group, &values),
             Frame::TryDatagrams => {
                 self.paths.on_introduced(engine, self.endpoint, flow)?;
                 self.hear_of_paths(engine)
@@ -650,12 +565,6 @@ impl Application for Haul {
         self.tend_paths(engine)?;
         self.check_stream()?;
         let now = engine.now();
-        for index in 0..self.objects.len() {
-            // The first mirror is the first authority.
-            if self.objects[index].authorities.is_empty() {
-                self.settle_authority(index);
-            }
-        }
         self.ask_digests(engine);
         if now >= self.next_tick {
             self.check_digests(engine, now)?;
@@ -663,6 +572,7 @@ impl Application for Haul {
             self.tick(engine, now);
         }
         if self.disconnecting.is_none() && self.objects.iter().all(|object| object.done) {
+            self.tell_uncompared();
             self.disconnect_all(engine, now);
             self.tick(engine, now);
             // Once the transport has said what it has to.

@@ -46,6 +46,8 @@ pub(crate) struct ToVerify {
     /// Whether files get their hash also when groups of theirs lie in holes: then these must be hashed, which
     /// verifying them does not take.
     pub(crate) hash_holes: bool,
+    /// Whether another digest may come to count than the one that is told first: there are several mirrors.
+    pub(crate) has_mirrors: bool,
 }
 
 /// The verifier, seen from the data thread. Dropping it ends its thread, once what it is doing is done.
@@ -145,6 +147,7 @@ struct Object {
     landing: Arc<Landing>,
     sums: KnownSums,
     hash_holes: bool,
+    has_mirrors: bool,
     /// Digests of the source for groups that are not verified yet.
     expected: BTreeMap<u64, GroupDigest>,
     /// Our own digests of groups whose digest the source has not sent yet.
@@ -176,16 +179,19 @@ struct FileDigests {
     tree: Option<digest::Tree>,
     /// What the verified ones come to.
     sum: digest::Sum,
+    /// The verified ones, by their number in the file, if another digest may come to count.
+    values: Option<BTreeMap<u64, GroupDigest>>,
 }
 
 impl Object {
-    fn new(ToVerify { groups, landing, sums, hash_holes }: ToVerify) -> Self {
+    fn new(ToVerify { groups, landing, sums, hash_holes, has_mirrors }: ToVerify) -> Self {
         let states = vec![FileState::Open; groups.manifest().entries().len()];
         Self {
             groups,
             landing,
             sums,
             hash_holes,
+            has_mirrors,
             expected: BTreeMap::new(),
             found: BTreeMap::new(),
             resumed: BTreeSet::new(),
@@ -216,7 +222,12 @@ impl Object {
             || self.sums.get(&file).is_some_and(|sums| sums.iter().any(wants_hash));
         let size = self.groups.manifest().entries()[file].size;
         let tree = is_hashed.then(|| digest::Tree::new(size));
-        FileDigests { left: self.groups.data_groups(file), tree, sum: digest::Sum::default() }
+        FileDigests {
+            left: self.groups.data_groups(file),
+            tree,
+            sum: digest::Sum::default(),
+            values: self.has_mirrors.then(BTreeMap::new),
+        }
     }
 
     /// A group is verified: what there is of its file then, with its hash if all of it was hashed.
@@ -224,8 +235,30 @@ impl Object {
         let mut digests = self.files.remove(&file).unwrap_or_else(|| self.begin_file(file));
         digests.left -= 1;
         digests.sum.add(&value);
+        if let Some(values) = &mut digests.values {
+            values.insert(group, value);
+        }
         let hash = digests.tree.as_mut().and_then(|tree| tree.insert(group, value));
         (digests, hash)
+    }
+
+    /// A group was verified that is not right: what there is of its file then. False if it was not.
+    fn take_back(&mut self, file: usize, group: u64) -> bool {
+        let Some(mut digests) = self.files.remove(&file) else { return false };
+        let was_verified = digests.values.as_mut().is_some_and(|values| values.remove(&group).is_some());
+        if was_verified {
+            let values = digests.values.take().unwrap_or_default();
+            digests = self.begin_file(file);
+            for (&group, value) in &values {
+                digests.left -= 1;
+                digests.sum.add(value);
+                // It is not whole, so there is no hash yet.
+                digests.tree.as_mut().and_then(|tree| tree.insert(group, *value));
+            }
+            digests.values = Some(values);
+        }
+        self.files.insert(file, digests);
+        was_verified
     }
 
     /// Hashes the groups of a file that lie in holes, unless `ending`: its hash, if they were all that was left to
@@ -261,7 +294,13 @@ impl Worker {
         self.begin()?;
         while let Some(task) = self.next(tasks) {
             match task {
-                Task::GiveUp { object, file, error } => self.give_up(object, file, error, false),
+                Task::GiveUp { object, file, error, keep } => {
+                    if keep {
+                        self.keep_found(object, file)?;
+                    }
+                    self.give_up(object, file, error, keep);
+                }
+                Task::Correct { object, group, digest } => self.correct(object, group, digest),
                 Task::Whole { object, group } | Task::Held { object, group, .. }
                     if self.objects[object].is_given_up(group) => {}
                 Task::Whole { object, group } => self.on_whole(object, group)?,
@@ -373,7 +412,7 @@ impl Worker {
         // It will come again, to be compared with the same digest.
         object.expected.insert(group, expected);
         if resumed {
-            self.report(Finding::Wrong { object: index, group, expected });
+            self.report(Finding::Wrong { object: index, group });
             return Ok(());
         }
         let tries = object.tries.entry(group).or_insert(0);
@@ -390,7 +429,7 @@ impl Worker {
             self.give_up(index, place.file, error, true);
             return Ok(());
         }
-        self.report(Finding::Wrong { object: index, group, expected });
+        self.report(Finding::Wrong { object: index, group });
         Ok(())
     }
 
@@ -419,6 +458,34 @@ impl Worker {
         }
         self.objects[index].states[file] = FileState::Whole;
         self.have_named(index, file, hash, digests.sum)
+    }
+
+    /// Another digest of a group counts than the one that was told: what was verified by that one is not.
+    fn correct(&mut self, index: usize, group: u64, digest: GroupDigest) {
+        let object = &mut self.objects[index];
+        let Some(place) = object.groups.place(group).filter(|place| object.states[place.file] == FileState::Open) else {
+            return;
+        };
+        object.expected.insert(group, digest);
+        object.tries.remove(&group);
+        if object.take_back(place.file, place.group) {
+            object.landing.drop_held(place.file, place.group);
+            self.report(Finding::Unverified { object: index, group });
+        }
+    }
+
+    /// What has come of a file, and is not compared with anything, is noted for a later transfer, which compares it.
+    fn keep_found(&mut self, index: usize, file: usize) -> Result<(), MoveError> {
+        let object = &self.objects[index];
+        if object.states[file] != FileState::Open {
+            return Ok(());
+        }
+        for (&group, &found) in object.found.range(object.groups.of_file(file)) {
+            if let Some(place) = object.groups.place(group).filter(|_| !object.resumed.contains(&group)) {
+                object.landing.record_verified(place.file, place.group, found).map_err(MoveError::from)?;
+            }
+        }
+        Ok(())
     }
 
     /// A file does not land, unless it is verified already; `keep`: what there is of it is worth going on from.

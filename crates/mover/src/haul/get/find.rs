@@ -47,6 +47,8 @@ pub(crate) struct Found {
     pub(super) absent: Vec<SourceReport>,
     /// The mirrors among them that are still being tried.
     pub(crate) late: Vec<Server>,
+    /// Of these, the ones that have not failed either.
+    pub(crate) unheard: Vec<Server>,
     /// Why they do not.
     warnings: Vec<String>,
 }
@@ -191,7 +193,7 @@ impl<'a> Asked<'a> {
         let Some(identity) = majority else {
             return Err(MoveError::MirrorsDiffer { data_set: Box::new(self.request.source()) });
         };
-        let (mut absent, mut late, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut absent, mut late, mut unheard, mut warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut manifest = None;
         let mut sessions = Vec::new();
         // In the order in which the user names them: the digests of the first one count.
@@ -213,7 +215,10 @@ impl<'a> Asked<'a> {
                     }
                     error.to_string()
                 }
-                (None, None) => "it has not answered yet".to_owned(),
+                (None, None) => {
+                    unheard.push(server.clone());
+                    "it has not answered yet".to_owned()
+                }
             };
             let is_late = self.waiting.contains(server);
             let hope = if is_late { "; it joins if it answers later" } else { "" };
@@ -225,7 +230,7 @@ impl<'a> Asked<'a> {
         }
         let manifest = manifest.ok_or_else(|| MoveError::Internal("no data set was chosen".to_owned()))?;
         let (request, manifest) = (self.request.clone(), Arc::new(manifest));
-        Ok(Found { request, index: self.index, manifest, identity, sessions, absent, late, warnings })
+        Ok(Found { request, index: self.index, manifest, identity, sessions, absent, late, unheard, warnings })
     }
 }
 
@@ -256,10 +261,10 @@ pub(super) fn find_attached(
 
 impl Found {
     fn of_one(request: Request, index: usize, session: Session, manifest: Manifest) -> Self {
-        let (absent, late, warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let (absent, late, unheard, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let identity = manifest.identity();
         let (manifest, sessions) = (Arc::new(manifest), vec![session]);
-        Self { request, index, manifest, identity, sessions, absent, late, warnings }
+        Self { request, index, manifest, identity, sessions, absent, late, unheard, warnings }
     }
 
     /// What the user should know before the transfer begins.

@@ -73,7 +73,7 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         // Where nothing is left to come there is nothing to try.
         if held.covered() < size {
             wanted.push((ObjectId(object as u32), size, held));
-            joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session, probed: None }));
+            joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session, probed: None, former: None }));
         }
     }
     let (endpoint, joinings) = get::open_ports(options, &mut engine, joinings, None)?;
@@ -127,7 +127,7 @@ impl Hauling {
         joining: Joining,
         port: PortId,
     ) -> Result<(), MoveError> {
-        let Joining { object, session, probed } = joining;
+        let Joining { object, session, probed, .. } = joining;
         let flow = engine.new_flow();
         let join = JoinFlow {
             object: ObjectId(object as u32),

@@ -24,6 +24,8 @@ pub(super) struct Away {
     pub(super) reason: String,
     /// The flow that it was, if it was there already.
     pub(super) former: Option<FlowId>,
+    /// It has neither answered nor failed yet.
+    pub(super) is_unheard: bool,
 }
 
 impl Reopening {
@@ -36,6 +38,11 @@ impl Reopening {
 
     pub(super) fn retry_for(&self) -> Span {
         self.opener.as_ref().map_or(Span::ZERO, Opener::retry_for)
+    }
+
+    /// Whether a mirror may still answer for the first time, of which nothing is known.
+    pub(super) fn has_unheard(&self, request: usize) -> bool {
+        self.of_request(request).any(|(_, away)| away.is_unheard)
     }
 
     pub(super) fn of_request(&self, request: usize) -> impl Iterator<Item = (&MirrorId, &Away)> {

@@ -33,17 +33,22 @@ impl Haul {
         self.place(index, flow, &early.bytes[..bytes as usize])
     }
 
-    /// Places what `flow` has brought of its data set, which is all that is missing, and has it verified.
-    pub(super) fn take_early(&mut self, index: usize, flow: FlowId, early: Early) -> Result<(), MoveError> {
+    /// Places what `flow` has brought of its data set, which is all that is missing, unless another mirror has; and
+    /// compares it.
+    pub(super) fn take_early(
+        &mut self,
+        engine: &mut Engine,
+        index: usize,
+        flow: FlowId,
+        early: Early,
+    ) -> Result<(), MoveError> {
         let Early { digests, bytes, took, .. } = early;
-        let object = &mut self.objects[index];
-        object.appoint(flow);
-        (object.next_digest, object.asked_digests) = (object.plan.count(), object.plan.count());
-        for run in object.plan.between(0, object.plan.count()) {
-            let values = digests.get(run.first as usize..(run.first + run.count) as usize).unwrap_or_default();
-            self.verifier.expect(index, run.first + run.count, &mut values.to_vec());
+        if self.objects[index].complete_since.is_some() {
+            return self.take_all(engine, index, flow, &digests);
         }
+        self.objects[index].complete_since = Some(engine.now());
         self.place(index, flow, &bytes)?;
+        self.take_all(engine, index, flow, &digests)?;
         if let Some(mirror) = self.mirrors.get_mut(&flow) {
             mirror.active_before += took.as_secs_f64();
         }
@@ -69,10 +74,13 @@ impl Haul {
         self.first_byte.get_or_insert_with(Instant::now);
         let index = mirror.object;
         mirror.placed_bytes += range.len();
-        let Object { tally, groups, placed_bytes, .. } = &mut self.objects[index];
+        let Object { tally, groups, placed_bytes, come_groups, .. } = &mut self.objects[index];
         *placed_bytes += range.len();
         let writer = self.verifier.writer();
-        tally.place(groups, range, flow, |group| writer.tell(Task::Whole { object: index, group }));
+        tally.place(groups, range, flow, |group| {
+            *come_groups += 1;
+            writer.tell(Task::Whole { object: index, group });
+        });
     }
 
     /// Something has to be fetched although all had come: the flows begin.

@@ -33,23 +33,15 @@ impl Object {
         file.and_then(|file| self.failing.lacking.get(&file)).is_some_and(|(flows, _)| flows.contains(&flow))
     }
 
-    /// Passes over digests that were asked for, of files that were given up.
-    pub(super) fn pass_given_up(&mut self) {
-        while self.next_digest < self.asked_digests
-            && let Some(run) = self.plan.between(self.next_digest, self.asked_digests).next()
-            && self.is_given_up(run.first)
-        {
-            let file = self.groups.place(run.first).map_or(0, |place| place.file);
-            self.next_digest += run.count.min(self.groups.of_file(file).end - run.first);
-        }
-    }
-
     /// Nothing is waited for of a file any more.
-    fn give_up_file(&mut self, file: usize) {
+    pub(super) fn give_up_file(&mut self, file: usize) {
         let numbers = self.groups.of_file(file);
         self.failing.lacking.remove(&file);
         self.failing.groups.insert(ByteRange::new(numbers.start, numbers.end));
-        self.pass_given_up();
+        self.comparison.forget_differing(numbers);
+        for at in 0..self.mirrors.len() {
+            self.pass_unspoken(self.mirrors[at]);
+        }
     }
 }
 
@@ -62,8 +54,7 @@ impl Haul {
         file: u64,
         problem: FileProblem,
     ) -> Result<(), MoveError> {
-        let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
-        mirror.owing = None;
+        let Some(mirror) = self.mirrors.get(&flow) else { return Ok(()) };
         let (server, index) = (mirror.server.clone(), mirror.object);
         let object = &mut self.objects[index];
         let file = usize::try_from(file).ok().filter(|&file| file < object.groups.manifest().entries().len());
@@ -78,24 +69,17 @@ impl Haul {
         let is_news = flows.insert(flow);
         let range = object.groups.manifest().file_range(file).unwrap_or_default();
         let path = printable(&object.groups.manifest().entries()[file].path);
-        self.disputes.forget_vote(flow, index, &self.objects[index].groups.of_file(file));
-        match self.who_has(index, file) {
-            None => self.give_up_lacking(index, file),
-            Some(other) => {
-                if is_news {
-                    self.warn(format!("{server} {}: '{path}'; fetching it from others", said(problem)));
-                    if !range.is_empty() {
-                        self.begin_flows(engine, index);
-                        engine.command(self.endpoint, Command::Avoid { flow, range });
-                    }
-                }
-                let object = &mut self.objects[index];
-                if object.authority() == Some(flow) {
-                    object.appoint(other);
-                }
+        object.pass_unspoken(flow);
+        if self.who_has(index, file).is_none() {
+            self.give_up_lacking(index, file);
+        } else if is_news {
+            self.warn(format!("{server} {}: '{path}'; fetching it from others", said(problem)));
+            if !range.is_empty() {
+                self.begin_flows(engine, index);
+                engine.command(self.endpoint, Command::Avoid { flow, range });
             }
         }
-        self.settle_disputes(engine)
+        self.settle(engine, index)
     }
 
     /// A mirror that takes part and has not said that it cannot send the file.
@@ -123,7 +107,7 @@ impl Haul {
         let path = printable(&object.groups.manifest().entries()[file].path);
         let error = MoveError::SourceFile { path, problem };
         // Behind all that was written before.
-        self.verifier.writer().tell(Task::GiveUp { object: index, file, error });
+        self.verifier.writer().tell(Task::GiveUp { object: index, file, error, keep: false });
     }
 
     /// The verifier has given a file up: nothing more of it is asked for.
@@ -148,7 +132,6 @@ impl Haul {
         if !range.is_empty() {
             engine.command(self.endpoint, Command::Unwant { object: ObjectId(index as u32), range });
         }
-        self.disputes.forget_groups(index, &numbers);
         let object = &mut self.objects[index];
         let failing = &mut object.failing;
         failing.count += 1;

@@ -27,10 +27,8 @@ pub(crate) struct Mirror {
     pub(super) falls: u32,
     /// Groups that it delivered alone and that were wrong, although its digests agree with the others'.
     pub(super) wrong_groups: u64,
-    /// It was slow to send digests once: another one's count while there is another.
-    pub(super) slow_digests: bool,
-    /// Since when digests have been awaited and none has come.
-    pub(super) owing: Option<Time>,
+    /// Groups of which it has other bytes than most mirrors.
+    pub(crate) different_groups: u64,
     /// What its flow begins with, if it has to: see [`super::early`].
     pub(super) deferred: Option<JoinFlow>,
     /// Whether the session is over.
@@ -55,8 +53,7 @@ impl Mirror {
             has_opened: false,
             falls: 0,
             wrong_groups: 0,
-            slow_digests: false,
-            owing: None,
+            different_groups: 0,
             deferred: None,
             disconnected: false,
             plaintext,
@@ -67,7 +64,7 @@ impl Mirror {
     pub(super) fn carry_on(&mut self, old: &Self) {
         self.falls = old.falls;
         self.wrong_groups = old.wrong_groups;
-        self.slow_digests = old.slow_digests;
+        self.different_groups += old.different_groups;
         self.has_opened = old.has_opened;
         self.placed_bytes += old.placed_bytes;
         self.active_before += old.active_before;

@@ -7,6 +7,7 @@ use inhaul_base::{ByteRange, Time};
 use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
+use super::comparison::Comparison;
 use super::failing_files::Failing;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
@@ -34,6 +35,8 @@ pub(crate) struct Sought {
     pub(crate) identity: digest::Hash,
     /// Mirrors that have not answered yet and are being tried.
     pub(crate) late: Vec<Server>,
+    /// Of these, the ones that have not failed either: nothing is known of them.
+    pub(crate) unheard: Vec<Server>,
 }
 
 /// One data set and where it lands.
@@ -62,18 +65,16 @@ pub(crate) struct Object {
     pub(super) placed_since: Time,
     /// The order in which digests are asked for.
     pub(super) plan: DigestPlan,
-    /// The mirrors whose digests count, each from a position of the plan on; the last one is asked for more.
-    pub(super) authorities: Vec<(u64, FlowId)>,
-    /// The position of the next digest that has to come.
-    pub(super) next_digest: u64,
-    /// Digests are asked for up to this position.
-    pub(super) asked_digests: u64,
+    /// What the mirrors say of its groups.
+    pub(super) comparison: Comparison,
+    /// Groups that have come as a whole, those that were fetched again once more.
+    pub(super) come_groups: u64,
+    /// Since when nothing more has to come, unless something turns out to be wrong.
+    pub(super) complete_since: Option<Time>,
     /// All that is missing came with the description: no flow has begun.
     pub(super) is_early: bool,
     /// So many of its first bytes came with the description, of which there are more, and are not placed yet.
     pub(super) first_bytes: u64,
-    /// How many groups ahead of those that are verified digests were asked for last.
-    pub(super) digest_window: u64,
     pub(super) verified_groups: u64,
     /// Groups that an earlier transfer has left, and that have not turned out to be wrong.
     pub(super) held: BTreeSet<u64>,
@@ -131,12 +132,11 @@ impl Object {
             placed_bytes: 0,
             placed_then: 0,
             placed_since: Time::ZERO,
-            authorities: Vec::new(),
-            next_digest: 0,
-            asked_digests: 0,
+            comparison: Comparison::default(),
+            come_groups: 0,
+            complete_since: None,
             is_early: false,
             first_bytes: 0,
-            digest_window: 0,
             verified_groups: 0,
             failing: Failing::default(),
             done: false,
@@ -156,7 +156,7 @@ impl Object {
 
     /// Up to which position digests may be asked for now.
     pub(super) fn digests_wanted(&self) -> u64 {
-        let mut end = self.verified_groups.min(self.plan.count());
+        let mut end = self.groups_come();
         let mut left = DIGESTED_BYTES_AHEAD;
         for run in self.plan.between(end, end + DIGESTS_AHEAD) {
             for group in run.first..run.first + run.count {
@@ -169,37 +169,19 @@ impl Object {
         end
     }
 
-    /// Has this mirror's digests count from here on.
-    pub(super) fn appoint(&mut self, mirror: FlowId) {
-        self.authorities.push((self.next_digest, mirror));
-        self.asked_digests = self.next_digest;
-    }
-
-    /// The runs whose digests are to be asked for next, up to position `end`: notes them as asked for.
-    pub(super) fn next_runs(&mut self, end: u64) -> Vec<GroupRun> {
-        let mut runs = Vec::new();
-        for run in self.plan.between(self.asked_digests, end) {
+    /// The runs of groups between two positions whose digests are to be asked for, and the position behind them.
+    pub(super) fn runs_between(&self, start: u64, end: u64) -> (Vec<GroupRun>, u64) {
+        let (mut runs, mut asked) = (Vec::new(), start);
+        for run in self.plan.between(start, end) {
             for part in self.failing.without(ByteRange::at(run.first, run.count)) {
                 if runs.len() == MAX_RUNS {
-                    self.asked_digests += part.start - run.first;
-                    return runs;
+                    return (runs, asked + (part.start - run.first));
                 }
                 runs.push(GroupRun { first: part.start, count: part.len() });
             }
-            self.asked_digests += run.count;
+            asked += run.count;
         }
-        runs
-    }
-
-    /// The mirror whose digests count from now on.
-    pub(super) fn authority(&self) -> Option<FlowId> {
-        self.authorities.last().map(|&(_, flow)| flow)
-    }
-
-    /// The mirror whose digest of `group` counts.
-    pub(super) fn author_of_digest(&self, group: u64) -> Option<FlowId> {
-        let position = self.plan.position(group)?;
-        self.authorities.iter().rev().find(|&&(first, _)| first <= position).map(|&(_, flow)| flow)
+        (runs, asked)
     }
 
     /// A group is not what an earlier transfer has left, or not any more; false if none has left it.

@@ -28,7 +28,9 @@ impl Haul {
         for object in &self.objects {
             for server in &object.sought.late {
                 let mirror = MirrorId { request: object.sought.request, server: server.clone() };
-                let away = Away { since: self.started, reason: "it has not answered yet".to_owned(), former: None };
+                let is_unheard = object.sought.unheard.contains(server);
+                let reason = "it has not answered yet".to_owned();
+                let away = Away { since: self.started, reason, former: None, is_unheard };
                 self.reopening.away.insert(mirror, away);
             }
         }
@@ -46,7 +48,7 @@ impl Haul {
         mirror.status = SourceStatus::Waiting;
         let id = MirrorId { request: self.objects[mirror.object].sought.request, server: mirror.server.clone() };
         opener.reopen(id.clone(), mirror.falls)?;
-        self.reopening.away.insert(id, Away { since: now, reason: reason.to_owned(), former: Some(flow) });
+        self.reopening.away.insert(id, Away { since: now, reason: reason.to_owned(), former: Some(flow), is_unheard: false });
         Ok(true)
     }
 
@@ -69,6 +71,7 @@ impl Haul {
             Err(error) if again => {
                 if let Some(away) = self.reopening.away.get_mut(&mirror) {
                     away.reason = error.to_string();
+                    away.is_unheard = false;
                 }
                 return Ok(());
             }
@@ -125,15 +128,10 @@ impl Haul {
                 return Ok(());
             }
         };
-        let flow = self.join(engine, Joining { object: index, session, probed }, port, &net, self.reopening.rate)?;
+        let joining = Joining { object: index, session, probed, former: away.former };
+        let flow = self.join(engine, joining, port, &net, self.reopening.rate)?;
         if let Some(former) = away.former {
             self.succeed(former, flow);
-        }
-        self.settle_authority(index);
-        let object = &mut self.objects[index];
-        if object.authority() == Some(flow) {
-            // What the session before was asked for does not come over this one.
-            object.asked_digests = object.next_digest;
         }
         let seconds = now.since(away.since).as_secs_f64();
         match away.former {
@@ -150,20 +148,8 @@ impl Haul {
         new.carry_on(&old);
         let object = &mut self.objects[old.object];
         object.mirrors.retain(|&other| other != flow);
-        let places = object.mirrors.iter_mut().chain(object.authorities.iter_mut().map(|(_, author)| author));
-        places.filter(|place| **place == former).for_each(|place| *place = flow);
-        self.disputes.rename(former, flow);
+        object.mirrors.iter_mut().filter(|place| **place == former).for_each(|place| *place = flow);
         self.sink.by_flow.remove(&former);
-    }
-
-    /// If the mirror whose digests count is lost, has another one's count from here on.
-    pub(super) fn settle_authority(&mut self, index: usize) {
-        let object = &self.objects[index];
-        if object.authority().is_some_and(|flow| self.is_running(flow)) {
-            return;
-        }
-        let Some(next) = object.mirrors.iter().copied().find(|&flow| self.is_running(flow)) else { return };
-        self.objects[index].appoint(next);
     }
 
     pub(super) fn is_running(&self, flow: FlowId) -> bool {

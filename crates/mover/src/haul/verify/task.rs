@@ -17,8 +17,11 @@ pub(crate) enum Task {
     Held { object: usize, group: u64, digest: Option<GroupDigest> },
     /// The source's digests of consecutive groups.
     Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
-    /// No more comes of a file, for this reason: unless all of it is verified, it does not land.
-    GiveUp { object: usize, file: usize, error: MoveError },
+    /// Another digest of a group counts than the one that was told.
+    Correct { object: usize, group: u64, digest: GroupDigest },
+    /// No more comes of a file, for this reason: unless all of it is verified, it does not land. What has come of it is
+    /// kept for a later transfer, or not.
+    GiveUp { object: usize, file: usize, error: MoveError, keep: bool },
 }
 
 /// What the verifier has found.
@@ -30,7 +33,9 @@ pub(crate) enum Finding {
     Gone { object: usize, group: u64 },
     /// A group differs from what its source says of it: one that an earlier transfer has left, or for the first or
     /// second time one that has come.
-    Wrong { object: usize, group: u64, expected: GroupDigest },
+    Wrong { object: usize, group: u64 },
+    /// A group was verified by a digest that does not count any more.
+    Unverified { object: usize, group: u64 },
     /// A file is verified and has its name. Its hash may have taken too long: see [`super::ToVerify::hash_holes`].
     FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
     /// A file does not land, for this reason. This number of its groups was not verified.

@@ -13,7 +13,7 @@ fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {
     let poller = Poller::new().unwrap();
     let groups = Groups::new(manifest);
     let landing_too = Arc::clone(&landing);
-    let objects = vec![ToVerify { groups, landing: landing_too, sums: KnownSums::new(), hash_holes: true }];
+    let objects = vec![ToVerify { groups, landing: landing_too, sums: KnownSums::new(), hash_holes: true, has_mirrors: true }];
     let verifier = Verifier::start(objects, poller.waker(1).unwrap()).unwrap();
     (dir, landing, verifier, poller)
 }
@@ -89,14 +89,14 @@ fn a_file_that_its_source_cannot_bring_leaves_nothing_and_the_others_land() {
     let (dir, landing, verifier, _poller) = verifier();
     landing.write(0, &[IoSlice::new(&[1; 9])]).unwrap();
     let error = || MoveError::Internal("it is gone".to_owned());
-    verifier.tell(Task::GiveUp { object: 0, file: 0, error: error() });
+    verifier.tell(Task::GiveUp { object: 0, file: 0, error: error(), keep: false });
     let finding = next(&verifier);
     assert!(matches!(finding, Finding::FileFailed { file: 0, groups_left: 2, .. }), "{finding:?}");
     verifier.tell(Task::Digests { object: 0, first_group: 0, values: digests() });
     let findings: Vec<_> = (0..3).map(|_| next(&verifier)).collect();
     assert!(matches!(findings.last(), Some(Finding::ObjectDone { .. })), "{findings:?}");
     // What is verified cannot be given up.
-    verifier.tell(Task::GiveUp { object: 0, file: 1, error: error() });
+    verifier.tell(Task::GiveUp { object: 0, file: 1, error: error(), keep: false });
     drop((verifier, landing));
     let left: Vec<_> = std::fs::read_dir(dir.path().join("set")).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(left, ["b"]);
