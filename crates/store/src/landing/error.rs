@@ -143,9 +143,6 @@ pub enum LandingError {
         /// The system's words.
         source: io::Error,
     },
-    /// The kernel lacks the call that keeps paths inside a directory.
-    #[error("this system has no openat2: Linux 5.6 or later is needed")]
-    KernelTooOld,
     /// Bytes for beyond the end of the data set.
     #[error("the range {0} ends beyond the data set")]
     OutOfRange(ByteRange),
@@ -197,7 +194,6 @@ impl LandingError {
     pub(crate) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },
-            Errno::NOSYS => Self::KernelTooOld,
             _ => Self::Io { action, path, source: errno.into() },
         }
     }
