@@ -15,6 +15,8 @@ use rustix::io::{Errno, Result};
 #[cfg(test)]
 pub(crate) mod faulty;
 mod inside;
+#[cfg(test)]
+pub(crate) use inside::is_refused as is_openat2_refused;
 
 /// An operation that changes a disk, or that asks for what it has.
 #[cfg_attr(not(test), allow(dead_code, reason = "only the faulty disk of the tests looks at it"))]

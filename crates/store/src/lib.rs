@@ -25,11 +25,13 @@ mod listing;
 mod manifest;
 mod offered;
 mod open_files;
+mod own_directory;
 mod plan;
-mod pruned;
 pub mod range_cache;
 mod sparse;
 mod text;
+#[cfg(test)]
+mod without_openat2;
 
 pub use filter::{Filter, FilterError, Rule};
 pub use inbox::Inbox;

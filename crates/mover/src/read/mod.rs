@@ -139,13 +139,16 @@ impl Reader {
     /// As [`Reader::open`]; and when the files are not those that are pinned.
     pub fn open_pinned(self: &Arc<Self>, request: Request, pins: &Pins, stop: &Stop) -> Result<OpenSet, MoveError> {
         let options = self.options(request);
-        let opener = Opener::new(&options, 0);
+        let opener = if self.cache.is_some() { Opener::for_cache(&options) } else { Opener::new(&options, 0) };
         let found = find_all(&options, &opener, stop, &mut |_| {})?;
         let found = found.into_iter().next().map_or_else(|| Err(MoveError::Interrupted), |(_, found)| found)?;
         let manifest = Arc::clone(&found.manifest);
         let roots = pins.find(&manifest)?;
         let sizes = manifest.entries().iter().map(|entry| entry.size).collect();
         let names = Arc::new(Names::new(found.request.source().to_string(), found.identity, sizes, &roots));
+        if let Some(cache) = &self.cache {
+            found.sessions.iter().for_each(|session| cache.hear(&names, session));
+        }
         let (reply, answer) = channel();
         let opening = Opening { found, opener, names: Arc::clone(&names), roots, reply };
         self.orders()?.give(Order::Open(Box::new(opening)));

@@ -15,6 +15,7 @@ use crate::api::counters::Counters;
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
+use crate::serve::audit;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::gate::{Caller, Gate, Reach};
@@ -242,6 +243,10 @@ fn converse(
         caller.token = Some(token);
         first = stream.receive(entry.by)?;
     }
+    let wants_version = matches!(first, Frame::AskVersion);
+    if wants_version {
+        first = stream.receive(entry.by)?;
+    }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
         let reach = gate.check(&caller, right, path)?;
         Ok((reach, entry.admit(house, &caller, right, path)?))
@@ -252,7 +257,8 @@ fn converse(
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
             let options = ScanOptions { owner, attributes, no_links: reach == Reach::Beneath };
-            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown, pass)
+            let wanted = Wanted { early, version: wants_version };
+            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, wanted)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
@@ -343,15 +349,28 @@ fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError>
     }
 }
 
-/// Finds a data set and sends its manifest; and its content, if the client wants it `early` and there is little.
+/// What a client wants beside the description of a data set.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Bytes of content, if there are no more.
+    early: u32,
+    /// The version of the files.
+    version: bool,
+}
+
+/// Finds a data set and sends its manifest, and what else is wanted.
 fn open(
     stream: &mut ControlStream,
     catalogue: &Catalogue,
     path: &[u8],
     options: ScanOptions,
-    early: u32,
+    Wanted { early, version }: Wanted,
 ) -> Result<Described, GreetingError> {
     let data_set = catalogue.open(path, options, stream.peer().ip())?;
+    if version {
+        let version = data_set.data_set().files_version(audit::now().seconds() as i64);
+        stream.queue(&Frame::FilesVersion { version })?;
+    }
     let content = if early == 0 { Vec::new() } else { content_frames(&data_set, early.min(catalogue.early_max())) };
     let early_bytes =
         content.iter().map(|frame| if let Frame::Content { bytes } = frame { bytes.len() } else { 0 }).sum();
@@ -364,8 +383,8 @@ fn open(
 pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes, early } if path == "/" => {
-            let opened =
-                open(stream, catalogue, b"/", ScanOptions { owner: false, attributes, no_links: false }, early);
+            let options = ScanOptions { owner: false, attributes, no_links: false };
+            let opened = open(stream, catalogue, b"/", options, Wanted { early, version: false });
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
@@ -534,6 +553,17 @@ mod tests {
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
         let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
         assert_eq!(manifest, **fetcher.described.data_set.data_set().manifest());
+    }
+
+    #[test]
+    fn greet_says_the_files_version_to_who_asks_for_it() {
+        let (dir, service) = files();
+        let path = dir.path().join("f");
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let (answers, _) = talk(service, &[hello(SessionRole::Fetch), Frame::AskVersion, open("f")]);
+        let [_, Frame::FilesVersion { .. }, Frame::DataSet { last: true, .. }] = &answers[..] else {
+            panic!("{answers:?}")
+        };
     }
 
     #[test]

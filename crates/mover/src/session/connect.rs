@@ -79,6 +79,8 @@ pub(crate) struct Session {
     pub(crate) said_key: Option<Fingerprint>,
     /// We have connected to it, and may again.
     pub(crate) is_dialled: bool,
+    /// Of which version the files of its data set are, if it was asked and has said so.
+    pub(crate) files_version: Option<[u8; 32]>,
 }
 
 impl Session {
@@ -116,6 +118,7 @@ impl Session {
             greeted: true,
             said_key: None,
             is_dialled: false,
+            files_version: None,
         }
     }
 
@@ -203,6 +206,11 @@ impl Session {
         Ok(self.said_key)
     }
 
+    /// Asks for the version of the files that are opened next. Servers of earlier releases do not answer.
+    pub(crate) fn ask_version(&mut self) -> Result<(), MoveError> {
+        self.send(&Frame::AskVersion)
+    }
+
     /// Asks for a data set and takes its manifest in; and up to `early` bytes of its content.
     pub(crate) fn open(
         &mut self,
@@ -226,6 +234,7 @@ impl Session {
         let mut bytes = Vec::new();
         loop {
             match self.receive_patiently(patience)? {
+                Frame::FilesVersion { version } if self.files_version.is_none() => self.files_version = Some(version),
                 Frame::DataSet { last, bytes: piece } => {
                     self.check_piece(patience, last, piece.len())?;
                     if (bytes.len() + piece.len()) as u64 > bytes_max {

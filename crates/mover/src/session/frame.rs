@@ -11,8 +11,10 @@
 //! client                                server
 //! Hello {magic, version, role, transport, parameters} ->
 //! Authorize {token}, if it has one ->
+//! AskVersion, if it has a cache    ->   (before Open)
 //!                                  <-   Welcome {version, udp_port, key}  or  Refused
 //! Open {path}  or  Bench {..}      ->
+//!                                  <-   FilesVersion {version}, if it was asked for
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
 //!                                  <-   Digests {0, values}, if the content follows, then Content  (Open with `early`)
 //!     or  List {path, recursive}   ->   (a session for this alone)
@@ -350,6 +352,13 @@ pub enum Frame {
     /// did when it connected: see WIRE.md 4.2. A server has the client do that, with probes that show
     /// [`probe_token`](crate::control_stream::ControlStream::probe_token); the client says the same once it has echoes.
     TryDatagrams,
+    /// The client wants to know of which version the files of the data set are that it is about to open.
+    AskVersion,
+    /// Of which version the files are that the description tells of: see [`inhaul_store::DataSet::files_version`].
+    FilesVersion {
+        /// The version.
+        version: [u8; 32],
+    },
     /// How a bench's flow is doing.
     Stats(BenchStats),
     /// The client is done.

@@ -13,7 +13,7 @@ use super::scan::{Tree, entry, shown};
 use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
-use crate::digest_cache::FileVersion;
+use crate::digest_cache::{FileVersion, Versions};
 use crate::open_files::OpenFiles;
 use crate::{Contents, Kind, Manifest};
 
@@ -31,6 +31,7 @@ pub struct DataSet {
     links: Links,
     /// How it was asked for.
     request: Vec<u8>,
+    versions: Versions,
     pub(super) open: Mutex<OpenFiles>,
 }
 
@@ -47,6 +48,8 @@ impl DataSet {
         let file = base.open_for_reading(path, links).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
         let files = vec![entry(name.to_vec(), &stat, Some(&file), options)];
+        let mut versions = Versions::default();
+        versions.add(b"", &FileVersion::of_stat(&stat));
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),
@@ -54,6 +57,7 @@ impl DataSet {
             file: Some(path.to_vec()),
             links,
             request: request.to_vec(),
+            versions,
             open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
@@ -65,7 +69,7 @@ impl DataSet {
         options: ScanOptions,
         may_hold: &mut MayHold<'_>,
     ) -> Result<Self, OfferedError> {
-        let contents = Tree::walk(&base, request, options, may_hold)?;
+        let (contents, versions) = Tree::walk(&base, request, options, may_hold)?;
         let manifest = Manifest::new(name.to_vec(), Kind::Directory, contents)?;
         Ok(Self {
             manifest: Arc::new(manifest),
@@ -73,6 +77,7 @@ impl DataSet {
             file: None,
             links: Links::Refuse,
             request: request.to_vec(),
+            versions,
             open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
@@ -82,12 +87,19 @@ impl DataSet {
         &self.manifest
     }
 
-    /// Whether `other` is this data set, with the same sizes and times of all files.
+    /// What tells this state of the files, as they were listed, from any other, at `now` in seconds since 1970. It is
+    /// opaque: other servers' files have other versions, whatever their content.
+    pub fn files_version(&self, now: i64) -> [u8; 32] {
+        self.versions.hash(now)
+    }
+
+    /// Whether `other` is this data set, with the same sizes, times and versions of all files.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         self.file == other.file
             && self.request == other.request
             && self.manifest == other.manifest
+            && self.versions == other.versions
             && place(self).is_some_and(|here| Some(here) == place(other))
     }
 

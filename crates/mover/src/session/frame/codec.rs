@@ -52,6 +52,8 @@ pub(super) mod kind {
     pub(in crate::session::frame) const ASK_TUNNEL: u8 = 128;
     // 129 was in use before a release.
     pub(in crate::session::frame) const TRY_DATAGRAMS: u8 = 130;
+    pub(in crate::session::frame) const ASK_VERSION: u8 = 131;
+    pub(in crate::session::frame) const FILES_VERSION: u8 = 132;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -158,6 +160,8 @@ impl Frame {
             kind::PROOF => r.proof(),
             kind::ASK_TUNNEL => Some(Self::AskTunnel),
             kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
+            kind::ASK_VERSION => Some(Self::AskVersion),
+            kind::FILES_VERSION => r.take().map(|version| Self::FilesVersion { version }),
             _ if kind >= kind::OPTIONAL => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
@@ -210,6 +214,8 @@ impl Frame {
             Self::ProofsOf { .. } => kind::PROOFS_OF,
             Self::Proof { .. } => kind::PROOF,
             Self::TryDatagrams => kind::TRY_DATAGRAMS,
+            Self::AskVersion => kind::ASK_VERSION,
+            Self::FilesVersion { .. } => kind::FILES_VERSION,
             Self::Optional { kind } => *kind,
         }
     }
@@ -303,7 +309,14 @@ impl Frame {
                 out.extend_from_slice(&segment.to_be_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Finish | Self::Bye | Self::Probe | Self::AskTunnel | Self::TryDatagrams | Self::Optional { .. } => {}
+            Self::FilesVersion { version } => out.extend_from_slice(version),
+            Self::Finish
+            | Self::Bye
+            | Self::Probe
+            | Self::AskTunnel
+            | Self::TryDatagrams
+            | Self::AskVersion
+            | Self::Optional { .. } => {}
         }
     }
 }

@@ -82,6 +82,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(file, problem)| Frame::FileFailed { file, problem }),
         Just(Frame::AskTunnel),
         Just(Frame::TryDatagrams),
+        Just(Frame::AskVersion),
+        any::<[u8; 32]>().prop_map(|version| Frame::FilesVersion { version }),
         any::<u128>().prop_map(|token| Frame::AttachTunnel { token }),
         (5..=u16::MAX, prop::collection::vec(any::<u8>(), 1..320))
             .prop_map(|(segment, bytes)| Frame::Datagrams { segment, bytes }),
