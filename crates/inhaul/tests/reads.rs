@@ -301,8 +301,8 @@ fn mirrors_serve_a_read_together_and_one_that_goes_is_no_loss() {
 /// The files of a cache, and bytes of them that were changed.
 fn damage(cache: &Path) -> usize {
     let mut damaged = 0;
-    for item in std::fs::read_dir(cache).unwrap() {
-        let path = item.unwrap().path();
+    let paths = std::fs::read_dir(cache).unwrap().map(|item| item.unwrap().path());
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "ranges")) {
         let mut bytes = std::fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
@@ -383,6 +383,73 @@ fn processes_share_a_cache_and_what_cannot_be_one_is_refused() {
         let error = Client::builder().cache(&path, bytes).build().err().unwrap();
         assert!(error.kind() == ErrorKind::Usage && error.to_string().contains(says), "{error}");
     }
+}
+
+/// Writes a file that is not the one that was there before, though it has the same time.
+fn put_in_place(path: &Path, bytes: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    std::fs::File::options().write(true).open(&new).unwrap().set_modified(time).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+/// Reads a part of a file through a cache, and says whether the cache had it.
+fn read_cached(cache: &Path, address: &str, right: &[u8]) -> bool {
+    let client = Client::builder().cache(cache, 64 << 20).build().unwrap();
+    let set = client.open(address).unwrap();
+    assert!(set.read("", 100..90_000).unwrap() == right[100..90_000], "old bytes, or wrong ones");
+    let stats = set.stats().unwrap();
+    assert_eq!(stats.cached_bytes + stats.placed_bytes.min(1) * 89_900, 89_900, "{stats:?}");
+    stats.cached_bytes > 0
+}
+
+/// Reads until the cache has it: what was written just now may not have settled.
+fn settle(cache: &Path, address: &str, right: &[u8]) {
+    assert!((0..50).any(|_| read_cached(cache, address, right)), "the cache keeps what does not change");
+}
+
+#[test]
+fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_read_anew() {
+    let (dir, _) = files(&[]);
+    let (cache, server) = (tempfile::tempdir().unwrap(), serve(dir.path()));
+    let (cache, path) = (cache.path().join("cache"), dir.path().join("f"));
+    for salt in 1..4 {
+        let bytes = content(100_000, salt);
+        put_in_place(&path, &bytes);
+        assert!(!read_cached(&cache, &server.address_of("f"), &bytes), "round {salt}");
+        settle(&cache, &server.address_of("f"), &bytes);
+    }
+}
+
+#[test]
+fn mirrors_share_what_a_cache_keeps_though_their_files_have_versions_of_their_own() {
+    let (places, bytes) = ([files(&[]).0, files(&[]).0], content(100_000, 5));
+    let servers = places.each_ref().map(|place| {
+        put_in_place(&place.path().join("f"), &bytes);
+        serve(place.path())
+    });
+    let ticket = |server: &Server| server.address_of("").split_once('#').unwrap().1.to_owned();
+    let [first, second] = &servers;
+    let (first, second) = ((first.address(), ticket(first)), (second.address(), ticket(second)));
+    let source = format!("inhaul://{},{}/f#{},{}", first.0, second.0, first.1, second.1);
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    assert!(!read_cached(&cache, &source, &bytes));
+    settle(&cache, &source, &bytes);
+    assert!((0..3).all(|_| read_cached(&cache, &source, &bytes)), "whichever mirror answers first");
+    let other = content(100_000, 6);
+    places.iter().for_each(|place| put_in_place(&place.path().join("f"), &other));
+    assert!(!read_cached(&cache, &source, &other));
+}
+
+#[test]
+fn a_cache_removes_nothing_that_is_not_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.tex"), vec![1; 1 << 20]).unwrap();
+    let error = Client::builder().cache(dir.path(), 64 << 20).build().err().unwrap();
+    assert!(error.kind() == ErrorKind::Usage && error.to_string().contains("not empty"), "{error}");
+    assert!(dir.path().join("thesis.tex").exists());
 }
 
 #[test]

@@ -29,6 +29,8 @@ const DIGEST_BYTES: usize = 32;
 const RECORD_BYTES: usize = DIGEST_BYTES + 8;
 /// How long a file must have been left alone: more than the grain of any file system's times.
 const SETTLED_SECONDS: i64 = 3;
+/// The same where times have parts of a second: more than the grain of the kernel's clock, 10 ms at most.
+const SETTLED_FINE_MS: i64 = 20;
 
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +96,8 @@ impl FileVersion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     sum: [u64; 4],
-    /// When the file that changed last did, in seconds since 1970.
-    changed: i64,
+    /// From when on whatever is written to one of the files gives it another version, in milliseconds since 1970.
+    settled_ms: i64,
 }
 
 impl Versions {
@@ -108,17 +110,21 @@ impl Versions {
         for (sum, bytes) in self.sum.iter_mut().zip(hash.as_bytes().as_chunks::<8>().0) {
             *sum = sum.wrapping_add(u64::from_be_bytes(*bytes));
         }
-        self.changed = self.changed.max(version.changed.0).max(version.modified.0);
+        let settled = |(seconds, nanos): (i64, i64)| {
+            let grain = if nanos == 0 { SETTLED_SECONDS * 1000 } else { SETTLED_FINE_MS };
+            seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000 + grain)
+        };
+        self.settled_ms = self.settled_ms.max(settled(version.changed));
     }
 
-    /// All in one. As long as a file may be written to without a change of its version, each second has another.
-    pub(crate) fn hash(&self, now: i64) -> [u8; 32] {
+    /// All in one. As long as a file may be written to without a change of its version, each millisecond has another.
+    pub(crate) fn hash(&self, now_ms: i64) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a data set");
         for sum in self.sum {
             hasher.update(&sum.to_be_bytes());
         }
-        if self.changed.saturating_add(SETTLED_SECONDS) >= now {
-            hasher.update(&now.to_be_bytes());
+        if self.settled_ms >= now_ms {
+            hasher.update(&now_ms.to_be_bytes());
         }
         *hasher.finalize().as_bytes()
     }
@@ -247,11 +253,14 @@ mod tests {
         let changed = FileVersion { changed: (200, 8), ..version(2) };
         for other in [&[a][..], &[a, ("b", changed)], &[("a", version(2)), ("b", version(1))], &[a, ("c", version(2))]]
         {
-            assert_ne!(of(other).hash(1000), of(&[a, b]).hash(1000), "{other:?}");
+            assert_ne!(of(other).hash(i64::MAX), of(&[a, b]).hash(i64::MAX), "{other:?}");
         }
-        assert_eq!(of(&[a]).hash(204), of(&[a]).hash(9999));
-        assert_ne!(of(&[a]).hash(203), of(&[a]).hash(9999));
-        assert_ne!(of(&[a]).hash(203), of(&[a]).hash(202));
+        let coarse = ("a", FileVersion { changed: (200, 0), ..version(1) });
+        for (file, settled_ms) in [(a, 200_020), (coarse, 203_000)] {
+            assert_eq!(of(&[file]).hash(settled_ms + 1), of(&[file]).hash(i64::MAX));
+            assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(i64::MAX));
+            assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(settled_ms - 1));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
@@ -15,7 +15,6 @@ use crate::api::counters::Counters;
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
-use crate::serve::audit;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::gate::{Caller, Gate, Reach};
@@ -368,7 +367,8 @@ fn open(
 ) -> Result<Described, GreetingError> {
     let data_set = catalogue.open(path, options, stream.peer().ip())?;
     if version {
-        let version = data_set.data_set().files_version(audit::now().seconds() as i64);
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let version = data_set.data_set().files_version(since.as_millis() as i64);
         stream.queue(&Frame::FilesVersion { version })?;
     }
     let content = if early == 0 { Vec::new() } else { content_frames(&data_set, early.min(catalogue.early_max())) };

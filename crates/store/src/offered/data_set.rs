@@ -87,10 +87,10 @@ impl DataSet {
         &self.manifest
     }
 
-    /// What tells this state of the files, as they were listed, from any other, at `now` in seconds since 1970. It is
-    /// opaque: other servers' files have other versions, whatever their content.
-    pub fn files_version(&self, now: i64) -> [u8; 32] {
-        self.versions.hash(now)
+    /// What tells this state of the files, as they were listed, from any other, at `now_ms` in milliseconds since 1970.
+    /// It is opaque: other servers' files have other versions, whatever their content.
+    pub fn files_version(&self, now_ms: i64) -> [u8; 32] {
+        self.versions.hash(now_ms)
     }
 
     /// Whether `other` is this data set, with the same sizes, times and versions of all files.
