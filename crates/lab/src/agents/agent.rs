@@ -251,7 +251,8 @@ fn receive(job: &ReceiveJob) -> ReceiveReport {
         let mut report = ReceiveReport::default();
         for (thread, of) in transports.into_iter().zip(&job.transports) {
             let ended = thread.map(ScopedJoinHandle::join);
-            match ended.unwrap_or_else(|error| Ok(Err(MoveError::System { what: "cannot start a thread", source: error })))
+            match ended
+                .unwrap_or_else(|error| Ok(Err(MoveError::System { what: "cannot start a thread", source: error })))
             {
                 Ok(Ok(staged)) => report.flows.extend(of.flows.iter().map(|flow| flow.flow).zip(staged.flows)),
                 Ok(Err(error)) => report.failure = Some(error.to_string()),

@@ -27,7 +27,12 @@ pub(super) fn check(text: &str) -> Result<(), FetchListError> {
         let line = |lines: &mut Lines<'_>| lines.at(text.len() - rest.len());
         let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].iter().find_map(|(begin, end)| {
             let inside = rest.strip_prefix(begin.as_bytes())?;
-            Some(inside.windows(end.len()).position(|window| window == end.as_bytes()).map(|at| &inside[at + end.len()..]))
+            Some(
+                inside
+                    .windows(end.len())
+                    .position(|window| window == end.as_bytes())
+                    .map(|at| &inside[at + end.len()..]),
+            )
         });
         match skipped {
             Some(Some(behind)) => {
