@@ -70,9 +70,8 @@ fn check(items: &[Item]) -> Result<(), FetchListError> {
         }
     }
     // With slashes before all other bytes (no name has a zero), what lies below a path comes right behind it.
-    let key = |path: &str| path.as_bytes().iter().map(|&byte| if byte == b'/' { 0 } else { byte });
     let mut in_order: Vec<&Item> = items.iter().collect();
-    in_order.sort_by(|a, b| key(&a.path).cmp(key(&b.path)));
+    in_order.sort_by(|a, b| slashes_first(&a.path).cmp(slashes_first(&b.path)));
     let mut file: Option<&Item> = None;
     let mut first: Option<(&Item, &Item)> = None;
     for item in in_order {
@@ -88,6 +87,10 @@ fn check(items: &[Item]) -> Result<(), FetchListError> {
     first.map_or(Ok(()), |(item, file)| {
         Err(FetchListError::InFile { line: item.line, file: file.line, path: shown(&item.path) })
     })
+}
+
+fn slashes_first(path: &str) -> impl Iterator<Item = u8> {
+    path.bytes().map(|byte| if byte == b'/' { 0 } else { byte })
 }
 
 /// Where some files lie together: the directory of each mirror, and the one beneath the destination.
