@@ -14,8 +14,7 @@ use crate::exit::{self, Failure};
 use crate::options::{
     OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
 };
-use crate::output::announce;
-use crate::output::to_json;
+use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;
 use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate};
@@ -149,7 +148,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let mut hear = |update: BenchUpdate| match update {
         BenchUpdate::Interval(interval) if !args.json => announce(&interval_line(&interval)),
         BenchUpdate::Interval(_) => {}
-        BenchUpdate::Warning(text) => eprintln!("inhaul: {text}"),
+        BenchUpdate::Warning(text) => warn(&text),
     };
     let (report, result) = inhaul_mover::bench(&options, &stop, &mut hear);
     if args.json {

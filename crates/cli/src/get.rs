@@ -9,6 +9,7 @@ use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError,
 
 use crate::exit::Failure;
 use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
+use crate::output::warn;
 use crate::signals::stop_on_signals;
 use crate::transfer::Output;
 use crate::{stream, transfer, trust};
@@ -74,7 +75,6 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
-    let stop = stop_on_signals()?;
     let mut options = GetOptions {
         fresh: args.no_resume,
         dry_run: args.dry_run,
@@ -83,6 +83,8 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
         ..options(&args.fetch)?
     };
     let output = stream::output(&options.destination)?;
+    // Until here, a signal ends the program: a list may be long in coming, and a pipe in being opened.
+    let stop = stop_on_signals()?;
     let Some(output) = output else {
         return transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::get(&options, &stop, hear));
     };
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     });
     if result.is_err() && output.stream.written_bytes() > 0 {
         let written = format_bytes(output.stream.written_bytes());
-        eprintln!("inhaul: the stream ends early: {written} were written to it, all of them verified");
+        warn(&format!("the stream ends early: {written} were written to it, all of them verified"));
     }
     result
 }

@@ -94,7 +94,7 @@ struct Files {
 pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let (paths, destination) = args.split_places().map_err(MoveError::Usage)?;
-    let spool = stream::input(&paths)?;
+    let spool = stream::input(&paths, &stop)?;
     if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
         return Err(Failure::usage("standard input has no name: say what it becomes, as in inhaul://HOST/NAME"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use inhaul_identity::audit::{Event, Log};
 use inhaul_identity::{Fingerprint, KnownHosts, State, UnixTime};
@@ -10,6 +10,7 @@ use inhaul_mover::{Ca, MoveError, Proxy, Request, Server, Trust, UnknownServer, 
 
 use crate::exit::Failure;
 use crate::options::{ProxyChoice, Security};
+use crate::output::ask_on_stderr;
 
 /// The variable that names the directory of keys.
 const STATE_VARIABLE: &str = "INHAUL_STATE";
@@ -75,12 +76,9 @@ pub(crate) fn servers_of(requests: &[Request]) -> impl Iterator<Item = &Server> 
 
 /// Asks whether this key is the server's.
 fn ask(state: &State, server: &Server, key: Fingerprint) -> Result<(), Failure> {
-    let mut err = std::io::stderr().lock();
-    let _ = write!(
-        err,
+    ask_on_stderr(&format!(
         "{server} is not known here. The fingerprint of its key is\n  {key}\n'inhaul key show' says on that host whether that is right. Trust it from now on? [y/N] "
-    );
-    let _ = err.flush();
+    ));
     let mut answer = String::new();
     let heard = std::io::stdin().read_line(&mut answer);
     let answer = answer.trim();

@@ -63,4 +63,4 @@ pub use session::{control_stream, frame};
 pub use inhaul_store::checksums::Algorithm;
 pub use inhaul_store::digest::Hash;
 // What listings are made of.
-pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
+pub use inhaul_store::{Listed, ListedKind, Timestamp, is_obeyed, printable, printable_lines};

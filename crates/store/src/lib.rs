@@ -44,4 +44,4 @@ pub use manifest::{
 pub use offered::{DataSet, ListOptions, MayHold, Offered, OfferedError, ScanOptions};
 pub use plan::{Existing, Fate, Plan};
 pub use sparse::{is_zeros, stored_within};
-pub use text::printable;
+pub use text::{is_obeyed, printable, printable_lines};

@@ -9,6 +9,8 @@ use inhaul_identity::{Ticket, TicketError};
 
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
+/// Most servers of one source.
+const SERVERS_MAX: usize = 512;
 
 /// A server, by name or address. Two of the same host and port are the same, whatever their tickets.
 #[derive(Clone, Debug)]
@@ -93,6 +95,9 @@ pub enum SourceError {
         /// Servers before it.
         servers: usize,
     },
+    /// More servers are named than any transfer uses.
+    #[error("more than {SERVERS_MAX} servers are named")]
+    TooMany,
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -108,6 +113,9 @@ impl FromStr for Source {
         let Parts { hosts, path, tickets } = split(text)?;
         let mut mirrors: Vec<Server> = Vec::new();
         for host in hosts.split(',') {
+            if mirrors.len() >= SERVERS_MAX {
+                return Err(SourceError::TooMany);
+            }
             let server: Server = host.parse()?;
             if mirrors.contains(&server) {
                 return Err(SourceError::Repeated(server));
@@ -157,6 +165,9 @@ fn part_tickets(text: &str) -> (&str, Option<&str>) {
 /// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
 fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceError> {
     let Some(text) = tickets else { return Ok(()) };
+    if text.split(',').nth(SERVERS_MAX).is_some() {
+        return Err(SourceError::TooMany);
+    }
     let tickets = text.split(',').map(|text| text.parse().map(Arc::new)).collect::<Result<Vec<Arc<Ticket>>, _>>()?;
     match tickets.as_slice() {
         [one] => servers.iter_mut().for_each(|server| server.ticket = Arc::clone(one)),
@@ -329,6 +340,16 @@ mod tests {
         for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F", "inhaul://a:1/%23"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn source_takes_so_many_servers_and_no_more() {
+        let named = |count| (0..count).map(|k| format!("h{k}")).collect::<Vec<_>>().join(",");
+        let most: Source = format!("inhaul://{}/f", named(SERVERS_MAX)).parse().unwrap();
+        assert_eq!(most.mirrors.len(), SERVERS_MAX);
+        let parsed = format!("inhaul://{}/f", named(SERVERS_MAX + 1)).parse::<Source>();
+        assert_eq!(parsed, Err(SourceError::TooMany));
+        assert_eq!(format!("inhaul://a/f#{}", ",".repeat(SERVERS_MAX)).parse::<Source>(), Err(SourceError::TooMany));
     }
 
     #[test]
