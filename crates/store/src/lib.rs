@@ -31,7 +31,7 @@ pub mod range_cache;
 mod sparse;
 mod text;
 
-pub use filter::{Filter, FilterError, Rule};
+pub use filter::{Filter, FilterError, Rule, check_size as check_rules_size};
 pub use inbox::Inbox;
 pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
 pub use listing::{Listed, ListedKind, ListingError};

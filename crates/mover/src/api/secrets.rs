@@ -83,7 +83,7 @@ mod tests {
         let key = Fingerprint::of(b"key");
         for (message, shown) in [
             (format!("'inhaul://a/x#{key}.{token}' is one too many"), "'inhaul://a/x#...' is one too many"),
-            (format!("a#{key},.{token} b#.{token}: no"), "a#... b#...: no"),
+            (format!("a#{key},.{token} b#.{token} no"), "a#... b#... no"),
             (format!("{token}: No such file"), "...: No such file"),
             (format!("'.{token}' and '{key}.{token}'"), "'...' and '...'"),
             ("http://ann:word@proxy:1/x and a@b".to_owned(), "http://...@proxy:1/x and a@b"),

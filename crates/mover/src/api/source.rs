@@ -9,6 +9,8 @@ use inhaul_identity::{Ticket, TicketError};
 
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
+/// Most mirrors of one source.
+const MIRRORS_MAX: usize = 256;
 
 /// A server, by name or address. Two of the same host and port are the same, whatever their tickets.
 #[derive(Clone, Debug)]
@@ -93,6 +95,9 @@ pub enum SourceError {
         /// Servers before it.
         servers: usize,
     },
+    /// There are too many servers.
+    #[error("more than {MIRRORS_MAX} servers of one data set are too many: name fewer")]
+    TooManyServers,
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -108,6 +113,9 @@ impl FromStr for Source {
         let Parts { hosts, path, tickets } = split(text)?;
         let mut mirrors: Vec<Server> = Vec::new();
         for host in hosts.split(',') {
+            if mirrors.len() == MIRRORS_MAX {
+                return Err(SourceError::TooManyServers);
+            }
             let server: Server = host.parse()?;
             if mirrors.contains(&server) {
                 return Err(SourceError::Repeated(server));
@@ -311,9 +319,13 @@ mod tests {
             // What stands behind a '#' may be a secret.
             ("http://a/f#.secret", SourceError::Scheme(text("http://a/f"))),
             ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
-            ("inhaul://a#.secret#", SourceError::Host(text("a"))),
+            ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
             ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
+            (
+                &format!("inhaul://{}/f", (0..=MIRRORS_MAX).map(|k| k.to_string()).collect::<Vec<_>>().join(",")),
+                SourceError::TooManyServers,
+            ),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
         ] {
             assert_eq!(source.parse::<Source>(), Err(error), "{source}");

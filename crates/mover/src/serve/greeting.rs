@@ -251,13 +251,13 @@ fn converse(
             let (reach, pass) = may(Right::Read, &path)?;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes, no_links: reach == Reach::Beneath };
+            let options = ScanOptions { owner, attributes, no_links: !reach.is_all() };
             ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
             let began = Instant::now();
-            let options = ListOptions { recursive, no_links: reach == Reach::Beneath };
+            let options = ListOptions { recursive, no_links: !reach.is_all() };
             let items = send_listing(stream, catalogue, path.as_bytes(), options, &pass)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
@@ -271,8 +271,7 @@ fn converse(
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders
-                .attend(stream, &order, &transport, *udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
+            orders.attend(stream, &order, &transport, *udp_port, &may)?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
