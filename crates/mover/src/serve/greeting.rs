@@ -42,6 +42,8 @@ const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
 const MANIFEST_PIECE: usize = 64 * 1024;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
+/// Longest path of a request, in bytes: the kernel takes no longer ones.
+const PATH_BYTES_MAX: usize = 4096;
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -102,8 +104,20 @@ pub(crate) enum Arrival {
     Fetcher(Fetcher),
     /// Its client wants a bench.
     Bencher(Bencher),
-    /// It carries the datagrams of the session that was granted the token.
-    Tunnel(ControlStream, u128),
+    /// It is to carry datagrams of a session.
+    Tunnel(TunnelStream),
+}
+
+/// A stream that shows the token of the session whose datagrams it is to carry. Whether there is such a session, the data
+/// thread knows; until then it has no place among the sessions.
+#[derive(Debug)]
+pub(crate) struct TunnelStream {
+    pub(crate) stream: ControlStream,
+    pub(crate) token: u128,
+    /// The key or token that its client has shown.
+    pub(crate) name: Option<String>,
+    /// Its place among those who are half open.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// A session of somebody who wants a bench.
@@ -125,7 +139,7 @@ enum ClientRequest {
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// To carry another session's datagrams.
-    Tunnel(u128),
+    Tunnel { token: u128, name: Option<String>, waiting: Option<Waiting> },
     /// A bench.
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
@@ -187,7 +201,9 @@ impl ClientRequest {
             Self::Fetch(described, path, pass) => {
                 Some(Arrival::Fetcher(Fetcher { stream, transport, described, path, pass: Some(pass) }))
             }
-            Self::Tunnel(token) => Some(Arrival::Tunnel(stream, token)),
+            Self::Tunnel { token, name, waiting } => {
+                Some(Arrival::Tunnel(TunnelStream { stream, token, name, waiting }))
+            }
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -242,6 +258,11 @@ fn converse(
         caller.token = Some(token);
         first = stream.receive(entry.by)?;
     }
+    if let Frame::Open { path, .. } | Frame::List { path, .. } | Frame::AskToken { path, .. } = &first
+        && path.len() > PATH_BYTES_MAX
+    {
+        return Err(refused(RefusalCode::Malformed, format!("a path is longer than {PATH_BYTES_MAX} bytes")));
+    }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
         let reach = gate.check(&caller, right, path)?;
         Ok((reach, entry.admit(house, &caller, right, path)?))
@@ -275,13 +296,14 @@ fn converse(
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
+            if !orders.awaits(token) {
+                return Err(refused(RefusalCode::Busy, "no transfer waits for this session, or not any more"));
+            }
             entry.take_place(house, &caller)?;
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
-        // Who has the token has been let in.
         (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
-            entry.take_place(house, &caller)?;
-            ClientRequest::Tunnel(token)
+            ClientRequest::Tunnel { token, name: caller.name(), waiting: entry.waiting.take() }
         }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
             let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
@@ -371,6 +393,8 @@ pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Re
             }
             opened
         }
+        // It may be tried again.
+        Frame::Refused { code: RefusalCode::Busy, text } => Err(refused(RefusalCode::Busy, text)),
         Frame::Refused { text, .. } => Err(refused(RefusalCode::Malformed, text)),
         _ => Err(refused(RefusalCode::Malformed, "it asked for something else than what was put")),
     }
@@ -584,6 +608,8 @@ mod tests {
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), list("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
+            (vec![hello(SessionRole::Fetch), list(&"a/".repeat(3000))], RefusalCode::Malformed),
+            (vec![hello(SessionRole::Fetch), open(&"a".repeat(5000))], RefusalCode::Malformed),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
             (vec![hello(SessionRole::Delegate)], RefusalCode::NotAllowed),

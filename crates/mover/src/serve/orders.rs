@@ -25,8 +25,14 @@ pub(crate) trait Orders: Debug + Send + Sync {
         may: &dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError>,
     ) -> Result<(), GreetingError>;
 
+    /// Whether an order waits for sessions with this token.
+    fn awaits(&self, token: u64) -> bool;
+
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);
+
+    /// Whether a session waits for streams with this token.
+    fn awaits_stream(&self, token: u128) -> bool;
 
     /// Hands over a stream that is to carry datagrams of the session that this token is of; one that cannot be had is
     /// given back.
