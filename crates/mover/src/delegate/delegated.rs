@@ -361,7 +361,8 @@ fn relay(
             Ok(update) => Some(update),
             Err(RecvTimeoutError::Timeout) if told_at.elapsed() < HEARTBEAT => None,
             Err(RecvTimeoutError::Timeout) => Some(Update::Progress(latest.clone())),
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            // It may have ended because it makes way.
+            Err(RecvTimeoutError::Disconnected) => return place.check(),
         };
         if let Some(Update::Progress(progress)) = &update {
             place.note(progress);

@@ -4,15 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::options::{Progress, Stop};
 use crate::session::frame::RefusalCode;
 use crate::session::refusal::{GreetingError, refused};
 
-/// How often it is looked whether a place is free.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long is waited for a transfer that makes way: for another one, or for the same that was ordered once more.
 const MAKE_WAY: Duration = Duration::from_secs(5);
 /// A transfer that brings less than this ...
@@ -27,6 +25,8 @@ pub(crate) struct Places {
     /// Places of a client that it keeps when others wait.
     share: usize,
     taken: Mutex<Taken>,
+    /// A transfer has ended.
+    freed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(crate) struct Place {
 impl Places {
     /// So many places, of which a client keeps `share` when others wait.
     pub(crate) fn new(places_max: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { places_max, share: share.max(1), taken: Mutex::default() })
+        Arc::new(Self { places_max, share: share.max(1), taken: Mutex::default(), freed: Condvar::new() })
     }
 
     /// The right to run one more transfer of a client. One that has lost this server orders the same transfer again, while
@@ -69,9 +69,9 @@ impl Places {
     pub(crate) fn take(self: &Arc<Self>, client: &str, transfer: u64) -> Result<Place, GreetingError> {
         let deadline = Instant::now() + MAKE_WAY;
         let mut is_asked = false;
+        let mut taken = self.lock();
         loop {
             let now = Instant::now();
-            let mut taken = self.lock();
             let earlier = taken.earlier(client, transfer);
             if let Some(earlier) = &earlier {
                 earlier.stop();
@@ -81,9 +81,8 @@ impl Places {
                 is_asked = taken.ask(client, self.share, now);
             }
             let is_over = now > deadline || (earlier.is_none() && !is_asked);
-            let count = taken.running.len();
-            drop(taken);
             if is_over {
+                let count = taken.running.len();
                 let text = match earlier {
                     Some(_) => "the same transfer is still being ended: try again later".to_owned(),
                     None => format!(
@@ -92,7 +91,8 @@ impl Places {
                 };
                 return Err(refused(RefusalCode::Busy, text));
             }
-            std::thread::sleep(LOOK);
+            let left = deadline.saturating_duration_since(now).max(Duration::from_millis(1));
+            taken = self.freed.wait_timeout(taken, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -189,6 +189,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.of.lock().running.remove(&self.number);
+        self.of.freed.notify_all();
     }
 }
 
