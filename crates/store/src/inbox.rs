@@ -124,7 +124,7 @@ impl Inbox {
                 Ok(Destination::named_in(directory, parent, name))
             }
             Site::Beneath { root, path } => {
-                let open = self.resolve(&relative(root)?, |base, path, links| base.open_directory(path, links));
+                let open = self.resolve(&relative(root)?, Beneath::open_directory);
                 let open = open.map_err(|errno| failed("open", root, errno))?;
                 Destination::itself(shown(root), open).beneath(path, kind)
             }

@@ -32,7 +32,7 @@ use crate::haul::get::{get, get_attached};
 use crate::paths::{Callers, Hall, NotAwaited};
 use crate::serve::audit::Audit;
 use crate::serve::gate::{Caller, Reach};
-use crate::serve::orders::Orders;
+use crate::serve::orders::{May, Orders};
 use crate::serve::passes::Pass;
 use crate::serve::tunnels::{ENOUGH, UNKNOWN, Unwanted};
 use crate::session::connect::Session;
@@ -226,7 +226,7 @@ impl Orders for Delegations {
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError>,
+        may: &May<'_>,
     ) -> Result<(), GreetingError> {
         let malformed = |error: OrderError| refused(RefusalCode::Malformed, error.to_string());
         // The rest of an order costs work and memory, and may come from anybody.

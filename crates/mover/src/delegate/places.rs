@@ -144,7 +144,7 @@ impl Taken {
         let slow = others().filter(brings_nothing).min_by_key(|running| running.brought.1);
         let is_due = counts.get(client).copied().unwrap_or(0) < share;
         let most = counts.iter().filter(|(_, count)| **count > share && is_due).max_by_key(|(_, count)| **count);
-        let latest = || others().filter(|running| most.is_some_and(|(most, _)| running.client == *most)).last();
+        let latest = || others().rfind(|running| most.is_some_and(|(most, _)| running.client == *most));
         let Some(chosen) = slow.or_else(latest) else { return false };
         chosen.makes_way.store(true, Ordering::Relaxed);
         chosen.stop.stop();

@@ -11,6 +11,9 @@ use crate::serve::tunnels::Unwanted;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
+/// Asks whether a client has a right on a path.
+pub(crate) type May<'m> = dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError> + 'm;
+
 /// Carries out orders of clients.
 pub(crate) trait Orders: Debug + Send + Sync {
     /// Carries out what a client has ordered, over its session; `udp_port` is the server's own, and
@@ -22,7 +25,7 @@ pub(crate) trait Orders: Debug + Send + Sync {
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError>,
+        may: &May<'_>,
     ) -> Result<(), GreetingError>;
 
     /// Whether an order waits for sessions with this token.
