@@ -33,7 +33,7 @@ mod text;
 #[cfg(test)]
 mod without_openat2;
 
-pub use filter::{Filter, FilterError, Rule};
+pub use filter::{Filter, FilterError, Rule, check_size as check_rules_size};
 pub use inbox::Inbox;
 pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
 pub use listing::{Listed, ListedKind, ListingError};

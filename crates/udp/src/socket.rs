@@ -257,11 +257,23 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether the error only tells that an earlier datagram met a closed port or a dead end (RFC 1122 4.1.3.3: soft
-/// errors).
+/// Whether the error only tells what an ICMP message says of an earlier datagram: that it met a closed port or a dead end,
+/// for one (RFC 1122 4.1.3.3: soft errors). Anybody can send such a message, so none of them ends anything. The list is
+/// what Linux makes of them (`icmp_err_convert`, `icmpv6_err_convert`).
 pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let soft = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::MSGSIZE];
+    let soft = [
+        Errno::CONNREFUSED,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::MSGSIZE,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::PROTO,
+        Errno::ACCESS,
+    ];
     Errno::from_io_error(error).is_some_and(|errno| soft.contains(&errno))
 }
 

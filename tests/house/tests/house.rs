@@ -54,7 +54,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 /// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
 const SLEEPS: &[(&str, &str)] = &[
-    ("crates/mover/src/delegate/delegated.rs", "an order before, of the same transfer, ends when its peers let it"),
     ("crates/mover/src/delegate/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),

@@ -10,7 +10,7 @@ use inhaul_identity::{Ticket, TicketError};
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
 /// Most servers of one source.
-const SERVERS_MAX: usize = 512;
+const SERVERS_MAX: usize = 256;
 
 /// A server, by name or address. Two of the same host and port are the same, whatever their tickets.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub enum SourceError {
         servers: usize,
     },
     /// More servers are named than any transfer uses.
-    #[error("more than {SERVERS_MAX} servers are named")]
+    #[error("more than {SERVERS_MAX} servers of one data set are too many: name fewer")]
     TooMany,
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
@@ -151,15 +151,20 @@ struct Parts<'t> {
 }
 
 fn split(text: &str) -> Result<Parts<'_>, SourceError> {
-    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
+    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(before_ticket(text).to_owned()))?;
     let (rest, tickets) = part_tickets(rest);
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     Ok(Parts { hosts, path, tickets })
 }
 
 /// Parts what stands behind the last `#`.
-fn part_tickets(text: &str) -> (&str, Option<&str>) {
+pub(crate) fn part_tickets(text: &str) -> (&str, Option<&str>) {
     text.rsplit_once('#').map_or((text, None), |(text, tickets)| (text, Some(tickets)))
+}
+
+/// What may be shown of a text that is no address: what stands behind a `#` may be a secret, whichever it is.
+fn before_ticket(text: &str) -> &str {
+    text.split('#').next().unwrap_or_default()
 }
 
 /// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
@@ -184,7 +189,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let (text, tickets) = part_tickets(text);
-        let wrong = || SourceError::Host(text.to_owned());
+        let wrong = || SourceError::Host(before_ticket(text).to_owned());
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
             // A zone (%eth0) is not part of the address itself.
@@ -207,9 +212,11 @@ impl FromStr for Server {
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| SourceError::Port(port.to_owned()))?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|&port| port != 0)
+                .ok_or_else(|| SourceError::Port(before_ticket(port).to_owned()))?,
         };
         let mut server = Self::new(host, port);
         hand_out(tickets, std::slice::from_mut(&mut server))?;
@@ -219,7 +226,7 @@ impl FromStr for Server {
 
 /// Resolves `%xx`, as in other URLs.
 fn decode_path(path: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Path(path.to_owned());
+    let wrong = || SourceError::Path(before_ticket(path).to_owned());
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -312,8 +319,16 @@ mod tests {
             ("inhaul://a:99999/f", SourceError::Port(text("99999"))),
             ("inhaul://::1/f", SourceError::Host(text("::1"))),
             ("inhaul://a/50%", SourceError::Path(text("50%"))),
+            // What stands behind a '#' may be a secret.
+            ("http://a/f#.secret", SourceError::Scheme(text("http://a/f"))),
+            ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
+            ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
             ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
+            (
+                &format!("inhaul://{}/f", (0..=MIRRORS_MAX).map(|k| k.to_string()).collect::<Vec<_>>().join(",")),
+                SourceError::TooManyServers,
+            ),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
         ] {
             assert_eq!(source.parse::<Source>(), Err(error), "{source}");

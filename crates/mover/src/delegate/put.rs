@@ -202,6 +202,7 @@ fn attach_all(
 fn not_opened(server: Server, error: GreetingError) -> MoveError {
     match error {
         GreetingError::Stream(error) => MoveError::ServerLost { server, detail: error.to_string() },
+        GreetingError::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text },
         GreetingError::Refused { code: RefusalCode::Malformed, text } => MoveError::Refused { server, detail: text },
         // What was to be put cannot be read here.
         GreetingError::Refused { text, .. } => MoveError::NothingToServe { detail: text },

@@ -42,6 +42,8 @@ const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
 const MANIFEST_PIECE: usize = 64 * 1024;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
+/// Longest path of a request, in bytes: the kernel takes no longer ones.
+const PATH_BYTES_MAX: usize = 4096;
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -102,8 +104,20 @@ pub(crate) enum Arrival {
     Fetcher(Fetcher),
     /// Its client wants a bench.
     Bencher(Bencher),
-    /// It carries the datagrams of the session that was granted the token.
-    Tunnel(ControlStream, u128),
+    /// It is to carry datagrams of a session.
+    Tunnel(TunnelStream),
+}
+
+/// A stream that shows the token of the session whose datagrams it is to carry. Whether there is such a session, the data
+/// thread knows; until then it has no place among the sessions.
+#[derive(Debug)]
+pub(crate) struct TunnelStream {
+    pub(crate) stream: ControlStream,
+    pub(crate) token: u128,
+    /// The key or token that its client has shown.
+    pub(crate) name: Option<String>,
+    /// Its place among those who are half open.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// A session of somebody who wants a bench.
@@ -125,7 +139,7 @@ enum ClientRequest {
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// To carry another session's datagrams.
-    Tunnel(u128),
+    Tunnel { token: u128, name: Option<String>, waiting: Option<Waiting> },
     /// A bench.
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
@@ -187,7 +201,9 @@ impl ClientRequest {
             Self::Fetch(described, path, pass) => {
                 Some(Arrival::Fetcher(Fetcher { stream, transport, described, path, pass: Some(pass) }))
             }
-            Self::Tunnel(token) => Some(Arrival::Tunnel(stream, token)),
+            Self::Tunnel { token, name, waiting } => {
+                Some(Arrival::Tunnel(TunnelStream { stream, token, name, waiting }))
+            }
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -246,6 +262,11 @@ fn converse(
     if wants_version {
         first = stream.receive(entry.by)?;
     }
+    if let Frame::Open { path, .. } | Frame::List { path, .. } | Frame::AskToken { path, .. } = &first
+        && path.len() > PATH_BYTES_MAX
+    {
+        return Err(refused(RefusalCode::Malformed, format!("a path is longer than {PATH_BYTES_MAX} bytes")));
+    }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
         let reach = gate.check(&caller, right, path)?;
         Ok((reach, entry.admit(house, &caller, right, path)?))
@@ -255,14 +276,14 @@ fn converse(
             let (reach, pass) = may(Right::Read, &path)?;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes, no_links: reach == Reach::Beneath };
+            let options = ScanOptions { owner, attributes, no_links: !reach.is_all() };
             let wanted = Wanted { early, version: wants_version };
             ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, wanted)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
             let began = Instant::now();
-            let options = ListOptions { recursive, no_links: reach == Reach::Beneath };
+            let options = ListOptions { recursive, no_links: !reach.is_all() };
             let items = send_listing(stream, catalogue, path.as_bytes(), options, &pass)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
@@ -276,18 +297,18 @@ fn converse(
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders
-                .attend(stream, &order, &transport, *udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
+            orders.attend(stream, &order, &transport, *udp_port, &may)?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
+            if !orders.awaits(token) {
+                return Err(refused(RefusalCode::Busy, "no transfer waits for this session, or not any more"));
+            }
             entry.take_place(house, &caller)?;
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
-        // Who has the token has been let in.
         (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
-            entry.take_place(house, &caller)?;
-            ClientRequest::Tunnel(token)
+            ClientRequest::Tunnel { token, name: caller.name(), waiting: entry.waiting.take() }
         }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
             let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
@@ -391,6 +412,8 @@ pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Re
             }
             opened
         }
+        // It may be tried again.
+        Frame::Refused { code: RefusalCode::Busy, text } => Err(refused(RefusalCode::Busy, text)),
         Frame::Refused { text, .. } => Err(refused(RefusalCode::Malformed, text)),
         _ => Err(refused(RefusalCode::Malformed, "it asked for something else than what was put")),
     }
@@ -615,6 +638,8 @@ mod tests {
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), list("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
+            (vec![hello(SessionRole::Fetch), list(&"a/".repeat(3000))], RefusalCode::Malformed),
+            (vec![hello(SessionRole::Fetch), open(&"a".repeat(5000))], RefusalCode::Malformed),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
             (vec![hello(SessionRole::Delegate)], RefusalCode::NotAllowed),

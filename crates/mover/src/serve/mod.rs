@@ -19,3 +19,4 @@ pub(crate) mod reception;
 pub(crate) mod server;
 pub(crate) mod serving;
 pub(crate) mod tunnels;
+mod turns;

@@ -1,6 +1,6 @@
 //! Where clients arrive: each is greeted on a thread of its own, and then handed to the data thread.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +15,7 @@ use crate::engine::seldom::Seldom;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, House, Service, greet};
 use crate::serve::half_open::HalfOpen;
-use crate::session::slots::{Limits, Slots};
+use crate::session::slots::{Full, Limits, Slot, Slots};
 use crate::system::threads;
 
 /// See the module's description.
@@ -139,6 +139,13 @@ impl Reception {
         if let Err(error) = threads::spawn_helper("inhaul-greeting", run) {
             self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {error}"));
         }
+    }
+
+    /// A place for a client's stream that belongs to a session.
+    pub(crate) fn take_place(&self, address: IpAddr, client: Option<String>) -> Result<Slot, Full> {
+        let slot = self.house.slots.take(address, client)?;
+        self.house.counters.sessions.add(1);
+        Ok(slot)
     }
 
     /// How many sessions there are, in whatever state, of clients that were let in.

@@ -12,7 +12,7 @@ use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
-use crate::api::counters::Counters;
+use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
 use crate::api::service::{Inherited, LimitsAnew, SessionLimits};
@@ -26,12 +26,11 @@ use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::gate::Gate;
-use crate::serve::greeting::{Arrival, Service};
+use crate::serve::greeting::{Arrival, Service, TunnelStream};
 use crate::serve::orders::Orders;
 use crate::serve::reception::{Places, Reception};
 use crate::serve::serving::Serving;
-use crate::serve::tunnels::{UNKNOWN, Unwanted};
-use crate::session::control_stream::ControlStream;
+use crate::serve::tunnels::{NO_PLACE, UNKNOWN, Unwanted};
 use crate::session::frame::Frame;
 use crate::session::slots::Limits;
 use crate::system::threads;
@@ -304,12 +303,39 @@ impl FileServer {
     }
 
     /// A stream is to carry datagrams of the session that `token` is of: of one that fetches from here, or of a put.
-    fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, stream: ControlStream) {
+    /// It takes a session's place only if there is such a session.
+    fn attach_tunnel(&mut self, engine: &mut Engine, tunnel: TunnelStream) {
+        let TunnelStream { mut stream, token, name, waiting } = tunnel;
+        if !self.serving.has_tunnel(token) && !self.orders.as_ref().is_some_and(|orders| orders.awaits_stream(token)) {
+            return self.turn_stream_away(Unwanted { stream: Box::new(stream), why: UNKNOWN });
+        }
+        match self.reception.take_place(stream.peer().ip(), name) {
+            Ok(slot) => stream.hold(slot),
+            Err(full) => {
+                log::info!("{}: carries no datagrams: {full}", stream.peer());
+                return self.turn_stream_away(Unwanted { stream: Box::new(stream), why: NO_PLACE });
+            }
+        }
+        drop(waiting);
         let attached = match (self.serving.attach_tunnel(engine, token, stream), &self.orders) {
             (Err(Unwanted { stream, why: UNKNOWN }), Some(orders)) => orders.carry(token, *stream),
             (attached, _) => attached,
         };
-        attached.unwrap_or_else(Unwanted::refuse);
+        if let Err(unwanted) = attached {
+            self.turn_stream_away(unwanted);
+        }
+    }
+
+    /// Tells whoever has opened a stream that it is unwanted, and writes it down: elsewhere, as this thread waits for no
+    /// disk.
+    fn turn_stream_away(&self, unwanted: Unwanted) {
+        self.counters.refuse(Refusal::NoSession);
+        let (audit, client, why) = (Arc::clone(&self.audit), unwanted.stream.peer().to_string(), unwanted.why);
+        unwanted.refuse();
+        let write = move || audit.write(&AuditEvent::NoSession { client: &client, reason: why });
+        if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
+            log::error!("the audit log cannot be written: {error}");
+        }
     }
 
     /// Does what the user has asked for by a signal.
@@ -408,7 +434,7 @@ impl Application for FileServer {
         while let Some(arrival) = self.reception.next() {
             match arrival {
                 Arrival::Fetcher(fetcher) => self.serving.welcome(engine, fetcher)?,
-                Arrival::Tunnel(stream, token) => self.attach_tunnel(engine, token, stream),
+                Arrival::Tunnel(tunnel) => self.attach_tunnel(engine, tunnel),
                 Arrival::Bencher(_) => {}
             }
         }

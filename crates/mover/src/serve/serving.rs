@@ -24,6 +24,7 @@ use crate::serve::catalogue::OpenSet;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
+use crate::serve::turns::Client;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, PartOf, RefusalCode};
 use crate::system::threads;
@@ -77,6 +78,14 @@ pub(super) struct Session {
     /// The client's transport has said that it has all.
     has_all: bool,
     pub(super) tunnel: TunnelOf,
+}
+
+impl Session {
+    /// Whose it is.
+    fn client_number(&self, rates: ClientRates) -> Client {
+        let name = self.pass.as_ref().and_then(|pass| pass.caller().name());
+        rates.client(self.client.ip(), name.as_deref())
+    }
 }
 
 /// The streams that may carry a session's datagrams: see `serve::tunnels`.
@@ -329,14 +338,14 @@ impl Serving {
 
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
         let Some(session) = self.sessions.get(&flow) else { return };
-        if !self.digests.request(flow, &session.data_set, runs) {
+        if !self.digests.request((session.client_number(self.client_rates), flow), &session.data_set, runs) {
             self.close_for_now(engine, flow, "too many digests were asked for at once");
         }
     }
 
     fn start_proofs(&mut self, engine: &mut Engine, flow: FlowId, parts: Vec<PartOf>) {
         let Some(session) = self.sessions.get(&flow) else { return };
-        if !self.digests.request_proofs(flow, &session.data_set, parts) {
+        if !self.digests.request_proofs((session.client_number(self.client_rates), flow), &session.data_set, parts) {
             self.close_for_now(engine, flow, "too many proofs were asked for at once");
         }
     }

@@ -18,6 +18,7 @@ use crate::session::frame::{Frame, RefusalCode};
 /// Why a stream is unwanted.
 pub(crate) const UNKNOWN: &str = "there is no such session, or not any more";
 pub(crate) const ENOUGH: &str = "the session has as many streams as it may have";
+pub(crate) const NO_PLACE: &str = "as many sessions are open as may be (serve --max-sessions)";
 /// A client may try UDP anew this often: each try is good for some echoes.
 const TRY_GAP: Span = Span::from_millis(200);
 
@@ -37,6 +38,11 @@ impl Serving {
         }
         self.carry(engine, flow, stream);
         Ok(())
+    }
+
+    /// Whether there is a session whose datagrams streams with this token may carry.
+    pub(crate) fn has_tunnel(&self, token: u128) -> bool {
+        self.tunnels.contains_key(&token)
     }
 
     /// A stream carries datagrams of a session from now on.

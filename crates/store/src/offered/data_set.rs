@@ -15,6 +15,7 @@ use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
 use crate::digest_cache::{FileVersion, Versions};
 use crate::open_files::OpenFiles;
+use crate::sparse::stored_within;
 use crate::{Contents, Kind, Manifest};
 
 /// Most buffers that one system call fills (`IOV_MAX`).
@@ -178,6 +179,24 @@ impl DataSet {
         buf.resize(range.len() as usize, 0);
         self.version(index)?;
         self.read_file(index, range.start, buf)
+    }
+
+    /// Whether group `group` of file `index` is a hole, which is all zeros and need not be read. Only files that had holes
+    /// when they were listed are looked at.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_group`].
+    pub fn is_hole(&self, index: usize, group: u64) -> Result<bool, OfferedError> {
+        let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
+        let range = group_range(entry.size, group);
+        // They are in order.
+        let at = entry.holes.partition_point(|hole| hole.end < range.end);
+        if range.is_empty() || entry.holes.get(at).is_none_or(|hole| hole.start > range.start) {
+            return Ok(false);
+        }
+        self.version(index)?;
+        let stored = stored_within(&*self.opened(index)?, range);
+        stored.map(|stored| stored.is_none()).map_err(|error| self.read_error(index, &error))
     }
 
     /// The version of file `index` as it is now: of the file that reads go to.
