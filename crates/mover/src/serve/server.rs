@@ -12,7 +12,7 @@ use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
 use inhaul_udp::Socket;
 
-use crate::api::counters::Counters;
+use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
 use crate::api::service::{Inherited, LimitsAnew, SessionLimits};
@@ -20,6 +20,7 @@ use crate::api::trust::ServerIdentity;
 use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
+use crate::engine::seldom::Seldom;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::serve::audit::Audit;
 use crate::serve::budget::Budget;
@@ -29,7 +30,7 @@ use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
 use crate::serve::reception::{Places, Reception};
-use crate::serve::serving::Serving;
+use crate::serve::serving::{Fetcher, Serving};
 use crate::serve::tunnels::{UNKNOWN, Unwanted};
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::Frame;
@@ -118,6 +119,7 @@ pub(crate) fn serve(
         audit: Arc::clone(&audit),
         grace: options.grace,
         stopping: Stopping::No,
+        unwelcome: Seldom::default(),
     };
     threads::become_data_thread(&options.net)?;
     let (key, public) = (options.identity.key.fingerprint().to_string(), options.identity.public.to_string());
@@ -246,6 +248,7 @@ struct FileServer {
     audit: Arc<Audit>,
     grace: Span,
     stopping: Stopping,
+    unwelcome: Seldom,
     sink: Echoing,
 }
 
@@ -303,6 +306,15 @@ impl FileServer {
         }
     }
 
+    /// Begins a session. What stands in its way is one client's trouble, and nobody else's.
+    fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) {
+        let client = fetcher.stream.peer();
+        if let Err(error) = self.serving.welcome(engine, fetcher) {
+            self.counters.refuse(Refusal::Busy);
+            self.unwelcome.warn(engine.now(), &format!("{client}: no session comes about: {error}"));
+        }
+    }
+
     /// A stream is to carry datagrams of the session that `token` is of: of one that fetches from here, or of a put.
     fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, stream: ControlStream) {
         let attached = match (self.serving.attach_tunnel(engine, token, stream), &self.orders) {
@@ -334,9 +346,7 @@ impl FileServer {
                 Some(Ok(limits)) => self.reception.set_limits(places(limits, self.descriptors).sessions),
                 Some(Err(error)) => log::warn!("the limits stay what they were: {error}"),
             }
-            if let Err(error) = self.reception.review() {
-                log::error!("whether open sessions keep their rights cannot be looked at: {error}");
-            }
+            self.reception.review();
         }
         if self.status.take() {
             log::info!("{} sessions are open or in set-up", self.reception.sessions());
@@ -348,19 +358,18 @@ impl FileServer {
 impl FileServer {
     /// What is done once a second: lists of files that nobody needs are dropped, elsewhere, as that takes a while.
     /// Rights of open sessions are looked at, and what is open is counted.
-    fn tidy(&mut self, now: Time, kernel_drops: u64) -> Result<(), MoveError> {
+    fn tidy(&mut self, now: Time, kernel_drops: u64) {
         if now.since(self.tidied) >= TIDY_INTERVAL {
             self.tidied = now;
-            self.reception.review()?;
+            self.reception.review();
             self.reception.count();
             self.counters.kernel_drops.raise(kernel_drops);
             self.counters.orders_open.set(self.orders.iter().map(|orders| orders.open() as u64).sum());
             let stale = self.catalogue.take_stale();
             if !stale.is_empty() {
-                threads::spawn_helper("inhaul-tidy", move || drop(stale))?;
+                threads::beside_or_here("inhaul-tidy", move || drop(stale));
             }
         }
-        Ok(())
     }
 }
 
@@ -407,7 +416,7 @@ impl Application for FileServer {
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         while let Some(arrival) = self.reception.next() {
             match arrival {
-                Arrival::Fetcher(fetcher) => self.serving.welcome(engine, fetcher)?,
+                Arrival::Fetcher(fetcher) => self.welcome(engine, fetcher),
                 Arrival::Tunnel(stream, token) => self.attach_tunnel(engine, token, stream),
                 Arrival::Bencher(_) => {}
             }
@@ -418,7 +427,7 @@ impl Application for FileServer {
         self.obey(engine);
         self.serving.tend(engine);
         self.counters.turns.add(1);
-        self.tidy(engine.now(), engine.kernel_drops())?;
+        self.tidy(engine.now(), engine.kernel_drops());
         Ok(PollResult::Wait(later(engine)))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_identity::audit::Event as AuditEvent;
 use inhaul_store::digest_cache::DigestCache;
-use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
+use inhaul_transport::{Command, ConnectionId, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
 use crate::api::counters::{Counters, Refusal};
@@ -17,7 +17,7 @@ use crate::api::options::NetOptions;
 use crate::engine::endpoints::Endpoints;
 use crate::engine::net::Transport;
 use crate::engine::port::Port;
-use crate::engine::{EndCause, Engine, PortId};
+use crate::engine::{EndCause, EndpointId, Engine, PortId};
 use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
@@ -159,7 +159,10 @@ impl Serving {
         self.endpoints.challenge_seed()
     }
 
-    /// Begins a session.
+    /// Begins a session. One that cannot be had is ended, with a word to its client.
+    ///
+    /// # Errors
+    /// Why it cannot.
     pub(crate) fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) -> Result<(), MoveError> {
         let Fetcher { stream, transport, described: Described { data_set, early_bytes }, path, pass } = fetcher;
         let Some(port) = self.port else {
@@ -168,14 +171,32 @@ impl Serving {
             return Ok(());
         };
         let flow = engine.new_flow();
-        let spec = sockets::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
         let name = pass.as_ref().and_then(|pass| pass.caller().name());
-        let rate = self.client_rates.of(client.ip(), name.as_deref());
-        let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
-        tunnel.token.map(|token| self.tunnels.insert(token, flow));
         let size = data_set.data_set().manifest().size();
-        log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
+        let offer = OfferFlow {
+            flow,
+            size,
+            peer: None,
+            only_from: Some(client.ip()),
+            path: sockets::path_from(&self.net, stream.local().ip()),
+            connection: ConnectionId::NONE,
+            token: 0,
+            client: self.client_rates.of(client.ip(), name.as_deref()),
+            parameters: Arc::clone(&transport.parameters),
+        };
+        let (endpoint, offer) = match self.prepare(engine, &transport, offer) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let text = format!("it can begin no session now ({error}): try again later");
+                stream.end_with(&Frame::Refused { code: RefusalCode::Busy, text });
+                return Err(error);
+            }
+        };
+        log::debug!("{client}: {path}: {size} bytes, MTU {}", offer.path.mtu);
+        let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
+        engine.add_flow(flow, endpoint, port, stream)?;
+        tunnel.token.map(|token| self.tunnels.insert(token, flow));
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
@@ -192,28 +213,22 @@ impl Serving {
             tunnel,
         };
         self.sessions.insert(flow, session);
-        let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
-        engine.add_flow(flow, endpoint, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
-            let only_from = Some(client.ip());
-            let parameters = transport.parameters;
-            let token = process::random_u64()?;
-            let connection = engine.new_connection()?;
-            let offer = OfferFlow {
-                flow,
-                size,
-                peer: None,
-                only_from,
-                path: spec,
-                connection,
-                token,
-                client: rate,
-                parameters,
-            };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
+    }
+
+    /// What an offer takes that may be had or not: an endpoint, and numbers that nobody can guess.
+    fn prepare(
+        &mut self,
+        engine: &mut Engine,
+        transport: &Transport,
+        offer: OfferFlow,
+    ) -> Result<(EndpointId, OfferFlow), MoveError> {
+        let offer = OfferFlow { connection: engine.new_connection()?, token: process::random_u64()?, ..offer };
+        Ok((self.endpoints.of(engine, Role::Sender, transport)?, offer))
     }
 
     /// An endpoint has said something.
@@ -308,9 +323,7 @@ impl Serving {
             let access = pass.caller().access(&client, pass.right(), &path);
             audit.write(&AuditEvent::Moved { access, bytes, seconds, outcome: &outcome });
         };
-        if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
-            log::error!("the audit log cannot be written: {error}");
-        }
+        threads::beside_or_here("inhaul-audit", write);
     }
 
     /// Who has fetched what by now.

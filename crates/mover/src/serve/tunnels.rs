@@ -70,12 +70,8 @@ pub(crate) struct Unwanted {
 impl Unwanted {
     /// Tells whoever has opened it.
     pub(crate) fn refuse(self) {
-        let Self { mut stream, why } = self;
+        let Self { stream, why } = self;
         log::info!("{}: carries no datagrams: {why}", stream.peer());
-        let refusal = Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() };
-        // A word that fits into the connection's buffer, or none: nobody waits here.
-        if stream.set_polled().is_ok() {
-            let _ = stream.queue(&refusal).and_then(|()| stream.flush());
-        }
+        stream.end_with(&Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() });
     }
 }

@@ -443,7 +443,7 @@ impl Session {
             StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
                 MoveError::Unreachable { server, detail: error.to_string() }
             }
-            StreamError::Frame(_) | StreamError::TooSoon | StreamError::InClear => {
+            StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional | StreamError::InClear => {
                 self.protocol_error(error.to_string())
             }
             StreamError::Spent => MoveError::Internal(error.to_string()),
