@@ -307,6 +307,14 @@ impl Orders for Delegations {
         Ok(tell_report(stream, &report)?)
     }
 
+    fn awaits(&self, token: u64) -> bool {
+        self.lock().awaited.contains_key(&token)
+    }
+
+    fn awaits_stream(&self, token: u128) -> bool {
+        self.hall.awaits(token)
+    }
+
     fn attach(&self, token: u64, source: u16, stream: ControlStream) {
         // A session that no transfer waits for is closed.
         if let Some(awaited) = self.lock().awaited.get(&token) {

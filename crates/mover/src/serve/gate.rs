@@ -132,14 +132,16 @@ impl Gate {
         })
     }
 
-    /// Whether a client may do anything at all; then it may try the path.
-    pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
+    /// Whether a client may do anything at all.
+    pub(crate) fn knows(&self, caller: &Caller) -> bool {
         let by_token = caller.token.as_ref().is_some_and(|token| self.look_at(token, caller.key).is_ok());
         let by_key = |key| self.keys.as_ref()?.look(|keys| !keys.grants_of(key).is_empty()).ok();
-        if !self.public.is_none() || by_token || caller.key.and_then(by_key).unwrap_or(false) {
-            return Ok(());
-        }
-        self.check(caller, Right::Read, "/").map(drop)
+        !self.public.is_none() || by_token || caller.key.and_then(by_key).unwrap_or(false)
+    }
+
+    /// The same; then it may try the path.
+    pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
+        if self.knows(caller) { Ok(()) } else { self.check(caller, Right::Read, "/").map(drop) }
     }
 
     /// Whether a client may do this; why not.

@@ -23,6 +23,12 @@ pub(crate) trait Orders: Debug + Send + Sync {
         may: &dyn Fn(Right, &str) -> Result<Pass, GreetingError>,
     ) -> Result<(), GreetingError>;
 
+    /// Whether a session is awaited that shows this token.
+    fn awaits(&self, token: u64) -> bool;
+
+    /// Whether a stream is awaited that shows this token.
+    fn awaits_stream(&self, token: u128) -> bool;
+
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);
 

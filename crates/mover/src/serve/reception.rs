@@ -11,11 +11,17 @@ use crate::engine::Engine;
 use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
+use crate::serve::budget::Budget;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, House, Service, greet};
 use crate::serve::half_open::HalfOpen;
+use crate::serve::tunnels::Tunnels;
+use crate::session::frame::MAX_FRAME;
 use crate::session::slots::{Limits, Slots};
 use crate::system::threads;
+
+/// Memory for orders that are being read, of all clients together: for 16 of the largest.
+const ORDERS_BYTES_MAX: usize = 16 * MAX_FRAME;
 
 /// See the module's description.
 pub(crate) struct Reception {
@@ -57,6 +63,8 @@ impl Reception {
             slots: Slots::new(places.sessions),
             passes: Arc::default(),
             counters,
+            tunnels: Tunnels::default(),
+            orders_being_read: Budget::new(ORDERS_BYTES_MAX),
         };
         Self {
             house: Arc::new(house),
@@ -66,6 +74,11 @@ impl Reception {
             turned_away: Seldom::default(),
             reviewing: Arc::default(),
         }
+    }
+
+    /// Streams may belong to these sessions.
+    pub(crate) fn know_tunnels(&mut self, tunnels: Tunnels) {
+        self.house = Arc::new(House { tunnels, ..House::clone(&self.house) });
     }
 
     /// From now on there may be so many sessions.

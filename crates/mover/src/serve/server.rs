@@ -121,6 +121,7 @@ pub(crate) fn serve(
         stopping: Stopping::No,
         unwelcome: Seldom::default(),
     };
+    server.reception.know_tunnels(server.serving.tunnels());
     threads::become_data_thread(&options.net)?;
     let (key, public) = (options.identity.key.fingerprint().to_string(), options.identity.public.to_string());
     audit.write(&AuditEvent::Started { key, public });

@@ -24,6 +24,7 @@ use crate::serve::catalogue::OpenSet;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
+use crate::serve::tunnels::Tunnels;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, PartOf, RefusalCode};
 use crate::system::threads;
@@ -110,7 +111,7 @@ pub(crate) struct Serving {
     digests: DigestService,
     client_rates: ClientRates,
     /// The sessions whose datagrams streams may carry, by what those show.
-    pub(super) tunnels: BTreeMap<u128, FlowId>,
+    pub(super) tunnels: Tunnels,
     idle_look: Time,
     count_look: Time,
     /// Where it is written down what was moved.
@@ -136,7 +137,7 @@ impl Serving {
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             client_rates: ClientRates::default(),
-            tunnels: BTreeMap::new(),
+            tunnels: Tunnels::default(),
             idle_look: Time::ZERO,
             count_look: Time::ZERO,
             audit: Arc::default(),
@@ -152,6 +153,11 @@ impl Serving {
     /// Writes down and counts there what is moved.
     pub(crate) fn report_to(&mut self, audit: Arc<Audit>, counters: Arc<Counters>) {
         (self.audit, self.counters) = (audit, counters);
+    }
+
+    /// The sessions that streams may belong to.
+    pub(crate) fn tunnels(&self) -> Tunnels {
+        self.tunnels.clone()
     }
 
     /// The secret of all challenges that this host makes.
@@ -196,7 +202,7 @@ impl Serving {
         log::debug!("{client}: {path}: {size} bytes, MTU {}", offer.path.mtu);
         let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
         engine.add_flow(flow, endpoint, port, stream)?;
-        tunnel.token.map(|token| self.tunnels.insert(token, flow));
+        tunnel.token.into_iter().for_each(|token| self.tunnels.insert(token, flow));
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
@@ -307,7 +313,7 @@ impl Serving {
             let counter = if outcome == DONE { &self.counters.fetches_done } else { &self.counters.fetches_broken };
             counter.add(1);
             log::info!("{}, {outcome}", self.describe(engine, flow, &session));
-            session.tunnel.token.map(|token| self.tunnels.remove(&token));
+            session.tunnel.token.into_iter().for_each(|token| self.tunnels.remove(token));
             self.note_moved(flow, session, engine.now(), outcome.to_owned());
         }
         self.bodies.remove(flow);

@@ -196,6 +196,21 @@ impl ControlStream {
         }
     }
 
+    /// Blocking: drops what comes, so many bytes of it at most and until `deadline`, without a look at it.
+    pub(crate) fn discard(&mut self, bytes_max: usize, deadline: Instant) {
+        self.forget_incoming();
+        let (mut left_bytes, mut bytes) = (bytes_max, vec![0; CHUNK]);
+        while left_bytes > 0
+            && let Ok(left) = left(deadline)
+            && self.wire.set_read_timeout(Some(left)).is_ok()
+        {
+            match self.wire.read(&mut bytes) {
+                Ok(0) | Err(_) => return,
+                Ok(len) => left_bytes = left_bytes.saturating_sub(len),
+            }
+        }
+    }
+
     /// What comes in and what goes out, for the handshake.
     pub(super) fn buffers(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>) {
         (&mut self.incoming, &mut self.outgoing)
