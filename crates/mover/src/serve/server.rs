@@ -10,7 +10,7 @@ use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
-use inhaul_udp::Socket;
+use inhaul_udp::{Socket, give_back_memory};
 
 use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
@@ -108,6 +108,7 @@ pub(crate) fn serve(
         catalogue,
         tidied: Time::ZERO,
         orders,
+        orders_open: 0,
         serving,
         stop: stop.clone(),
         reload: options.reload.clone(),
@@ -237,6 +238,8 @@ struct FileServer {
     /// When the catalogue was tidied last.
     tidied: Time,
     orders: Option<Arc<dyn Orders>>,
+    /// Orders that were under way when that was looked at last.
+    orders_open: usize,
     stop: Stop,
     reload: Ask,
     /// Where limits are found anew.
@@ -365,10 +368,16 @@ impl FileServer {
             self.reception.review();
             self.reception.count();
             self.counters.kernel_drops.raise(kernel_drops);
-            self.counters.orders_open.set(self.orders.iter().map(|orders| orders.open() as u64).sum());
+            let orders = self.orders.as_ref().map_or(0, |orders| orders.open());
+            self.counters.orders_open.set(orders as u64);
             let stale = self.catalogue.take_stale();
-            if !stale.is_empty() {
-                threads::beside_or_here("inhaul-tidy", move || drop(stale));
+            let order_ended = orders < std::mem::replace(&mut self.orders_open, orders);
+            if order_ended || !stale.is_empty() {
+                threads::beside_or_here("inhaul-tidy", move || {
+                    drop(stale);
+                    // Lists of files are large, and what held them is kept by the allocator otherwise.
+                    give_back_memory();
+                });
             }
         }
     }

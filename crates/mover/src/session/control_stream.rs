@@ -280,6 +280,16 @@ impl<W: Read + Write> ControlStream<W> {
         self.slot = Some(slot);
     }
 
+    /// Gives it another connection, for fuzzers: what has come in stays.
+    pub(crate) fn replace_wire(&mut self, wire: W) {
+        self.wire = wire;
+    }
+
+    /// Bytes of memory that it has for what comes in.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.incoming.capacity()
+    }
+
     /// What its bytes go over: to wait for it.
     pub(crate) fn wire(&self) -> &W {
         &self.wire
