@@ -325,10 +325,6 @@ mod tests {
             ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
             ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
-            (
-                &format!("inhaul://{}/f", (0..=MIRRORS_MAX).map(|k| k.to_string()).collect::<Vec<_>>().join(",")),
-                SourceError::TooManyServers,
-            ),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
         ] {
             assert_eq!(source.parse::<Source>(), Err(error), "{source}");

@@ -253,8 +253,8 @@ impl Application for Sender {
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
-            Frame::AskTunnel => return self.carrier.on_ask(engine, flow),
-            Frame::TryDatagrams => return self.carrier.on_try(engine, flow),
+            Frame::AskTunnel => self.carrier.on_ask(engine, flow),
+            Frame::TryDatagrams => self.carrier.on_try(engine, flow),
             frame => self.serving.on_frame(engine, flow, frame),
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Application for Sender {
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         self.serving.tend(engine);
-        self.carrier.tend(engine, &self.serving)?;
+        self.carrier.tend(engine, &self.serving);
         let is_over = self.stop.is_set() || engine.streams() == 0;
         Ok(if is_over { PollResult::Done } else { PollResult::Wait(later(engine)) })
     }

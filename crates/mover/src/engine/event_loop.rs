@@ -22,7 +22,7 @@ use std::sync::Arc;
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{
-    Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
+    Command, CommandError, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
 };
 use inhaul_udp::seal::Seals;
 use inhaul_udp::watch::{Forecast, Meter};
@@ -111,6 +111,9 @@ pub(crate) enum EndCause {
     /// Its datagrams could not be sent.
     #[error("{0}")]
     Send(#[from] SendError),
+    /// The endpoint does not take the flow.
+    #[error("{0}")]
+    Refused(#[from] CommandError),
 }
 
 /// An endpoint and what is on its way out of it.
@@ -128,6 +131,11 @@ struct DrivenEndpoint {
 }
 
 impl DrivenEndpoint {
+    fn new(role: Role, endpoint: Box<dyn Endpoint + Send>) -> Self {
+        let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
+        Self { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES, port: None }
+    }
+
     /// When the endpoint must be called again. While its batch waits for the network, that is when the network is
     /// asked again, and not what the endpoint says: what is overdue may be what cannot leave, under whatever name,
     /// and hides what is due later.
@@ -148,8 +156,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     seals: Seals,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
-    /// The flows whose streams have taken frames in that nobody has looked at.
-    unheard: Vec<FlowId>,
+    /// The flows whose streams have taken in frames that nobody may have looked at.
+    unheard: BTreeSet<FlowId>,
     /// When it is to be looked whether a flow's peer reads what waits for it.
     unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
@@ -197,7 +205,7 @@ impl<O: Outside> Engine<O> {
             connections: Connections::default(),
             seals: Seals::default(),
             unsettled: BTreeSet::new(),
-            unheard: Vec::new(),
+            unheard: BTreeSet::new(),
             unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
@@ -214,16 +222,7 @@ impl<O: Outside> Engine<O> {
 
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> EndpointId {
-        let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.endpoints.push(DrivenEndpoint {
-            role,
-            endpoint,
-            batch,
-            due: None,
-            retry: None,
-            budget: TURN_BYTES,
-            port: None,
-        });
+        self.endpoints.push(DrivenEndpoint::new(role, endpoint));
         EndpointId(self.endpoints.len() - 1)
     }
 
@@ -238,6 +237,18 @@ impl<O: Outside> Engine<O> {
         let thorough = monitor == Monitor::Log;
         let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough });
         self.watch = news.map(|news| Watched { meter, news, writes });
+    }
+
+    /// Whether an endpoint has no flow, and none is about to begin.
+    pub(crate) fn is_free_of_flows(&self, id: EndpointId) -> bool {
+        self.flows.values().all(|of| of.endpoint != id)
+    }
+
+    /// Has an endpoint that [has no flow](Self::is_free_of_flows) make way for another.
+    pub(crate) fn replace_endpoint(&mut self, id: EndpointId, role: Role, endpoint: Box<dyn Endpoint + Send>) {
+        // What was still to be said to the former one is nothing to this one.
+        self.commands.retain(|(to, _)| *to != id);
+        self.endpoints[id.0] = DrivenEndpoint::new(role, endpoint);
     }
 
     /// A number that no flow and no port has.
@@ -308,7 +319,7 @@ impl<O: Outside> Engine<O> {
             latest = self.now();
         }
         self.write_streams()?;
-        self.resume_listening()?;
+        self.resume_listening();
         self.endpoints.iter_mut().for_each(|driven| driven.budget = TURN_BYTES);
         let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
         let mut deadline =
@@ -467,18 +478,28 @@ impl<O: Outside> Engine<O> {
             _ => None,
         };
         let begins = match begins {
-            Some((flow, connection, path, probed)) => {
-                if !self.admit(flow, connection, path, probed)? {
+            Some((flow, connection, path, probed)) => match self.admit(flow, connection, path, probed) {
+                Ok(true) => Some(flow),
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    self.ended.push_back((flow, error.into()));
                     return Ok(());
                 }
-                Some(flow)
-            }
+            },
             None => None,
         };
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
-            // The endpoint may have forgotten the flow by itself.
-            return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
+            return match begins {
+                // What its peers claim may be more than it can carry: that is their trouble.
+                Some(flow) => {
+                    self.ended.push_back((flow, error.into()));
+                    Ok(())
+                }
+                // The endpoint may have forgotten the flow by itself.
+                None if is_disconnect => Ok(()),
+                None => Err(MoveError::Internal(error.to_string())),
+            };
         }
         self.drain(index, now, app);
         if let Some(flow) = begins {
@@ -495,9 +516,9 @@ impl<O: Outside> Engine<O> {
         connection: ConnectionId,
         path: &mut PathSpec,
         probed: bool,
-    ) -> Result<bool, MoveError> {
+    ) -> Result<bool, StreamError> {
         let Some(of) = self.flows.get_mut(&flow) else { return Ok(false) };
-        let secrets = of.stream.take_flow_secrets().map_err(|error| MoveError::Internal(error.to_string()))?;
+        let secrets = of.stream.take_flow_secrets()?;
         if let Some(secrets) = secrets {
             self.seals.insert(flow, connection, &secrets, probed);
             *path = path.sealed();

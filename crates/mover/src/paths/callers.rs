@@ -115,7 +115,9 @@ mod tests {
         assert!(hall.awaits(7) && !hall.awaits(8));
         assert_eq!([bring(7), bring(7), bring(7)], [Ok(()), Ok(()), Err(NotAwaited::Enough)]);
         assert_eq!(came.try_iter().count(), 2);
+        assert!(hall.awaits(7) && !hall.awaits(8));
         drop(expectation);
+        assert!(!hall.awaits(7));
         assert_eq!(bring(7), Err(NotAwaited::Unknown));
     }
 }

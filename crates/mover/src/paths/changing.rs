@@ -303,8 +303,9 @@ impl Paths {
         };
         for _ in 0..count {
             let server = way.server.clone();
-            self.desk
-                .work(flow, move |net| News::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new)))?;
+            let open =
+                move |net: &NetOptions| News::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new));
+            self.desk.work(flow, |error| News::Stream(Err(error)), open);
         }
         Ok(())
     }
@@ -328,11 +329,17 @@ impl Paths {
         engine.send(flow, &Frame::TryDatagrams);
         // The server has to have read that first: it is half a round trip, and probes wait for no echo before.
         let delay = Duration::from_nanos(rtt.as_nanos() / ECHO_RTTS / 4);
-        self.desk.work(flow, move |net| {
+        let probe = move |net: &NetOptions| {
             std::thread::sleep(delay);
             let socket = EarlyPath::passes(net, peer, patience);
             log::debug!("{server}: UDP {}", if socket.is_some() { "passes" } else { "does not pass" });
             News::Probed(socket)
-        })
+        };
+        let failed = |error| {
+            log::info!("whether UDP passes cannot be found out: {error}");
+            News::Probed(None)
+        };
+        self.desk.work(flow, failed, probe);
+        Ok(())
     }
 }

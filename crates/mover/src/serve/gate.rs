@@ -134,8 +134,8 @@ impl Gate {
         })
     }
 
-    /// Whether a client may do anything at all; then it may try the path.
-    pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
+    /// Whether a client may do anything at all.
+    pub(crate) fn knows(&self, caller: &Caller) -> bool {
         let by_key = |key: &Fingerprint| {
             self.keys.as_ref().is_some_and(|keys| keys.look(|keys| !keys.grants_of(*key).is_empty()).unwrap_or(false))
         };
@@ -143,10 +143,12 @@ impl Gate {
             Some(token) => self.look_at(token, caller.key).is_ok_and(|good| good.sources.iter().all(by_key)),
             None => caller.key.as_ref().is_some_and(by_key),
         };
-        if !self.public.is_none() || may {
-            return Ok(());
-        }
-        self.check(caller, Right::Read, "/").map(drop)
+        !self.public.is_none() || may
+    }
+
+    /// The same; then it may try the path.
+    pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
+        if self.knows(caller) { Ok(()) } else { self.check(caller, Right::Read, "/").map(drop) }
     }
 
     /// Whether a client may do this; why not.

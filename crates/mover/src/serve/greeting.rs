@@ -15,6 +15,8 @@ use crate::api::counters::Counters;
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
+use crate::serve::attaching::{self, Carries};
+use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::gate::{Caller, Gate, Reach};
@@ -22,8 +24,11 @@ use crate::serve::half_open::Waiting;
 use crate::serve::orders::Orders;
 use crate::serve::passes::{Pass, Passes};
 use crate::serve::serving::{Described, Fetcher};
+use crate::serve::tunnels::Tunnels;
 use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::frame::{
+    Frame, FrameError, MAX_FRAME, MIDDLE_FRAME, Memory, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
+};
 use crate::session::handshake::HandshakeError;
 use crate::session::refusal::{GreetingError, refused};
 use crate::session::slots::{Full, Slot, Slots};
@@ -34,12 +39,16 @@ const ENTRY: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_secs(10);
 /// How long a client that was refused may take to close.
 const LINGER: Duration = Duration::from_secs(1);
+/// Most bytes that it may still send: a long order, and no more.
+const LINGER_BYTES: usize = 2 * MAX_FRAME;
 /// How long a client may take for a piece of a listing; for a manifest so long, and as long as its bytes take at ...
 const PIECE: Duration = Duration::from_secs(30);
 /// ... so many in a second: a client that takes them more slowly holds a place for nothing.
 const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
 /// Most bytes of a manifest in one frame: what waits for a client that does not read is no more than that.
 const MANIFEST_PIECE: usize = 64 * 1024;
+/// The same of a listing.
+const LISTING_PIECE: usize = MANIFEST_PIECE;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
 /// Longest path of a request, in bytes: the kernel takes no longer ones.
@@ -72,6 +81,10 @@ pub(crate) struct House {
     /// The rights of those who are.
     pub(crate) passes: Arc<Passes>,
     pub(crate) counters: Arc<Counters>,
+    /// The sessions that streams may belong to.
+    pub(crate) tunnels: Tunnels,
+    /// Memory for orders that are being read.
+    pub(crate) orders_being_read: Arc<Budget>,
 }
 
 /// A client's way in: it waits among those who are half open, and has a session's place once it is let in.
@@ -104,20 +117,8 @@ pub(crate) enum Arrival {
     Fetcher(Fetcher),
     /// Its client wants a bench.
     Bencher(Bencher),
-    /// It is to carry datagrams of a session.
-    Tunnel(TunnelStream),
-}
-
-/// A stream that shows the token of the session whose datagrams it is to carry. Whether there is such a session, the data
-/// thread knows; until then it has no place among the sessions.
-#[derive(Debug)]
-pub(crate) struct TunnelStream {
-    pub(crate) stream: ControlStream,
-    pub(crate) token: u128,
-    /// The key or token that its client has shown.
-    pub(crate) name: Option<String>,
-    /// Its place among those who are half open.
-    pub(crate) waiting: Option<Waiting>,
+    /// It carries the datagrams of the session that was granted the token.
+    Tunnel(ControlStream, u128),
 }
 
 /// A session of somebody who wants a bench.
@@ -139,7 +140,7 @@ enum ClientRequest {
     /// To bring one of the data sets that were ordered from it.
     Attach { orders: Arc<dyn Orders>, token: u64, source: u16 },
     /// To carry another session's datagrams.
-    Tunnel { token: u128, name: Option<String>, waiting: Option<Waiting> },
+    Tunnel(u128),
     /// A bench.
     Bench { role: SessionRole, size: u64, memory: Memory },
     /// Nothing more.
@@ -151,11 +152,14 @@ enum ClientRequest {
 /// open.
 pub(crate) fn greet(tcp: TcpStream, waiting: Waiting, house: &House) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
+    // Who has shown no right yet has this side hold little.
+    stream.limit_frames(SMALL_FRAME);
     let by = Instant::now() + ENTRY;
     let entry = Entry { by, waiting: Cell::new(Some(waiting)), slot: Cell::default() };
     let secured = stream.accept_tls(house.gate.tls(), by).map_err(not_secured);
     match secured.and_then(|()| converse(&mut stream, house, &entry)) {
         Ok((transport, request)) => {
+            stream.limit_frames(MIDDLE_FRAME);
             entry.slot.take().into_iter().for_each(|slot| stream.hold(slot));
             Ok(request.grant(stream, transport))
         }
@@ -172,8 +176,7 @@ pub(crate) fn greet(tcp: TcpStream, waiting: Waiting, house: &House) -> Result<O
                 let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
                 // What the client has asked for already is taken in: unread, it would have the kernel reset the
                 // connection, and the refusal might be lost.
-                let until = Instant::now() + LINGER;
-                while stream.receive(until).is_ok() {}
+                stream.discard(LINGER_BYTES, Instant::now() + LINGER);
             }
             Err(error)
         }
@@ -201,9 +204,7 @@ impl ClientRequest {
             Self::Fetch(described, path, pass) => {
                 Some(Arrival::Fetcher(Fetcher { stream, transport, described, path, pass: Some(pass) }))
             }
-            Self::Tunnel { token, name, waiting } => {
-                Some(Arrival::Tunnel(TunnelStream { stream, token, name, waiting }))
-            }
+            Self::Tunnel(token) => Some(Arrival::Tunnel(stream, token)),
             Self::Bench { role, size, memory } => {
                 Some(Arrival::Bencher(Bencher { stream, transport, role, size, memory }))
             }
@@ -252,11 +253,11 @@ fn converse(
     let House { service, gate, udp_port, desk, .. } = house;
     let (role, transport) = exchange_greetings(stream, house, entry.by)?;
     let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
-    let mut first = stream.receive(entry.by)?;
+    let mut first = receive_request(stream, house, &caller, role, entry.by)?;
     if let Frame::Authorize { token } = &first {
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
         caller.token = Some(token);
-        first = stream.receive(entry.by)?;
+        first = receive_request(stream, house, &caller, role, entry.by)?;
     }
     let wants_version = matches!(first, Frame::AskVersion);
     if wants_version {
@@ -292,6 +293,7 @@ fn converse(
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
             gate.check_any(&caller)?;
             entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "probe");
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
             ClientRequest::Nothing
@@ -301,14 +303,17 @@ fn converse(
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
-            if !orders.awaits(token) {
-                return Err(refused(RefusalCode::Busy, "no transfer waits for this session, or not any more"));
-            }
+            attaching::check(house, Some(&**orders), Carries::DataSet(token))?;
             entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "attach");
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
-        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
-            ClientRequest::Tunnel { token, name: caller.name(), waiting: entry.waiting.take() }
+        // Who has the token has been let in.
+        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(_, orders)) => {
+            attaching::check(house, orders.as_deref(), Carries::Datagrams(token))?;
+            entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "carry datagrams");
+            ClientRequest::Tunnel(token)
         }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
             let token = gate.delegate(&caller, &path, Fingerprint::from_bytes(holder))?;
@@ -325,6 +330,34 @@ fn converse(
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
     Ok((transport, request))
+}
+
+/// What the client wants. An order may be long, of a client that has some right here: as long as not too many others
+/// bring such orders just now.
+fn receive_request(
+    stream: &mut ControlStream,
+    house: &House,
+    caller: &Caller,
+    role: SessionRole,
+    by: Instant,
+) -> Result<Frame, GreetingError> {
+    let mut share = house.orders_being_read.share();
+    let is_known = role == SessionRole::Delegate && house.gate.knows(caller);
+    let has_room = is_known && share.hold(MAX_FRAME);
+    stream.limit_frames(if has_room { MAX_FRAME } else { SMALL_FRAME });
+    let received = stream.receive(by);
+    stream.limit_frames(MIDDLE_FRAME);
+    match received {
+        Err(StreamError::Frame(FrameError::BadLength(bytes))) if is_known && bytes as usize <= MAX_FRAME => {
+            Err(refused(RefusalCode::Busy, "it is reading as many long orders as it can: try again later"))
+        }
+        Err(StreamError::Frame(FrameError::BadLength(_))) if role == SessionRole::Delegate && !is_known => {
+            // Its refusal says what is missing.
+            house.gate.check_any(caller)?;
+            Err(refused(RefusalCode::NoRight, "a client without a right here brings no long orders"))
+        }
+        received => Ok(received?),
+    }
 }
 
 /// What holds for a flow: what the server's user has set, which no client may change, and what the client's has.
@@ -448,7 +481,7 @@ fn send_listing(
     let mut items = 0;
     let listed = catalogue.list(path, options, &mut |item| {
         items += 1;
-        if piece.len() + item.encoded_len() > MAX_PIECE {
+        if piece.len() + item.encoded_len() > LISTING_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
             let sent = stream.send(&frame, Instant::now() + PIECE).map_err(GreetingError::from);
             broken = pass.check().and(sent).err();
@@ -503,6 +536,8 @@ mod tests {
                 slots: Slots::new(Limits { sessions: 1, per_origin: 1, per_client: 1 }),
                 passes: Arc::default(),
                 counters: Arc::default(),
+                tunnels: Tunnels::default(),
+                orders_being_read: Budget::new(MAX_FRAME),
             };
             greet(tcp, waiting, &house)
         });

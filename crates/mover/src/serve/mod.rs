@@ -2,6 +2,7 @@
 //!
 //! It uses `session`, `engine`, `api` and `system`. What clients order it to fetch is carried out behind [`orders`].
 
+mod attaching;
 pub(crate) mod audit;
 pub(crate) mod bodies;
 mod budget;

@@ -28,8 +28,11 @@ pub(crate) trait Orders: Debug + Send + Sync {
         may: &May<'_>,
     ) -> Result<(), GreetingError>;
 
-    /// Whether an order waits for sessions with this token.
+    /// Whether a session is awaited that shows this token.
     fn awaits(&self, token: u64) -> bool;
+
+    /// Whether a stream is awaited that shows this token.
+    fn awaits_stream(&self, token: u128) -> bool;
 
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use inhaul_identity::{Fingerprint, Token};
 use inhaul_protocols::registry;
 use inhaul_store::digest::group_count;
-use inhaul_store::{Listed, Manifest, ManifestError};
+use inhaul_store::{Listed, Manifest};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
@@ -32,8 +32,8 @@ const GREETING_SECONDS: u64 = 10;
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// A mirror has a head start of this before the next is asked too.
 const STAGGER: Duration = Duration::from_millis(250);
-/// Largest manifest that is taken, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// Largest manifest that is taken, in bytes: of some ten million files. What a server claims to have to say has no end.
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Memory that a manifest may take, unless somebody says less. What it takes is in proportion to its bytes too.
 const MANIFEST_MEMORY_MAX: u64 = 4 << 30;
 
@@ -238,9 +238,14 @@ impl Session {
                 Frame::DataSet { last, bytes: piece } => {
                     self.check_piece(patience, last, piece.len())?;
                     if (bytes.len() + piece.len()) as u64 > bytes_max {
-                        return Err(self.protocol_error(ManifestError::TooMuchMemory.to_string()));
+                        return Err(self.protocol_error(format!(
+                            "its list of files is longer than {} MiB: move the data set in several parts, each by its own path",
+                            bytes_max >> 20
+                        )));
                     }
-                    bytes.extend_from_slice(&piece);
+                    append(&mut bytes, &piece);
+                    // What is no list of files from the start does not become one.
+                    Manifest::check_beginning(&bytes).map_err(|error| self.protocol_error(error.to_string()))?;
                     if last {
                         let manifest = Manifest::decode_within(&bytes, self.manifest_memory_max);
                         return manifest.map_err(|error| self.protocol_error(error.to_string()));
@@ -452,7 +457,7 @@ impl Session {
             StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
                 MoveError::Unreachable { server, detail: error.to_string() }
             }
-            StreamError::Frame(_) | StreamError::TooSoon | StreamError::InClear => {
+            StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional | StreamError::InClear => {
                 self.protocol_error(error.to_string())
             }
             StreamError::Spent => MoveError::Internal(error.to_string()),
@@ -478,6 +483,14 @@ impl Session {
             _ => self.protocol_error("it answered out of turn".to_owned()),
         }
     }
+}
+
+/// Appends to what may become long: there is little room in vain.
+fn append(bytes: &mut Vec<u8>, piece: &[u8]) {
+    if bytes.capacity() - bytes.len() < piece.len() {
+        bytes.reserve_exact(piece.len().max(bytes.len() / 8));
+    }
+    bytes.extend_from_slice(piece);
 }
 
 /// What to tell the user of a server that is not believed.

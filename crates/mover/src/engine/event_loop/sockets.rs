@@ -61,15 +61,16 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Waits for connections again after a pause.
-    pub(super) fn resume_listening(&mut self) -> Result<(), MoveError> {
+    pub(super) fn resume_listening(&mut self) {
         let now = self.now();
         match &mut self.listener {
             Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
                 listener.resume();
-                let added = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read);
-                added.map_err(MoveError::system("cannot listen"))
+                if let Err(error) = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read) {
+                    listener.pause(now, &error);
+                }
             }
-            _ => Ok(()),
+            _ => {}
         }
     }
 

@@ -9,7 +9,7 @@ use inhaul_udp::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 
 use super::{
     BenchStats, FileProblem, Frame, FrameError, GroupDigest, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER,
-    MAX_PARAMETERS, MAX_PARTS, MAX_RUNS, Memory, PartOf, RefusalCode, SessionRole, VERSION,
+    MAX_PARAMETERS, MAX_PARTS, MAX_RUNS, MIDDLE_FRAME, Memory, PartOf, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
 };
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
@@ -67,6 +67,21 @@ const fn has_checksum(kind: u8) -> bool {
     !matches!(kind, kind::HELLO | kind::WELCOME | kind::REFUSED)
 }
 
+/// Most bytes of kind, body and checksum that a frame of this kind may have.
+const fn len_max(kind: u8) -> usize {
+    match kind {
+        kind::DATA_SET
+        | kind::LISTING
+        | kind::CONTENT
+        | kind::DIGESTS
+        | kind::DELEGATE
+        | kind::UPDATE
+        | kind::REPORT => MAX_FRAME,
+        kind::PROTOCOL | kind::DIGESTS_OF | kind::PROOFS_OF | kind::DATAGRAMS | kind::OPTIONAL.. => MIDDLE_FRAME,
+        _ => SMALL_FRAME,
+    }
+}
+
 /// A frame of any kind around any body, as it goes over the network: for tests and fuzzers.
 pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![0; LENGTH_BYTES];
@@ -103,10 +118,17 @@ impl Frame {
     /// # Errors
     /// When no continuation could make a legal frame of it.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        Self::parse_within(bytes, MAX_FRAME)
+    }
+
+    /// The same of a peer whose frames may have no more than `bytes_max` bytes just now.
+    pub(crate) fn parse_within(bytes: &[u8], bytes_max: usize) -> Result<Option<(Self, usize)>, FrameError> {
         let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length_on_wire = u32::from_be_bytes(*length);
         let length = length_on_wire as usize;
-        if length == 0 || length > MAX_FRAME {
+        // What is small is taken in whole before its kind is looked at: it may have been damaged.
+        let of_kind = bytes.get(LENGTH_BYTES).filter(|_| length > SMALL_FRAME).map_or(MAX_FRAME, |&kind| len_max(kind));
+        if length == 0 || length > bytes_max.min(of_kind) {
             return Err(FrameError::BadLength(length_on_wire));
         }
         let used = LENGTH_BYTES + length;
@@ -179,6 +201,11 @@ impl Frame {
         out.push(self.kind());
         self.encode_body(out);
         close(out, start, self.kind());
+    }
+
+    /// Most bytes of kind, body and checksum that a frame of this kind may have.
+    pub(crate) fn len_max(&self) -> usize {
+        len_max(self.kind())
     }
 
     fn kind(&self) -> u8 {
