@@ -42,8 +42,6 @@ const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
 const MANIFEST_PIECE: usize = 64 * 1024;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
-/// Longest path of a request, in bytes: the kernel takes no longer ones.
-const PATH_BYTES_MAX: usize = 4096;
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -257,11 +255,6 @@ fn converse(
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
         caller.token = Some(token);
         first = stream.receive(entry.by)?;
-    }
-    if let Frame::Open { path, .. } | Frame::List { path, .. } | Frame::AskToken { path, .. } = &first
-        && path.len() > PATH_BYTES_MAX
-    {
-        return Err(refused(RefusalCode::Malformed, format!("a path is longer than {PATH_BYTES_MAX} bytes")));
     }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
         let reach = gate.check(&caller, right, path)?;
@@ -608,8 +601,6 @@ mod tests {
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), list("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
-            (vec![hello(SessionRole::Fetch), list(&"a/".repeat(3000))], RefusalCode::Malformed),
-            (vec![hello(SessionRole::Fetch), open(&"a".repeat(5000))], RefusalCode::Malformed),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
             (vec![hello(SessionRole::Delegate)], RefusalCode::NotAllowed),
