@@ -311,3 +311,37 @@ impl ClientBuilder {
         &mut self.options.net.trust
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_identity::{Fingerprint, Grant, Rights, Scope, Token, TokenId, UnixTime};
+
+    fn token() -> String {
+        let grant = Grant { rights: Rights::ALL, scope: Scope::all() };
+        Token::make(&[1; 32], TokenId::default(), grant, UnixTime::MAX, None).to_secret_text()
+    }
+
+    #[test]
+    fn tickets_are_for_the_servers_that_they_name() {
+        let (key, token) = (Fingerprint::of(b"dtn1"), token());
+        let client = Client::builder().ticket(&format!("dtn1#{key}.{token} dtn3:9#.{token}")).build().unwrap();
+        let shown = |source: &str| {
+            let parsed = client.parse(source).unwrap();
+            parsed.mirrors.iter().map(|server| server.ticket.token.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("inhaul://dtn1,dtn2,dtn3:9,dtn3/x"), [true, false, true, false]);
+        assert_eq!(client.parse("inhaul://dtn1/x").unwrap().mirrors[0].ticket.fingerprint, Some(key));
+    }
+
+    #[test]
+    fn a_token_that_names_no_server_is_refused_and_not_shown() {
+        let token = token();
+        for text in [token.clone(), format!(".{token}"), format!("{token}x"), String::new()] {
+            let error = Client::builder().ticket(&text).build().err().unwrap().to_string();
+            assert!(!error.contains(&token), "{error}");
+        }
+        let missing = Client::builder().token_file("/no/such/file").build().err().unwrap().to_string();
+        assert!(missing.contains("/no/such/file"), "{missing}");
+    }
+}

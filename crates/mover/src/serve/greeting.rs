@@ -51,8 +51,6 @@ const MANIFEST_PIECE: usize = 64 * 1024;
 const LISTING_PIECE: usize = MANIFEST_PIECE;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
-/// Longest path of a request, in bytes: the kernel takes no longer ones.
-const PATH_BYTES_MAX: usize = 4096;
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -262,11 +260,6 @@ fn converse(
     let wants_version = matches!(first, Frame::AskVersion);
     if wants_version {
         first = stream.receive(entry.by)?;
-    }
-    if let Frame::Open { path, .. } | Frame::List { path, .. } | Frame::AskToken { path, .. } = &first
-        && path.len() > PATH_BYTES_MAX
-    {
-        return Err(refused(RefusalCode::Malformed, format!("a path is longer than {PATH_BYTES_MAX} bytes")));
     }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
         let reach = gate.check(&caller, right, path)?;
@@ -673,8 +666,6 @@ mod tests {
             (vec![hello(SessionRole::Fetch), open("../secret")], RefusalCode::Outside),
             (vec![hello(SessionRole::Fetch), list("missing")], RefusalCode::NotFound),
             (vec![hello(SessionRole::Fetch), list("..")], RefusalCode::Outside),
-            (vec![hello(SessionRole::Fetch), list(&"a/".repeat(3000))], RefusalCode::Malformed),
-            (vec![hello(SessionRole::Fetch), open(&"a".repeat(5000))], RefusalCode::Malformed),
             (vec![hello(SessionRole::Fetch), Frame::Finish], RefusalCode::Malformed),
             (vec![hello(SessionRole::BenchFetch)], RefusalCode::WrongService),
             (vec![hello(SessionRole::Delegate)], RefusalCode::NotAllowed),
