@@ -117,6 +117,11 @@ impl Versions {
         self.settled_ms = self.settled_ms.max(settled(version.changed));
     }
 
+    /// After how long, in milliseconds, whatever is written to one of the files gives all another version.
+    pub(crate) fn settle_in_ms(&self, now_ms: i64) -> u64 {
+        u64::try_from(self.settled_ms.saturating_sub(now_ms).saturating_add(1)).unwrap_or(0)
+    }
+
     /// All in one. As long as a file may be written to without a change of its version, each millisecond has another.
     pub(crate) fn hash(&self, now_ms: i64) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a data set");
@@ -260,6 +265,7 @@ mod tests {
             assert_eq!(of(&[file]).hash(settled_ms + 1), of(&[file]).hash(i64::MAX));
             assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(i64::MAX));
             assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(settled_ms - 1));
+            assert_eq!([5, 0, -1, -9].map(|after| of(&[file]).settle_in_ms(settled_ms - after)), [6, 1, 0, 0]);
         }
     }
 

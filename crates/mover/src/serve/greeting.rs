@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
 use inhaul_protocols::registry::Protocols;
-use inhaul_store::{ListOptions, ScanOptions, printable};
+use inhaul_store::{DataSet, ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
 use crate::api::counters::Counters;
@@ -51,6 +51,8 @@ const MANIFEST_PIECE: usize = 64 * 1024;
 const LISTING_PIECE: usize = MANIFEST_PIECE;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
+/// How long files may have to be left alone at most before their version is told.
+const SETTLED: Duration = Duration::from_millis(25);
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -414,15 +416,27 @@ fn open(
 ) -> Result<Described, GreetingError> {
     let data_set = catalogue.open(path, options, stream.peer().ip())?;
     if version {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let version = data_set.data_set().files_version(since.as_millis() as i64);
-        stream.queue(&Frame::FilesVersion { version })?;
+        stream.queue(&Frame::FilesVersion { version: settled_version(data_set.data_set()) })?;
     }
     let content = if early == 0 { Vec::new() } else { content_frames(&data_set, early.min(catalogue.early_max())) };
     let early_bytes =
         content.iter().map(|frame| if let Frame::Content { bytes } = frame { bytes.len() } else { 0 }).sum();
     send_manifest(stream, data_set.encoding(), &content)?;
     Ok(Described { data_set, early_bytes })
+}
+
+/// The version of a data set's files. Where a moment suffices, it is waited for: what is written to them after that gives
+/// them another one.
+fn settled_version(data_set: &DataSet) -> [u8; 32] {
+    let now_ms = || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        since.as_millis() as i64
+    };
+    let wait = Duration::from_millis(data_set.settles_in_ms(now_ms()));
+    if wait <= SETTLED {
+        std::thread::sleep(wait);
+    }
+    data_set.files_version(now_ms())
 }
 
 /// The other way round: the session's server asks for what this client has come to bring, and is shown all of

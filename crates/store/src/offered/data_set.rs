@@ -94,6 +94,11 @@ impl DataSet {
         self.versions.hash(now_ms)
     }
 
+    /// After how long, in milliseconds, no file can be written to without a change of [`DataSet::files_version`].
+    pub fn settles_in_ms(&self, now_ms: i64) -> u64 {
+        self.versions.settle_in_ms(now_ms)
+    }
+
     /// Whether `other` is this data set, with the same sizes, times and versions of all files.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
