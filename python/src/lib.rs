@@ -4,22 +4,25 @@
 //! Nothing here waits, or takes a lock of the engine's, while it holds the interpreter: the engine's threads take the
 //! interpreter while they deliver.
 
+mod job;
 mod lab;
+mod outside;
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server};
+use inhaul::{Bitrate, Buffers, Client, DataSet, Destination, Error, Fallback, Handle, Hash, ListedKind, Server, Stop};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
+
+use crate::job::{Made, PyJob, Shared};
+use crate::outside::Outside;
 
 /// How often it is looked whether the user has pressed Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,46 +46,6 @@ fn usage(text: &str) -> PyErr {
 /// Runs what may wait, without the interpreter.
 fn outside<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     py.detach(work).map_err(|error| raise(py, &error))
-}
-
-/// The interpreter is about to end. Python 3.13 is the first to tell extensions of the stable interface.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
-
-/// Told by `atexit`, after the program's own functions.
-#[pyfunction]
-fn note_end() {
-    IS_ENDING.store(true, Ordering::Relaxed);
-}
-
-/// What may end threads when it is dropped. They may want the interpreter before they end, so it is dropped without.
-#[derive(Clone)]
-struct Outside<T: Send>(Option<T>);
-
-impl<T: Send> Outside<T> {
-    fn new(value: T) -> Self {
-        Self(Some(value))
-    }
-}
-
-impl<T: Send> Deref for Outside<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        let Some(value) = &self.0 else { unreachable!("it is taken when it is dropped") };
-        value
-    }
-}
-
-impl<T: Send> Drop for Outside<T> {
-    fn drop(&mut self) {
-        let value = self.0.take();
-        // A thread that waits for an interpreter which is ending waits for ever, whatever it holds. The process is
-        // ending, too: its threads and connections go with it.
-        if IS_ENDING.load(Ordering::Relaxed) {
-            return std::mem::forget(value);
-        }
-        let _ = Python::try_attach(|py| py.detach(|| drop(value)));
-    }
 }
 
 fn rate(text: Option<&str>) -> PyResult<Option<Bitrate>> {
@@ -172,48 +135,56 @@ impl PyClient {
     }
 
     /// Opens a data set. `pins`: paths, and BLAKE3 hashes in hexadecimal digits.
-    fn open(&self, py: Python<'_>, source: &str, pins: Vec<(String, String)>) -> PyResult<PyDataSet> {
-        let parse = |(path, hash): (String, String)| match Hash::from_hex(&hash) {
-            Ok(hash) => Ok((path, hash)),
-            Err(_) => Err(usage(&format!("'{hash}' is no BLAKE3 hash: 64 hexadecimal digits"))),
-        };
+    fn open(&self, py: Python<'_>, source: String, pins: Vec<(Vec<u8>, String)>) -> PyResult<PyJob> {
+        let parse = |(path, hash): (Vec<u8>, String)| Ok((path, hash_of(&hash)?));
         let pins = pins.into_iter().map(parse).collect::<PyResult<Vec<_>>>()?;
-        let open = || self.client.open_pinned(source, pins.iter().map(|(path, hash)| (path.as_str(), *hash)));
-        let set = outside(py, open)?;
-        Ok(PyDataSet::of(set))
+        self.work(py, move |client, _| made_set(client.open_pinned(&source, pins)?))
     }
 
     /// The same, of a data set whose list of files has this root: a BLAKE3 hash in hexadecimal digits.
-    fn open_rooted(&self, py: Python<'_>, source: &str, root: &str) -> PyResult<PyDataSet> {
-        let root =
-            Hash::from_hex(root).map_err(|_| usage(&format!("'{root}' is no BLAKE3 hash: 64 hexadecimal digits")))?;
-        let set = outside(py, || self.client.open_rooted(source, root))?;
-        Ok(PyDataSet::of(set))
+    fn open_rooted(&self, py: Python<'_>, source: String, root: &str) -> PyResult<PyJob> {
+        let root = hash_of(root)?;
+        self.work(py, move |client, _| made_set(client.open_rooted(&source, root)?))
     }
 
-    /// What there is at a source: paths, sizes, kinds and times.
-    fn entries(&self, py: Python<'_>, source: &str, recursive: bool) -> PyResult<Vec<Row>> {
-        let items = outside(py, || self.client.list(source, recursive))?;
-        let row = |item: inhaul::Listed| {
-            let kind = match item.kind {
-                ListedKind::File => "file",
-                ListedKind::Directory => "directory",
-                ListedKind::Link => "link",
-                ListedKind::Special => "other",
-            };
-            (item.path, item.size, kind, seconds(item.modified))
-        };
-        Ok(items.into_iter().map(row).collect())
+    /// What there is at a source: paths, sizes, kinds and times; not more rows than `rows_max`.
+    fn entries(&self, py: Python<'_>, source: String, recursive: bool, rows_max: usize) -> PyResult<PyJob> {
+        self.work(py, move |client, _| {
+            let mut rows: Vec<Row> = Vec::new();
+            client.list_each(&source, recursive, |item| {
+                let kind = match item.kind {
+                    ListedKind::File => "file",
+                    ListedKind::Directory => "directory",
+                    ListedKind::Link => "link",
+                    ListedKind::Special => "other",
+                };
+                rows.push((item.path, item.size, kind, seconds(item.modified)));
+                rows.len() < rows_max
+            })?;
+            let made: Made = Box::new(move |py| {
+                let made = |(path, size, kind, time): Row| (PyBytes::new(py, &path), size, kind, time);
+                Ok(PyList::new(py, rows.into_iter().map(made))?.into_any().unbind())
+            });
+            Ok(made)
+        })
     }
 
     /// Every file at a source: its path, and its BLAKE3 hash in hexadecimal digits.
-    fn checksums(&self, py: Python<'_>, source: &str) -> PyResult<Vec<(Vec<u8>, String)>> {
-        let items = outside(py, || self.client.checksums(source))?;
-        Ok(items.into_iter().map(|(item, hash)| (item.path, hash.to_hex().to_string())).collect())
+    fn checksums(&self, py: Python<'_>, source: String) -> PyResult<PyJob> {
+        self.work(py, move |client, _| {
+            let items = client.checksums(&source)?;
+            let made: Made = Box::new(move |py| {
+                let made = |(item, hash): (inhaul::Listed, Hash)| {
+                    (PyBytes::new(py, &item.path), hash.to_hex().to_string())
+                };
+                Ok(PyList::new(py, items.into_iter().map(made))?.into_any().unbind())
+            });
+            Ok(made)
+        })
     }
 
-    /// Fetches data sets to files. `hear` is called with bytes, total bytes and bits per second, several times a second.
-    #[pyo3(signature = (sources, destination, *, include, exclude, checksum, existing, hear))]
+    /// Fetches data sets to files; `only`: these files of each.
+    #[pyo3(signature = (sources, destination, *, include, exclude, only, checksum, existing))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of a Python function")]
     fn get(
         &self,
@@ -222,38 +193,61 @@ impl PyClient {
         destination: PathBuf,
         include: Vec<String>,
         exclude: Vec<String>,
+        only: Option<Vec<Vec<u8>>>,
         checksum: bool,
         existing: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<(u64, f64)> {
+    ) -> PyResult<PyJob> {
         let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-        let mut get = self.client.get(&sources, destination).map_err(|error| raise(py, &error))?;
+        let mut get = self.here()?.get(&sources, destination).map_err(|error| raise(py, &error))?;
         for pattern in &include {
             get = get.include(pattern);
         }
         for pattern in &exclude {
             get = get.exclude(pattern);
         }
+        if let Some(only) = only {
+            get = get.only(only);
+        }
         if checksum {
             get = get.checksum();
         }
         let transfer = get.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
-        follow(py, transfer, hear)
+        PyJob::begin(py, transfer.stop(), move |shared| follow(shared, transfer))
     }
 
     /// Sends files and directories to a server.
-    fn put(
+    fn put(&self, py: Python<'_>, paths: Vec<PathBuf>, destination: &str, existing: &str) -> PyResult<PyJob> {
+        let put = self.here()?.put(paths, destination).map_err(|error| raise(py, &error))?;
+        let transfer = put.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
+        PyJob::begin(py, transfer.stop(), move |shared| follow(shared, transfer))
+    }
+}
+
+impl PyClient {
+    fn here(&self) -> PyResult<&Client> {
+        if self.client.is_here() { Ok(&self.client) } else { Err(usage(FORKED)) }
+    }
+
+    fn work(
         &self,
         py: Python<'_>,
-        paths: Vec<PathBuf>,
-        destination: &str,
-        existing: &str,
-        hear: Option<Py<PyAny>>,
-    ) -> PyResult<(u64, f64)> {
-        let put = self.client.put(paths, destination).map_err(|error| raise(py, &error))?;
-        let transfer = put.existing(what_exists(existing)?).start().map_err(|error| raise(py, &error))?;
-        follow(py, transfer, hear)
+        work: impl FnOnce(&Client, &Shared) -> Result<Made, Error> + Send + 'static,
+    ) -> PyResult<PyJob> {
+        let stop = Stop::new();
+        let client = self.here()?.until(&stop);
+        PyJob::begin(py, stop, move |shared| work(&client, shared))
     }
+}
+
+const FORKED: &str = "it was made before this process was forked: make it anew here";
+
+fn hash_of(text: &str) -> PyResult<Hash> {
+    Hash::from_hex(text).map_err(|_| usage(&format!("'{text}' is no BLAKE3 hash: 64 hexadecimal digits")))
+}
+
+fn made_set(set: DataSet) -> Result<Made, Error> {
+    let set = Outside::new(Arc::new(set));
+    Ok(Box::new(move |py| Ok(Py::new(py, PyDataSet { set: Mutex::new(Some(set)) })?.into_any())))
 }
 
 fn what_exists(word: &str) -> PyResult<inhaul::Existing> {
@@ -267,24 +261,13 @@ fn what_exists(word: &str) -> PyResult<inhaul::Existing> {
 }
 
 /// Follows a transfer to its end: bytes of the data sets, and seconds.
-fn follow(py: Python<'_>, transfer: inhaul::Transfer, hear: Option<Py<PyAny>>) -> PyResult<(u64, f64)> {
-    let transfer = Arc::new(Mutex::new(Some(transfer)));
-    let next = || {
-        let transfer = transfer.lock().unwrap_or_else(PoisonError::into_inner);
-        transfer.as_ref().and_then(inhaul::Transfer::progress)
-    };
-    while let Some(progress) = py.detach(next) {
-        // What is raised here ends the transfer, which keeps what is verified.
-        py.check_signals()?;
-        if let Some(hear) = &hear {
-            hear.call1(py, (progress.bytes, progress.total_bytes, progress.goodput_bps))?;
-        }
+fn follow(shared: &Shared, transfer: inhaul::Transfer) -> Result<Made, Error> {
+    while let Some(progress) = transfer.progress() {
+        shared.tell((progress.bytes, progress.total_bytes, progress.goodput_bps));
     }
-    let taken = transfer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(transfer) = taken else { return Err(PyRuntimeError::new_err("a transfer has ended twice")) };
-    let (report, result) = py.detach(|| transfer.join());
-    result.map_err(|error| raise(py, &error))?;
-    Ok((report.bytes, report.seconds))
+    let (report, result) = transfer.join();
+    result?;
+    Ok(Box::new(move |py| Ok((report.bytes, report.seconds).into_pyobject(py)?.into_any().unbind())))
 }
 
 fn seconds(time: inhaul::Timestamp) -> f64 {
@@ -299,21 +282,18 @@ struct PyDataSet {
 }
 
 impl PyDataSet {
-    fn of(set: DataSet) -> Self {
-        Self { set: Mutex::new(Some(Outside::new(Arc::new(set)))) }
-    }
-
     fn set(&self) -> PyResult<Outside<Arc<DataSet>>> {
         let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        set.clone().ok_or_else(|| usage("the data set is closed"))
+        let set = set.clone().ok_or_else(|| usage("the data set is closed"))?;
+        if set.is_here() { Ok(set) } else { Err(usage(FORKED)) }
     }
 }
 
 /// A path and where a range begins and ends.
-type Place = (String, u64, u64);
+type Place = (Vec<u8>, u64, u64);
 
-fn places(ranges: &[Place]) -> Vec<(&str, std::ops::Range<u64>)> {
-    ranges.iter().map(|(path, start, end)| (path.as_str(), *start..*end)).collect()
+fn places(ranges: &[Place]) -> Vec<(&[u8], std::ops::Range<u64>)> {
+    ranges.iter().map(|(path, start, end)| (path.as_slice(), *start..*end)).collect()
 }
 
 #[pymethods]
@@ -331,14 +311,25 @@ impl PyDataSet {
     }
 
     /// Paths, sizes and times of all files.
-    fn files(&self) -> PyResult<Vec<(Vec<u8>, u64, f64)>> {
+    fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let set = self.set()?;
-        Ok(set.files().map(|file| (file.path.to_vec(), file.size, seconds(file.modified))).collect())
+        let rows: Vec<_> =
+            set.files().map(|file| (PyBytes::new(py, file.path), file.size, seconds(file.modified))).collect();
+        PyList::new(py, rows)
     }
 
     /// Paths of all directories.
-    fn directories(&self) -> PyResult<Vec<Vec<u8>>> {
-        Ok(self.set()?.directories().map(<[u8]>::to_vec).collect())
+    fn directories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let set = self.set()?;
+        let paths: Vec<_> = set.directories().map(|path| PyBytes::new(py, path)).collect();
+        PyList::new(py, paths)
+    }
+
+    /// Paths of all symbolic links.
+    fn links<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let set = self.set()?;
+        let paths: Vec<_> = set.links().map(|path| PyBytes::new(py, path)).collect();
+        PyList::new(py, paths)
     }
 
     /// Begins to read ranges into memory of its own.
@@ -369,7 +360,7 @@ impl PyDataSet {
                 return Err(usage("a buffer must be writable, and its bytes must follow each other"));
             }
             if buffer.len_bytes() as u64 != end.saturating_sub(*start) {
-                let len = buffer.len_bytes();
+                let (len, path) = (buffer.len_bytes(), String::from_utf8_lossy(path));
                 return Err(usage(&format!("{path}: a buffer of {len} bytes for those from {start} to {end}")));
             }
         }
@@ -561,6 +552,9 @@ impl PyRead {
     fn with<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&Running) -> T + Send) -> PyResult<T> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let read = read.ok_or_else(|| usage("the result of this read was taken"))?;
+        if !read.is_here() {
+            return Err(usage("it was begun before this process was forked: begin it anew here"));
+        }
         Ok(py.detach(move || look(&read)))
     }
 }
@@ -609,27 +603,29 @@ impl PyRead {
 /// A server for tests and for programs that offer data: see `inhaul.Server`.
 #[pyclass(name = "Server", module = "inhaul._inhaul", frozen)]
 struct PyServer {
-    server: Mutex<Option<Server>>,
+    /// `None` when it was stopped.
+    server: Mutex<Option<Outside<Server>>>,
 }
 
 impl PyServer {
     fn with<T>(&self, look: impl FnOnce(&Server) -> T) -> PyResult<T> {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        server.as_ref().map(look).ok_or_else(|| usage("the server has ended"))
+        server.as_ref().map(|server| look(server)).ok_or_else(|| usage("the server has ended"))
     }
 }
 
 #[pymethods]
 impl PyServer {
-    #[new]
-    fn new(
+    /// Starts one.
+    #[staticmethod]
+    fn start(
         py: Python<'_>,
         paths: Vec<PathBuf>,
         listen: &str,
         public: bool,
         state: Option<PathBuf>,
         send_rate: Option<String>,
-    ) -> PyResult<Self> {
+    ) -> PyResult<PyJob> {
         let listen: std::net::SocketAddr =
             listen.parse().map_err(|_| usage(&format!("'{listen}' is no address and port")))?;
         let mut builder = Server::builder().listen(listen);
@@ -645,8 +641,12 @@ impl PyServer {
         if let Some(limit) = rate(send_rate.as_deref())? {
             builder = builder.send_rate(limit);
         }
-        let server = outside(py, || builder.start())?;
-        Ok(Self { server: Mutex::new(Some(server)) })
+        PyJob::begin(py, Stop::new(), move |_| {
+            let server = Outside::new(builder.start()?);
+            let made: Made =
+                Box::new(move |py| Ok(Py::new(py, Self { server: Mutex::new(Some(server)) })?.into_any()));
+            Ok(made)
+        })
     }
 
     /// Where it listens.
@@ -660,10 +660,15 @@ impl PyServer {
         self.with(|server| server.address_of(path))
     }
 
-    /// Ends it.
-    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends it, unless it is another process's.
+    fn stop(&self, py: Python<'_>) -> PyResult<PyJob> {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        outside(py, || server.map_or(Ok(()), Server::stop))
+        let server = server.and_then(Outside::into_inner);
+        PyJob::begin(py, Stop::new(), move |_| {
+            server.map_or(Ok(()), Server::stop)?;
+            let made: Made = Box::new(|py| Ok(py.None()));
+            Ok(made)
+        })
     }
 }
 
@@ -675,15 +680,23 @@ mod _inhaul {
         PyAckSample, PyLabExperiment, PyLabScenario, PyLabStepper, PyLawConfig, PyLimits, PyLossSample, PyRateSample,
         lab_experiment, lab_experiments, lab_judge,
     };
-    use super::note_end;
+    #[pymodule_export]
+    use super::job::PyJob;
+    #[pymodule_export]
+    use super::outside::forks;
+    use super::outside::{note_end, note_fork};
     #[pymodule_export]
     use super::{PyClient, PyDataSet, PyRead, PyServer};
     use pyo3::prelude::*;
+    use pyo3::types::PyDict;
 
     #[pymodule_init]
     fn begin(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         py.import("atexit")?.call_method1("register", (wrap_pyfunction!(note_end, py)?,))?;
+        let in_child = PyDict::new(py);
+        in_child.set_item("after_in_child", wrap_pyfunction!(note_fork, py)?)?;
+        py.import("os")?.call_method("register_at_fork", (), Some(&in_child))?;
         Ok(())
     }
 }
