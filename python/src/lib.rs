@@ -80,6 +80,8 @@ struct Options {
     retry_for: f64,
     cache: Option<PathBuf>,
     cache_bytes: u64,
+    tickets: Vec<String>,
+    token_file: Option<PathBuf>,
 }
 
 #[pymethods]
@@ -127,6 +129,12 @@ impl PyClient {
         });
         if let Some(cache) = options.cache {
             builder = builder.cache(cache, options.cache_bytes);
+        }
+        for ticket in &options.tickets {
+            builder = builder.ticket(ticket);
+        }
+        if let Some(path) = options.token_file {
+            builder = builder.token_file(path);
         }
         let patience = Duration::try_from_secs_f64(options.retry_for)
             .map_err(|_| usage("retry_for is a number of seconds, not below 0"))?;

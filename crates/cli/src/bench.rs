@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use inhaul_base::{Bitrate, format_bytes, parse_bytes};
 use inhaul_identity::{Key, Right, Rights, Ticket};
 use inhaul_mover::{
-    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, Server,
+    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, NamedBy, Server,
     ServerIdentity, Trust,
 };
 
@@ -134,10 +134,11 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         };
         return Ok(inhaul_mover::bench_server(&options, &stop, listening)?);
     }
-    let trust = trust::settle(&args.security, &args.servers)?;
+    let mut servers = args.servers.clone();
+    let trust = trust::settle(&args.security, &mut servers, NamedBy::User)?;
     let net = net_options(&args.wire, &args.transport, trust);
     let options = BenchOptions {
-        servers: args.servers.clone(),
+        servers,
         limit: args.bytes.map_or(BenchLimit::Seconds(args.time), BenchLimit::Bytes),
         flows: args.parallel,
         rate: args.bitrate,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use inhaul_identity::{KeyError, KnownHostsError};
-use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
+use inhaul_mover::{ErrorKind, ErrorReport, MoveError, without_secrets, without_tickets};
 use serde::Serialize;
 
 use crate::output::{announce, to_json};
@@ -66,6 +66,11 @@ impl Failure {
     /// Prints it on standard error, and as JSON if that was requested. Returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         let Self { code, message, hint, reported } = self;
+        // What is wrong with words that the user wrote quotes them, and they may be secrets.
+        let shown = |text: String| {
+            if code == self::code(ErrorKind::Usage) { without_tickets(&text) } else { without_secrets(&text) }
+        };
+        let (message, hint) = (message.map(shown), hint.map(shown));
         if let Some(message) = &message {
             eprintln!("inhaul: {message}");
         }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use inhaul_base::{Span, format_bytes};
-use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Report, Request, read_fetch_list};
+use inhaul_mover::{
+    FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, NamedBy, Report, Request, read_fetch_list,
+};
 
 use crate::exit::Failure;
 use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
@@ -109,12 +111,13 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
 /// What is fetched from where to where, and how.
 pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
-    let requests = match args.list() {
+    let named_by = if args.list().is_some() { NamedBy::Others } else { NamedBy::User };
+    let mut requests = match args.list() {
         Some((format, path)) => read_list(format, path)?,
         None => sources.into_iter().map(Request::from).collect(),
     };
     let selection = &args.selection;
-    let trust = trust::settle(&args.security, trust::servers_of(&requests))?;
+    let trust = trust::settle(&args.security, trust::servers_of(&mut requests), named_by)?;
     Ok(GetOptions {
         requests,
         destination,

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use clap::Args;
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
-use inhaul_mover::{Hash, Listed, ListedKind, Server, Source, printable};
+use inhaul_mover::{Hash, Listed, ListedKind, NamedBy, Server, Source, printable};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -44,7 +44,8 @@ pub(crate) struct Ls {
 }
 
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
-    let trust = trust::settle(&args.security, &args.source.mirrors)?;
+    let mut source = args.source.clone();
+    let trust = trust::settle(&args.security, &mut source.mirrors, NamedBy::User)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
@@ -55,9 +56,9 @@ pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
         written.is_ok()
     };
     let listed = if args.metalink && args.checksums {
-        inhaul_mover::list_checksums(&args.source, &trust, &mut |item, hash| write(&item, Some(hash)))
+        inhaul_mover::list_checksums(&source, &trust, &mut |item, hash| write(&item, Some(hash)))
     } else {
-        inhaul_mover::list(&args.source, &trust, args.recursive || args.metalink, &mut |item| write(&item, None))
+        inhaul_mover::list(&source, &trust, args.recursive || args.metalink, &mut |item| write(&item, None))
     };
     // A reader that has gone away is no error of ours.
     let _ = match &listed {

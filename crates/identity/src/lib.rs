@@ -27,7 +27,7 @@ mod token;
 pub use authorized_keys::{AuthorizedKeys, AuthorizedKeysError};
 pub use book::{Book, BookError, Made};
 pub use date::UnixTime;
-pub use files::FileError;
+pub use files::{FileError, read_secret};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use key::{Key, KeyError};
 pub use known_hosts::{KnownHosts, KnownHostsError};

@@ -41,9 +41,11 @@ pub use api::report::{
     SourceStatus, Status, jain_index,
 };
 pub use api::request::{Known, Location, Part, Request};
+pub use api::secrets::{without_secrets, without_tickets};
 pub use api::service::{Inherited, LimitsAnew, SessionLimits, Surroundings};
 pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
 pub use api::stream_output::StreamOutput;
+pub use api::tickets::{NamedBy, Tickets, TicketsError};
 pub use api::trust::{Ca, Certificate, ServerIdentity, Trust, UnknownServer};
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};

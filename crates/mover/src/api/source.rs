@@ -143,15 +143,20 @@ struct Parts<'t> {
 }
 
 fn split(text: &str) -> Result<Parts<'_>, SourceError> {
-    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
+    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(before_ticket(text).to_owned()))?;
     let (rest, tickets) = part_tickets(rest);
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     Ok(Parts { hosts, path, tickets })
 }
 
 /// Parts what stands behind the last `#`.
-fn part_tickets(text: &str) -> (&str, Option<&str>) {
+pub(crate) fn part_tickets(text: &str) -> (&str, Option<&str>) {
     text.rsplit_once('#').map_or((text, None), |(text, tickets)| (text, Some(tickets)))
+}
+
+/// What may be shown of a text that is no address: what stands behind a `#` may be a secret, whichever it is.
+fn before_ticket(text: &str) -> &str {
+    text.split('#').next().unwrap_or_default()
 }
 
 /// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
@@ -173,7 +178,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let (text, tickets) = part_tickets(text);
-        let wrong = || SourceError::Host(text.to_owned());
+        let wrong = || SourceError::Host(before_ticket(text).to_owned());
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
             // A zone (%eth0) is not part of the address itself.
@@ -196,9 +201,11 @@ impl FromStr for Server {
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| SourceError::Port(port.to_owned()))?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|&port| port != 0)
+                .ok_or_else(|| SourceError::Port(before_ticket(port).to_owned()))?,
         };
         let mut server = Self::new(host, port);
         hand_out(tickets, std::slice::from_mut(&mut server))?;
@@ -208,7 +215,7 @@ impl FromStr for Server {
 
 /// Resolves `%xx`, as in other URLs.
 fn decode_path(path: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Path(path.to_owned());
+    let wrong = || SourceError::Path(before_ticket(path).to_owned());
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -301,6 +308,10 @@ mod tests {
             ("inhaul://a:99999/f", SourceError::Port(text("99999"))),
             ("inhaul://::1/f", SourceError::Host(text("::1"))),
             ("inhaul://a/50%", SourceError::Path(text("50%"))),
+            // What stands behind a '#' may be a secret.
+            ("http://a/f#.secret", SourceError::Scheme(text("http://a/f"))),
+            ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
+            ("inhaul://a#.secret#", SourceError::Host(text("a"))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
             ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
