@@ -81,6 +81,14 @@ def is_possible(name: str) -> bool:
     return "\0" not in name and not any(part in (".", "..") for part in name.split("/")[1:])
 
 
+def askable(name: str) -> str:
+    """A name, or the directory above it that a server can be asked for by its own name: it must be UTF-8. What lies in an
+    open directory may have any name."""
+    parts = name.split("/")
+    strange = next((k for k, part in enumerate(parts) if _RAW_BYTE.search(part)), len(parts))
+    return "/".join(parts[:strange])
+
+
 def says_whose(ticket: str) -> bool:
     """Whether a ticket, or all of several with commas between them, says which server it is for."""
     return "#" in ticket or all(not one or _FINGERPRINT.match(one) for one in ticket.split(","))

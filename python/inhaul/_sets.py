@@ -196,15 +196,15 @@ class Sets:
 
     def _opening_of(self, name: str, whole: bool) -> _Opening:
         """The running opening of what a name lies in, or a new one; it is waited for. Called with the lock."""
-        root, is_cover = name, False
-        if not whole:
+        root, is_cover = _names.askable(name), False
+        if not whole and root == name:
             root = natural_root(name)
             parent = name.rpartition("/")[0]
             if root == name and parent and parent not in self._uncoverable and parent not in self._sets:
                 near = [one for one in (*self._sets, *self._opening) if one.rpartition("/")[0] == parent]
                 if parent in self._opening or len(near) >= _COVER_FROM:
                     root, is_cover = parent, True
-            if root in self._sets:
+            if root in self._sets and root != name:
                 # It is open, and has no such name: a link leads elsewhere.
                 root, is_cover = name, False
         found = self._opening.get(root)

@@ -216,10 +216,16 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if refresh:
             self.invalidate_cache(name)
         covering = self._sets.covering(name) if self._is_cached else None
-        if covering is None:
+        if covering is not None:
+            found = self._children(covering, name)
+        elif _names.askable(name) == name:
             found = await self._list(name)
         else:
-            found = self._children(covering, name)
+
+            async def look(found: OpenSet, inner: str) -> list[dict[str, Any]]:
+                return self._children(found, name)
+
+            found = await self._within(name, look, whole=True)
         return found if detail else [one["name"] for one in found]
 
     async def _list(self, name: str) -> list[dict[str, Any]]:
@@ -445,7 +451,9 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if os.path.isdir(place):
             raise IsADirectoryError(21, "it is a directory", place)
         callback.set_size(info["size"])
-        await land(self._client, self._address(info["name"]), [(None, place)], callback.absolute_update)
+        root = _names.askable(info["name"])
+        inner = info["name"][len(root) :].lstrip("/") or None
+        await land(self._client, self._address(root), [(inner, place)], callback.absolute_update)
         callback.absolute_update(info["size"])
 
     async def _get(
