@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _inhaul, _jobs, _names
@@ -294,6 +295,17 @@ def _client(options: _inhaul.Options) -> Client:
     return Client(**arguments)
 
 
+def _open_set(client: Client, source: str, pins: dict[str, str] | str) -> _inhaul.DataSet:
+    address = _names.raw_bytes_quoted(source)
+
+    def begin(native: _inhaul.Client) -> _inhaul.Job[_inhaul.DataSet]:
+        if isinstance(pins, str):
+            return native.open_rooted(address, pins)
+        return native.open(address, [(os.fsencode(path), digest) for path, digest in pins.items()])
+
+    return client._run(client._natives(source), begin)
+
+
 class DataSet:
     """An open data set: its description is here, and its sessions stay open. Can be pickled: it is opened anew there.
 
@@ -305,23 +317,14 @@ class DataSet:
     ) -> None:
         # Pins are hashes of files, or the root of all.
         self._client, self._source, self._pins = client, source, pins
-        self._set = _Here(self._open)
+        # Without itself, so that it ends as soon as nobody has it.
+        self._set = _Here(partial(_open_set, client, source, pins))
         self._index: tuple[object, dict[str, File]] | None = None
         self._beneath: tuple[object, dict[str, tuple[list[File], list[str]]]] | None = None
-        self._set.put(self._open() if native is None else native)
-
-    def _opening(self) -> Callable[[_inhaul.Client], _inhaul.Job[_inhaul.DataSet]]:
-        address, pins = _names.raw_bytes_quoted(self._source), self._pins
-
-        def begin(native: _inhaul.Client) -> _inhaul.Job[_inhaul.DataSet]:
-            if isinstance(pins, str):
-                return native.open_rooted(address, pins)
-            return native.open(address, [(os.fsencode(path), digest) for path, digest in pins.items()])
-
-        return begin
-
-    def _open(self) -> _inhaul.DataSet:
-        return self._client._run(self._client._natives(self._source), self._opening())
+        if native is None:
+            self._set.get()
+        else:
+            self._set.put(native)
 
     def _native(self) -> _inhaul.DataSet:
         return self._set.get()
@@ -329,7 +332,7 @@ class DataSet:
     def refresh(self) -> None:
         """Open it anew: its files are those that are there now. What is being read goes on."""
         before = self._set.peek()
-        self._set.put(self._open())
+        self._set.put(_open_set(self._client, self._source, self._pins))
         if before is not None:
             before.close()
 

@@ -232,6 +232,9 @@ class Sets:
                 return
             if used.is_retired:
                 self._close(used)
+            elif any(used.root.startswith(f"{root}/") for root in self._sets):
+                # A file of a directory that was opened meanwhile.
+                self._retire(used)
             self._keep_few(host)
             self._begin_next(host)
 

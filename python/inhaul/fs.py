@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, TypeVar
 
 from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync
@@ -46,6 +47,14 @@ _CHECKED_S = 1.0
 """What is known for so long is not asked again when a file is opened."""
 _LANDINGS_MAX = 8
 """Files that are fetched at once, if each is a data set of its own."""
+
+
+def _address(ticket: str | None, name: str) -> str:
+    """The address of a name, with the ticket if it is for that server."""
+    if ticket and "#" in ticket:
+        owner, _, ticket = ticket.partition("#")
+        ticket = ticket if owner == name.partition("/")[0] else None
+    return _names.url_of(name, ticket)
 
 
 class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -93,7 +102,8 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
             with self._made_locks.setdefault(_inhaul.forks(), threading.Lock()):
                 sets = self._made_sets
                 if sets is None or not sets.is_here():
-                    sets = Sets(self._client, self._address, idle_max=self._idle_max, expiry_s=self._expiry_s)
+                    address = partial(_address, self.ticket)
+                    sets = Sets(self._client, address, idle_max=self._idle_max, expiry_s=self._expiry_s)
                     self._made_sets = sets
         return sets
 
@@ -133,11 +143,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return text.rpartition("/")[0] or text
 
     def _address(self, name: str) -> str:
-        hosts, ticket = name.partition("/")[0], self.ticket
-        if ticket and "#" in ticket:
-            owner, _, ticket = ticket.partition("#")
-            ticket = ticket if owner == hosts else None
-        return _names.url_of(name, ticket)
+        return _address(self.ticket, name)
 
     def _name(self, path: Any) -> str:
         name = _names.name_of(path)
