@@ -25,7 +25,7 @@ from .errors import InhaulError, Untrusted
 if TYPE_CHECKING:
     from . import Client, DataSet
 
-_OPEN_MAX = 24
+_OPEN_MAX = 16
 """Data sets that this process has open at one server; who wants more waits until one is closed."""
 _IDLE_MAX = 8
 """Those among them that nobody uses; the one that was used longest ago is closed."""
@@ -199,11 +199,8 @@ class Sets:
         root, is_cover = _names.askable(name), False
         if not whole and root == name:
             root = natural_root(name)
-            parent = name.rpartition("/")[0]
-            if root == name and parent and parent not in self._uncoverable and parent not in self._sets:
-                near = [one for one in (*self._sets, *self._opening) if one.rpartition("/")[0] == parent]
-                if parent in self._opening or len(near) >= _COVER_FROM:
-                    root, is_cover = parent, True
+            if root == name and (cover := self._cover(name)) is not None:
+                root, is_cover = cover, True
             if root in self._sets and root != name:
                 # It is open, and has no such name: a link leads elsewhere.
                 root, is_cover = name, False
@@ -216,6 +213,19 @@ class Sets:
         else:
             found.waiting += 1
         return found
+
+    def _cover(self, name: str) -> str | None:
+        """The directory that is opened in the place of a file, as several others in it are wanted."""
+        above, wanted = name.rpartition("/")[0], _COVER_FROM
+        while above:
+            if above in self._opening:
+                return above
+            if above not in self._uncoverable and above not in self._sets:
+                if sum(one.startswith(f"{above}/") for one in (*self._sets, *self._opening)) >= wanted:
+                    return above
+            # Further up there is more that nobody wants.
+            above, wanted = above.rpartition("/")[0], 2 * wanted
+        return None
 
     def _on_end(self, opening: _Opening, then: Callable[[], None]) -> None:
         with self._hosts.lock:

@@ -100,8 +100,10 @@ def test_files_of_one_directory_share_a_session(many: tuple[Path, inhaul.Server]
     assert open_at(server) == before
 
 
-def test_what_is_in_use_is_not_closed(many: tuple[Path, inhaul.Server]) -> None:
+def test_what_is_in_use_is_not_closed(many: tuple[Path, inhaul.Server], monkeypatch: pytest.MonkeyPatch) -> None:
     _, server = many
+    # Each file by itself.
+    monkeypatch.setattr(_sets, "_COVER_FROM", 1000)
     fs = system(server, max_paths=1)
     most = [0]
 
