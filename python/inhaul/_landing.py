@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PREFIX = ".inhaul-get-"
 _LOOK_S = 0.2
+_TRIES = 5
+"""So often a place is tried that another process has."""
 _turns = _jobs.Turns()
 
 
@@ -37,20 +39,23 @@ async def land(
     """Fetches files of a data set to their places: paths in it, and paths here. The path ``None`` is a data set that is
     one file. ``hear`` is called with the bytes that are done."""
     home = os.path.commonpath([os.path.dirname(os.path.abspath(place)) for _, place in places])
-    said = "\0".join(f"{path}\0{os.path.abspath(place)}" for path, place in (("", address.partition("#")[0]), *places))
+    said = "\0".join([address.partition("#")[0], *(f"{path}\0{os.path.abspath(place)}" for path, place in places)])
     staging = os.path.join(home, _PREFIX + hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16])
     async with _turns.of(staging):
-        try:
-            await _land_in(staging, client, address, places, hear)
-        except DestinationError as error:
-            if "another transfer" not in str(error):
-                raise
-            # Another process does the same: each lands for itself.
-            own = f"{staging}-{uuid.uuid4().hex[:8]}"
+        for _ in range(_TRIES):
             try:
-                await _land_in(own, client, address, places, hear)
-            finally:
-                await asyncio.to_thread(_remove, own)
+                return await _land_in(staging, client, address, places, hear)
+            except DestinationError as error:
+                if "another transfer" not in str(error):
+                    raise
+            # A process that was killed may have it for a moment yet.
+            await asyncio.sleep(_LOOK_S)
+        # Another process does the same: each lands for itself.
+        own = f"{staging}-{uuid.uuid4().hex[:8]}"
+        try:
+            await _land_in(own, client, address, places, hear)
+        finally:
+            await asyncio.to_thread(_remove, own)
 
 
 async def _land_in(

@@ -45,15 +45,21 @@ class OpenSet:
     data_set: DataSet
     is_cover: bool
     users: int = 0
-    opened: float = field(default_factory=time.monotonic)
-    checked: float = field(default_factory=time.monotonic)
+    opened: float = field(default_factory=lambda: time.monotonic())
+    checked: float = field(default_factory=lambda: time.monotonic())
     used: float = 0.0
     is_retired: bool = False
     links: frozenset[str] = frozenset()
 
+    def has(self, name: str) -> bool:
+        """Whether a name is its own, or lies beneath it."""
+        return name == self.root or name.startswith(f"{self.root}/")
+
     def inner(self, name: str) -> str:
         """The path of a name in it."""
-        return name[len(self.root) :].lstrip("/")
+        if not self.has(name):
+            raise ValueError(f"'{name}' does not lie in '{self.root}'")
+        return name[len(self.root) + 1 :]
 
     def is_beyond(self, inner: str) -> bool:
         """Whether a path leads through a link, to what is not in this data set."""

@@ -418,7 +418,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 results[index] = part
 
         async def together(names: list[str]) -> None:
-            """Files of one data set; one by one if that does not go well."""
+            """Files of one data set; one by one if that does not go well, or if they do not lie in one any more."""
             indices = [index for name in names for index in groups[name]]
 
             async def read(found: OpenSet, inner: str) -> list[bytes]:
