@@ -28,14 +28,13 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
-from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop, sync
-from fsspec.caching import caches
+from fsspec.asyn import AsyncFileSystem, _run_coros_in_chunks, get_loop
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations.local import LocalFileSystem, make_path_posix, trailing_sep
-from fsspec.spec import AbstractBufferedFile
 from fsspec.utils import glob_translate, other_paths
 
 from . import Client, DataSet, File, _inhaul, _names
+from ._file import Changed, InhaulFile
 from ._landing import land
 from ._sets import OpenSet, Sets
 from .errors import IntegrityError, NotFound
@@ -68,6 +67,8 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     protocol = "inhaul"
     root_marker = ""
+    _pid: int
+    _loop: Any
 
     def __init__(
         self,
@@ -110,9 +111,10 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     @property
     def loop(self) -> Any:
         """The event loop of synchronous calls: in the child of a fork, one of its own."""
-        if self._pid != os.getpid():
+        pid: int = os.getpid()
+        if self._pid != pid:
             self._loop = None if self.asynchronous else get_loop()
-            self._pid = os.getpid()
+            self._pid = pid
         return self._loop
 
     # --- Names ---------------------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 async with self._sets.using(name, whole=whole, fresh=fresh) as found:
                     try:
                         return await use(found, found.inner(name))
-                    except _Changed:
+                    except Changed:
                         raise
                     except IntegrityError:
                         self._sets.retire_set(found)
@@ -379,7 +381,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         async def read(found: OpenSet, inner: str) -> bytes:
             file = self._file_in(found, inner)
             if (file.size, file.mtime) != (size, mtime):
-                raise _Changed(f"{self._strip_protocol(path)} has changed since it was opened: open it again")
+                raise Changed(f"{self._strip_protocol(path)} has changed since it was opened: open it again")
             return await found.data_set.aread(inner, start, end)
 
         return await self._within(path, read)
@@ -558,44 +560,3 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def statistics(self) -> dict[str, int]:
         """Bytes of content and proofs that have come for all that was opened, and how many requests asked for them."""
         return self._sets.statistics()
-
-
-class _Changed(IntegrityError):
-    """A file is another version than the one that was opened."""
-
-    code = "integrity"
-
-
-class InhaulFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file that is read. By default nothing is cached, and nothing read ahead.
-
-    All that is read is of one version: if the file changes at its source, reading fails with
-    :class:`inhaul.errors.IntegrityError`. One that has changed before anything was read of it is taken as it is then.
-    """
-
-    def __init__(self, *arguments: Any, cache_type: str = "none", cache_options: Any = None, **options: Any) -> None:
-        self._cache = cache_type, dict(cache_options or {})
-        self._has_read = False
-        fs, path = arguments[:2]
-        sync(fs.loop, fs._check, path)
-        super().__init__(*arguments, cache_type=cache_type, cache_options=cache_options, **options)
-
-    def _fetch_range(self, start: int, end: int) -> bytes:
-        mtime = self.details.get("mtime")
-        data: bytes = sync(self.fs.loop, self.fs._cat_version, self.path, start, end, self.size, mtime)
-        self._has_read = True
-        return data
-
-    def read(self, length: int = -1) -> bytes:
-        """Bytes from the current place on."""
-        try:
-            data: bytes = super().read(length)
-        except _Changed:
-            if self._has_read or self.loc:
-                raise
-            self.details = self.fs.info(self.path)
-            self.size = self.details["size"]
-            kind, options = self._cache
-            self.cache = caches[kind](self.blocksize, self._fetch_range, self.size, **options)
-            data = super().read(length)
-        return data

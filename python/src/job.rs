@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use inhaul::{Error, Stop};
 use pyo3::prelude::*;
@@ -61,16 +61,8 @@ impl Shared {
     }
 
     fn wait(&self, timeout: Duration, is_met: impl Fn(&State) -> bool) -> bool {
-        let until = Instant::now() + timeout;
-        let mut state = self.state();
-        while !is_met(&state) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state = self.over.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        let waiting = self.over.wait_timeout_while(self.state(), timeout, |state| !is_met(state));
+        is_met(&waiting.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     fn cancel(&self) {
@@ -110,7 +102,8 @@ impl PyJob {
         let shared = Arc::new(Shared { state: Mutex::new(state), over: Condvar::new(), stop });
         let own = Arc::clone(&shared);
         let run = move || {
-            let died = |_| Err(Error::Internal("a thread has died of a bug: please report what it has printed".to_owned()));
+            let died =
+                |_| Err(Error::Internal("a thread has died of a bug: please report what it has printed".to_owned()));
             let outcome = catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(died);
             own.end(outcome);
             own.state().has_ended = true;
@@ -132,16 +125,17 @@ impl PyJob {
     /// Waits for its end for so many seconds at most: whether it has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let shared = self.shared()?;
-        let until = Instant::now() + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4);
+        let mut left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if py.detach(|| shared.wait(left.min(LOOK), |state| state.is_over)) {
+            let now = left.min(LOOK);
+            if py.detach(|| shared.wait(now, |state| state.is_over)) {
                 return Ok(true);
             }
             if let Err(interrupt) = py.check_signals() {
                 self.cancel(py)?;
                 return Err(interrupt);
             }
+            left = left.saturating_sub(now);
             if left.is_zero() {
                 return Ok(false);
             }

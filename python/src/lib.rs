@@ -182,9 +182,8 @@ impl PyClient {
         self.work(py, move |client, _| {
             let items = client.checksums(&source)?;
             let made: Made = Box::new(move |py| {
-                let made = |(item, hash): (inhaul::Listed, Hash)| {
-                    (PyBytes::new(py, &item.path), hash.to_hex().to_string())
-                };
+                let made =
+                    |(item, hash): (inhaul::Listed, Hash)| (PyBytes::new(py, &item.path), hash.to_hex().to_string());
                 Ok(PyList::new(py, items.into_iter().map(made))?.into_any().unbind())
             });
             Ok(made)
@@ -651,8 +650,7 @@ impl PyServer {
         }
         PyJob::begin(py, Stop::new(), move |_| {
             let server = Outside::new(builder.start()?);
-            let made: Made =
-                Box::new(move |py| Ok(Py::new(py, Self { server: Mutex::new(Some(server)) })?.into_any()));
+            let made: Made = Box::new(move |py| Ok(Py::new(py, Self { server: Mutex::new(Some(server)) })?.into_any()));
             Ok(made)
         })
     }
@@ -684,12 +682,12 @@ impl PyServer {
 #[pymodule]
 mod _inhaul {
     #[pymodule_export]
+    use super::job::PyJob;
+    #[pymodule_export]
     use super::lab::{
         PyAckSample, PyLabExperiment, PyLabScenario, PyLabStepper, PyLawConfig, PyLimits, PyLossSample, PyRateSample,
         lab_experiment, lab_experiments, lab_judge,
     };
-    #[pymodule_export]
-    use super::job::PyJob;
     #[pymodule_export]
     use super::outside::forks;
     use super::outside::{note_end, note_fork};

@@ -111,7 +111,9 @@ impl Reader {
             // A panic must not leave anybody waiting. What is left of the two is only used to say that.
             let ended = catch_unwind(AssertUnwindSafe(|| engine.run(&mut reading)));
             let has_died = ended.is_err();
-            if let Err(error) = ended.unwrap_or_else(|_| Err(MoveError::Internal("the data thread has died".to_owned()))) {
+            if let Err(error) =
+                ended.unwrap_or_else(|_| Err(MoveError::Internal("the data thread has died".to_owned())))
+            {
                 log::error!("reading has ended: {error}");
                 reading.end(&error);
             }
