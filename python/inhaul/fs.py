@@ -538,7 +538,11 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         callback.set_size(size)
         existing = "refuse" if mode == "create" else "replace"
         name = self._name(rpath)
-        await asyncio.to_thread(self._client.put, os.fspath(lpath), self._address(name), existing=existing)
+        address = self._address(name)
+        await self._client._arun(
+            self._client._natives(address),
+            lambda native: native.put([os.fspath(lpath)], _names.raw_bytes_quoted(address), existing),
+        )
         callback.relative_update(size)
         self.invalidate_cache(name)
 
