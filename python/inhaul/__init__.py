@@ -138,19 +138,23 @@ class Client:
         own: _inhaul.Options = {**self._options}
         if not tickets and token_file is None:
             own["tickets"] = _names.tickets_from_environment()
-        self._has_tickets = bool(own["tickets"] or token_file)
-        without: _inhaul.Options = {**own, "tickets": [], "token_file": None}
         self._own = _Here(lambda: _inhaul.Client(own))
-        self._without = _Here(lambda: _inhaul.Client(without))
+        # It has looked whether others may read the file.
         self._own.get()
+        words = _names.ticket_words(own["tickets"], own["token_file"])
+        # What is for a server of a certain name is never left out: its fingerprint holds.
+        by_name = [word for word in words if "#" in word]
+        self._has_choice = len(by_name) < len(words)
+        without: _inhaul.Options = {**own, "tickets": by_name, "token_file": None}
+        self._without = _Here(lambda: _inhaul.Client(without))
 
     def _native(self) -> _inhaul.Client:
         return self._own.get()
 
     def _natives(self, *sources: str) -> list[_inhaul.Client]:
-        """What is tried one after the other: a ticket that is for the server with a certain key is not for others, and
-        these are asked without."""
-        has_choice = self._has_tickets and not any("#" in source for source in sources)
+        """What is tried one after the other: a ticket that is for the server with a certain key, whatever its name, is not
+        for others, and these are asked without."""
+        has_choice = self._has_choice and not any("#" in source for source in sources)
         return [self._own.get(), *([self._without.get()] if has_choice else [])]
 
     def _run(self, natives: list[_inhaul.Client], begin: Callable[[_inhaul.Client], _inhaul.Job[_T]]) -> _T:

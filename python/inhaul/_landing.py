@@ -114,6 +114,18 @@ def _make(staging: str) -> None:
             raise DestinationError(errno.EEXIST, "it is not this program's: remove it", staging) from None
 
 
+def check_place(place: str) -> None:
+    """A file may take this name: nothing has it, or a file or link that is replaced."""
+    try:
+        mode = os.lstat(place).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory", place)
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise DestinationError(errno.EEXIST, "it is a device, a pipe or a socket: it is not replaced", place)
+
+
 def _name(landed: str, places: Sequence[tuple[str | None, str]]) -> None:
     """Gives files their names."""
     if os.path.isdir(landed):
@@ -125,6 +137,7 @@ def _name(landed: str, places: Sequence[tuple[str | None, str]]) -> None:
         source = landed if path is None else os.path.join(landed, path)
         directory = os.path.dirname(os.path.abspath(place))
         os.makedirs(directory, exist_ok=True)
+        check_place(place)
         try:
             os.replace(source, place)
         except OSError as error:

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 SCHEME = "inhaul://"
 
-_FINGERPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
+_WITH_FINGERPRINT = re.compile(r"[A-Za-z0-9_-]{43}(\..*)?")
 _TICKET = re.compile(r"([A-Za-z0-9_-]{43})?(\.[A-Za-z0-9_=-]+)?")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _RAW_BYTE = re.compile("[\udc80-\udcff]")
@@ -91,12 +91,21 @@ def askable(name: str) -> str:
 
 def says_whose(ticket: str) -> bool:
     """Whether a ticket, or all of several with commas between them, says which server it is for."""
-    return "#" in ticket or all(not one or _FINGERPRINT.match(one) for one in ticket.split(","))
+    return "#" in ticket or all(not one or _WITH_FINGERPRINT.fullmatch(one) for one in ticket.split(","))
 
 
 def has_magic(text: str) -> bool:
     """Whether a path, or the path of a name, has characters that glob takes for more than themselves."""
     return any(sign in text.partition("/")[2] for sign in "*?[")
+
+
+def ticket_words(tickets: list[str], file: str | None) -> list[str]:
+    """The tickets of arguments and of a file, one by one."""
+    words = [word for text in tickets for word in text.split()]
+    if file is not None:
+        with open(file, encoding="utf-8", errors="surrogateescape") as lines:
+            words += [word for line in lines if not line.lstrip().startswith("#") for word in line.split()]
+    return words
 
 
 def tickets_from_environment() -> list[str]:

@@ -35,7 +35,7 @@ from fsspec.utils import glob_translate, other_paths
 
 from . import Client, DataSet, File, _inhaul, _names
 from ._file import Changed, InhaulFile
-from ._landing import land
+from ._landing import check_place, land
 from ._sets import OpenSet, Sets
 from .errors import IntegrityError, NotFound
 
@@ -456,8 +456,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         if info["type"] == "directory":
             os.makedirs(place, exist_ok=True)
             return
-        if os.path.isdir(place):
-            raise IsADirectoryError(21, "it is a directory", place)
+        check_place(place)
         callback.set_size(info["size"])
         root = _names.askable(info["name"])
         inner = info["name"][len(root) :].lstrip("/") or None
@@ -482,7 +481,7 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
         callback.set_size(len(names))
         infos = await asyncio.gather(*(self._info(name) for name in names))
         singles: list[tuple[str, str]] = []
-        together: dict[str, list[tuple[dict[str, Any], str]]] = {}
+        together: dict[tuple[str, str], list[tuple[dict[str, Any], str]]] = {}
         for info, place in zip(infos, places, strict=True):
             os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
             covering = self._sets.covering(info["name"])
@@ -490,10 +489,13 @@ class InhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
                 os.makedirs(place, exist_ok=True)
                 callback.relative_update(1)
             elif covering is not None and not covering.data_set.is_file:
-                together.setdefault(covering.root, []).append((info, place))
+                check_place(place)
+                # Places that were named one by one may be anywhere.
+                home = "" if isinstance(lpath, str | os.PathLike) else os.path.dirname(os.path.abspath(place))
+                together.setdefault((covering.root, home), []).append((info, place))
             else:
                 singles.append((info["name"], place))
-        for root, group in together.items():
+        for (root, _home), group in together.items():
             if len({place for _, place in group}) < len(group):
                 raise ValueError("several files would get one name")
             paths = [(info["name"][len(root) :].lstrip("/"), place) for info, place in group]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,16 +34,14 @@ def in_child(work: Callable[[], object]) -> None:
             os.write(2, traceback.format_exc().encode())
             os._exit(1)
     os.close(write)
-    until, status = time.monotonic() + CHILD_S, None
-    while status is None and time.monotonic() < until:
-        done, code = os.waitpid(pid, os.WNOHANG)
-        status = code if done else None
-        time.sleep(0.01)
-    if status is None:
+    watch = os.pidfd_open(pid)
+    has_ended = bool(select.select([watch], [], [], CHILD_S)[0])
+    os.close(watch)
+    if not has_ended:
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
     with os.fdopen(read, "rb") as file:
-        said = file.read().decode() if status is not None else "it hangs"
+        said = file.read().decode() if has_ended else "it hangs"
     assert status == 0 and "panicked" not in said, said
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +118,20 @@ def test_what_was_there_stays_until_all_has_come_and_the_same_call_goes_on(sourc
     target = tmp_path / "target"
     target.write_bytes(b"old")
     with inhaul.Server(source, public=True, send_rate="8M") as server:
-        program = (
-            "import fsspec, sys; fsspec.filesystem('inhaul', ticket=sys.argv[2], state='').get_file(sys.argv[1], sys.argv[3])"
-        )
+        program = """
+import fsspec, sys
+from fsspec.callbacks import Callback
+class Told(Callback):
+    def call(self, *_, **__):
+        if self.value > 2 << 20:
+            print("some of it is here", flush=True)
+fs = fsspec.filesystem("inhaul", ticket=sys.argv[2], state="")
+fs.get_file(sys.argv[1], sys.argv[3], callback=Told())
+"""
         arguments = [f"{server.address}/a", server.address_of().split("#")[1], str(target)]
-        with subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=tmp_path) as killed:
-            while not (journals := list(tmp_path.glob(".inhaul-get-*/data.inhaul"))) or journals[0].stat().st_size < 200:
-                assert killed.poll() is None
-                time.sleep(0.02)
-            # Until a group was recorded.
-            while list(tmp_path.glob(".inhaul-get-*/*.partial"))[0].stat().st_blocks * 512 < 2 << 20:
-                assert killed.poll() is None
-                time.sleep(0.02)
+        command = [sys.executable, "-c", program, *arguments]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as killed:
+            assert killed.stdout is not None and killed.stdout.readline() == "some of it is here\n"
             killed.send_signal(signal.SIGKILL)
         assert target.read_bytes() == b"old"
         before = {path.name for path in tmp_path.glob(".inhaul-get-*")}
@@ -188,16 +189,45 @@ def test_what_cannot_land_says_so_and_leaves_nothing(source: Path, tmp_path: Pat
             fs.get_file(f"{server.address}/a", str(home / "a"))
         with pytest.raises(FileNotFoundError):
             fs.get_file(f"{server.address}/none", str(home / "none"))
-        assert os.listdir(home) == ["a"]
+        os.mkfifo(home / "pipe")
+        for get in (fs.get_file, fs.get):
+            with pytest.raises(inhaul.errors.DestinationError, match="pipe"):
+                get(f"{server.address}/a", str(home / "pipe"))
+            fs.find(server.address)
+        assert sorted(os.listdir(home)) == ["a", "pipe"]
+
+
+def test_places_that_are_named_one_by_one_may_be_anywhere(source: Path, tmp_path: Path) -> None:
+    with inhaul.Server(source, public=True) as server:
+        fs = system(server)
+        names = fs.find(server.address)
+        homes = [tmp_path / "x" / "y", tmp_path / "z", tmp_path / "x"]
+        for home in homes:
+            home.mkdir(exist_ok=True, parents=True)
+        # Nothing is made above them.
+        tmp_path.chmod(0o555)
+        try:
+            fs.get(names, [str(home / "f") for home in homes])
+        finally:
+            tmp_path.chmod(0o755)
+        assert [(home / "f").read_bytes() for home in homes] == [fs.cat_file(name) for name in names]
+        assert sorted(os.listdir(tmp_path / "x")) == ["f", "y"]
 
 
 def test_a_cancelled_get_ends(source: Path, tmp_path: Path) -> None:
     async def run() -> None:
-        with inhaul.Server(source, public=True, send_rate="2M") as server:
+        some = asyncio.Event()
+
+        class Told(callbacks.Callback):  # type: ignore[misc]
+            def call(self, hook_name: Any = None, **_: Any) -> None:
+                if self.value > 0:
+                    some.set()
+
+        with inhaul.Server(source, public=True, send_rate="8M") as server:
             fs = system(server, asynchronous=True)
-            running = asyncio.ensure_future(fs._get_file(f"{server.address}/a", str(tmp_path / "a")))
-            while not list(tmp_path.glob(".inhaul-get-*/*.partial")):
-                await asyncio.sleep(0.01)
+            get = fs._get_file(f"{server.address}/a", str(tmp_path / "a"), callback=Told())
+            running = asyncio.ensure_future(get)
+            await some.wait()
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running

@@ -186,7 +186,7 @@ def test_a_ticket_goes_to_its_server_only(
     server: inhaul.Server, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fingerprint = server.address_of().split("#")[1]
-    token = ".AQ"
+    token = "." + "A" * 80
     cls = fsspec.get_filesystem_class("inhaul")
     assert cls._get_kwargs_from_urls(f"inhaul://a:1/x#{fingerprint}") == {"ticket": fingerprint}
     assert cls._get_kwargs_from_urls(f"inhaul://a:1/x#{token}") == {"ticket": f"a:1#{token}"}
@@ -199,9 +199,10 @@ def test_a_ticket_goes_to_its_server_only(
     # asked without.
     name = f"{server.address}/a"
     with inhaul.Server(tmp_path, public=True) as other:
-        monkeypatch.setenv("INHAUL_TICKET", token)
-        with pytest.warns(UserWarning, match="does not say which server"):
-            fsspec.filesystem("inhaul", state="", skip_instance_cache=True)
+        for bare in (token, token[1:]):
+            monkeypatch.setenv("INHAUL_TICKET", bare)
+            with pytest.warns(UserWarning, match="does not say which server"):
+                fsspec.filesystem("inhaul", state="", skip_instance_cache=True)
         monkeypatch.setenv("INHAUL_TICKET", f"{server.address}#{fingerprint}")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -209,6 +210,16 @@ def test_a_ticket_goes_to_its_server_only(
         assert made.cat_file(name) == (tree / "a").read_bytes()
         with pytest.raises(PermissionError, match="not known here"):
             made.ls(other.address)
+        # By key, whatever the name: others are asked without it.
+        monkeypatch.setenv("INHAUL_TICKET", fingerprint)
+        by_key = fsspec.filesystem("inhaul", state="", accept_new=True, skip_instance_cache=True)
+        assert by_key.cat_file(name) == (tree / "a").read_bytes()
+        assert by_key.ls(other.address) == []
+        # By name: another key there is never taken, even where unknown ones are.
+        monkeypatch.setenv("INHAUL_TICKET", f"{other.address}#{fingerprint}")
+        by_name = fsspec.filesystem("inhaul", state="", accept_new=True, skip_instance_cache=True)
+        with pytest.raises(PermissionError):
+            by_name.ls(other.address)
     monkeypatch.delenv("INHAUL_TICKET")
     secret = tmp_path / "tickets"
     secret.write_text(f"{server.address}#{fingerprint}\n")
