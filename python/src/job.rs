@@ -8,8 +8,8 @@ use std::time::Duration;
 use inhaul::{Error, Stop};
 use pyo3::prelude::*;
 
+use crate::common::{LOOK, raise, usage};
 use crate::outside::{Outside, is_ending};
-use crate::{LOOK, raise, usage};
 
 /// How long an interrupted call waits for what it has ended: what was verified is kept by then, mostly.
 const PARTING: Duration = Duration::from_millis(300);
