@@ -26,6 +26,7 @@ const TOKENS_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Client {
     reader: Arc<Reader>,
+    stop: Stop,
     tickets: Tickets,
     pub(crate) options: ReadOptions,
 }
@@ -46,13 +47,19 @@ impl Client {
         ClientBuilder::default()
     }
 
+    /// The same client, whose waiting for servers ends with [`Error::Interrupted`](crate::Error::Interrupted) soon after
+    /// `stop` is set: in [`Client::open`] and its kind. What is open, and transfers, go on.
+    pub fn until(&self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self.clone() }
+    }
+
     /// Opens a data set: `inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICKET]`, a directory or a file. Waits for the first
     /// mirror that answers, and a moment for the others.
     ///
     /// # Errors
     /// When no mirror has it, when the mirrors differ, or when a server is not trusted.
     pub fn open(&self, source: &str) -> Result<DataSet, MoveError> {
-        self.open_pinned(source, [])
+        self.open_with(source, &Pins::default())
     }
 
     /// The same, of files whose BLAKE3 hashes are known, such as from a list that `inhaul manifest` or `b3sum` has made:
@@ -61,12 +68,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::open`]; and when a pinned file is not there.
-    pub fn open_pinned<'p>(
+    pub fn open_pinned<P: AsRef<[u8]>>(
         &self,
         source: &str,
-        pins: impl IntoIterator<Item = (&'p str, Hash)>,
+        pins: impl IntoIterator<Item = (P, Hash)>,
     ) -> Result<DataSet, MoveError> {
-        let pins = pins.into_iter().map(|(path, hash)| (path.as_bytes().to_vec(), hash)).collect();
+        let pins = pins.into_iter().map(|(path, hash)| (path.as_ref().to_vec(), hash)).collect();
         self.open_with(source, &Pins::Some(pins))
     }
 
@@ -102,7 +109,7 @@ impl Client {
 
     fn open_with(&self, source: &str, pins: &Pins) -> Result<DataSet, MoveError> {
         let source = self.parse(source)?;
-        let set = self.reader.open_pinned(source.clone().into(), pins, &Stop::new())?;
+        let set = self.reader.open_pinned(source.clone().into(), pins, &self.stop)?;
         Ok(DataSet::new(source, set))
     }
 
@@ -113,11 +120,26 @@ impl Client {
     /// As [`Client::open`].
     pub fn list(&self, source: &str, recursive: bool) -> Result<Vec<Listed>, MoveError> {
         let mut items = Vec::new();
-        inhaul_mover::list(&self.parse(source)?, &self.options.net.trust, recursive, &mut |item| {
+        self.list_each(source, recursive, |item| {
             items.push(item);
             true
         })?;
         Ok(items)
+    }
+
+    /// The same, one by one while they come, until `each` says no.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn list_each(
+        &self,
+        source: &str,
+        recursive: bool,
+        mut each: impl FnMut(Listed) -> bool,
+    ) -> Result<(), MoveError> {
+        let source = self.parse(source)?;
+        inhaul_mover::list(&source, &self.options.net.trust, recursive, &mut |item| !self.stop.is_set() && each(item))?;
+        if self.stop.is_set() { Err(MoveError::Interrupted) } else { Ok(()) }
     }
 
     /// Every file at a source with its BLAKE3 hash, as a server computes it: what [`Client::open_pinned`] takes, if the
@@ -129,9 +151,9 @@ impl Client {
         let mut items = Vec::new();
         inhaul_mover::list_checksums(&self.parse(source)?, &self.options.net.trust, &mut |item, hash| {
             items.push((item, hash));
-            true
+            !self.stop.is_set()
         })?;
-        Ok(items)
+        if self.stop.is_set() { Err(MoveError::Interrupted) } else { Ok(items) }
     }
 
     /// Fetches data sets to files, as `inhaul get` does: see [`GetBuilder`].
@@ -300,7 +322,7 @@ impl ClientBuilder {
             let more = more.and_then(|more| if more.has_bare_token() { Err(TicketsError::NoServer) } else { Ok(more) });
             tickets = tickets.and(more.map_err(|error| MoveError::Usage(error.to_string()))?);
         }
-        Ok(Client { reader: Reader::start(self.options.clone())?, options: self.options, tickets })
+        Ok(Client { reader: Reader::start(self.options.clone())?, stop: Stop::new(), options: self.options, tickets })
     }
 
     fn net(&mut self) -> &mut NetOptions {

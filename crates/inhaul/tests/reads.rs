@@ -484,3 +484,83 @@ fn transfers_land_files_and_tell_how_far_they_are() {
     assert!(std::fs::read(landing.path().join("all/0")).unwrap() == contents[0]);
     assert_eq!(client().list(&server.address_of(""), false).unwrap().len(), 2);
 }
+
+#[test]
+fn paths_are_bytes_and_links_are_told() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let raw = b"raw\xff#%";
+    std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(raw)), b"raw bytes").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let set = client.open(&server.address_of("")).unwrap();
+    assert_eq!(set.files().map(|file| file.path.to_vec()).collect::<Vec<_>>(), [raw]);
+    assert_eq!(set.links().collect::<Vec<_>>(), [b"link"]);
+    assert_eq!(set.stat(&raw[..]).unwrap().size, 9);
+    assert_eq!(set.read(raw, 4..9).unwrap(), b"bytes");
+    let Buffers(both) =
+        set.read_ranges(&[(raw, 0..3), (raw, 8..9)], Buffers(vec![vec![0; 3], vec![0; 1]])).unwrap().join().unwrap();
+    assert_eq!(both, [b"raw".to_vec(), b"s".to_vec()]);
+    let pinned = client.open_pinned(&server.address_of(""), [(raw, blake3(b"raw bytes"))]).unwrap();
+    assert_eq!(pinned.read(raw, 0..3).unwrap(), b"raw");
+}
+
+fn blake3(bytes: &[u8]) -> Hash {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), bytes).unwrap();
+    let client = Client::builder().build().unwrap();
+    client.checksums(&serve(dir.path()).address_of("f")).unwrap()[0].1
+}
+
+#[test]
+fn a_get_of_some_files_brings_these_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let get = |only: &[&str], to: &str| {
+        let get = client.get(&[&server.address_of("")], home.path().join(to)).unwrap();
+        get.only(only.iter().copied()).start().unwrap().join().1
+    };
+    get(&["a", "c"], "two").unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(home.path().join("two")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "c"]);
+    assert!(get(&["a", "none"], "other").is_err());
+}
+
+#[test]
+fn waiting_for_a_server_ends_when_it_is_told_to() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("inhaul://{}/x", silent.local_addr().unwrap());
+    let stop = inhaul::Stop::new();
+    let client = Client::builder().accept_new().build().unwrap().until(&stop);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.open(&address).map(drop).unwrap_err().kind());
+        let _connection = silent.accept().unwrap();
+        stop.stop();
+        assert_eq!(waiting.join().unwrap(), ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn a_listing_ends_when_its_caller_has_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in 0..50 {
+        std::fs::write(dir.path().join(name.to_string()), b"").unwrap();
+    }
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let mut seen = 0;
+    let three = |_| {
+        seen += 1;
+        seen < 3
+    };
+    client.list_each(&server.address_of(""), true, three).unwrap();
+    assert_eq!(seen, 3);
+}

@@ -148,7 +148,7 @@ fn read(word: &str) -> Option<For> {
         let ticket: Ticket = ticket.parse().ok()?;
         return Some(For { server: Some(host.parse().ok()?), ticket: Arc::new(ticket) });
     }
-    let whole = || word.parse::<Ticket>().ok().filter(|ticket| ticket.token.is_some());
+    let whole = || word.parse::<Ticket>().ok().filter(|ticket| !ticket.is_empty());
     let token = || word.parse::<Token>().ok().map(|token| Ticket { fingerprint: None, token: Some(token) });
     let ticket = whole().or_else(token)?;
     Some(For { server: None, ticket: Arc::new(ticket) })

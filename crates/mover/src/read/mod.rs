@@ -16,6 +16,7 @@ mod parts;
 mod reading;
 mod roots;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,11 +108,18 @@ impl Reader {
             };
             engine.watch_thread(own.net.monitor, false);
             let _ = started.send(Ok(engine.waker()));
-            if let Err(error) = engine.run(&mut reading) {
+            // A panic must not leave anybody waiting. What is left of the two is only used to say that.
+            let ended = catch_unwind(AssertUnwindSafe(|| engine.run(&mut reading)));
+            let has_died = ended.is_err();
+            if let Err(error) =
+                ended.unwrap_or_else(|_| Err(MoveError::Internal("the data thread has died".to_owned())))
+            {
                 log::error!("reading has ended: {error}");
                 reading.end(&error);
             }
-            engine.hang_up();
+            if !has_died {
+                engine.hang_up();
+            }
         };
         let thread = threads::spawn_helper("inhaul-read", run)?;
         let died = || MoveError::Internal("the data thread has died".to_owned());

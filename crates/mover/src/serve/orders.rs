@@ -37,9 +37,6 @@ pub(crate) trait Orders: Debug + Send + Sync {
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);
 
-    /// Whether a session waits for streams with this token.
-    fn awaits_stream(&self, token: u128) -> bool;
-
     /// Hands over a stream that is to carry datagrams of the session that this token is of; one that cannot be had is
     /// given back.
     fn carry(&self, token: u128, stream: ControlStream) -> Result<(), Unwanted>;

@@ -1,6 +1,6 @@
 //! Where clients arrive: each is greeted on a thread of its own, and then handed to the data thread.
 
-use std::net::{IpAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
