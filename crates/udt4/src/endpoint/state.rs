@@ -1,7 +1,7 @@
 //! All connections of a port, without I/O and without a clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar};
 
 use inhaul_base::Time;
@@ -39,7 +39,10 @@ pub(super) struct State {
     rendezvous: BTreeMap<SocketAddr, SocketId>,
     /// Connections that a listener made, by the client's address, socket and sequence number.
     clients: BTreeMap<(SocketAddr, SocketId, Sequence), SocketId>,
-    replies: VecDeque<(SocketAddr, Control<'static>)>,
+    /// Each with the address of this host that it answers for.
+    replies: VecDeque<(SocketAddr, Option<IpAddr>, Control<'static>)>,
+    /// The address of this host that what has come now was sent to, where the port has several.
+    asked: Option<IpAddr>,
     /// Nobody holds the endpoint or a socket any more.
     abandoned: bool,
     /// Why the driver has ended, if it failed.
@@ -54,6 +57,8 @@ pub(super) struct Entry {
     /// Notified when what is wanted is there.
     pub(super) ready: Arc<Condvar>,
     due: Time,
+    /// The address of this host that the peer sends to: what it knows us by.
+    asked: Option<IpAddr>,
     /// A socket of the application has it, or will.
     held: bool,
 }
@@ -101,6 +106,7 @@ impl State {
             rendezvous: BTreeMap::new(),
             clients: BTreeMap::new(),
             replies: VecDeque::new(),
+            asked: None,
             abandoned: false,
             failure: None,
         }
@@ -217,6 +223,11 @@ impl State {
         }
     }
 
+    /// What comes from now on was sent to this address of this host.
+    pub(super) fn come_to(&mut self, asked: Option<IpAddr>) {
+        self.asked = asked;
+    }
+
     /// A datagram has come at `at`.
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
         self.handle_message(from, bytes, bytes.len(), at);
@@ -276,6 +287,11 @@ impl State {
     }
 
     fn touch(&mut self, id: SocketId) {
+        if let Some(asked) = self.asked
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            entry.asked = Some(asked);
+        }
         if self.touched.last() != Some(&id) {
             self.touched.push(id);
         }
@@ -337,13 +353,14 @@ impl State {
         connection.repeat_handshake();
         self.clients.insert((from, request.socket, request.initial_sequence), id);
         self.insert(id, Phase::Open(Box::new(connection)), true);
+        self.touch(id);
         self.reschedule(id, at);
     }
 
     fn reply(&mut self, to: SocketAddr, socket: SocketId, handshake: Handshake) {
         if self.replies.len() < REPLIES_MAX {
             let stamp = Stamp { timestamp: 0, destination: Some(socket) };
-            self.replies.push_back((to, Control { stamp, body: ControlBody::Handshake(handshake) }));
+            self.replies.push_back((to, self.asked, Control { stamp, body: ControlBody::Handshake(handshake) }));
         }
     }
 
@@ -358,8 +375,9 @@ impl State {
     /// Fills `batch` with what is to be sent now.
     pub(super) fn poll_transmit(&mut self, now: Time, batch: &mut Batch) {
         while !batch.is_full()
-            && let Some((to, control)) = self.replies.pop_front()
+            && let Some((to, asked, control)) = self.replies.pop_front()
         {
+            batch.leave_from(asked);
             batch.push(to, |out| Packet::Control(control).emit(out));
         }
         while let Some(&(due, id)) = self.agenda.first()
@@ -368,6 +386,7 @@ impl State {
         {
             self.agenda.remove(&(due, id));
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            batch.leave_from(entry.asked);
             entry.transmit(now, batch);
             self.ready.extend(entry.satisfied());
             if entry.is_over() && !entry.held {
@@ -390,7 +409,7 @@ impl State {
 
     fn insert(&mut self, id: SocketId, phase: Phase, held: bool) {
         let (want, ready, due) = (Want::default(), Arc::default(), Time::FAR_FUTURE);
-        self.entries.insert(id, Entry { phase, want, ready, due, held });
+        self.entries.insert(id, Entry { phase, want, ready, due, asked: None, held });
     }
 
     fn remove(&mut self, id: SocketId) {
