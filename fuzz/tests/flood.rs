@@ -18,7 +18,7 @@ fn setting(name: &str, default: u64) -> u64 {
 fn flooded(frames: u64, optional_every: u64) -> Flood {
     let seed = setting("INHAUL_FUZZ_SEED", 1);
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || flood(seed, frames, optional_every));
-    let came = thread.unwrap().join().unwrap();
+    let came = thread.expect("a thread can be made").join().expect("it ends by itself");
     println!("{frames} frames of INHAUL_FUZZ_SEED={seed}, one in {optional_every} may be ignored: {came:?}");
     assert!(came.held_max <= 1 << 20, "{came:?}");
     came

@@ -1,6 +1,6 @@
 //! `inhaul`: the command line of the bulk data mover.
 #![forbid(unsafe_code)]
-#![warn(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![allow(clippy::disallowed_methods, reason = "the command line waits and tells the time to people")]
 
 mod args;

@@ -20,7 +20,8 @@ use crate::serve::serving::Serving;
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::Frame;
 use crate::session::tunnel_stream;
-use crate::system::{sockets, threads};
+use crate::system::sockets::{self, Ends};
+use crate::system::threads;
 
 /// A server gets what it asks for this often: each time costs threads here.
 const GAP: Span = Span::from_millis(200);
@@ -94,8 +95,9 @@ impl Carrier {
             return;
         }
         let rtt = engine.control_rtt(flow).unwrap_or_default();
-        let (peer, patience) = (self.datagrams, ECHO_PATIENCE + rtt * ECHO_RTTS);
-        self.work(flow, move |net| Brought::Socket(passing(net, peer, token, patience)));
+        let Some(local) = engine.control_local(flow) else { return };
+        let (ends, patience) = (Ends { local, peer: self.datagrams }, ECHO_PATIENCE + rtt * ECHO_RTTS);
+        self.work(flow, move |net| Brought::Socket(passing(net, ends, token, patience)));
     }
 
     /// Hands on what has come of it.
@@ -148,9 +150,9 @@ impl Carrier {
 }
 
 /// A socket of its own over which datagrams pass to the server and back, time and again, if there is one.
-fn passing(net: &NetOptions, peer: SocketAddr, token: u64, patience: Span) -> Option<Socket> {
-    let socket = sockets::connect(net, peer).ok()?;
-    let echoed = |_| probe::knock(&socket, peer, token, patience, FULL_SIZE).unwrap_or(false);
+fn passing(net: &NetOptions, ends: Ends, token: u64, patience: Span) -> Option<Socket> {
+    let socket = sockets::connect(net, ends).ok()?;
+    let echoed = |_| probe::knock(&socket, ends.peer, token, patience, FULL_SIZE).unwrap_or(false);
     (0..ROUNDS).all(echoed).then_some(socket)
 }
 

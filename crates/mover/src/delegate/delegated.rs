@@ -7,7 +7,6 @@
 //! may be behind a NAT. Where UDP does not pass, the server asks the client for streams ([`crate::paths`]).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +26,7 @@ use crate::delegate::order::{Order, OrderError, OrderHead, Origin};
 use crate::delegate::places::{Place, Places};
 use crate::engine::net::Transport;
 use crate::engine::port::NO_PORT;
-use crate::engine::probe::{Admission, ProbeDesk};
+use crate::engine::probe::{Admission, ProbeDesk, Seen};
 use crate::haul::get::{get, get_attached};
 use crate::paths::{Callers, Hall, NotAwaited};
 use crate::serve::audit::Audit;
@@ -40,7 +39,8 @@ use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::session::refusal::{GreetingError, refused};
 use crate::session::slots;
-use crate::system::{sockets, threads};
+use crate::system::sockets::{self, Ends};
+use crate::system::threads;
 
 /// How long a client may take to open each of its sessions, and to read an update.
 const STEP: Duration = Duration::from_secs(30);
@@ -172,21 +172,21 @@ impl Delegations {
         let failed = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let admission = self.desk.admit(stream.peer().ip()).map_err(failed)?;
         let attached = self.await_sessions(stream, place, &admission, count)?;
-        let local = SocketAddr::new(stream.local().ip(), udp_port);
+        let local = sockets::with_port(stream.local(), udp_port);
         let seen = admission.seen().filter(|_| fallback != Fallback::Always);
         let socket = match seen {
-            Some(from) => sockets::branch(&self.net, local, from),
+            Some(Seen { from, to }) => sockets::branch(&self.net, Ends { local, peer: from }.asked_at(to)),
             None if fallback == Fallback::Never => {
                 return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
             }
             // Nothing comes over it.
-            None => sockets::bind(&self.net, SocketAddr::new(local.ip(), 0)),
+            None => sockets::bind(&self.net, sockets::with_port(local, 0)),
         };
         let socket = socket.map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
             let server = Server::new(stream.peer().ip().to_string(), stream.peer().port());
-            let datagrams = seen.unwrap_or(SocketAddr::new(stream.peer().ip(), NO_PORT));
+            let datagrams = seen.map_or(sockets::with_port(stream.peer(), NO_PORT), |seen| seen.from);
             Session { datagrams, manifest_memory_max, ..Session::over(server, stream) }
         };
         let callers = Callers { hall: Arc::clone(&self.hall), desk: Arc::clone(&self.desk), local };

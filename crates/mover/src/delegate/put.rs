@@ -144,9 +144,9 @@ fn fallback(net: &NetOptions, server: &Server) -> Fallback {
 /// A socket whose address the server has been shown, as where this host's datagrams come from; or, if UDP does not pass
 /// and streams may carry them, one that is not used.
 fn introduce(net: &NetOptions, session: &Session, token: u64) -> Result<Socket, MoveError> {
-    let unused = || sockets::bind(net, SocketAddr::new(session.stream.local().ip(), 0));
+    let unused = || sockets::bind(net, sockets::with_port(session.stream.local(), 0));
     let knock = |patience: Span| {
-        let socket = sockets::connect(net, session.datagrams)?;
+        let socket = sockets::connect(net, session.ends())?;
         let known = probe::knock(&socket, session.datagrams, token, patience, 0);
         Ok::<_, MoveError>((socket, known.map_err(MoveError::system("cannot probe"))?))
     };

@@ -17,6 +17,7 @@ mod tests;
 mod tunnels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
@@ -298,7 +299,10 @@ impl<O: Outside> Engine<O> {
 
     /// How a flow is doing, by its endpoint.
     pub(crate) fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.endpoints.iter().find_map(|driven| driven.endpoint.flow_stats(flow))
+        let stats = self.endpoints.iter().find_map(|driven| driven.endpoint.flow_stats(flow))?;
+        // Of a sealed flow, what comes again does not open, and its endpoint is not shown it.
+        let duplicate_packets = stats.duplicate_packets + self.seals.repeated(flow);
+        Some(FlowStats { duplicate_packets, ..stats })
     }
 
     /// Runs until the application is done.
@@ -473,13 +477,16 @@ impl<O: Outside> Engine<O> {
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
         let begins = match &mut command {
-            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, join.probed.is_some())),
-            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, false)),
+            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, join.probed.is_some(), join.peer)),
+            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, false, offer.peer)),
             _ => None,
         };
         let begins = match begins {
-            Some((flow, connection, path, probed)) => match self.admit(flow, connection, path, probed) {
-                Ok(true) => Some(flow),
+            Some((flow, connection, path, probed, peer)) => match self.admit(flow, connection, path, probed) {
+                Ok(true) => {
+                    self.leave_from_its_stream(flow, peer);
+                    Some(flow)
+                }
                 Ok(false) => return Ok(()),
                 Err(error) => {
                     self.ended.push_back((flow, error.into()));
@@ -527,6 +534,15 @@ impl<O: Outside> Engine<O> {
         Ok(true)
     }
 
+    /// A flow that knows its peer from the start, and has not heard of it, sends from the address that its control
+    /// stream has: over a socket for all, the kernel might choose another.
+    fn leave_from_its_stream(&mut self, flow: FlowId, peer: Option<SocketAddr>) {
+        let Some(stream) = self.flows.get(&flow).map(|of| &of.stream) else { return };
+        if peer.is_some_and(|peer| peer.ip() == stream.peer().ip()) {
+            self.connections.note_asked(flow, stream.local().ip());
+        }
+    }
+
     fn serve_port(
         &mut self,
         app: &mut dyn Application<O>,
@@ -561,7 +577,7 @@ impl<O: Outside> Engine<O> {
             let (pulse, host) = (&mut self.pulse, &mut self.host);
             let meter = self.watch.as_ref().map(|watch| &*watch.meter);
             let began = now;
-            let (connections, flows, foreign) = (&self.connections, &self.flows, port.foreign);
+            let (connections, flows, foreign) = (&mut self.connections, &self.flows, port.foreign);
             let mut show = |messages: &[RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();

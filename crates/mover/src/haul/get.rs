@@ -368,6 +368,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 rtt_ms: known_ms(mirror.stats.rtt),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
                 duplicate_bytes: mirror.stats.duplicate_bytes,
+                duplicate_packets: mirror.stats.duplicate_packets,
                 plaintext: mirror.plaintext,
                 // Its receiver has gone, so it is not needed any more.
                 status: if mirror.status == SourceStatus::Waiting { SourceStatus::Lost } else { mirror.status },

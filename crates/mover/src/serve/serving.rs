@@ -447,7 +447,7 @@ impl Serving {
     pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
         let Some(port) = self.port.take() else { return };
         let net = self.net.clone();
-        for flow in engine.branch_off(port, &|local, peer| Ok(sockets::branch(&net, local, peer)?.into())) {
+        for flow in engine.branch_off(port, &|ends| Ok(sockets::branch(&net, ends)?.into())) {
             if self.sessions.get(&flow).is_some_and(|session| session.watch != Watch::Server) {
                 engine.close(flow);
                 self.forget(engine, flow, "no data had flown when the server was told to stop");

@@ -4,7 +4,7 @@
 //! wherever it comes from: a proxy may have several addresses. The number ends with the session.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::Span;
@@ -16,6 +16,7 @@ use crate::engine::tunnel::STREAMS_MAX;
 use crate::serve::serving::{Serving, Session};
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::{Frame, RefusalCode};
+use crate::system::sockets::with_port;
 
 /// Why a stream is unwanted.
 pub(crate) const UNKNOWN: &str = "there is no such session, or not any more";
@@ -74,7 +75,7 @@ impl Serving {
         let Some(Session { client, .. }) = self.sessions.get(&flow) else { return };
         log::debug!("{}: carries datagrams of {client}", stream.peer());
         // No datagram comes from there over UDP.
-        let shown = SocketAddr::new(client.ip(), NO_PORT);
+        let shown = with_port(*client, NO_PORT);
         if let Err(error) = engine.attach_stream(flow, shown, stream) {
             log::warn!("{client}: {error}");
         }

@@ -24,7 +24,8 @@ use crate::session::handshake::HandshakeError;
 use crate::session::patience::Patience;
 use crate::session::proxy;
 use crate::session::tls::{ClientSide, Distrust};
-use crate::system::{sockets, threads};
+use crate::system::sockets::{self, Ends, with_port};
+use crate::system::threads;
 
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;
@@ -158,7 +159,12 @@ impl Session {
     /// Probes the way of datagrams, which are to come over a socket of their own, while the session is agreed on. A
     /// server takes them where it takes connections, nearly always: if not, its flow probes anew.
     pub(crate) fn probe_early(&mut self, options: &NetOptions) {
-        self.early_path = EarlyPath::probe(options, self.datagrams);
+        self.early_path = EarlyPath::probe(options, self.ends());
+    }
+
+    /// The ends of the way of its datagrams.
+    pub(crate) fn ends(&self) -> Ends {
+        Ends { local: self.stream.local(), peer: self.datagrams }
     }
 
     /// The socket for the session's datagrams; and what is known of its probes, if it has been probed.
@@ -167,11 +173,11 @@ impl Session {
         if let Some(found) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams, sealed)) {
             return Ok(found);
         }
-        match sockets::connect(options, self.datagrams) {
+        match sockets::connect(options, self.ends()) {
             // Streams will carry them, as on a path that does not pass any.
             Err(error) if options.fallback != Fallback::Never && self.is_dialled => {
                 log::info!("{}: {error}", self.server);
-                Ok((sockets::bind(options, SocketAddr::new(self.stream.local().ip(), 0))?, None))
+                Ok((sockets::bind(options, with_port(self.stream.local(), 0))?, None))
             }
             socket => Ok((socket?, None)),
         }

@@ -1,7 +1,7 @@
 //! All connections of a port, without I/O and without a clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar};
 
 use inhaul_base::Time;
@@ -44,7 +44,10 @@ pub(super) struct State {
     shares: Shares,
     /// Bytes that the buffers of all connections take.
     memory: usize,
-    replies: VecDeque<(SocketAddr, Control<'static>)>,
+    /// Each with the address of this host that it answers for.
+    replies: VecDeque<(SocketAddr, Option<IpAddr>, Control<'static>)>,
+    /// The address of this host that what has come now was sent to, where the port has several.
+    asked: Option<IpAddr>,
     /// Nobody holds the endpoint or a socket any more.
     abandoned: bool,
     /// Why the driver has ended, if it failed.
@@ -62,6 +65,8 @@ pub(super) struct Entry {
     /// Notified when what is wanted is there.
     pub(super) ready: Arc<Condvar>,
     due: Time,
+    /// The address of this host that the peer sends to: what it knows us by.
+    asked: Option<IpAddr>,
     /// A socket of the application has it, or will.
     held: bool,
     /// The client that a listener made it for.
@@ -119,6 +124,7 @@ impl State {
             shares: Shares::default(),
             memory: 0,
             replies: VecDeque::new(),
+            asked: None,
             abandoned: false,
             failure: None,
         }
@@ -255,6 +261,11 @@ impl State {
         }
     }
 
+    /// What comes from now on was sent to this address of this host.
+    pub(super) fn come_to(&mut self, asked: Option<IpAddr>) {
+        self.asked = asked;
+    }
+
     /// A datagram has come at `at`.
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
         self.handle_message(from, bytes, bytes.len(), at);
@@ -316,6 +327,11 @@ impl State {
     }
 
     fn touch(&mut self, id: SocketId) {
+        if let Some(asked) = self.asked
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            entry.asked = Some(asked);
+        }
         if self.touched.last() != Some(&id) {
             self.touched.push(id);
         }
@@ -414,13 +430,14 @@ impl State {
         self.clients.insert(client, id);
         self.shares.add(from.ip());
         self.insert(id, Phase::Open(Box::new(connection)), Some(client), asks.is_some());
+        self.touch(id);
         self.reschedule(id, at);
     }
 
     fn reply(&mut self, to: SocketAddr, socket: SocketId, handshake: Handshake) {
         if self.replies.len() < REPLIES_MAX {
             let stamp = Stamp { timestamp: 0, destination: Some(socket) };
-            self.replies.push_back((to, Control { stamp, body: ControlBody::Handshake(handshake) }));
+            self.replies.push_back((to, self.asked, Control { stamp, body: ControlBody::Handshake(handshake) }));
         }
     }
 
@@ -438,8 +455,9 @@ impl State {
     pub(super) fn poll_transmit(&mut self, now: Time, batch: &mut Batch) {
         self.end_silent(now);
         while !batch.is_full()
-            && let Some((to, control)) = self.replies.pop_front()
+            && let Some((to, asked, control)) = self.replies.pop_front()
         {
+            batch.leave_from(asked);
             batch.push(to, |out| Packet::Control(control).emit(out));
         }
         while let Some(&(due, id)) = self.agenda.first()
@@ -448,6 +466,7 @@ impl State {
         {
             self.agenda.remove(&(due, id));
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            batch.leave_from(entry.asked);
             entry.transmit(now, batch);
             self.ready.extend(entry.satisfied());
             if entry.is_over() && !entry.held {
@@ -477,7 +496,7 @@ impl State {
 
     fn insert(&mut self, id: SocketId, phase: Phase, client: Option<Client>, asking: bool) {
         let (want, ready, due, held) = (Want::default(), Arc::default(), Time::FAR_FUTURE, !asking);
-        self.entries.insert(id, Entry { phase, want, ready, due, held, client, asking, memory: 0 });
+        self.entries.insert(id, Entry { phase, want, ready, due, asked: None, held, client, asking, memory: 0 });
     }
 
     fn remove(&mut self, id: SocketId) {

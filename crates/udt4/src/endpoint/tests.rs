@@ -52,7 +52,7 @@ fn replies(state: &mut State, now: Time) -> Vec<(SocketAddr, Handshake)> {
         Packet::Control(Control { body: ControlBody::Handshake(handshake), .. }) => Some(handshake),
         _ => None,
     };
-    batch.rest().filter_map(|(to, bytes)| Some((to, handshake(bytes)?))).collect()
+    batch.rest().filter_map(|(to, _, bytes)| Some((to, handshake(bytes)?))).collect()
 }
 
 fn listening(options: Options, backlog: usize) -> State {
@@ -280,6 +280,36 @@ fn a_server_that_waits_for_requests_serves_those_that_ask() {
     client.read_exact(&mut got).unwrap();
     assert!(&name == b"name" && got == [7; 300_000]);
     assert_eq!(far.connections(), 2);
+}
+
+#[test]
+fn a_port_of_a_host_with_several_addresses_answers_from_the_one_that_was_asked() {
+    let far = Endpoint::bind("[::]:0".parse().unwrap(), Options::default()).unwrap();
+    let incoming = far.listen(1).unwrap();
+    let asked = SocketAddr::from(([127, 0, 0, 2], far.local_address().port()));
+    // The client takes nothing that comes from elsewhere.
+    let client = endpoint(Options { connect_timeout: Span::from_secs(10), ..Options::default() });
+    let client = client.connect(asked).unwrap();
+    let server = incoming.accept().unwrap();
+    server.write_all(b"answer").unwrap();
+    let mut got = [0; 6];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"answer");
+}
+
+#[test]
+fn answers_leave_from_the_address_that_each_client_asked() {
+    let mut state = State::new(Options::default(), 1);
+    state.listen(4).unwrap();
+    let request = packet(request(HandshakeKind::Request, 5, 0));
+    for last in [1, 2] {
+        state.come_to(Some([192, 0, 2, last].into()));
+        state.handle(address(last.into()), &request, at(1));
+    }
+    let mut batch = Batch::default();
+    state.poll_transmit(at(1), &mut batch);
+    let left: Vec<_> = batch.rest().map(|(to, from, _)| (to, from)).collect();
+    assert_eq!(left, [1u8, 2].map(|last| (address(last.into()), Some([192, 0, 2, last].into()))));
 }
 
 #[test]
