@@ -393,7 +393,7 @@ impl<W: Read + Write> ControlStream<W> {
     }
 
     /// The next frame that is here whole. Those that may be ignored are, as long as there are not too many of them: see
-    /// [`Allowance`].
+    /// `Allowance`.
     ///
     /// # Errors
     /// When the bytes are no frame, or there are too many of those.
