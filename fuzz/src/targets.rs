@@ -21,7 +21,9 @@ pub use gtp::{gtp_control, gtp_datagram};
 pub use identity::{ticket, token, trust_file};
 pub use kit::path_datagram;
 pub use lab::{kept_result, scenario};
-pub use mover::{bookkeeping, input_file, metalink, order, probe, proxy, session_frame, source, update};
+pub use mover::{
+    bookkeeping, input_file, metalink, order, order_filter, probe, proxy, session_frame, session_stream, source, update,
+};
 pub use rates::{rates_datagram, rbudp_control, sabul_control};
 pub use sealed::sealed;
 pub use store::{checksums, digest_cache, filter, journal, listing, manifest, payload_manifest};
@@ -67,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "metalink", run: metalink, corpus: mover::metalinks, cost: 2 },
     Target { name: "path_datagram", run: path_datagram, corpus: kit::path_datagrams, cost: 1 },
     Target { name: "order", run: order, corpus: mover::orders, cost: 2 },
+    Target { name: "order_filter", run: order_filter, corpus: mover::orders, cost: 20 },
     Target { name: "payload_manifest", run: payload_manifest, corpus: store::payload_lists, cost: 1 },
     Target { name: "rates_datagram", run: rates_datagram, corpus: rates::own_datagrams, cost: 1 },
     Target { name: "rbudp_control", run: rbudp_control, corpus: rates::rbudp_controls, cost: 1 },
@@ -74,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenario", run: scenario, corpus: lab::scenarios, cost: 2 },
     Target { name: "sealed", run: sealed, corpus: sealed::scripts, cost: 20 },
     Target { name: "session_frame", run: session_frame, corpus: mover::frames, cost: 1 },
+    Target { name: "session_stream", run: session_stream, corpus: mover::streams, cost: 4 },
     Target { name: "source", run: source, corpus: mover::sources, cost: 1 },
     Target { name: "tcp_datagram", run: tcp_datagram, corpus: tcp::own_datagrams, cost: 1 },
     Target { name: "tcp_control", run: tcp_control, corpus: tcp::controls, cost: 1 },

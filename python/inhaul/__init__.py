@@ -16,10 +16,11 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from . import _inhaul
-from .errors import InhaulError
+from . import _inhaul, _jobs, _names
+from .errors import InhaulError, Untrusted
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "DataSet", "File", "InhaulError", "Read", "Server", "tqdm_progress"]
 
+_T = TypeVar("_T")
 _Path = str | os.PathLike[str]
+_HEAR_S = 0.2
+"""How often ``progress`` is called."""
 Progress = Callable[[int, int, float], object]
 """Called with bytes that are done, all bytes, and bits per second, several times a second."""
 
@@ -47,6 +51,33 @@ def _text(path: bytes) -> str:
     return os.fsdecode(path)
 
 
+class _Here(Generic[_T]):
+    """A native value that each process makes for itself: threads do not survive a fork, and neither do the locks of those
+    that hold them."""
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make = make
+        self._made: dict[int, _T] = {}
+        self._locks: dict[int, threading.Lock] = {}
+
+    def get(self) -> _T:
+        forks = _inhaul.forks()
+        made = self._made.get(forks)
+        if made is None:
+            # `setdefault` is one step for all threads.
+            with self._locks.setdefault(forks, threading.Lock()):
+                made = self._made.get(forks)
+                if made is None:
+                    made = self._made[forks] = self._make()
+        return made
+
+    def put(self, value: _T) -> None:
+        self._made[_inhaul.forks()] = value
+
+    def peek(self) -> _T | None:
+        return self._made.get(_inhaul.forks())
+
+
 class Client:
     """A client of ``inhaul`` servers: one data thread for all that it opens. Can be pickled: it is made anew there.
 
@@ -60,6 +91,10 @@ class Client:
     :param retry_for: seconds that servers are waited for that are not there.
     :param cache: directory for what was read, which is not asked for again; processes of one user may share it.
     :param cache_bytes: what it may take on the disk.
+    :param tickets: for servers whose addresses have none: ``HOST[:PORT]#TICKET`` is for the server of that name,
+        ``FINGERPRINT.TOKEN`` for the one with that key. Arguments travel in pickles: rather use a file, or the environment.
+    :param token_file: the same, from a file that nobody else may read. If neither is given, what the environment variables
+        ``INHAUL_TICKET`` and ``INHAUL_TOKEN`` say.
     """
 
     def __init__(
@@ -79,6 +114,8 @@ class Client:
         retry_for: float = 30.0,
         cache: _Path | None = None,
         cache_bytes: int = 10 << 30,
+        tickets: str | Sequence[str] = (),
+        token_file: _Path | None = None,
     ) -> None:
         self._options: _inhaul.Options = {
             "state": state,
@@ -95,18 +132,46 @@ class Client:
             "retry_for": retry_for,
             "cache": None if cache is None else os.fspath(cache),
             "cache_bytes": cache_bytes,
+            "tickets": [tickets] if isinstance(tickets, str) else list(tickets),
+            "token_file": None if token_file is None else os.fspath(token_file),
         }
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._client = _inhaul.Client(self._options)
+        own: _inhaul.Options = {**self._options}
+        if not tickets and token_file is None:
+            own["tickets"] = _names.tickets_from_environment()
+        self._own = _Here(lambda: _inhaul.Client(own))
+        # It has looked whether others may read the file.
+        self._own.get()
+        words = _names.ticket_words(own["tickets"], own["token_file"])
+        # What is for a server of a certain name is never left out: its fingerprint holds.
+        by_name = [word for word in words if "#" in word]
+        self._has_choice = len(by_name) < len(words)
+        without: _inhaul.Options = {**own, "tickets": by_name, "token_file": None}
+        self._without = _Here(lambda: _inhaul.Client(without))
 
     def _native(self) -> _inhaul.Client:
-        # Threads do not survive a fork: a child makes its own.
-        with self._lock:
-            if self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._client = _inhaul.Client(self._options)
-            return self._client
+        return self._own.get()
+
+    def _natives(self, *sources: str) -> list[_inhaul.Client]:
+        """What is tried one after the other: a ticket that is for the server with a certain key, whatever its name, is not
+        for others, and these are asked without."""
+        has_choice = self._has_choice and not any("#" in source for source in sources)
+        return [self._own.get(), *([self._without.get()] if has_choice else [])]
+
+    def _run(self, natives: list[_inhaul.Client], begin: Callable[[_inhaul.Client], _inhaul.Job[_T]]) -> _T:
+        for native in natives[:-1]:
+            try:
+                return begin(native).result()
+            except Untrusted:
+                continue
+        return begin(natives[-1]).result()
+
+    async def _arun(self, natives: list[_inhaul.Client], begin: Callable[[_inhaul.Client], _inhaul.Job[_T]]) -> _T:
+        for native in natives[:-1]:
+            try:
+                return await _jobs.result_of(begin(native))
+            except Untrusted:
+                continue
+        return await _jobs.result_of(begin(natives[-1]))
 
     def __reduce__(self) -> tuple[Callable[[_inhaul.Options], Client], tuple[_inhaul.Options]]:
         return _client, (self._options,)
@@ -123,12 +188,21 @@ class Client:
 
     def ls(self, source: str, *, recursive: bool = False) -> list[File]:
         """What there is at a source, without opening it."""
-        rows = self._native().entries(source, recursive)
+        address = _names.raw_bytes_quoted(source)
+        rows = self._run(self._natives(source), lambda native: native.entries(address, recursive, _ALL))
+        return [File(_text(path), size, mtime, kind) for path, size, kind, mtime in rows]
+
+    async def als(self, source: str, *, recursive: bool = False) -> list[File]:
+        """As :meth:`ls`, for ``asyncio``."""
+        address = _names.raw_bytes_quoted(source)
+        rows = await self._arun(self._natives(source), lambda native: native.entries(address, recursive, _ALL))
         return [File(_text(path), size, mtime, kind) for path, size, kind, mtime in rows]
 
     def checksums(self, source: str) -> dict[str, str]:
         """The BLAKE3 hash of every file at a source, as a server computes it, in hexadecimal digits."""
-        return {_text(path): digest for path, digest in self._native().checksums(source)}
+        address = _names.raw_bytes_quoted(source)
+        rows = self._run(self._natives(source), lambda native: native.checksums(address))
+        return {_text(path): digest for path, digest in rows}
 
     def get(
         self,
@@ -146,15 +220,58 @@ class Client:
         :return: bytes of the data sets.
         """
         all_of = [sources] if isinstance(sources, str) else list(sources)
-        done, _ = self._native().get(
-            all_of,
-            destination,
-            include=list(include),
-            exclude=list(exclude),
-            checksum=checksum,
-            existing=existing,
-            hear=progress,
-        )
+        begin = self._getting(all_of, destination, include, exclude, None, checksum, existing)
+        return self._follow(self._natives(*all_of), begin, progress)
+
+    def _getting(
+        self,
+        sources: Sequence[str],
+        destination: _Path,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        only: Sequence[str] | None = None,
+        checksum: bool = False,
+        existing: str = "refuse",
+    ) -> Callable[[_inhaul.Client], _inhaul.Job[tuple[int, float]]]:
+        addresses = [_names.raw_bytes_quoted(source) for source in sources]
+
+        def begin(native: _inhaul.Client) -> _inhaul.Job[tuple[int, float]]:
+            return native.get(
+                addresses,
+                destination,
+                include=list(include),
+                exclude=list(exclude),
+                only=None if only is None else [os.fsencode(path) for path in only],
+                checksum=checksum,
+                existing=existing,
+            )
+
+        return begin
+
+    def _follow(
+        self,
+        natives: list[_inhaul.Client],
+        begin: Callable[[_inhaul.Client], _inhaul.Job[tuple[int, float]]],
+        progress: Progress | None,
+    ) -> int:
+        def heard(native: _inhaul.Client) -> _inhaul.Job[tuple[int, float]]:
+            job = begin(native)
+            try:
+                told: tuple[int, int, float] | None = None
+                is_over = False
+                while not is_over:
+                    is_over = job.wait(_HEAR_S)
+                    now = job.progress()
+                    if progress is not None and now != told and now[1]:
+                        told = now
+                        progress(*now)
+            except BaseException:
+                # It keeps what is verified.
+                job.cancel()
+                raise
+            return job
+
+        done, _ = self._run(natives, heard)
         return done
 
     def put(
@@ -167,8 +284,13 @@ class Client:
     ) -> int:
         """Send files and directories to a server that takes them. Returns their bytes."""
         all_of = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        done, _ = self._native().put(all_of, destination, existing, progress)
-        return done
+        address = _names.raw_bytes_quoted(destination)
+        return self._follow(
+            self._natives(destination), lambda native: native.put(all_of, address, existing), progress
+        )
+
+
+_ALL = (1 << 63) - 1
 
 
 def _client(options: _inhaul.Options) -> Client:
@@ -177,33 +299,46 @@ def _client(options: _inhaul.Options) -> Client:
     return Client(**arguments)
 
 
+def _open_set(client: Client, source: str, pins: dict[str, str] | str) -> _inhaul.DataSet:
+    address = _names.raw_bytes_quoted(source)
+
+    def begin(native: _inhaul.Client) -> _inhaul.Job[_inhaul.DataSet]:
+        if isinstance(pins, str):
+            return native.open_rooted(address, pins)
+        return native.open(address, [(os.fsencode(path), digest) for path, digest in pins.items()])
+
+    return client._run(client._natives(source), begin)
+
+
 class DataSet:
     """An open data set: its description is here, and its sessions stay open. Can be pickled: it is opened anew there.
 
     Use it as a context manager, or :meth:`close` it. Threads may share it.
     """
 
-    def __init__(self, client: Client, source: str, pins: dict[str, str] | str) -> None:
+    def __init__(
+        self, client: Client, source: str, pins: dict[str, str] | str, native: _inhaul.DataSet | None = None
+    ) -> None:
         # Pins are hashes of files, or the root of all.
         self._client, self._source, self._pins = client, source, pins
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._set = self._open()
-        self._index: dict[str, File] | None = None
-
-    def _open(self) -> _inhaul.DataSet:
-        native, pins = self._client._native(), self._pins
-        if isinstance(pins, str):
-            return native.open_rooted(self._source, pins)
-        return native.open(self._source, list(pins.items()))
+        # Without itself, so that it ends as soon as nobody has it.
+        self._set = _Here(partial(_open_set, client, source, pins))
+        self._index: tuple[object, dict[str, File]] | None = None
+        self._beneath: tuple[object, dict[str, tuple[list[File], list[str]]]] | None = None
+        if native is None:
+            self._set.get()
+        else:
+            self._set.put(native)
 
     def _native(self) -> _inhaul.DataSet:
-        with self._lock:
-            if self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._set = self._open()
-                self._index = None
-            return self._set
+        return self._set.get()
+
+    def refresh(self) -> None:
+        """Open it anew: its files are those that are there now. What is being read goes on."""
+        before = self._set.peek()
+        self._set.put(_open_set(self._client, self._source, self._pins))
+        if before is not None:
+            before.close()
 
     def __reduce__(self) -> tuple[type[DataSet], tuple[Client, str, dict[str, str] | str]]:
         return DataSet, (self._client, self._source, self._pins)
@@ -221,7 +356,9 @@ class DataSet:
 
     def close(self) -> None:
         """Close its sessions."""
-        self._native().close()
+        native = self._set.peek()
+        if native is not None:
+            native.close()
 
     @property
     def source(self) -> str:
@@ -236,15 +373,47 @@ class DataSet:
     @property
     def files(self) -> Mapping[str, File]:
         """Its files, by their paths."""
-        native = self._native()
-        if self._index is None:
-            self._index = {_text(path): File(_text(path), size, mtime) for path, size, mtime in native.files()}
-        return self._index
+        native, index = self._native(), self._index
+        if index is None or index[0] is not native:
+            files = {text: File(text, size, mtime) for path, size, mtime in native.files() for text in (_text(path),)}
+            self._index = index = native, files
+        return index[1]
 
     @property
     def directories(self) -> list[str]:
         """Paths of its directories."""
         return [_text(path) for path in self._native().directories()]
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a path is a directory of it. ``""`` is the data set itself, if it is no file."""
+        return path in self._tree()
+
+    def children(self, path: str = "") -> tuple[list[File], list[str]]:
+        """The files right beneath a directory, and the paths of the directories there."""
+        found = self._tree().get(path)
+        if found is None:
+            raise NotADirectoryError(20, "there is no such directory in the data set", path)
+        return list(found[0]), list(found[1])
+
+    def _tree(self) -> dict[str, tuple[list[File], list[str]]]:
+        native, tree = self._native(), self._beneath
+        if tree is None or tree[0] is not native:
+            beneath: dict[str, tuple[list[File], list[str]]] = {} if native.is_file else {"": ([], [])}
+            for path in map(_text, native.directories()):
+                beneath[path] = [], []
+            for path in list(beneath):
+                if path:
+                    beneath.setdefault(path.rpartition("/")[0], ([], []))[1].append(path)
+            if beneath:
+                for path, file in self.files.items():
+                    beneath.setdefault(path.rpartition("/")[0], ([], []))[0].append(file)
+            self._beneath = tree = native, beneath
+        return tree[1]
+
+    @property
+    def links(self) -> list[str]:
+        """Paths of its symbolic links. What a link leads to is not among the files, and can be opened by itself."""
+        return [_text(path) for path in self._native().links()]
 
     def __contains__(self, path: str) -> bool:
         return path in self.files
@@ -257,7 +426,7 @@ class DataSet:
         if file is None:
             raise FileNotFoundError(2, "there is no such file in the data set", path)
         first, last, _ = slice(start, end).indices(file.size)
-        return path, first, max(first, last)
+        return os.fsencode(path), first, max(first, last)
 
     def start(self, ranges: Iterable[tuple[str, int | None, int | None]], *, ahead: bool = False) -> Read:
         """Begin to read ranges, in one request. ``ahead``: nobody waits for them; they come when nothing else is wanted."""
@@ -327,23 +496,8 @@ class Read:
         return self._wait().__await__()
 
     async def _wait(self) -> list[bytes]:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def settle() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        def on_end() -> None:
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:
-                # The loop is closed: nobody waits any more.
-                pass
-
-        self._read.on_end(on_end)
         try:
-            await ended
+            await _jobs.ended(self._read.on_end)
         except asyncio.CancelledError:
             self._read.cancel()
             raise
@@ -367,7 +521,7 @@ class Server:
         send_rate: str | None = None,
     ) -> None:
         all_of = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        self._server = _inhaul.Server(all_of, listen, public, state, send_rate)
+        self._server = _inhaul.Server.start(all_of, listen, public, state, send_rate).result()
 
     def __enter__(self) -> Self:
         return self
@@ -384,11 +538,13 @@ class Server:
 
     def address_of(self, path: str = "") -> str:
         """The address of what lies at a path, with the fingerprint of the server's key behind its ``#``."""
-        return self._server.address_of(path)
+        # Bytes that are not UTF-8 are not for the native function, which quotes the rest.
+        start, _, key = self._server.address_of("").partition("#")
+        return f"{start}{_names.quoted(path.lstrip('/'))}#{key}"
 
     def stop(self) -> None:
-        """End it."""
-        self._server.stop()
+        """End it. In the child of a fork it does nothing: the server is its parent's."""
+        self._server.stop().result()
 
 
 def tqdm_progress(**arguments: Any) -> Progress:

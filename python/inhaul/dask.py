@@ -9,15 +9,19 @@ dies, its unfinished parts go to others, and only they are fetched again.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import shutil
 import threading
 import uuid
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import Client, DataSet
+from . import Client, DataSet, _inhaul
+from .errors import IntegrityError
 
 __all__ = ["Fetched", "Part", "fetch", "plan"]
 
@@ -26,9 +30,21 @@ _PART_BYTES = 64 << 20
 _RETRIES = 3
 
 
-_SETS: dict[tuple[str, str, str], DataSet] = {}
+_OPEN_MAX = 4
+"""Data sets that a worker has open; what is read from one that is closed goes on."""
+_sets: OrderedDict[tuple[int, str, str, str], DataSet] = OrderedDict()
 """What the workers of this process have open."""
-_LOCK = threading.Lock()
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    global _lock
+    # A parent's lock may be held by a thread that is not here.
+    _lock = threading.Lock()
+    _sets.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +82,47 @@ def plan(data_set: DataSet, part_bytes: int = _PART_BYTES) -> list[Part]:
     return parts
 
 
-def _data_set(source: str, options: dict[str, Any], pins: dict[str, str]) -> DataSet:
-    """The worker's own open data set: one for each worker and source."""
+def _version(data_set: DataSet) -> str:
+    """What tells a data set from another, by the names, sizes and times of its files."""
+    files = sorted((path, file.size, file.mtime) for path, file in data_set.files.items())
+    return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _data_set(source: str, options: dict[str, Any], pins: dict[str, str], version: str) -> DataSet:
+    """The worker's own open data set, in the version that is fetched: one for each worker and source."""
     from distributed import get_worker
 
-    worker = get_worker()
-    key = (worker.address, source, repr((sorted(options.items()), sorted(pins.items()))))
-    with _LOCK:
-        if key not in _SETS:
-            _SETS[key] = Client(**options).open(source, pins=pins)
-        return _SETS[key]
+    key = (_inhaul.forks(), get_worker().address, source, repr((sorted(options.items()), sorted(pins.items()))))
+    with _lock:
+        found = _sets.get(key)
+        if found is None or _version(found) != version:
+            found = _sets[key] = Client(**options).open(source, pins=pins)
+            if _version(found) != version:
+                del _sets[key]
+                raise IntegrityError(f"{found.source} has changed while it was fetched: fetch it again")
+        _sets.move_to_end(key)
+        while len(_sets) > _OPEN_MAX:
+            # Not closed: a thread of this worker may be about to read from it. It closes when nobody has it.
+            _sets.popitem(last=False)
+        return found
 
 
 def _fetch_part(
-    part: Part, source: str, to: str, options: dict[str, Any], pins: dict[str, str], topic: str
+    part: Part, source: str, to: str, options: dict[str, Any], pins: dict[str, str], version: str, topic: str
 ) -> tuple[str, int]:
     from distributed import get_worker
 
     get_worker().log_event(topic, part.end - part.start)
     destination = os.path.join(to, part.path) if part.path else to
-    _data_set(source, options, pins).read_to_file(part.path, part.start, part.end, destination, part.start)
+    data_set = _data_set(source, options, pins, version)
+    try:
+        data_set.read_to_file(part.path, part.start, part.end, destination, part.start)
+    except IntegrityError:
+        # Its source has changed: it is of no use to a later fetch.
+        with _lock:
+            for key in [key for key, one in _sets.items() if one is data_set]:
+                del _sets[key]
+        raise
     return get_worker().address, part.end - part.start
 
 
@@ -111,11 +148,11 @@ def fetch(
     with Client(**options).open(source, pins=pins) as data_set:
         parts = plan(data_set, part_bytes)
         sizes = {path: file.size for path, file in data_set.files.items()}
-        directories = data_set.directories
+        directories, version = data_set.directories, _version(data_set)
     target = os.path.abspath(to)
     partial = f"{target}.partial-{uuid.uuid4().hex[:8]}"
     if os.path.lexists(target):
-        raise FileExistsError(17, "it exists", target)
+        raise FileExistsError(errno.EEXIST, "it exists", target)
     if "" in sizes:
         os.makedirs(os.path.dirname(partial), exist_ok=True)
     else:
@@ -126,17 +163,53 @@ def fetch(
         with open(os.path.join(partial, path) if path else partial, "wb") as file:
             file.truncate(size)
     try:
-        by_worker, again = _fetch_all(client, parts, source, partial, options, dict(pins or {}))
-        os.replace(partial, target)
+        by_worker, again = _fetch_all(client, parts, source, partial, options, dict(pins or {}), version)
+        _name(partial, target)
     except BaseException:
         # What has come is under a name that no later call knows.
-        shutil.rmtree(partial, ignore_errors=True) if os.path.isdir(partial) else os.unlink(partial)
+        if os.path.isdir(partial):
+            shutil.rmtree(partial, ignore_errors=True)
+        elif os.path.lexists(partial):
+            os.unlink(partial)
         raise
     return Fetched(sum(sizes.values()), by_worker, again)
 
 
+def _name(partial: str, target: str) -> None:
+    """Gives what has come its name, and never takes it from another file."""
+    if os.path.isdir(partial):
+        # A directory replaces nothing but an empty one.
+        os.rename(partial, target)
+    else:
+        try:
+            os.link(partial, target)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            # Some file systems have no second names.
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, "it exists", target) from error
+            os.rename(partial, target)
+        else:
+            os.unlink(partial)
+    descriptor = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        # Some file systems sync no directories. The files are whole all the same.
+        pass
+    finally:
+        os.close(descriptor)
+
+
 def _fetch_all(
-    client: Any, parts: list[Part], source: str, partial: str, options: dict[str, Any], pins: dict[str, str]
+    client: Any,
+    parts: list[Part],
+    source: str,
+    partial: str,
+    options: dict[str, Any],
+    pins: dict[str, str],
+    version: str,
 ) -> tuple[dict[str, int], int]:
     """Has all parts fetched, and waits for them: bytes by worker, and of parts that were begun again."""
     from distributed import as_completed
@@ -155,6 +228,7 @@ def _fetch_all(
         to=partial,
         options=options,
         pins=pins,
+        version=version,
         topic=topic,
         retries=_RETRIES,
         pure=False,

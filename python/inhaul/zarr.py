@@ -6,7 +6,7 @@ known without asking.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zarr.abc.store import (
@@ -32,7 +32,11 @@ class InhaulStore(Store):
     :param client: whose client; if there is none, one is made with ``options``.
     """
 
-    def __init__(self, source: str | DataSet, *, client: Client | None = None, **options: Any) -> None:
+    def __init__(
+        self, source: str | DataSet, *, client: Client | None = None, read_only: bool = True, **options: Any
+    ) -> None:
+        if not read_only:
+            raise ValueError("this store can only be read: leave read_only as it is")
         super().__init__(read_only=True)
         self._data_set = source if isinstance(source, DataSet) else (client or Client(**options)).open(source)
 
@@ -57,9 +61,9 @@ class InhaulStore(Store):
         return self._data_set
 
     def with_read_only(self, read_only: bool = True) -> InhaulStore:
-        """Itself: it cannot be written to."""
+        """Another one of the same data set. It cannot be written to."""
         if not read_only:
-            raise ValueError("this store is read-only")
+            raise NotImplementedError(f"with_read_only is not implemented for the {type(self)} store type.")
         return type(self)(self._data_set)
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +89,7 @@ class InhaulStore(Store):
                 return offset, None
             case SuffixByteRequest(suffix=suffix):
                 return (-suffix, None) if suffix > 0 else (0, 0)
-        raise TypeError(f"{request!r} is no range of bytes")
+        raise TypeError(f"Unexpected byte_range, got {request!r}.")
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -135,11 +139,11 @@ class InhaulStore(Store):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Refused: the store is read-only."""
-        raise NotImplementedError("this store is read-only")
+        self._check_writable()
 
     async def delete(self, key: str) -> None:
         """Refused: the store is read-only."""
-        raise NotImplementedError("this store is read-only")
+        self._check_writable()
 
     async def list(self) -> AsyncIterator[str]:
         """All keys."""
@@ -154,9 +158,8 @@ class InhaulStore(Store):
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Names right below a prefix."""
-        start = f"{prefix.rstrip('/')}/" if prefix else ""
-        names: Mapping[str, None] = dict.fromkeys(
-            key[len(start) :].split("/", 1)[0] for key in self._data_set.files if key.startswith(start)
-        )
-        for name in names:
-            yield name
+        inner = prefix.rstrip("/")
+        if self._data_set.is_directory(inner):
+            files, directories = self._data_set.children(inner)
+            for name in [file.path for file in files] + directories:
+                yield name.rpartition("/")[2]

@@ -223,14 +223,14 @@ fn beside<T: Send + 'static>(
 ) -> PyResult<T> {
     let watching = Arc::new(Watching::default());
     let (done, end) = mpsc::channel::<()>();
-    let worker = thread::spawn({
-        let watching = watching.clone();
-        move || {
-            // Hung up when the work has ended, however.
-            let _done = done;
-            work(&watching)
-        }
-    });
+    let own = watching.clone();
+    let run = move || {
+        // Hung up when the work has ended, however.
+        let _done = done;
+        work(&own)
+    };
+    let spawned = thread::Builder::new().name("inhaul-lab".to_owned()).spawn(run);
+    let worker = spawned.map_err(|error| raise(py, "internal", &format!("cannot start a thread: {error}")))?;
     let end = std::sync::Mutex::new(end);
     let look = || end.lock().map_or(Err(RecvTimeoutError::Disconnected), |end| end.recv_timeout(LOOK));
     let mut raised = Ok(());

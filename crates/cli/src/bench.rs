@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use inhaul_base::{Bitrate, format_bytes, parse_bytes};
 use inhaul_identity::{Key, Right, Rights, Ticket};
 use inhaul_mover::{
-    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, Server,
+    BenchInterval, BenchLimit, BenchOptions, BenchReport, BenchServerOptions, BenchUpdate, Memory, NamedBy, Server,
     ServerIdentity, Trust,
 };
 
@@ -14,8 +14,7 @@ use crate::exit::{self, Failure};
 use crate::options::{
     OUTPUT, RATES, SERVER, Security, Transport, Wire, any_address, listen_address, net_options, seconds,
 };
-use crate::output::announce;
-use crate::output::to_json;
+use crate::output::{announce, to_json, warn};
 use crate::own_address::host_of;
 use crate::signals::stop_on_signals;
 use crate::summary::{milliseconds, percent, rate};
@@ -134,10 +133,11 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
         };
         return Ok(inhaul_mover::bench_server(&options, &stop, listening)?);
     }
-    let trust = trust::settle(&args.security, &args.servers)?;
+    let mut servers = args.servers.clone();
+    let trust = trust::settle(&args.security, &mut servers, NamedBy::User)?;
     let net = net_options(&args.wire, &args.transport, trust);
     let options = BenchOptions {
-        servers: args.servers.clone(),
+        servers,
         limit: args.bytes.map_or(BenchLimit::Seconds(args.time), BenchLimit::Bytes),
         flows: args.parallel,
         rate: args.bitrate,
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let mut hear = |update: BenchUpdate| match update {
         BenchUpdate::Interval(interval) if !args.json => announce(&interval_line(&interval)),
         BenchUpdate::Interval(_) => {}
-        BenchUpdate::Warning(text) => eprintln!("inhaul: {text}"),
+        BenchUpdate::Warning(text) => warn(&text),
     };
     let (report, result) = inhaul_mover::bench(&options, &stop, &mut hear);
     if args.json {

@@ -1,7 +1,5 @@
 //! `inhaul completions`: shell completions, made from the command line's definition.
 
-use std::io::Write;
-
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command};
 use clap_complete::Shell;
@@ -24,8 +22,7 @@ pub(crate) struct Completions {
 /// Prints completions of `program`.
 pub(crate) fn run(args: &Completions, program: &Command) {
     let script = completion_script(program, args.shell);
-    // A reader that has gone away is no error of ours.
-    let _ = std::io::stdout().lock().write_all(&script);
+    crate::output::announce_bytes(&script);
 }
 
 fn completion_script(program: &Command, shell: Shell) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use inhaul_base::Bitrate;
-use inhaul_mover::{CopyOptions, Destination, Source, SourceError};
+use inhaul_mover::{CopyOptions, Destination, NamedBy, Source, SourceError};
 
 use crate::exit::Failure;
 use crate::options::{Carrier, FILES, RATES, Retry, Security, Selection, Wire, net_options};
@@ -62,13 +62,13 @@ pub(crate) struct Copy {
 
 pub(crate) fn run(args: &Copy) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let (sources, destination) = args.split_places()?;
+    let (mut sources, mut destination) = args.split_places()?;
     if args.selection.owner {
         let text = "--owner is for 'inhaul get': files that others bring belong to the server's user";
         return Err(Failure::usage(text));
     }
-    let servers = sources.iter().flat_map(|source| &source.mirrors).chain([&destination.server]);
-    let trust = trust::settle(&args.security, servers)?;
+    let servers = sources.iter_mut().flat_map(|source| &mut source.mirrors).chain([&mut destination.server]);
+    let trust = trust::settle(&args.security, servers, NamedBy::User)?;
     let options = CopyOptions {
         sources,
         destination,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
-use inhaul_mover::{DoctorOptions, Finding, Server, Verdict};
+use inhaul_mover::{DoctorOptions, Finding, NamedBy, Server, Verdict};
 
 use crate::exit::{self, Failure};
 use crate::options::{OUTPUT, Security};
@@ -50,8 +50,9 @@ const INDENT: usize = 25;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
-    let trust = trust::settle(&args.security, &args.server)?;
-    let options = DoctorOptions { server: args.server.clone(), rate: args.target_rate, disk: args.disk.clone(), trust };
+    let mut server = args.server.clone();
+    let trust = trust::settle(&args.security, &mut server, NamedBy::User)?;
+    let options = DoctorOptions { server, rate: args.target_rate, disk: args.disk.clone(), trust };
     let mut said_rate = false;
     let (report, result) = inhaul_mover::doctor(&options, &mut |rate, finding| {
         if args.json {

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use inhaul_identity::{KeyError, KnownHostsError};
-use inhaul_mover::{ErrorKind, ErrorReport, MoveError};
+use inhaul_mover::{ErrorKind, ErrorReport, MoveError, printable, without_secrets, without_tickets};
 use serde::Serialize;
 
-use crate::output::{announce, to_json};
+use crate::output::{announce, say, to_json};
 
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
@@ -66,11 +66,16 @@ impl Failure {
     /// Prints it on standard error, and as JSON if that was requested. Returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         let Self { code, message, hint, reported } = self;
+        // What is wrong with words that the user wrote quotes them, and they may be secrets.
+        let shown = |text: String| {
+            if code == self::code(ErrorKind::Usage) { without_tickets(&text) } else { without_secrets(&text) }
+        };
+        let (message, hint) = (message.map(shown), hint.map(shown));
         if let Some(message) = &message {
-            eprintln!("inhaul: {message}");
+            say(&format!("inhaul: {message}"));
         }
         if let Some(hint) = hint {
-            eprintln!("{hint}");
+            say(&hint);
         }
         if json && !reported {
             announce(&to_json(&Failed::new(code, message.unwrap_or_default())));
@@ -87,8 +92,13 @@ impl Failed {
 
 impl From<MoveError> for Failure {
     fn from(error: MoveError) -> Self {
-        Self::new(code(error.kind()), error.to_string())
+        Self::new(code(error.kind()), one_line(&error))
     }
+}
+
+/// The message of an error, on one line: it may have names in it that a peer has chosen.
+fn one_line(error: &MoveError) -> String {
+    printable(error.to_string().as_bytes())
 }
 
 impl From<KeyError> for Failure {
@@ -105,7 +115,7 @@ impl From<KnownHostsError> for Failure {
 
 /// The failure for an error that is in a report. The report was printed already if JSON was requested.
 pub(crate) fn reported(error: &MoveError) -> Failure {
-    Failure::reported(code(error.kind()), Some(error.to_string()))
+    Failure::reported(code(error.kind()), Some(one_line(error)))
 }
 
 /// The name of an exit code, as docs/exit-codes.md has it.

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use inhaul_base::{Span, format_bytes};
-use inhaul_mover::{FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, Report, Request, read_fetch_list};
+use inhaul_mover::{
+    FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, NamedBy, Report, Request, read_fetch_list,
+};
 
 use crate::exit::Failure;
 use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
+use crate::output::warn;
 use crate::signals::stop_on_signals;
 use crate::transfer::Output;
 use crate::{stream, transfer, trust};
@@ -74,7 +77,6 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(args: &Get) -> Result<(), Failure> {
-    let stop = stop_on_signals()?;
     let mut options = GetOptions {
         fresh: args.no_resume,
         dry_run: args.dry_run,
@@ -83,6 +85,8 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
         ..options(&args.fetch)?
     };
     let output = stream::output(&options.destination)?;
+    // Until here, a signal ends the program: a list may be long in coming, and a pipe in being opened.
+    let stop = stop_on_signals()?;
     let Some(output) = output else {
         return transfer::run(&args.output, args.dry_run, |hear| inhaul_mover::get(&options, &stop, hear));
     };
@@ -101,7 +105,7 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
     });
     if result.is_err() && output.stream.written_bytes() > 0 {
         let written = format_bytes(output.stream.written_bytes());
-        eprintln!("inhaul: the stream ends early: {written} were written to it, all of them verified");
+        warn(&format!("the stream ends early: {written} were written to it, all of them verified"));
     }
     result
 }
@@ -109,12 +113,13 @@ pub(crate) fn run(args: &Get) -> Result<(), Failure> {
 /// What is fetched from where to where, and how.
 pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
     let (sources, destination) = args.split_places().map_err(MoveError::Usage)?;
-    let requests = match args.list() {
+    let named_by = if args.list().is_some() { NamedBy::Others } else { NamedBy::User };
+    let mut requests = match args.list() {
         Some((format, path)) => read_list(format, path)?,
         None => sources.into_iter().map(Request::from).collect(),
     };
     let selection = &args.selection;
-    let trust = trust::settle(&args.security, trust::servers_of(&requests))?;
+    let trust = trust::settle(&args.security, trust::servers_of(&mut requests), named_by)?;
     Ok(GetOptions {
         requests,
         destination,

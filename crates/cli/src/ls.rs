@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use clap::Args;
 use inhaul_base::format_bytes;
 use inhaul_lab::kept::utc;
-use inhaul_mover::{Hash, Listed, ListedKind, Server, Source, printable};
+use inhaul_mover::{Hash, Listed, ListedKind, NamedBy, Server, Source, is_obeyed, printable};
 use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::options::{OUTPUT, Security};
-use crate::output::to_json;
+use crate::output::{note, to_json, warn};
 use crate::trust;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -44,7 +44,8 @@ pub(crate) struct Ls {
 }
 
 pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
-    let trust = trust::settle(&args.security, &args.source.mirrors)?;
+    let mut source = args.source.clone();
+    let trust = trust::settle(&args.security, &mut source.mirrors, NamedBy::User)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut format = Format::new(args);
     let mut written = format.begin(&mut out);
@@ -55,15 +56,14 @@ pub(crate) fn run(args: &Ls) -> Result<(), Failure> {
         written.is_ok()
     };
     let listed = if args.metalink && args.checksums {
-        inhaul_mover::list_checksums(&args.source, &trust, &mut |item, hash| write(&item, Some(hash)))
+        inhaul_mover::list_checksums(&source, &trust, &mut |item, hash| write(&item, Some(hash)))
     } else {
-        inhaul_mover::list(&args.source, &trust, args.recursive || args.metalink, &mut |item| write(&item, None))
+        inhaul_mover::list(&source, &trust, args.recursive || args.metalink, &mut |item| write(&item, None))
     };
-    // A reader that has gone away is no error of ours.
-    let _ = match &listed {
+    note(match &listed {
         Ok(()) => written.and_then(|()| format.end(&mut out)).and_then(|()| out.flush()),
         Err(_) => written.and_then(|()| out.flush()),
-    };
+    });
     Ok(listed?)
 }
 
@@ -106,7 +106,7 @@ impl<'a> Format<'a> {
             Self::Metalink { source } if item.kind == ListedKind::File => match metalink_file(source, item, hash) {
                 Some(element) => out.write_all(element.as_bytes()),
                 None => {
-                    eprintln!("inhaul: '{}' is left out: XML cannot hold its name", printable(&item.path));
+                    warn(&format!("'{}' is left out: XML cannot hold its name", printable(&item.path)));
                     Ok(())
                 }
             },
@@ -211,6 +211,7 @@ fn escape(text: &str) -> Option<String> {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\t' | '\n' | '\r' => escaped.push_str(&format!("&#{};", c as u32)),
+            c if is_obeyed(c) && !c.is_control() => escaped.push_str(&format!("&#{};", c as u32)),
             c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => return None,
             c => escaped.push(c),
         }

@@ -1,5 +1,6 @@
 //! `inhaul`: the command line of the bulk data mover.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![allow(clippy::disallowed_methods, reason = "the command line waits and tells the time to people")]
 
 mod args;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     for warning in settings::unknown_variables(variables) {
         log::warn!("{warning}");
     }
-    match run(&cli.command) {
+    match run(&cli.command).and_then(|()| output::finish()) {
         Ok(()) => ExitCode::from(exit::COMPLETE),
         Err(failure) => failure.tell(json),
     }
@@ -115,9 +116,13 @@ fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
     let failure = match error {
         SettingsError::Setting(message) => Failure::usage(message),
         SettingsError::CommandLine(error) => match error.kind() {
-            DisplayHelp | DisplayVersion => error.exit(),
+            DisplayHelp | DisplayVersion => {
+                output::note(error.print());
+                return output::finish()
+                    .map_or_else(|failure| failure.tell(false), |()| ExitCode::from(exit::COMPLETE));
+            }
             DisplayHelpOnMissingArgumentOrSubcommand => {
-                eprint!("{error}");
+                output::say(&error.to_string());
                 Failure::usage(usage::explain(&error, arguments).message)
             }
             _ => {

@@ -185,6 +185,7 @@ fn closing_sections(command: &Command, name: &str) -> String {
     let variables = [
         ("INHAUL_CONFIG", "The configuration file, like --config."),
         ("INHAUL_LAB_SECRET", "The secret that 'inhaul lab' and its agents share."),
+        ("INHAUL_TOKEN", "Tokens for servers, as --token-file reads them: inhaul-security(7)."),
         ("INHAUL_STATE", "Where keys, known hosts and tokens are kept: inhaul-security(7)."),
         ("INHAUL_NODE", "Set by 'inhaul link' for the commands that it runs: the host that they are in."),
         ("NO_COLOR", "When set, logs have no colours."),

@@ -1,18 +1,105 @@
-//! What goes to standard output: lines, and JSON.
+//! All that the program prints, in one place: lines and JSON on standard output, messages on standard error.
+//!
+//! Nothing here obeys what a peer has put into a name or a message: see [`inhaul_mover::printable`]. A reader that has
+//! gone away is no error: what the program does is not done for its output. Standard output that cannot be written for
+//! another reason, as on a full disk, is an error at the end ([`finish`]).
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
+use inhaul_mover::{ErrorKind, is_obeyed, printable, printable_lines};
 use serde::Serialize;
 
-/// Prints a line on standard output at once, even to a pipe. A reader that has gone away is not an error.
-pub(crate) fn announce(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+use crate::exit::{self, Failure};
+use crate::terminal;
+
+/// Why standard output could not be written the first time.
+static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints lines on standard output at once, even to a pipe.
+pub(crate) fn announce(lines: &str) {
+    let mut out = io::stdout().lock();
+    note(writeln!(out, "{}", printable_lines(lines)).and_then(|()| out.flush()));
 }
 
-/// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite.
+/// Prints bytes on standard output as they are: what a program reads, in a format of its own.
+pub(crate) fn announce_bytes(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    note(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
+/// Takes note of how writing to standard output went.
+pub(crate) fn note(written: io::Result<()>) {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        _ => {}
+    }
+}
+
+/// An error if standard output could not be written.
+pub(crate) fn finish() -> Result<(), Failure> {
+    match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        None => Ok(()),
+        Some(error) => {
+            let full = error.kind() == io::ErrorKind::StorageFull;
+            let kind = if full { ErrorKind::NoSpace } else { ErrorKind::Destination };
+            let message = format!("standard output cannot be written ({error}): what is there is not all");
+            Err(Failure::reported(exit::code(kind), Some(message)))
+        }
+    }
+}
+
+/// Prints lines on standard error, above what is drawn there.
+pub(crate) fn say(lines: &str) {
+    terminal::print_above(&printable_lines(lines.trim_end_matches('\n')));
+}
+
+/// Prints a question on standard error, with the cursor behind it.
+pub(crate) fn ask_on_stderr(question: &str) {
+    let mut err = io::stderr().lock();
+    let _ = err.write_all(printable_lines(question).as_bytes()).and_then(|()| err.flush());
+}
+
+/// Prints a message on standard error, on one line whatever is in it.
+pub(crate) fn warn(message: &str) {
+    say(&format!("inhaul: {}", printable(message.as_bytes())));
+}
+
+/// One line of JSON. Our own structures always have one: their keys are strings and their numbers are finite. What a
+/// terminal would obey is written as its number, which is the same to a program.
 pub(crate) fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|error| {
+    let json = serde_json::to_string(value).unwrap_or_else(|error| {
         format!("{{\"status\":\"failed\",\"error\":{{\"code\":\"internal\",\"message\":\"{error}\"}}}}")
-    })
+    });
+    if !json.contains(is_obeyed) {
+        return json;
+    }
+    let mut plain = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_obeyed(c) {
+            // Only within strings can there be any.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(plain, "\\u{unit:04x}");
+            }
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_the_same_to_a_program_and_nothing_to_a_terminal() {
+        let text = "a\u{9b}31m\u{7f}\u{202e}\n\u{e0041}\u{e9}";
+        let json = to_json(&text);
+        assert_eq!(json, "\"a\\u009b31m\\u007f\\u202e\\n\\udb40\\udc41\u{e9}\"");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
 }

@@ -9,8 +9,7 @@ use inhaul_mover::Prediction;
 use crate::exit::{self, Failure};
 use crate::get;
 use crate::options::{Fetch, OUTPUT};
-use crate::output::announce;
-use crate::output::to_json;
+use crate::output::{announce, to_json, warn};
 use crate::signals::stop_on_signals;
 use crate::summary::{count_of_files, rate};
 
@@ -39,14 +38,14 @@ pub(crate) struct Plan {
 }
 
 pub(crate) fn run(args: &Plan) -> Result<(), Failure> {
-    let stop = stop_on_signals()?;
     let options = get::options(&args.fetch)?;
+    let stop = stop_on_signals()?;
     let (prediction, result) = inhaul_mover::predict(&options, &stop);
     if args.json {
         announce(&to_json(&prediction));
     } else if result.is_ok() {
         for warning in &prediction.warnings {
-            eprintln!("inhaul: {warning}");
+            warn(warning);
         }
         announce(sentences(&prediction).trim_end());
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use inhaul_base::Bitrate;
-use inhaul_mover::{Destination, Existing, MoveError, PutOptions};
+use inhaul_mover::{Destination, Existing, MoveError, NamedBy, PutOptions};
 
 use crate::exit::Failure;
 use crate::options::{Carrier, ExistingArg, FILES, Patterns, RATES, Retry, Security, Wire, net_options};
@@ -93,12 +93,12 @@ struct Files {
 
 pub(crate) fn run(args: &Put) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let (paths, destination) = args.split_places().map_err(MoveError::Usage)?;
-    let spool = stream::input(&paths)?;
+    let (paths, mut destination) = args.split_places().map_err(MoveError::Usage)?;
+    let spool = stream::input(&paths, &stop)?;
     if spool.is_some() && (destination.path.is_empty() || destination.path.ends_with('/')) {
         return Err(Failure::usage("standard input has no name: say what it becomes, as in inhaul://HOST/NAME"));
     }
-    let trust = trust::settle(&args.security, [&destination.server])?;
+    let trust = trust::settle(&args.security, [&mut destination.server], NamedBy::User)?;
     let options = PutOptions {
         paths: spool.as_ref().map_or(paths, |spool| vec![spool.file()]),
         destination,

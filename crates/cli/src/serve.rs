@@ -147,6 +147,10 @@ struct Accept {
     /// Maximum number of puts and copies at once; further clients are refused and may retry
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     max_puts: u16,
+    /// Number of these that one client keeps if all are taken and others wait; then its latest one beyond makes way, and
+    /// so does any that brings less than 1 MiB in 60 s [default: a quarter]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    max_puts_per_client: Option<u16>,
 }
 
 impl Accept {
@@ -156,6 +160,7 @@ impl Accept {
             directory,
             copies_from: self.accept_copies_from.clone(),
             transfers_max: usize::from(self.max_puts),
+            transfers_per_client: self.max_puts_per_client.map(usize::from),
         })
     }
 }

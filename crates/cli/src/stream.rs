@@ -4,16 +4,23 @@
 //! length of the data of a put must be known before it starts.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use inhaul_mover::{MoveError, StreamOutput};
+use inhaul_mover::{MoveError, Stop, StreamOutput};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 /// The path that means standard input or output.
 const STANDARD: &str = "-";
+
+/// While it waits for standard input, the program looks so often whether it is to stop.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Bytes that are copied at a time.
+const PIECE: usize = 1 << 16;
 
 /// A directory that only this user can read. It is removed when this is dropped.
 #[derive(Debug)]
@@ -60,7 +67,7 @@ pub(crate) fn output(destination: &Path) -> Result<Option<Output>, MoveError> {
 }
 
 /// All of standard input, if that is what `paths` name.
-pub(crate) fn input(paths: &[PathBuf]) -> Result<Option<Spool>, MoveError> {
+pub(crate) fn input(paths: &[PathBuf], stop: &Stop) -> Result<Option<Spool>, MoveError> {
     match paths {
         [path] if path == Path::new(STANDARD) => {}
         paths if paths.iter().any(|path| path == Path::new(STANDARD)) => {
@@ -69,7 +76,30 @@ pub(crate) fn input(paths: &[PathBuf]) -> Result<Option<Spool>, MoveError> {
         _ => return Ok(None),
     }
     let spool = Spool::new()?;
-    let copied = File::create_new(spool.file()).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
-    copied.map_err(|error| MoveError::System { what: "standard input cannot be kept in TMPDIR", source: error })?;
-    Ok(Some(spool))
+    let copied = File::create_new(spool.file()).and_then(|mut file| keep(&mut io::stdin().lock(), &mut file, stop));
+    match copied {
+        Ok(true) => Ok(Some(spool)),
+        Ok(false) => Err(MoveError::Interrupted),
+        Err(source) => Err(MoveError::System { what: "standard input cannot be kept in TMPDIR", source }),
+    }
+}
+
+/// Copies all that comes; looks meanwhile whether to stop. Says whether it was all.
+fn keep(from: &mut (impl Read + AsFd), to: &mut File, stop: &Stop) -> io::Result<bool> {
+    let mut piece = vec![0; PIECE];
+    while !stop.is_set() {
+        let mut waited = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
+        match poll(&mut waited, Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(true),
+            Ok(count) => to.write_all(&piece[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }

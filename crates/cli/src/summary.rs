@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use inhaul_base::{Bitrate, format_bytes};
-use inhaul_mover::{Action, Report, SourceStatus};
+use inhaul_mover::{Action, Report, SourceStatus, printable};
 
 /// The summary of a transfer that ended well, with a newline at the end.
 pub(crate) fn of_transfer(report: &Report) -> String {
@@ -53,7 +53,13 @@ pub(crate) fn of_transfer(report: &Report) -> String {
 pub(crate) fn of_plan(report: &Report) -> String {
     let mut text = String::new();
     for file in report.files.iter().filter(|file| file.action != Action::LeaveOut) {
-        let _ = writeln!(text, "{:>8}  {:>10}  {}", verb(file.action), format_bytes(file.bytes), file.path);
+        let _ = writeln!(
+            text,
+            "{:>8}  {:>10}  {}",
+            verb(file.action),
+            format_bytes(file.bytes),
+            printable(file.path.as_bytes())
+        );
     }
     let mut counts = Vec::new();
     for action in [Action::Fetch, Action::Replace, Action::Keep, Action::LeaveOut, Action::Refuse] {

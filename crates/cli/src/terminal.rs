@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
+use inhaul_mover::printable;
+
 /// How large a terminal is, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -88,13 +90,18 @@ impl Lines {
     /// rows for.
     fn replace(&mut self, lines: Vec<String>, size: Size) -> String {
         let mut text = self.erase(size);
-        self.drawn = lines.into_iter().take(size.rows.saturating_sub(1)).map(|line| cut(&line, size.columns)).collect();
+        self.drawn = lines.into_iter().take(size.rows.saturating_sub(1)).map(|line| shown(&line, size)).collect();
         for line in &self.drawn {
             text.push_str(line);
             text.push('\n');
         }
         text
     }
+}
+
+/// A line as it is drawn: whatever is in it, it is one line.
+fn shown(line: &str, size: Size) -> String {
+    cut(&printable(line.as_bytes()), size.columns)
 }
 
 /// The text, cut to this number of columns.
@@ -140,6 +147,12 @@ mod tests {
         assert_eq!(lines.erase(size(40, 24)), "\r\x1b[4A\x1b[J");
         assert_eq!(lines.erase(size(160, 24)), "\r\x1b[3A\x1b[J");
         assert_eq!(lines.erase(size(1, 24)), "\r\x1b[24A\x1b[J", "no further up than the screen has rows");
+    }
+
+    #[test]
+    fn lines_do_nothing_to_the_terminal() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.replace(vec!["a\x1b[2Jb\nc".to_owned()], size(80, 24)), "a\\u{1b}[2Jb\\nc\n");
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use clap::{Args, Subcommand};
 use inhaul_identity::audit::Event;
-use inhaul_identity::{Book, BookError, Grant, Key, Made, Right, Rights, Scope, Ticket, Token, TokenError, TokenId};
+use inhaul_identity::{
+    AuthorizedKeys, Book, BookError, Delegated, DelegatedList, Grant, Key, Made, Right, Rights, Scope, State, Ticket,
+    Token, TokenError, TokenId,
+};
 use inhaul_mover::{DEFAULT_PORT, ErrorKind, Server, ServerIdentity, Source};
 use serde::Serialize;
 
@@ -30,7 +33,7 @@ Examples:
 
 pub(crate) const REVOKE_EXAMPLES: &str = "\
 Examples:
-  Take back what was given; sessions that are open go on to their end:
+  Take back what was given; sessions that are open end within some seconds:
     inhaul token revoke 3f2a90c1d4e5b687";
 
 /// Heading of the options of a token.
@@ -154,9 +157,11 @@ pub(crate) fn again(key: &Key, id: TokenId, made: &Made) -> Token {
 }
 
 fn list(args: &List) -> Result<(), Failure> {
-    let book = Book::load(&state().tokens()).map_err(|error| failure(&error))?;
-    for (id, made) in book.good(now()) {
-        let Made { grant: Grant { rights, scope }, end, label } = made;
+    let state = state();
+    let book = Book::load(&state.tokens()).map_err(|error| failure(&error))?;
+    let asked_for = asked_for(&state, &book)?;
+    for (id, made) in book.good(now()).map(|(id, made)| (id, made.clone())).chain(asked_for) {
+        let Made { grant: Grant { rights, scope }, end, label } = &made;
         if args.json {
             let (name, rights, path, end) = (id.to_string(), rights.to_string(), scope.to_string(), end.to_string());
             announce(&to_json(&Listed { name, rights, path, end, label }));
@@ -167,11 +172,28 @@ fn list(args: &List) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The tokens that clients have asked for and that are good: each ends with the right of its client's key.
+fn asked_for(state: &State, book: &Book) -> Result<Vec<(TokenId, Made)>, Failure> {
+    let list = DelegatedList::load(&state.delegated()).map_err(|error| failure(&error))?;
+    let keys = AuthorizedKeys::load(&state.authorized_keys()).map_err(|error| failure(&error))?;
+    let has_right = |token: &&Delegated| {
+        let may = |grant: &Grant| grant.rights.has(Right::Read) && token.grant.scope.and(&grant.scope).is_some();
+        keys.grants_of(token.source).iter().any(may)
+    };
+    let good = list.good(now()).filter(|token| !book.is_revoked(token.id)).filter(has_right);
+    let listed = |token: &Delegated| {
+        let label = format!("for the host {}, as long as {} has this right", token.holder, token.source);
+        (token.id, Made { grant: token.grant.clone(), end: token.end, label })
+    };
+    Ok(good.map(listed).collect())
+}
+
 fn revoke(args: &Revoke) -> Result<(), Failure> {
     let state = state();
     for id in &args.names {
         let book = Book::load(&state.tokens()).map_err(|error| failure(&error))?;
-        if !book.knows(*id) {
+        let asked_for = DelegatedList::load(&state.delegated()).map_err(|error| failure(&error))?;
+        if !book.knows(*id) && !asked_for.knows(*id) {
             log::warn!("{id} is not in the list of tokens: it is revoked all the same");
         }
         Book::revoke(&state.tokens(), *id).map_err(|error| failure(&error))?;

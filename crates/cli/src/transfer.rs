@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::exit::{self, Failure};
 use crate::options::OUTPUT;
-use crate::output::{announce, to_json};
+use crate::output::{announce, say, to_json, warn};
 use crate::progress;
 use crate::summary;
-use crate::terminal::{self, print_above};
+use crate::terminal;
 
 /// Options about the output of a transfer.
 #[derive(Clone, Debug, Args)]
@@ -44,11 +44,11 @@ pub(crate) fn run(
     } else if dry_run && (has_come || !report.files.is_empty()) {
         announce(summary::of_plan(&report).trim_end());
     } else if !output.quiet && has_come {
-        eprint!("{}", summary::of_transfer(&report));
+        say(&summary::of_transfer(&report));
     }
     if result.is_err() && report.kept_bytes > 0 {
         let kept = format_bytes(report.kept_bytes);
-        eprintln!("inhaul: {kept} are verified and kept: the same command goes on from there, with --no-resume anew");
+        warn(&format!("{kept} are verified and kept: the same command goes on from there, with --no-resume anew"));
     }
     result.map_err(|error| exit::reported(&error))
 }
@@ -72,7 +72,7 @@ impl Listener {
 
     fn hear(&mut self, update: &Update) {
         match update {
-            Update::Warning(text) if !self.quiet => print_above(&format!("inhaul: {text}")),
+            Update::Warning(text) if !self.quiet => warn(text),
             Update::Warning(_) => {}
             Update::Progress(progress) => {
                 if self.display {

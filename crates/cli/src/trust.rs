@@ -2,17 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read};
 
 use inhaul_identity::audit::{Event, Log};
-use inhaul_identity::{Fingerprint, KnownHosts, State, UnixTime};
-use inhaul_mover::{Ca, MoveError, Proxy, Request, Server, Trust, UnknownServer, server_key};
+use inhaul_identity::{Fingerprint, KnownHosts, State, UnixTime, read_secret};
+use inhaul_mover::{
+    Ca, MoveError, NamedBy, Proxy, Request, Server, Tickets, TicketsError, Trust, UnknownServer, server_key,
+};
 
 use crate::exit::Failure;
 use crate::options::{ProxyChoice, Security};
+use crate::output::ask_on_stderr;
 
 /// The variable that names the directory of keys.
 const STATE_VARIABLE: &str = "INHAUL_STATE";
+/// The variable with tokens.
+pub(crate) const TOKEN_VARIABLE: &str = "INHAUL_TOKEN";
+/// Longest text with tokens, in bytes.
+const TOKENS_BYTES_MAX: u64 = 1 << 20;
 
 /// The directory with this user's keys, and with what is remembered of others.
 pub(crate) fn state() -> State {
@@ -33,8 +40,18 @@ pub(crate) fn audit(state: &State, event: &Event<'_>) {
     }
 }
 
-/// What the options say. On a terminal the user is asked about servers that are not known.
-pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = &'s Server>) -> Result<Trust, Failure> {
+/// What the options say. Servers whose address has no token are given the one that is for them: see
+/// [`Security::token_file`]. On a terminal the user is asked about servers that are not known.
+pub(crate) fn settle<'s>(
+    security: &Security,
+    servers: impl IntoIterator<Item = &'s mut Server>,
+    named_by: NamedBy,
+) -> Result<Trust, Failure> {
+    let mut servers: Vec<&mut Server> = servers.into_iter().collect();
+    if let Some((tickets, origin)) = tickets(security)? {
+        let lent = tickets.lend(servers.iter_mut().map(|server| &mut **server), named_by);
+        lent.map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
+    }
     let state = state();
     let ca = security.ca.as_ref().map(|ca| if ca.as_os_str() == "system" { Ca::System } else { Ca::File(ca.clone()) });
     let unknown = if security.accept_new { UnknownServer::Remember } else { UnknownServer::Refuse };
@@ -44,7 +61,8 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
     if is_asked && !security.accept_new && trust.ca.is_none() {
         let known = KnownHosts::load(&state.known_hosts())?;
         let unknown: BTreeSet<&Server> = servers
-            .into_iter()
+            .iter()
+            .map(|server| &**server)
             .filter(|server| server.ticket.fingerprint.is_none() && known.keys_of(&server.to_string()).is_empty())
             .collect();
         for server in unknown {
@@ -55,6 +73,29 @@ pub(crate) fn settle<'s>(security: &Security, servers: impl IntoIterator<Item = 
         }
     }
     Ok(trust)
+}
+
+/// The tickets that are neither in an address nor on the command line, and where they come from.
+fn tickets(security: &Security) -> Result<Option<(Tickets, String)>, Failure> {
+    let (text, origin) = match &security.token_file {
+        Some(path) => {
+            let usage = |why: &dyn std::fmt::Display| Failure::usage(format!("--token-file: {why}"));
+            let text = match path.to_str() {
+                Some("-") => std::io::read_to_string(std::io::stdin().take(TOKENS_BYTES_MAX)).map_err(|e| usage(&e))?,
+                _ => read_secret(path, TOKENS_BYTES_MAX).map_err(|error| usage(&error))?,
+            };
+            (text, "--token-file")
+        }
+        None => match std::env::var(TOKEN_VARIABLE) {
+            Ok(text) if !text.trim().is_empty() => (text, TOKEN_VARIABLE),
+            Ok(_) | Err(std::env::VarError::NotPresent) => return Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => {
+                return Err(Failure::usage(format!("{TOKEN_VARIABLE} is no UTF-8")));
+            }
+        },
+    };
+    let tickets = text.parse::<Tickets>().map_err(|error: TicketsError| Failure::usage(format!("{origin}: {error}")));
+    tickets.map(|tickets| Some((tickets, origin.to_owned())))
 }
 
 /// The proxy that is used: what was given, or else what the environment names.
@@ -69,18 +110,15 @@ fn proxy(security: &Security) -> Result<Option<Proxy>, Failure> {
 }
 
 /// The servers of requests.
-pub(crate) fn servers_of(requests: &[Request]) -> impl Iterator<Item = &Server> {
-    requests.iter().flat_map(|request| &request.mirrors).map(|mirror| &mirror.server)
+pub(crate) fn servers_of(requests: &mut [Request]) -> impl Iterator<Item = &mut Server> {
+    requests.iter_mut().flat_map(|request| &mut request.mirrors).map(|mirror| &mut mirror.server)
 }
 
 /// Asks whether this key is the server's.
 fn ask(state: &State, server: &Server, key: Fingerprint) -> Result<(), Failure> {
-    let mut err = std::io::stderr().lock();
-    let _ = write!(
-        err,
+    ask_on_stderr(&format!(
         "{server} is not known here. The fingerprint of its key is\n  {key}\n'inhaul key show' says on that host whether that is right. Trust it from now on? [y/N] "
-    );
-    let _ = err.flush();
+    ));
     let mut answer = String::new();
     let heard = std::io::stdin().read_line(&mut answer);
     let answer = answer.trim();

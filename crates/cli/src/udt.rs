@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::exit::{Failure, code};
 use crate::options::{OUTPUT, SERVER, listen_address};
-use crate::output::{announce, to_json};
+use crate::output::{announce, say, to_json, warn};
 use crate::signals::stop_on_signals;
 use crate::summary::rate;
 use crate::terminal;
@@ -45,6 +46,21 @@ const LOOK: Span = Span::from_millis(200);
 
 /// Clients that may wait to be accepted.
 const BACKLOG: usize = 16;
+
+/// Most clients at once, those included that have not asked for anything yet.
+const CLIENTS_MAX: usize = 256;
+/// Most of them from one address.
+const CLIENTS_PER_HOST: usize = 32;
+/// What a client says is 4 bytes and a name: so many packets are more than it needs.
+const REQUEST_PACKETS: usize = 16;
+/// How long a client may take to say it.
+const REQUEST_TIMEOUT: Span = Span::from_secs(10);
+/// What waits for all clients together, in bytes.
+const MEMORY_MAX: usize = 128 << 20;
+/// How long a client that has ended may take to hear of it.
+const LINGER: Span = Span::from_secs(5);
+/// The stack of a client's thread, in bytes: it reads a file and writes it to a socket.
+const STACK_BYTES: usize = 256 << 10;
 
 /// The command line of `inhaul udt`.
 #[derive(Debug, Subcommand)]
@@ -115,6 +131,19 @@ impl Packets {
     fn options(&self) -> Options {
         Options { mss: self.mss, ..Options::default() }
     }
+
+    /// Those of a server, which anybody may reach.
+    fn of_server(&self) -> Options {
+        Options {
+            connections_max: CLIENTS_MAX,
+            connections_per_host: CLIENTS_PER_HOST,
+            receive_buffer: REQUEST_PACKETS,
+            request_timeout: Some(REQUEST_TIMEOUT),
+            memory_max: MEMORY_MAX,
+            linger: LINGER,
+            ..self.options()
+        }
+    }
 }
 
 /// What `--json` prints of a file.
@@ -157,7 +186,7 @@ impl Report {
     fn tell(&self, json: bool, quiet: bool) {
         match (json, quiet) {
             (true, _) => announce(&to_json(self)),
-            (false, false) => eprintln!("{}", self.line()),
+            (false, false) => say(&self.line()),
             (false, true) => {}
         }
     }
@@ -175,10 +204,10 @@ fn send(args: &Send) -> Result<(), Failure> {
     std::fs::metadata(&args.path).map_err(|error| {
         Failure::new(code(ErrorKind::PathNotFound), format!("'{}' cannot be read: {error}", args.path.display()))
     })?;
-    let endpoint = Endpoint::bind(args.listen, args.packets.options())?;
+    let endpoint = Endpoint::bind(args.listen, args.packets.of_server())?;
     let incoming = endpoint.listen(BACKLOG)?;
     if !args.json {
-        eprintln!("Listening on UDP {}. Nothing is encrypted. Ctrl-C ends it.", endpoint.local_address());
+        say(&format!("Listening on UDP {}. Nothing is encrypted. Ctrl-C ends it.", endpoint.local_address()));
     }
     std::thread::scope(|scope| {
         while !stop.is_set() {
@@ -188,9 +217,14 @@ fn send(args: &Send) -> Result<(), Failure> {
                 Err(error) => return Err(error.into()),
             };
             let stop = &stop;
-            let client = scope.spawn(move || serve(&socket, args, stop));
             if args.once {
-                return client.join().unwrap_or_else(|_| Err(Failure::new(1, "the thread of the client failed")));
+                return serve(&socket, args, stop);
+            }
+            let peer = socket.peer_address();
+            let client = Builder::new().name("udt-client".to_owned()).stack_size(STACK_BYTES);
+            // Without a thread the socket is dropped: this client is told that it is over, and the others go on.
+            if let Err(error) = client.spawn_scoped(scope, move || serve(&socket, args, stop)) {
+                warn(&format!("{peer} is not served: cannot start a thread: {error}"));
             }
         }
         Ok(())
@@ -208,7 +242,7 @@ fn serve(socket: &Socket, args: &Send, stop: &Stop) -> Result<(), Failure> {
         Err(error) if args.once => Err(file_failure(error)),
         Err(error) => {
             let text = error.to_string();
-            eprintln!("inhaul: {}: {}", socket.peer_address(), printable(text.as_bytes()));
+            warn(&format!("{}: {text}", socket.peer_address()));
             Ok(())
         }
     }

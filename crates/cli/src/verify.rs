@@ -1,15 +1,15 @@
 //! `inhaul verify` and `inhaul manifest`.
 
-use std::io::Write;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use inhaul_base::format_bytes;
-use inhaul_mover::{Algorithm, ManifestFormat, MoveError, ProblemKind, VerifyOptions};
+use inhaul_mover::{Algorithm, ManifestFormat, ProblemKind, VerifyOptions};
 
 use crate::exit::{self, Failure};
 use crate::options::OUTPUT;
-use crate::output::{announce, to_json};
+use crate::output::{announce, announce_bytes, to_json, warn};
 use crate::signals::stop_on_signals;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Verify) -> Result<(), Failure> {
         if result.is_ok() || report.files > 0 || !report.problems.is_empty() {
             let rate = format_bytes((report.bytes as f64 / report.seconds.max(1e-9)) as u64);
             let (bytes, seconds) = (format_bytes(report.bytes), report.seconds);
-            eprintln!("inhaul: {} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files);
+            warn(&format!("{} files, {bytes}, are as they are listed; {seconds:.2} s, {rate}/s", report.files));
         }
     }
     result.map_err(|error| exit::reported(&error))
@@ -125,14 +125,13 @@ pub(crate) fn manifest(args: &Manifest) -> Result<(), Failure> {
         ListFormat::Bagit => ManifestFormat::BagIt(Algorithm::Sha512),
     };
     let list = inhaul_mover::manifest(&args.place, format, &stop)?;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(&list).and_then(|()| out.flush()) {
-        // A reader that has seen enough is no error of ours.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(MoveError::System { what: "the list cannot be written to standard output", source: error }.into())
-        }
-        _ => Ok(()),
+    if std::io::stdout().is_terminal() {
+        // A person reads it. A program gets the bytes of the names.
+        announce(String::from_utf8_lossy(&list).trim_end_matches('\n'));
+    } else {
+        announce_bytes(&list);
     }
+    Ok(())
 }
 
 /// What a list with checksums of 64 digits most likely has, by its name: `B3SUMS`, `sums.blake3`.

@@ -1,6 +1,8 @@
 //! The audit log: who was let in, who was not, what was moved, and which keys have changed. A file of JSON, a line for
 //! each event, in which nothing is ever changed.
 
+mod field;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +14,16 @@ use crate::files::{self, FileError};
 
 /// When the file is longer than this, it becomes `NAME.1`, and a new one begins: together they have twice as much.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Strangers can cause refusals. Of more than so many in ...
-const REFUSALS_MAX: u32 = 100;
-/// ... so many seconds, only the number is written.
+/// Strangers can cause refusals. Of more than so many in 10 seconds, ...
+const REFUSALS_MAX: u64 = 100;
+/// ... and of more than so many bytes, only the number is written.
+const REFUSALS_BYTES_MAX: u64 = 64 << 10;
+/// The same for a day: it takes strangers more than two weeks to push out of the files what else is in them.
+const DAY_REFUSALS_MAX: u64 = u64::MAX;
+const DAY_BYTES_MAX: u64 = 8 << 20;
+/// Those times.
 const REFUSALS_SECONDS: u64 = 10;
+const DAY_SECONDS: u64 = 86_400;
 
 /// Something that has happened.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +44,7 @@ pub enum Event<'e> {
         #[serde(flatten)]
         access: Access<'e>,
         /// Why not.
+        #[serde(serialize_with = "field::bounded")]
         reason: &'e str,
     },
     /// The right of an open session has ended, and the session with it.
@@ -44,6 +53,7 @@ pub enum Event<'e> {
         #[serde(flatten)]
         access: Access<'e>,
         /// Why.
+        #[serde(serialize_with = "field::bounded")]
         reason: &'e str,
     },
     /// Refusals that were not written down because there were too many at a time.
@@ -54,8 +64,10 @@ pub enum Event<'e> {
     /// Nothing came of a connection before it was known what the client wants.
     NoSession {
         /// The client's address.
+        #[serde(serialize_with = "field::bounded")]
         client: &'e str,
         /// Why.
+        #[serde(serialize_with = "field::bounded")]
         reason: &'e str,
     },
     /// A session has ended in which data was sent or received: the server's access log.
@@ -68,6 +80,7 @@ pub enum Event<'e> {
         /// How long it took.
         seconds: f64,
         /// How it ended.
+        #[serde(serialize_with = "field::bounded")]
         outcome: &'e str,
     },
     /// A key was made, is trusted from now on, or was forgotten.
@@ -86,7 +99,7 @@ pub enum Event<'e> {
         /// Its name.
         token: String,
         /// What it gives.
-        #[serde(skip_serializing_if = "String::is_empty")]
+        #[serde(skip_serializing_if = "String::is_empty", serialize_with = "field::bounded")]
         gives: String,
     },
 }
@@ -95,6 +108,7 @@ pub enum Event<'e> {
 #[derive(Clone, Debug, Serialize)]
 pub struct Access<'e> {
     /// Its address.
+    #[serde(serialize_with = "field::bounded")]
     pub client: &'e str,
     /// The fingerprint of its key, if it has shown one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,8 +117,10 @@ pub struct Access<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The right.
+    #[serde(serialize_with = "field::bounded")]
     pub right: &'e str,
     /// The path.
+    #[serde(serialize_with = "field::bounded")]
     pub path: &'e str,
 }
 
@@ -124,9 +140,17 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct Refusals {
-    since: UnixTime,
-    written: u32,
+    lately: Written,
+    day: Written,
     left_out: u64,
+}
+
+/// Lines that were written in a time.
+#[derive(Debug, Default)]
+struct Written {
+    since: UnixTime,
+    lines: u64,
+    bytes: u64,
 }
 
 impl Log {
@@ -140,48 +164,73 @@ impl Log {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, now: UnixTime, event: &Event<'_>) -> Result<bool, FileError> {
+        let line = self.line(now, event)?;
         if matches!(event, Event::Refused { .. } | Event::NoSession { .. }) {
             let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
             let left_out = refusals.begin_anew(now);
             if left_out > 0 {
-                self.append(now, &Event::MoreRefused { count: left_out })?;
+                self.append(&self.line(now, &Event::MoreRefused { count: left_out })?)?;
             }
-            if !refusals.may_write() {
+            if !refusals.may_write(line.len() as u64) {
                 return Ok(false);
             }
         }
-        self.append(now, event).map(|()| true)
+        self.append(&line).map(|()| true)
     }
 
-    fn append(&self, now: UnixTime, event: &Event<'_>) -> Result<(), FileError> {
+    fn line(&self, now: UnixTime, event: &Event<'_>) -> Result<String, FileError> {
         let json = serde_json::to_string(&Line { time: now, event });
-        let line = json.map_err(|error| files::failed(&self.path)(io::Error::other(error)))?;
+        json.map_err(|error| files::failed(&self.path)(io::Error::other(error)))
+    }
+
+    fn append(&self, line: &str) -> Result<(), FileError> {
         if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > FILE_BYTES_MAX) {
             let mut old = self.path.clone().into_os_string();
             old.push(".1");
             // Another process may have done so just now.
             let _ = std::fs::rename(&self.path, old);
         }
-        files::append(&self.path, &line)
+        files::append(&self.path, line)
     }
 }
 
 impl Refusals {
     /// Another time begins, if it does; how many refusals were left out in the last one.
     fn begin_anew(&mut self, now: UnixTime) -> u64 {
-        if now.seconds().abs_diff(self.since.seconds()) < REFUSALS_SECONDS {
-            return 0;
-        }
-        let left_out = self.left_out;
-        *self = Self { since: now, ..Self::default() };
-        left_out
+        self.day.begin_anew(now, DAY_SECONDS);
+        if self.lately.begin_anew(now, REFUSALS_SECONDS) { std::mem::take(&mut self.left_out) } else { 0 }
     }
 
-    fn may_write(&mut self) -> bool {
-        let may = self.written < REFUSALS_MAX;
-        self.written += u32::from(may);
-        self.left_out += u64::from(!may);
+    fn may_write(&mut self, bytes: u64) -> bool {
+        let may = self.lately.has_room(bytes, REFUSALS_MAX, REFUSALS_BYTES_MAX)
+            && self.day.has_room(bytes, DAY_REFUSALS_MAX, DAY_BYTES_MAX);
+        if may {
+            self.lately.count(bytes);
+            self.day.count(bytes);
+        } else {
+            self.left_out += 1;
+        }
         may
+    }
+}
+
+impl Written {
+    /// Whether another time begins, of so many seconds.
+    fn begin_anew(&mut self, now: UnixTime, seconds: u64) -> bool {
+        let is_over = now.seconds().abs_diff(self.since.seconds()) >= seconds;
+        if is_over {
+            *self = Self { since: now, ..Self::default() };
+        }
+        is_over
+    }
+
+    fn has_room(&self, bytes: u64, lines_max: u64, bytes_max: u64) -> bool {
+        self.lines < lines_max && self.bytes + bytes <= bytes_max
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.lines += 1;
+        self.bytes += bytes;
     }
 }
 
@@ -217,5 +266,46 @@ mod tests {
         let text = std::fs::read_to_string(&log.path).unwrap();
         assert_eq!(text.lines().count(), 102);
         assert!(text.contains("\"count\":9900"), "{}", text.lines().last().unwrap());
+    }
+
+    #[test]
+    fn lines_are_short_whatever_peers_say_and_refusals_are_few_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(dir.path().join("audit.log"));
+        // Each takes six bytes in JSON.
+        let long = "\u{1}".repeat(1_000_000);
+        let access = |path| Access { client: "192.0.2.1:5", key: None, token: None, right: "write", path };
+        for _ in 0..100 {
+            log.write(UnixTime::from_seconds(100), &Event::Refused { access: access(&long), reason: &long }).unwrap();
+        }
+        log.write(UnixTime::from_seconds(100), &Event::Granted(access(&long))).unwrap();
+        let gives = format!("read {long}");
+        log.write(UnixTime::from_seconds(100), &Event::Token { what: "made", token: "a".into(), gives }).unwrap();
+        let text = std::fs::read_to_string(&log.path).unwrap();
+        let longest = text.lines().map(str::len).max().unwrap();
+        assert!(longest < 10_000, "{longest}");
+        assert!(text.len() as u64 <= REFUSALS_BYTES_MAX + 20_000, "{}", text.len());
+        let granted: serde_json::Value = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .find(|line: &serde_json::Value| line["event"] == "granted")
+            .unwrap();
+        assert!(granted["path"].as_str().unwrap().ends_with("... (1000000 bytes)"), "{granted}");
+    }
+
+    #[test]
+    fn strangers_push_nothing_out_within_a_day() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(dir.path().join("audit.log"));
+        let long = "x".repeat(3000);
+        // Every 10 seconds of more than an hour, more than that time allows.
+        for n in 0..400 {
+            for _ in 0..22 {
+                log.write(UnixTime::from_seconds(DAY_SECONDS + n * 10), &refused(&long)).unwrap();
+            }
+        }
+        let bytes = std::fs::metadata(&log.path).unwrap().len();
+        // What was left out is counted, in a short line for each 10 seconds.
+        assert!((DAY_BYTES_MAX - 10_000..DAY_BYTES_MAX + 400 * 100).contains(&bytes), "{bytes}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::files::{self, FileError, lines};
+use crate::files::{self, FileError, Others, lines};
 use crate::fingerprint::Fingerprint;
 use crate::rights::{Grant, Right, Rights, Scope};
 
@@ -40,7 +40,7 @@ impl AuthorizedKeys {
     /// # Errors
     /// When it cannot be read, or a line makes no sense.
     pub fn load(path: &Path) -> Result<Self, AuthorizedKeysError> {
-        Self::parse(&files::read(path, FILE_BYTES_MAX)?.unwrap_or_default())
+        Self::parse(&files::read(path, FILE_BYTES_MAX, Others::Read)?.unwrap_or_default())
     }
 
     /// Reads the text of such a file.

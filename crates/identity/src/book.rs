@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::date::UnixTime;
-use crate::files::{self, FileError, lines};
+use crate::files::{self, FileError, Others, lines};
 use crate::rights::{Grant, Rights, Scope};
 use crate::token::TokenId;
 
@@ -46,7 +46,7 @@ impl Book {
     /// # Errors
     /// When it cannot be read, or a line makes no sense.
     pub fn load(path: &Path) -> Result<Self, BookError> {
-        Self::parse(&files::read(path, FILE_BYTES_MAX)?.unwrap_or_default())
+        Self::parse(&files::read(path, FILE_BYTES_MAX, Others::Read)?.unwrap_or_default())
     }
 
     /// Reads the text of such a file.

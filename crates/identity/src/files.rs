@@ -1,9 +1,14 @@
 //! Small files that only their user may read.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// Group and others may write.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
+/// Of a directory: only the owner of a file may replace it.
+const STICKY: u32 = 0o1000;
 
 /// A file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -20,13 +25,26 @@ pub(crate) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { path: path.to_owned(), source }
 }
 
+/// Who else may use a file than its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// Nobody: it holds a secret.
+    None,
+    /// They may read it. What it says is believed, so nobody else may write to it, or put another one in its place.
+    Read,
+}
+
 /// The text of a file of at most `bytes_max`; `None` if there is none.
-pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, FileError> {
+///
+/// # Errors
+/// When it cannot be read, and when others may do more than `others` says. Pipes have no others.
+pub(crate) fn read(path: &Path, bytes_max: u64, others: Others) -> Result<Option<String>, FileError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(path)(error)),
     };
+    check(path, &file.metadata().map_err(failed(path))?, others).map_err(failed(path))?;
     let mut text = String::new();
     file.take(bytes_max + 1).read_to_string(&mut text).map_err(failed(path))?;
     if text.len() as u64 > bytes_max {
@@ -36,10 +54,38 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, FileEr
     Ok(Some(text))
 }
 
-/// Whether others than its user may read a file.
-pub(crate) fn is_open_to_others(path: &Path) -> Result<bool, FileError> {
-    let mode = std::fs::metadata(path).map_err(failed(path))?.mode();
-    Ok(mode & 0o077 != 0)
+/// The text of a small file with a secret, such as a token.
+///
+/// # Errors
+/// When it cannot be read, is longer than `bytes_max`, or others may read it.
+pub fn read_secret(path: &Path, bytes_max: u64) -> Result<String, FileError> {
+    let none = || failed(path)(io::ErrorKind::NotFound.into());
+    read(path, bytes_max, Others::None)?.ok_or_else(none)
+}
+
+/// Whether others may do no more with a file than they should.
+fn check(path: &Path, file: &Metadata, others: Others) -> io::Result<()> {
+    if !file.is_file() {
+        return Ok(());
+    }
+    let (mode, shown) = (file.mode(), path.display());
+    if others == Others::None && mode & 0o077 != 0 {
+        let text = format!("others may read this secret; 'chmod 600 {shown}' mends that, if nobody has");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if mode & WRITTEN_BY_OTHERS != 0 {
+        let text =
+            format!("others may write to it, and what it says is believed; look through it, and 'chmod go-w {shown}'");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
+    let directory = std::fs::metadata(parent)?;
+    if others == Others::Read && directory.mode() & WRITTEN_BY_OTHERS != 0 && directory.mode() & STICKY == 0 {
+        let parent = parent.display();
+        let text = format!("others may put another file in its place; look through it, and 'chmod go-w {parent}'");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
 }
 
 /// Makes the directory that `path` lies in, for its user alone.
@@ -102,6 +148,8 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn files_are_made_once_and_for_their_user_alone() {
@@ -109,14 +157,40 @@ mod tests {
         let path = dir.path().join("deep/er/file");
         assert!(make(&path, "first").unwrap());
         assert!(!make(&path, "second").unwrap());
-        assert_eq!(read(&path, 100).unwrap().as_deref(), Some("first"));
-        assert!(!is_open_to_others(&path).unwrap());
+        assert_eq!(read(&path, 100, Others::None).unwrap().as_deref(), Some("first"));
         append(&path, " line").unwrap();
-        assert_eq!(read(&path, 100).unwrap().as_deref(), Some("first line\n"));
+        assert_eq!(read(&path, 100, Others::None).unwrap().as_deref(), Some("first line\n"));
         replace(&path, "third").unwrap();
-        assert!(!is_open_to_others(&path).unwrap());
+        assert_eq!(read_secret(&path, 100).unwrap(), "third");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
-        assert!(read(&path, 4).unwrap_err().to_string().contains("longer than 4 bytes"));
-        assert!(read(&dir.path().join("none"), 4).unwrap().is_none());
+        assert!(read(&path, 4, Others::Read).unwrap_err().to_string().contains("longer than 4 bytes"));
+        assert!(read(&dir.path().join("none"), 4, Others::Read).unwrap().is_none());
+        assert!(read_secret(&dir.path().join("none"), 4).is_err());
+    }
+
+    #[test]
+    fn a_file_that_others_may_change_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, path) = (dir.path().join("state"), dir.path().join("state/file"));
+        append(&path, "line").unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let why = |others| read(&path, 100, others).unwrap_err().to_string();
+        for open in [0o620, 0o602, 0o666] {
+            mode(&path, open);
+            assert!(why(Others::Read).contains("'chmod go-w "), "{open:o}");
+        }
+        for open in [0o640, 0o604] {
+            mode(&path, open);
+            assert!(read(&path, 100, Others::Read).is_ok(), "{open:o}: what it says is no secret");
+            assert!(why(Others::None).contains("'chmod 600 "), "{open:o}");
+        }
+        mode(&path, 0o600);
+        for open in [0o770, 0o707] {
+            mode(&state, open);
+            let why = why(Others::Read);
+            assert!(why.contains("another file in its place") && why.contains(&state.display().to_string()), "{why}");
+        }
+        mode(&state, 0o1777);
+        assert!(read(&path, 100, Others::Read).is_ok());
     }
 }

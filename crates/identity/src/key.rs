@@ -1,13 +1,14 @@
 //! A host's key.
 
 use std::fmt;
+use std::io::ErrorKind::PermissionDenied;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use aws_lc_rs::{hmac, rand};
 
 use crate::base64::{self, Alphabet};
-use crate::files::{self, FileError};
+use crate::files::{self, FileError, Others};
 use crate::fingerprint::Fingerprint;
 
 /// What stands before the seed in the DER of an Ed25519 private key (RFC 8410 7, PKCS #8 version 1).
@@ -83,10 +84,16 @@ impl Key {
     /// # Errors
     /// When the file cannot be read, when others may read it, or when it holds something else.
     pub fn load(path: &Path) -> Result<Option<Self>, KeyError> {
-        let Some(text) = files::read(path, FILE_BYTES_MAX)? else { return Ok(None) };
-        if files::is_open_to_others(path)? {
-            return Err(KeyError::Exposed(path.to_owned()));
-        }
+        let Some(text) = files::read(path, FILE_BYTES_MAX, Others::None).map_err(|error| match error {
+            // The system's own errors have a number.
+            error if error.source.kind() == PermissionDenied && error.source.raw_os_error().is_none() => {
+                KeyError::Exposed(error.path)
+            }
+            error => error.into(),
+        })?
+        else {
+            return Ok(None);
+        };
         Self::from_pem(&text).map(Some).ok_or_else(|| KeyError::Malformed(path.to_owned()))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::files::{self, FileError, lines};
+use crate::files::{self, FileError, Others, lines};
 use crate::fingerprint::Fingerprint;
 
 /// Longest file, in bytes.
@@ -32,7 +32,7 @@ impl KnownHosts {
     /// # Errors
     /// When it cannot be read, or a line makes no sense.
     pub fn load(path: &Path) -> Result<Self, KnownHostsError> {
-        Self::parse(&files::read(path, FILE_BYTES_MAX)?.unwrap_or_default())
+        Self::parse(&files::read(path, FILE_BYTES_MAX, Others::Read)?.unwrap_or_default())
     }
 
     /// Reads the text of such a file.
@@ -69,7 +69,7 @@ impl KnownHosts {
     /// # Errors
     /// When the file cannot be read or written, or a line makes no sense.
     pub fn forget(path: &Path, server: &str) -> Result<usize, KnownHostsError> {
-        let text = files::read(path, FILE_BYTES_MAX)?.unwrap_or_default();
+        let text = files::read(path, FILE_BYTES_MAX, Others::Read)?.unwrap_or_default();
         let known = Self::parse(&text)?.keys_of(server).len();
         if known > 0 {
             let is_other = |line: &&str| {

@@ -63,6 +63,11 @@ impl State {
         self.directory.join("tokens")
     }
 
+    /// The tokens that clients have asked for: [`crate::DelegatedList`].
+    pub fn delegated(&self) -> PathBuf {
+        self.directory.join("delegated")
+    }
+
     /// What was granted and refused: [`crate::audit`].
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")

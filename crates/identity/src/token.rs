@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! [1: u8][id: 8][caveats: u8] caveats... [mac: 32]          numbers big-endian
-//! caveat: [which: u8][rights: u8][end: 5][path length: u16][path][holder: 32]     each only if `which` has its bit
+//! caveat: [which: u8][rights: u8][end: 5][path length: u16][path][holder: 32][source: 32]     each only if `which` has its bit
 //! ```
 
 use std::fmt;
@@ -35,6 +35,7 @@ mod which {
     pub(super) const END: u8 = 2;
     pub(super) const SCOPE: u8 = 4;
     pub(super) const HOLDER: u8 = 8;
+    pub(super) const SOURCE: u8 = 16;
     /// What the first caveat has at least.
     pub(super) const FIRST: u8 = RIGHTS | END | SCOPE;
 }
@@ -84,6 +85,8 @@ pub struct Caveats {
     pub scope: Option<Scope>,
     /// Only for the host that has this key.
     pub holder: Option<Fingerprint>,
+    /// Only as long as the client with this key has the right itself.
+    pub source: Option<Fingerprint>,
 }
 
 /// A token. [`Token::to_secret_text`] is what gives its rights; `Debug` shows its name only.
@@ -103,6 +106,8 @@ pub struct Verified {
     pub end: UnixTime,
     /// Only these hosts may show it; all of them at once, so of two it is good for none.
     pub holders: Vec<Fingerprint>,
+    /// It is good as long as the clients with these keys have the right themselves, by their keys.
+    pub sources: Vec<Fingerprint>,
 }
 
 /// A token is for another host.
@@ -133,7 +138,8 @@ pub enum TokenError {
 impl Token {
     /// Makes a token with the server's `secret`.
     pub fn make(secret: &[u8; 32], id: TokenId, grant: Grant, end: UnixTime, holder: Option<Fingerprint>) -> Self {
-        let first = Caveats { rights: Some(grant.rights), end: Some(end), scope: Some(grant.scope), holder };
+        let (rights, scope) = (Some(grant.rights), Some(grant.scope));
+        let first = Caveats { rights, end: Some(end), scope, holder, source: None };
         let mac = first_mac(secret, id, &first);
         Self { id, caveats: vec![first], mac }
     }
@@ -169,7 +175,8 @@ impl Token {
     /// What it says of itself, which only its server can verify: holders may look before they show it.
     pub fn claims(&self) -> Verified {
         let mut rights = Rights::ALL;
-        let (mut scope, mut end, mut holders) = (Some(Scope::all()), UnixTime::MAX, Vec::new());
+        let (mut scope, mut end) = (Some(Scope::all()), UnixTime::MAX);
+        let (mut holders, mut sources) = (Vec::new(), Vec::new());
         for caveats in &self.caveats {
             rights = caveats.rights.map_or(rights, |less| rights.and(less));
             end = caveats.end.map_or(end, |earlier| end.min(earlier));
@@ -177,9 +184,10 @@ impl Token {
                 scope = scope.and_then(|scope| scope.and(deeper));
             }
             holders.extend(caveats.holder);
+            sources.extend(caveats.source);
         }
         let grant = scope.filter(|_| !rights.is_none()).map(|scope| Grant { rights, scope });
-        Verified { grant, end, holders }
+        Verified { grant, end, holders, sources }
     }
 
     /// Its bytes. They give its rights: they are a secret.
@@ -259,12 +267,16 @@ impl Caveats {
             out[at] |= which::HOLDER;
             out.extend_from_slice(holder.bytes());
         }
+        if let Some(source) = self.source {
+            out[at] |= which::SOURCE;
+            out.extend_from_slice(source.bytes());
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&[which], mut rest) = bytes.split_first_chunk()?;
         let mut caveats = Self::default();
-        if which & !(which::FIRST | which::HOLDER) != 0 {
+        if which & !(which::FIRST | which::HOLDER | which::SOURCE) != 0 {
             return None;
         }
         if which & which::RIGHTS != 0 {
@@ -287,6 +299,10 @@ impl Caveats {
         if which & which::HOLDER != 0 {
             let (holder, left) = rest.split_first_chunk()?;
             (caveats.holder, rest) = (Some(Fingerprint::from_bytes(*holder)), left);
+        }
+        if which & which::SOURCE != 0 {
+            let (source, left) = rest.split_first_chunk()?;
+            (caveats.source, rest) = (Some(Fingerprint::from_bytes(*source)), left);
         }
         Some((caveats, rest))
     }
@@ -377,11 +393,14 @@ mod tests {
             end: Some(UnixTime::from_seconds(5000)),
             scope: Some(Scope::new("/run-42/raw").unwrap()),
             holder: Some(key),
+            source: Some(Fingerprint::of(b"alice")),
         };
         let delegated = token().attenuated(less).unwrap();
         let verified = delegated.verify(&SECRET).unwrap();
         let left = Grant { rights: Rights::only(Right::Read), scope: Scope::new("/run-42/raw").unwrap() };
         assert_eq!((verified.grant.clone(), verified.end), (Some(left), UnixTime::from_seconds(1000)));
+        assert_eq!(verified.sources, [Fingerprint::of(b"alice")]);
+        assert_eq!(Token::from_bytes(&delegated.to_bytes()), Ok(delegated.clone()));
         assert_eq!(verified.check_holder(Some(key)), Ok(()));
         assert_eq!(verified.check_holder(None), Err(HolderError(key)));
         assert_eq!(verified.check_holder(Some(Fingerprint::of(b"thief"))), Err(HolderError(key)));
@@ -390,7 +409,7 @@ mod tests {
         assert_eq!(cut.verify(&SECRET), Err(TokenError::Forged));
         let elsewhere = Caveats { scope: Some(Scope::new("/run-43").unwrap()), ..Caveats::default() };
         assert_eq!(token().attenuated(elsewhere).unwrap().verify(&SECRET).unwrap().grant, None);
-        assert!(delegated.to_bytes().len() < 150, "{}", delegated.to_bytes().len());
+        assert!(delegated.to_bytes().len() < 180, "{}", delegated.to_bytes().len());
     }
 
     #[test]

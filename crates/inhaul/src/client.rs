@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_identity::State;
+use inhaul_identity::{State, read_secret};
 use inhaul_mover::{
-    Ca, CacheOptions, Hash, Listed, MoveError, NetOptions, Pins, Proxy, ReadOptions, Reader, Source, Stop, Trust,
-    UnknownServer,
+    Ca, CacheOptions, Destination, Hash, Listed, MoveError, NamedBy, NetOptions, Pins, Proxy, ReadOptions, Reader,
+    Server, Source, Stop, Tickets, TicketsError, Trust, UnknownServer, without_secrets,
 };
 use inhaul_store::Kind;
 use inhaul_store::checksums::{Algorithm, Checksums, FileSum, Format};
@@ -18,11 +18,16 @@ use crate::transfer::{GetBuilder, PutBuilder};
 
 pub use inhaul_mover::Fallback;
 
+/// Longest file of tokens, in bytes.
+const TOKENS_BYTES_MAX: u64 = 1 << 20;
+
 /// A client of `inhaul` servers. Clones share it; the last that is dropped, data sets and handles included, ends its
 /// data thread.
 #[derive(Clone)]
 pub struct Client {
     reader: Arc<Reader>,
+    stop: Stop,
+    tickets: Tickets,
     pub(crate) options: ReadOptions,
 }
 
@@ -32,6 +37,8 @@ pub struct Client {
 pub struct ClientBuilder {
     options: ReadOptions,
     proxy: Option<String>,
+    tickets: Vec<String>,
+    token_files: Vec<PathBuf>,
 }
 
 impl Client {
@@ -40,13 +47,19 @@ impl Client {
         ClientBuilder::default()
     }
 
+    /// The same client, whose waiting for servers ends with [`Error::Interrupted`](crate::Error::Interrupted) soon after
+    /// `stop` is set: in [`Client::open`] and its kind. What is open, and transfers, go on.
+    pub fn until(&self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self.clone() }
+    }
+
     /// Opens a data set: `inhaul://HOST[:PORT][,MIRROR...]/PATH[#TICKET]`, a directory or a file. Waits for the first
     /// mirror that answers, and a moment for the others.
     ///
     /// # Errors
     /// When no mirror has it, when the mirrors differ, or when a server is not trusted.
     pub fn open(&self, source: &str) -> Result<DataSet, MoveError> {
-        self.open_pinned(source, [])
+        self.open_with(source, &Pins::default())
     }
 
     /// The same, of files whose BLAKE3 hashes are known, such as from a list that `inhaul manifest` or `b3sum` has made:
@@ -55,12 +68,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::open`]; and when a pinned file is not there.
-    pub fn open_pinned<'p>(
+    pub fn open_pinned<P: AsRef<[u8]>>(
         &self,
         source: &str,
-        pins: impl IntoIterator<Item = (&'p str, Hash)>,
+        pins: impl IntoIterator<Item = (P, Hash)>,
     ) -> Result<DataSet, MoveError> {
-        let pins = pins.into_iter().map(|(path, hash)| (path.as_bytes().to_vec(), hash)).collect();
+        let pins = pins.into_iter().map(|(path, hash)| (path.as_ref().to_vec(), hash)).collect();
         self.open_with(source, &Pins::Some(pins))
     }
 
@@ -72,7 +85,7 @@ impl Client {
     /// # Errors
     /// As [`Client::open`]; and when the data set has another root.
     pub fn open_rooted(&self, source: &str, root: Hash) -> Result<DataSet, MoveError> {
-        let parsed = parse(source)?;
+        let parsed = self.parse(source)?;
         let mut items = self.checksums(source)?;
         items.sort_unstable_by(|(a, _), (b, _)| a.path.cmp(&b.path));
         let sum = |(item, hash): &(Listed, Hash)| {
@@ -95,8 +108,8 @@ impl Client {
     }
 
     fn open_with(&self, source: &str, pins: &Pins) -> Result<DataSet, MoveError> {
-        let source = parse(source)?;
-        let set = self.reader.open_pinned(source.clone().into(), pins, &Stop::new())?;
+        let source = self.parse(source)?;
+        let set = self.reader.open_pinned(source.clone().into(), pins, &self.stop)?;
         Ok(DataSet::new(source, set))
     }
 
@@ -107,11 +120,26 @@ impl Client {
     /// As [`Client::open`].
     pub fn list(&self, source: &str, recursive: bool) -> Result<Vec<Listed>, MoveError> {
         let mut items = Vec::new();
-        inhaul_mover::list(&parse(source)?, &self.options.net.trust, recursive, &mut |item| {
+        self.list_each(source, recursive, |item| {
             items.push(item);
             true
         })?;
         Ok(items)
+    }
+
+    /// The same, one by one while they come, until `each` says no.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn list_each(
+        &self,
+        source: &str,
+        recursive: bool,
+        mut each: impl FnMut(Listed) -> bool,
+    ) -> Result<(), MoveError> {
+        let source = self.parse(source)?;
+        inhaul_mover::list(&source, &self.options.net.trust, recursive, &mut |item| !self.stop.is_set() && each(item))?;
+        if self.stop.is_set() { Err(MoveError::Interrupted) } else { Ok(()) }
     }
 
     /// Every file at a source with its BLAKE3 hash, as a server computes it: what [`Client::open_pinned`] takes, if the
@@ -121,11 +149,11 @@ impl Client {
     /// As [`Client::open`]; and when the server cannot read a file.
     pub fn checksums(&self, source: &str) -> Result<Vec<(Listed, Hash)>, MoveError> {
         let mut items = Vec::new();
-        inhaul_mover::list_checksums(&parse(source)?, &self.options.net.trust, &mut |item, hash| {
+        inhaul_mover::list_checksums(&self.parse(source)?, &self.options.net.trust, &mut |item, hash| {
             items.push((item, hash));
-            true
+            !self.stop.is_set()
         })?;
-        Ok(items)
+        if self.stop.is_set() { Err(MoveError::Interrupted) } else { Ok(items) }
     }
 
     /// Fetches data sets to files, as `inhaul get` does: see [`GetBuilder`].
@@ -133,7 +161,7 @@ impl Client {
     /// # Errors
     /// When a source is no address.
     pub fn get(&self, sources: &[&str], destination: impl Into<PathBuf>) -> Result<GetBuilder, MoveError> {
-        let requests = sources.iter().map(|source| Ok(parse(source)?.into())).collect::<Result<_, MoveError>>()?;
+        let requests = sources.iter().map(|source| Ok(self.parse(source)?.into())).collect::<Result<_, MoveError>>()?;
         Ok(GetBuilder::new(&self.options, requests, destination.into()))
     }
 
@@ -142,15 +170,29 @@ impl Client {
     /// # Errors
     /// When the destination is no address.
     pub fn put(&self, paths: Vec<PathBuf>, destination: &str) -> Result<PutBuilder, MoveError> {
-        let destination = destination.parse().map_err(|error| MoveError::Usage(format!("{destination}: {error}")))?;
-        Ok(PutBuilder::new(&self.options, paths, destination))
+        let shown = before_ticket(destination);
+        let mut parsed: Destination =
+            destination.parse().map_err(|error| MoveError::Usage(format!("{shown}: {error}")))?;
+        self.lend([&mut parsed.server])?;
+        Ok(PutBuilder::new(&self.options, paths, parsed))
+    }
+
+    /// A source, with this client's tickets for its servers.
+    fn parse(&self, source: &str) -> Result<Source, MoveError> {
+        let shown = before_ticket(source);
+        let mut parsed: Source = source.parse().map_err(|error| MoveError::Usage(format!("{shown}: {error}")))?;
+        self.lend(&mut parsed.mirrors)?;
+        Ok(parsed)
+    }
+
+    fn lend<'s>(&self, servers: impl IntoIterator<Item = &'s mut Server>) -> Result<(), MoveError> {
+        self.tickets.lend(servers, NamedBy::Others).map_err(|error| MoveError::Usage(error.to_string()))
     }
 }
 
-pub(crate) fn parse(source: &str) -> Result<Source, MoveError> {
-    // What stands behind the '#' is a secret.
-    let shown = source.split('#').next().unwrap_or_default();
-    source.parse().map_err(|error| MoveError::Usage(format!("{shown}: {error}")))
+/// What may be shown of an address: what stands behind the '#' is a secret.
+fn before_ticket(address: &str) -> &str {
+    address.split('#').next().unwrap_or_default()
 }
 
 impl ClientBuilder {
@@ -178,6 +220,20 @@ impl ClientBuilder {
     /// Servers are believed that show a certificate of these authorities: a PEM file, or `system`.
     pub fn ca(mut self, ca: &str) -> Self {
         self.trust().ca = Some(if ca == "system" { Ca::System } else { Ca::File(ca.into()) });
+        self
+    }
+
+    /// Tickets for servers whose addresses have none, so that no secret need stand in an address: `HOST[:PORT]#TICKET`, or
+    /// a whole address that `inhaul token make` has printed, is shown to the server of this name; `FINGERPRINT.TOKEN` to
+    /// the server with this key. There may be several, with blanks between them; each call adds to those before.
+    pub fn ticket(mut self, ticket: &str) -> Self {
+        self.tickets.push(ticket.to_owned());
+        self
+    }
+
+    /// The same, from a file that nobody else may read. It may have several lines.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token_files.push(path.into());
         self
     }
 
@@ -247,13 +303,26 @@ impl ClientBuilder {
     /// Makes the client, and starts its data thread.
     ///
     /// # Errors
-    /// When an option makes no sense, or the system has no sockets or threads.
+    /// When an option makes no sense, a ticket does not say which server it is for, or the system has no sockets or
+    /// threads.
     pub fn build(mut self) -> Result<Client, MoveError> {
         if let Some(proxy) = self.proxy.take() {
             let parsed: Result<Proxy, _> = proxy.parse();
-            self.trust().proxy = Some(parsed.map_err(|error| MoveError::Usage(format!("{proxy}: {error}")))?);
+            self.trust().proxy =
+                Some(parsed.map_err(|error| MoveError::Usage(without_secrets(&format!("{proxy}: {error}"))))?);
         }
-        Ok(Client { reader: Reader::start(self.options.clone())?, options: self.options })
+        let mut texts = self.tickets;
+        for path in &self.token_files {
+            let read = read_secret(path, TOKENS_BYTES_MAX);
+            texts.push(read.map_err(|error| MoveError::Usage(format!("a file of tokens: {error}")))?);
+        }
+        let mut tickets = Tickets::default();
+        for text in texts {
+            let more: Result<Tickets, TicketsError> = text.parse();
+            let more = more.and_then(|more| if more.has_bare_token() { Err(TicketsError::NoServer) } else { Ok(more) });
+            tickets = tickets.and(more.map_err(|error| MoveError::Usage(error.to_string()))?);
+        }
+        Ok(Client { reader: Reader::start(self.options.clone())?, stop: Stop::new(), options: self.options, tickets })
     }
 
     fn net(&mut self) -> &mut NetOptions {
@@ -262,5 +331,39 @@ impl ClientBuilder {
 
     fn trust(&mut self) -> &mut Trust {
         &mut self.options.net.trust
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inhaul_identity::{Fingerprint, Grant, Rights, Scope, Token, TokenId, UnixTime};
+
+    fn token() -> String {
+        let grant = Grant { rights: Rights::ALL, scope: Scope::all() };
+        Token::make(&[1; 32], TokenId::default(), grant, UnixTime::MAX, None).to_secret_text()
+    }
+
+    #[test]
+    fn tickets_are_for_the_servers_that_they_name() {
+        let (key, token) = (Fingerprint::of(b"dtn1"), token());
+        let client = Client::builder().ticket(&format!("dtn1#{key}.{token} dtn3:9#.{token}")).build().unwrap();
+        let shown = |source: &str| {
+            let parsed = client.parse(source).unwrap();
+            parsed.mirrors.iter().map(|server| server.ticket.token.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("inhaul://dtn1,dtn2,dtn3:9,dtn3/x"), [true, false, true, false]);
+        assert_eq!(client.parse("inhaul://dtn1/x").unwrap().mirrors[0].ticket.fingerprint, Some(key));
+    }
+
+    #[test]
+    fn a_token_that_names_no_server_is_refused_and_not_shown() {
+        let token = token();
+        for text in [token.clone(), format!(".{token}"), format!("{token}x"), String::new()] {
+            let error = Client::builder().ticket(&text).build().err().unwrap().to_string();
+            assert!(!error.contains(&token), "{error}");
+        }
+        let missing = Client::builder().token_file("/no/such/file").build().err().unwrap().to_string();
+        assert!(missing.contains("/no/such/file"), "{missing}");
     }
 }

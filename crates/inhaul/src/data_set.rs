@@ -56,29 +56,37 @@ impl DataSet {
         self.set.manifest().directories().iter().map(|directory| directory.path.as_slice())
     }
 
+    /// Paths of its symbolic links, in their order. What a link leads to is not among the files; it can be opened by
+    /// itself, if it lies within what the server offers.
+    pub fn links(&self) -> impl Iterator<Item = &[u8]> {
+        self.set.manifest().symlinks().iter().map(|link| link.path.as_slice())
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.set.manifest().size()
     }
 
-    fn index(&self, path: &str) -> Option<usize> {
-        if self.is_file() { path.is_empty().then_some(0) } else { self.set.manifest().named(path.as_bytes()) }
+    fn index(&self, path: &[u8]) -> Option<usize> {
+        if self.is_file() { path.is_empty().then_some(0) } else { self.set.manifest().named(path) }
     }
 
     /// A file, if there is one at this path.
-    pub fn stat<'d>(&'d self, path: &'d str) -> Option<File<'d>> {
-        self.index(path).map(|index| self.file_at(path.as_bytes(), index))
+    pub fn stat<'d, P: AsRef<[u8]> + ?Sized>(&'d self, path: &'d P) -> Option<File<'d>> {
+        self.index(path.as_ref()).map(|index| self.file_at(path.as_ref(), index))
     }
 
     /// Reads a range of a file, and waits for it.
     ///
     /// # Errors
     /// When there is no such file, when the range ends beyond it, and when it cannot be had.
-    pub fn read(&self, path: &str, range: Range<u64>) -> Result<Vec<u8>, MoveError> {
+    pub fn read(&self, path: impl AsRef<[u8]>, range: Range<u64>) -> Result<Vec<u8>, MoveError> {
+        let path = path.as_ref();
         let len = range.end.saturating_sub(range.start);
         // Not more than the file has: a buffer is made before anybody looks.
         if self.stat(path).is_some_and(|file| range.end > file.size) || usize::try_from(len).is_err() {
-            return Err(MoveError::Usage(format!("{path}: bytes {} to {} are beyond its end", range.start, range.end)));
+            let (path, Range { start, end }) = (printable(path), range);
+            return Err(MoveError::Usage(format!("{path}: bytes {start} to {end} are beyond its end")));
         }
         let buffers = Buffers(vec![vec![0; len as usize]]);
         let Buffers(mut buffers) = self.read_ranges(&[(path, range)], buffers)?.join()?;
@@ -89,9 +97,9 @@ impl DataSet {
     ///
     /// # Errors
     /// When there is no such file, or a range ends beyond it. What goes wrong later the handle tells.
-    pub fn read_ranges<D: ReadDestination>(
+    pub fn read_ranges<P: AsRef<[u8]>, D: ReadDestination>(
         &self,
-        ranges: &[(&str, Range<u64>)],
+        ranges: &[(P, Range<u64>)],
         destination: D,
     ) -> Result<Handle<D>, MoveError> {
         self.set.read(self.placed(ranges)?, destination, true)
@@ -101,21 +109,22 @@ impl DataSet {
     ///
     /// # Errors
     /// As [`DataSet::read_ranges`].
-    pub fn read_ahead<D: ReadDestination>(
+    pub fn read_ahead<P: AsRef<[u8]>, D: ReadDestination>(
         &self,
-        ranges: &[(&str, Range<u64>)],
+        ranges: &[(P, Range<u64>)],
         destination: D,
     ) -> Result<Handle<D>, MoveError> {
         self.set.read(self.placed(ranges)?, destination, false)
     }
 
-    fn placed(&self, ranges: &[(&str, Range<u64>)]) -> Result<Vec<(usize, ByteRange)>, MoveError> {
-        let place = |(path, range): &(&str, Range<u64>)| match self.index(path) {
+    fn placed<P: AsRef<[u8]>>(&self, ranges: &[(P, Range<u64>)]) -> Result<Vec<(usize, ByteRange)>, MoveError> {
+        let place = |(path, range): &(P, Range<u64>)| match self.index(path.as_ref()) {
             Some(_) if range.start > range.end => {
+                let path = printable(path.as_ref());
                 Err(MoveError::Usage(format!("{path}: {} to {} is no range", range.start, range.end)))
             }
             Some(index) => Ok((index, ByteRange::new(range.start, range.end))),
-            None => Err(MoveError::Usage(format!("{} has no file '{}'", self.source, printable(path.as_bytes())))),
+            None => Err(MoveError::Usage(format!("{} has no file '{}'", self.source, printable(path.as_ref())))),
         };
         ranges.iter().map(place).collect()
     }

@@ -42,7 +42,7 @@ pub use inhaul_base::Bitrate;
 pub use inhaul_mover::Hash;
 pub use inhaul_mover::{
     Buffers, ErrorKind, Existing, Handle, Listed, ListedKind, MoveError as Error, Progress,
-    ReadDestination as Destination, ReadProgress, Report, SetStats as Stats, Timestamp,
+    ReadDestination as Destination, ReadProgress, Report, SetStats as Stats, Stop, Timestamp,
 };
 pub use server::{Server, ServerBuilder};
 pub use transfer::{GetBuilder, PutBuilder, Transfer};

@@ -1,5 +1,6 @@
 //! Whole data sets, to and from files.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use inhaul_base::Span;
 use inhaul_mover::{
-    Destination, Existing, Filter, GetOptions, MoveError, Progress, PutOptions, ReadOptions, Report, Request, Rule,
-    Stop, Update,
+    Destination, Existing, Filter, GetOptions, Known, MoveError, Part, Progress, PutOptions, ReadOptions, Report,
+    Request, Rule, Stop, Update,
 };
 
 /// A transfer to or from files, on a thread of its own. Dropping it ends it; what was verified stays, and the same call
@@ -46,6 +47,11 @@ impl Transfer {
     /// Ends it now. [`Transfer::join`] says what has come of it.
     pub fn cancel(&self) {
         self.stop.stop();
+    }
+
+    /// What ends it when it is set, from any thread, as [`Transfer::cancel`] does.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
     }
 
     /// Waits for its end: the report, and what it has ended with.
@@ -87,6 +93,13 @@ impl GetBuilder {
     /// Only files that match this pattern, or another that is included.
     pub fn include(mut self, pattern: &str) -> Self {
         self.rules.push(Rule::Include(pattern.to_owned()));
+        self
+    }
+
+    /// Only these files of each data set, by their paths in it. It is an error if one of them is not there.
+    pub fn only<P: Into<Vec<u8>>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        let files: BTreeMap<_, _> = paths.into_iter().map(|path| (path.into(), Known::default())).collect();
+        self.options.requests.iter_mut().for_each(|request| request.part = Part::Listed(files.clone()));
         self
     }
 

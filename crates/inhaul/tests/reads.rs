@@ -301,8 +301,8 @@ fn mirrors_serve_a_read_together_and_one_that_goes_is_no_loss() {
 /// The files of a cache, and bytes of them that were changed.
 fn damage(cache: &Path) -> usize {
     let mut damaged = 0;
-    for item in std::fs::read_dir(cache).unwrap() {
-        let path = item.unwrap().path();
+    let paths = std::fs::read_dir(cache).unwrap().map(|item| item.unwrap().path());
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "ranges")) {
         let mut bytes = std::fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
@@ -385,6 +385,73 @@ fn processes_share_a_cache_and_what_cannot_be_one_is_refused() {
     }
 }
 
+/// Writes a file that is not the one that was there before, though it has the same time.
+fn put_in_place(path: &Path, bytes: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    std::fs::File::options().write(true).open(&new).unwrap().set_modified(time).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+/// Reads a part of a file through a cache, and says whether the cache had it.
+fn read_cached(cache: &Path, address: &str, right: &[u8]) -> bool {
+    let client = Client::builder().cache(cache, 64 << 20).build().unwrap();
+    let set = client.open(address).unwrap();
+    assert!(set.read("", 100..90_000).unwrap() == right[100..90_000], "old bytes, or wrong ones");
+    let stats = set.stats().unwrap();
+    assert_eq!(stats.cached_bytes + stats.placed_bytes.min(1) * 89_900, 89_900, "{stats:?}");
+    stats.cached_bytes > 0
+}
+
+/// Reads until the cache has it: what was written just now may not have settled.
+fn settle(cache: &Path, address: &str, right: &[u8]) {
+    assert!((0..50).any(|_| read_cached(cache, address, right)), "the cache keeps what does not change");
+}
+
+#[test]
+fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_read_anew() {
+    let (dir, _) = files(&[]);
+    let (cache, server) = (tempfile::tempdir().unwrap(), serve(dir.path()));
+    let (cache, path) = (cache.path().join("cache"), dir.path().join("f"));
+    for salt in 1..4 {
+        let bytes = content(100_000, salt);
+        put_in_place(&path, &bytes);
+        assert!(!read_cached(&cache, &server.address_of("f"), &bytes), "round {salt}");
+        settle(&cache, &server.address_of("f"), &bytes);
+    }
+}
+
+#[test]
+fn mirrors_share_what_a_cache_keeps_though_their_files_have_versions_of_their_own() {
+    let (places, bytes) = ([files(&[]).0, files(&[]).0], content(100_000, 5));
+    let servers = places.each_ref().map(|place| {
+        put_in_place(&place.path().join("f"), &bytes);
+        serve(place.path())
+    });
+    let ticket = |server: &Server| server.address_of("").split_once('#').unwrap().1.to_owned();
+    let [first, second] = &servers;
+    let (first, second) = ((first.address(), ticket(first)), (second.address(), ticket(second)));
+    let source = format!("inhaul://{},{}/f#{},{}", first.0, second.0, first.1, second.1);
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    assert!(!read_cached(&cache, &source, &bytes));
+    settle(&cache, &source, &bytes);
+    assert!((0..3).all(|_| read_cached(&cache, &source, &bytes)), "whichever mirror answers first");
+    let other = content(100_000, 6);
+    places.iter().for_each(|place| put_in_place(&place.path().join("f"), &other));
+    assert!(!read_cached(&cache, &source, &other));
+}
+
+#[test]
+fn a_cache_removes_nothing_that_is_not_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.tex"), vec![1; 1 << 20]).unwrap();
+    let error = Client::builder().cache(dir.path(), 64 << 20).build().err().unwrap();
+    assert!(error.kind() == ErrorKind::Usage && error.to_string().contains("not empty"), "{error}");
+    assert!(dir.path().join("thesis.tex").exists());
+}
+
 #[test]
 fn holes_need_no_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -416,4 +483,84 @@ fn transfers_land_files_and_tell_how_far_they_are() {
     assert_eq!((report.bytes, last.unwrap().total_bytes), (2_000_005, 2_000_005));
     assert!(std::fs::read(landing.path().join("all/0")).unwrap() == contents[0]);
     assert_eq!(client().list(&server.address_of(""), false).unwrap().len(), 2);
+}
+
+#[test]
+fn paths_are_bytes_and_links_are_told() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let raw = b"raw\xff#%";
+    std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(raw)), b"raw bytes").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let set = client.open(&server.address_of("")).unwrap();
+    assert_eq!(set.files().map(|file| file.path.to_vec()).collect::<Vec<_>>(), [raw]);
+    assert_eq!(set.links().collect::<Vec<_>>(), [b"link"]);
+    assert_eq!(set.stat(&raw[..]).unwrap().size, 9);
+    assert_eq!(set.read(raw, 4..9).unwrap(), b"bytes");
+    let Buffers(both) =
+        set.read_ranges(&[(raw, 0..3), (raw, 8..9)], Buffers(vec![vec![0; 3], vec![0; 1]])).unwrap().join().unwrap();
+    assert_eq!(both, [b"raw".to_vec(), b"s".to_vec()]);
+    let pinned = client.open_pinned(&server.address_of(""), [(raw, blake3(b"raw bytes"))]).unwrap();
+    assert_eq!(pinned.read(raw, 0..3).unwrap(), b"raw");
+}
+
+fn blake3(bytes: &[u8]) -> Hash {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), bytes).unwrap();
+    let client = Client::builder().build().unwrap();
+    client.checksums(&serve(dir.path()).address_of("f")).unwrap()[0].1
+}
+
+#[test]
+fn a_get_of_some_files_brings_these_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let get = |only: &[&str], to: &str| {
+        let get = client.get(&[&server.address_of("")], home.path().join(to)).unwrap();
+        get.only(only.iter().copied()).start().unwrap().join().1
+    };
+    get(&["a", "c"], "two").unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(home.path().join("two")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "c"]);
+    assert!(get(&["a", "none"], "other").is_err());
+}
+
+#[test]
+fn waiting_for_a_server_ends_when_it_is_told_to() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("inhaul://{}/x", silent.local_addr().unwrap());
+    let stop = inhaul::Stop::new();
+    let client = Client::builder().accept_new().build().unwrap().until(&stop);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.open(&address).map(drop).unwrap_err().kind());
+        let _connection = silent.accept().unwrap();
+        stop.stop();
+        assert_eq!(waiting.join().unwrap(), ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn a_listing_ends_when_its_caller_has_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in 0..50 {
+        std::fs::write(dir.path().join(name.to_string()), b"").unwrap();
+    }
+    let server = serve(dir.path());
+    let client = Client::builder().build().unwrap();
+    let mut seen = 0;
+    let three = |_| {
+        seen += 1;
+        seen < 3
+    };
+    client.list_each(&server.address_of(""), true, three).unwrap();
+    assert_eq!(seen, 3);
 }

@@ -131,7 +131,10 @@ pub fn run_jobs(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.clamp(1, jobs.len().max(1)) {
-            scope.spawn(work);
+            // Without a thread, those that there are do its work.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });

@@ -1,13 +1,18 @@
 //! For the fuzzers alone: what hostile bytes reach and no user of this crate does. Each function takes any bytes, says
 //! whether they were taken for what they should be, and panics where something does not hold that must.
 
+mod stream;
+
+pub use self::stream::{Flood, flood, session_stream, session_streams};
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use inhaul_base::ByteRange;
-use inhaul_store::Manifest;
+use inhaul_store::{Contents, Entry, Kind, Manifest};
 use inhaul_transport::FlowId;
 
+use crate::delegate::Order;
 use crate::engine::probe::{Probe, echoed};
 use crate::haul::digest_plan::DigestPlan;
 use crate::haul::tally::Tally;
@@ -61,6 +66,17 @@ pub fn proxies() -> Vec<Vec<u8>> {
     let socks = [vec![1, 5, 0], vec![2, 5, 2], vec![3, 1, 0]];
     let answers = [vec![4, 5, 0, 0, 1, 1, 2, 3, 4, 0, 9], vec![4, 5, 0, 0, 3, 2, b'a', b'b', 0, 9]];
     [vec![http], socks.to_vec(), answers.to_vec()].concat()
+}
+
+/// An order, with the filter that its rules make: both are read, and the filter is asked about a few files.
+pub fn order_filter(data: &[u8]) -> bool {
+    let Ok(order) = Order::parse(data) else { return false };
+    let Ok(filter) = order.filter() else { return false };
+    let files = ["!x", "a", "b.tmp", "c*"].map(|path| Entry { path: path.into(), ..Entry::default() });
+    let contents = Contents { files: files.into(), ..Contents::default() };
+    let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).expect("it obeys the rules");
+    assert!(filter.unmatched(&manifest).len() <= order.rules.len());
+    true
 }
 
 /// What a receiver keeps of a data set whose manifest is legal: its groups, which of them have come, and whose digests

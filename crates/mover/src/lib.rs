@@ -41,9 +41,11 @@ pub use api::report::{
     SourceStatus, Status, jain_index,
 };
 pub use api::request::{Known, Location, Part, Request};
+pub use api::secrets::{without_secrets, without_tickets};
 pub use api::service::{Inherited, LimitsAnew, SessionLimits, Surroundings};
 pub use api::source::{DEFAULT_PORT, Destination, Server, Source, SourceError};
 pub use api::stream_output::StreamOutput;
+pub use api::tickets::{NamedBy, Tickets, TicketsError};
 pub use api::trust::{Ca, Certificate, ServerIdentity, Trust, UnknownServer};
 pub use bench::{BenchUpdate, StagedFlow, StagedFlowReport, StagedOptions, StagedReport, bench, bench_server, staged};
 pub use check::{ManifestFormat, Problem, ProblemKind, VerifyOptions, VerifyReport, manifest, verify};
@@ -63,4 +65,4 @@ pub use session::{control_stream, frame};
 pub use inhaul_store::checksums::Algorithm;
 pub use inhaul_store::digest::Hash;
 // What listings are made of.
-pub use inhaul_store::{Listed, ListedKind, Timestamp, printable};
+pub use inhaul_store::{Listed, ListedKind, Timestamp, is_obeyed, printable, printable_lines};

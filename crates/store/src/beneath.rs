@@ -1,8 +1,9 @@
 //! A directory held open, and access to what lies beneath it and nowhere else.
 //!
-//! The kernel resolves paths relative to the open directory (`openat2`, Linux 5.6). So no rename and no link can lead
-//! a path out of it, even during the operation. The kernel has no such resolution to make, rename and remove. These
-//! operations use the last component of the path, in a parent directory that was opened with `openat2`.
+//! Paths are resolved relative to the open directory, by the kernel (`openat2`) or by a walk that is as strict
+//! (`disk::inside`). So no rename and no link can lead a path out of it, even during the operation. There is no such
+//! resolution to make, rename and remove. These operations use the last component of the path, in a parent directory
+//! that was opened that way.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -14,11 +14,14 @@
 //! ([`FileVersion::is_settled`]). If a digest were wrong in spite of this, receivers would refuse the data.
 
 use std::fs::File;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, Stat};
 
 use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
-use crate::pruned;
+use crate::own_directory::{self, OwnDirectory, Purpose, is_hash};
 
 /// Files of less than this are hashed as quickly as they are looked up.
 pub const CACHED_BYTES_MIN: u64 = 8 * GROUP_BYTES;
@@ -26,6 +29,8 @@ const DIGEST_BYTES: usize = 32;
 const RECORD_BYTES: usize = DIGEST_BYTES + 8;
 /// How long a file must have been left alone: more than the grain of any file system's times.
 const SETTLED_SECONDS: i64 = 3;
+/// The same where times have parts of a second: more than the grain of the kernel's clock, 10 ms at most.
+const SETTLED_FINE_MS: i64 = 20;
 
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,16 @@ impl FileVersion {
         })
     }
 
+    pub(crate) fn of_stat(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size.unsigned_abs(),
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+
     /// The file's size, in bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -77,20 +92,65 @@ impl FileVersion {
     }
 }
 
-/// The cache: a directory that only its user reads.
+/// What tells one state of a data set's files from another: the versions of all files together, in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Versions {
+    sum: [u64; 4],
+    /// From when on whatever is written to one of the files gives it another version, in milliseconds since 1970.
+    settled_ms: i64,
+}
+
+impl Versions {
+    /// Adds the file at `path`.
+    pub(crate) fn add(&mut self, path: &[u8], version: &FileVersion) {
+        let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a file of a data set");
+        hasher.update(version.hash().as_bytes());
+        hasher.update(path);
+        let hash = hasher.finalize();
+        for (sum, bytes) in self.sum.iter_mut().zip(hash.as_bytes().as_chunks::<8>().0) {
+            *sum = sum.wrapping_add(u64::from_be_bytes(*bytes));
+        }
+        let settled = |(seconds, nanos): (i64, i64)| {
+            let grain = if nanos == 0 { SETTLED_SECONDS * 1000 } else { SETTLED_FINE_MS };
+            seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000 + grain)
+        };
+        self.settled_ms = self.settled_ms.max(settled(version.changed));
+    }
+
+    /// After how long, in milliseconds, whatever is written to one of the files gives all another version.
+    pub(crate) fn settle_in_ms(&self, now_ms: i64) -> u64 {
+        u64::try_from(self.settled_ms.saturating_sub(now_ms).saturating_add(1)).unwrap_or(0)
+    }
+
+    /// All in one. As long as a file may be written to without a change of its version, each millisecond has another.
+    pub(crate) fn hash(&self, now_ms: i64) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a version of a data set");
+        for sum in self.sum {
+            hasher.update(&sum.to_be_bytes());
+        }
+        if self.settled_ms >= now_ms {
+            hasher.update(&now_ms.to_be_bytes());
+        }
+        *hasher.finalize().as_bytes()
+    }
+}
+
+/// Its directory is the program's own choice, and earlier versions left it without a mark.
+const PURPOSE: Purpose = Purpose { of: "digests of files", is_own_name: is_hash, takes_unmarked: true };
+
+/// The cache: a directory that only its user can write to.
 #[derive(Clone, Debug)]
 pub struct DigestCache {
-    directory: PathBuf,
+    directory: Arc<OwnDirectory>,
 }
 
 impl DigestCache {
     /// Opens the cache in `directory`, which is made if it is not there.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made, when others could write to it, and when it has files that are not the cache's.
     pub fn open(directory: &Path) -> std::io::Result<Self> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        Ok(Self { directory: directory.to_owned() })
+        Ok(Self { directory: Arc::new(OwnDirectory::open(directory, &PURPOSE)?) })
     }
 
     /// The digests of one version of a file; `None` when the file is too small to be worth it, or the cache fails.
@@ -98,20 +158,16 @@ impl DigestCache {
         if version.size < CACHED_BYTES_MIN {
             return None;
         }
-        let path = self.directory.join(version.hash().to_hex().as_str());
-        let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
-        let file = options.open(path).ok()?;
+        let file = self.directory.open_file(version.hash().to_hex().as_str(), OFlags::RDWR | OFlags::CREATE).ok()?;
         // The ones used last are removed last.
-        pruned::touch(&file);
+        own_directory::touch(&file);
         Some(CachedDigests { version, file })
     }
 
     /// Removes what was not used for longest until at most `bytes_max` are left on the disk. What cannot be removed
-    /// stays.
+    /// stays, and so does what is not the cache's.
     pub fn prune(&self, bytes_max: u64) {
-        pruned::prune(&self.directory, bytes_max, bytes_max);
+        self.directory.prune(bytes_max, bytes_max);
     }
 }
 
@@ -187,6 +243,29 @@ mod tests {
             FileVersion { changed: (201, 7), ..version(1) },
         ] {
             assert_eq!(again.of(other).unwrap().get(5), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn versions_of_a_data_set_tell_each_file_s_change_and_settle() {
+        let of = |files: &[(&str, FileVersion)]| {
+            let mut versions = Versions::default();
+            files.iter().for_each(|(path, version)| versions.add(path.as_bytes(), version));
+            versions
+        };
+        let (a, b) = (("a", version(1)), ("b", version(2)));
+        assert_eq!(of(&[a, b]), of(&[b, a]));
+        let changed = FileVersion { changed: (200, 8), ..version(2) };
+        for other in [&[a][..], &[a, ("b", changed)], &[("a", version(2)), ("b", version(1))], &[a, ("c", version(2))]]
+        {
+            assert_ne!(of(other).hash(i64::MAX), of(&[a, b]).hash(i64::MAX), "{other:?}");
+        }
+        let coarse = ("a", FileVersion { changed: (200, 0), ..version(1) });
+        for (file, settled_ms) in [(a, 200_020), (coarse, 203_000)] {
+            assert_eq!(of(&[file]).hash(settled_ms + 1), of(&[file]).hash(i64::MAX));
+            assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(i64::MAX));
+            assert_ne!(of(&[file]).hash(settled_ms), of(&[file]).hash(settled_ms - 1));
+            assert_eq!([5, 0, -1, -9].map(|after| of(&[file]).settle_in_ms(settled_ms - after)), [6, 1, 0, 0]);
         }
     }
 

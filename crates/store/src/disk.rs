@@ -14,6 +14,9 @@ use rustix::io::{Errno, Result};
 
 #[cfg(test)]
 pub(crate) mod faulty;
+mod inside;
+#[cfg(test)]
+pub(crate) use inside::is_refused as is_openat2_refused;
 
 /// An operation that changes a disk, or that asks for what it has.
 #[cfg_attr(not(test), allow(dead_code, reason = "only the faulty disk of the tests looks at it"))]
@@ -111,7 +114,7 @@ pub(crate) fn sync_all(any: impl AsFd) -> Result<()> {
     carry_out(Operation::SyncAll, || rustix::fs::syncfs(any))
 }
 
-/// Opens `path` beneath `directory`.
+/// Opens `path` inside `directory`: [`inside`] says how.
 pub(crate) fn open(
     directory: impl AsFd,
     path: &[u8],
@@ -120,7 +123,7 @@ pub(crate) fn open(
     resolve: ResolveFlags,
 ) -> Result<OwnedFd> {
     let directory = directory.as_fd();
-    let open = || rustix::fs::openat2(directory, path, flags, mode, resolve);
+    let open = || inside::open(directory, path, flags, mode, resolve);
     if flags.contains(OFlags::CREATE) { carry_out(Operation::Create { directory, path }, open) } else { open() }
 }
 

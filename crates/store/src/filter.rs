@@ -23,8 +23,22 @@ pub struct Filter {
     otherwise: bool,
     /// What may be wanted at all, with all that lies beneath it; `None`: everything.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
-    /// The includes and excludes, each by itself.
-    single: Arc<Vec<(Rule, Gitignore)>>,
+    /// The includes and excludes, each with the line that it is.
+    single: Arc<Vec<(Rule, String)>>,
+}
+
+/// Most rules of a filter, and most bytes of their patterns; compiled, they are bounded by what compiles them.
+const RULES_MAX: usize = 10_000;
+const RULES_BYTES_MAX: usize = 1 << 20;
+
+/// Checks that there are no more than `rules_max` rules, of no more than `bytes_max` bytes together. Nothing is compiled.
+///
+/// # Errors
+/// When there are more.
+pub fn check_size(rules: &[Rule], rules_max: usize, bytes_max: usize) -> Result<(), FilterError> {
+    let bytes: usize = rules.iter().map(|rule| rule.pattern().len()).sum();
+    let is_too_much = rules.len() > rules_max || bytes > bytes_max;
+    if is_too_much { Err(FilterError::TooMany { rules: rules.len(), rules_max, bytes, bytes_max }) } else { Ok(()) }
 }
 
 /// Which of a manifest's items are wanted, each by its index there.
@@ -49,6 +63,15 @@ pub enum Rule {
     Line(String),
 }
 
+impl Rule {
+    /// Its text.
+    pub fn pattern(&self) -> &str {
+        match self {
+            Self::Include(pattern) | Self::Exclude(pattern) | Self::Line(pattern) => pattern,
+        }
+    }
+}
+
 impl Default for Filter {
     fn default() -> Self {
         Self { patterns: Gitignore::empty(), otherwise: true, only: None, single: Arc::default() }
@@ -59,8 +82,9 @@ impl Filter {
     /// A filter of `rules`. The last rule that matches wins.
     ///
     /// # Errors
-    /// When a pattern has no valid syntax.
+    /// When a pattern has no valid syntax, or when they are too many or too long, each or together.
     pub fn new(rules: &[Rule]) -> Result<Self, FilterError> {
+        check_size(rules, RULES_MAX, RULES_BYTES_MAX)?;
         let mut builder = GitignoreBuilder::new("");
         let mut single = Vec::new();
         let mut excludes = false;
@@ -78,12 +102,10 @@ impl Filter {
             }
             builder.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
             if !matches!(rule, Rule::Line(_)) {
-                let mut alone = GitignoreBuilder::new("");
-                alone.add_line(None, &line).map_err(|error| FilterError::bad(pattern, &error))?;
-                single.push((rule.clone(), alone.build().map_err(|error| FilterError::bad(pattern, &error))?));
+                single.push((rule.clone(), line));
             }
         }
-        let patterns = builder.build().map_err(|error| FilterError::bad("", &error))?;
+        let patterns = builder.build().map_err(|_| FilterError::TooComplex)?;
         Ok(Self { otherwise: excludes || patterns.is_empty(), patterns, only: None, single: Arc::new(single) })
     }
 
@@ -92,13 +114,28 @@ impl Filter {
         let matches = |patterns: &Gitignore, path: &[u8], is_directory| {
             !patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory).is_none()
         };
-        let is_matched = |patterns: &Gitignore| {
-            manifest.directories().iter().any(|directory| matches(patterns, &directory.path, true))
-                || manifest.entries().iter().any(|file| matches(patterns, &file.path, false))
-                || manifest.symlinks().iter().any(|link| matches(patterns, &link.path, false))
-                || manifest.hard_links().iter().any(|link| matches(patterns, &link.path, false))
+        let paths = || {
+            let directories = manifest.directories().iter().map(|directory| (&directory.path, true));
+            let files = manifest.entries().iter().map(|file| (&file.path, false));
+            let links = manifest.symlinks().iter().map(|link| (&link.path, false));
+            directories.chain(files).chain(links).chain(manifest.hard_links().iter().map(|link| (&link.path, false)))
         };
-        self.single.iter().filter(|(_, patterns)| !is_matched(patterns)).map(|(rule, _)| rule.clone()).collect()
+        // Most rules are the last to match some path. Only the others are compiled by themselves, one at a time: a
+        // pattern may take a lot of memory.
+        let mut last = BTreeSet::new();
+        for (path, is_directory) in paths().filter(|_| !self.single.is_empty()) {
+            match self.patterns.matched(Path::new(OsStr::from_bytes(path)), is_directory) {
+                Match::None => {}
+                Match::Ignore(glob) | Match::Whitelist(glob) => _ = last.insert(glob.original()),
+            }
+        }
+        let is_matched = |line: &str| {
+            let mut alone = GitignoreBuilder::new("");
+            let added = alone.add_line(None, line).and_then(|alone| alone.build());
+            added.is_ok_and(|alone| paths().any(|(path, is_directory)| matches(&alone, path, is_directory)))
+        };
+        let unmatched = |(_, line): &&(Rule, String)| !last.contains(line.as_str()) && !is_matched(line);
+        self.single.iter().filter(unmatched).map(|(rule, _)| rule.clone()).collect()
     }
 
     /// The same of `paths`, and of what lies beneath them; nothing else is wanted.
@@ -224,6 +261,23 @@ pub enum FilterError {
         /// What is wrong with it.
         detail: String,
     },
+    /// There are too many patterns, or they are too long.
+    #[error(
+        "{rules} patterns of {bytes} bytes are too many: at most {rules_max} of {bytes_max} bytes are taken; use fewer wildcards or name directories"
+    )]
+    TooMany {
+        /// How many there are.
+        rules: usize,
+        /// How many there may be.
+        rules_max: usize,
+        /// What they take.
+        bytes: usize,
+        /// What they may take.
+        bytes_max: usize,
+    },
+    /// Compiled, they take too much memory.
+    #[error("the patterns are too complex together: use fewer, or fewer '?' and '[...]' in them")]
+    TooComplex,
 }
 
 impl FilterError {
@@ -331,6 +385,28 @@ mod tests {
         let rules = [exclude("sub/"), exclude("*.tmp"), include("b"), include("a.h6"), Rule::Line("no".to_owned())];
         let unmatched = Filter::new(&rules).unwrap().unmatched(&manifest);
         assert_eq!(unmatched.into_iter().collect::<Vec<_>>(), [include("a.h6"), exclude("*.tmp")]);
+    }
+
+    #[test]
+    fn a_rule_that_another_one_outdoes_has_matched_all_the_same() {
+        let file = |path: &str| Entry { path: path.into(), ..Entry::default() };
+        let contents = Contents { files: vec![file("a.h5"), file("b.h5")], ..Contents::default() };
+        let manifest = Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap();
+        let rules = [exclude("a.*"), exclude("*.h5"), exclude("c.*")];
+        let unmatched = Filter::new(&rules).unwrap().unmatched(&manifest);
+        assert_eq!(unmatched.into_iter().collect::<Vec<_>>(), [exclude("c.*")]);
+    }
+
+    #[test]
+    fn rules_are_bounded_in_number_in_bytes_and_in_what_comes_of_them() {
+        let error = |rules: Vec<Rule>| Filter::new(&rules).unwrap_err();
+        assert!(matches!(error(vec![exclude("x"); RULES_MAX + 1]), FilterError::TooMany { rules: 10_001, .. }));
+        let long = "x".repeat(RULES_BYTES_MAX / 100);
+        assert!(matches!(error(vec![exclude(&long); 101]), FilterError::TooMany { bytes: 1_058_985, .. }));
+        let complex = error(vec![exclude(&"[!a]".repeat(1000)); 200]);
+        assert_eq!(complex, FilterError::TooComplex);
+        assert_eq!(check_size(&[exclude("abc"), Rule::Line("d".to_owned())], 2, 4), Ok(()));
+        assert!(check_size(&[exclude("abc")], 2, 2).is_err() && check_size(&[exclude("abc")], 0, 3).is_err());
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A directory that accepts data sets from clients, and confines them.
 
+use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::Kind;
-use crate::beneath::{Beneath, Links};
+use crate::beneath::{Beneath, Links, split};
 use crate::disk;
 use crate::landing::{Destination, LandingError, Site};
 
@@ -15,9 +18,15 @@ use crate::landing::{Destination, LandingError, Site};
 /// and whatever is renamed or linked in the directory meanwhile. Symbolic links are followed if they stay inside.
 ///
 /// Paths are relative to the directory, with or without a leading slash. Messages to clients show them in this form.
-#[derive(Debug)]
+///
+/// A client that may write beneath some path only gets the inbox [`within`](Inbox::within) that. Then links are followed
+/// only if they stay beneath that path, and the way to it goes through none: whoever may write there can plant links
+/// there.
+#[derive(Clone, Debug)]
 pub struct Inbox {
-    open: Beneath,
+    open: Arc<Beneath>,
+    /// What may be named, as the kernel resolves it beneath the directory; empty: everything.
+    scope: Vec<u8>,
 }
 
 impl Inbox {
@@ -27,10 +36,47 @@ impl Inbox {
     /// When it does not exist, is no directory, or may not be opened.
     pub fn open(path: &Path) -> Result<Self, LandingError> {
         match Beneath::at(path) {
-            Ok(open) => Ok(Self { open }),
+            Ok(open) => Ok(Self { open: Arc::new(open), scope: Vec::new() }),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path: path.to_owned() }),
             Err(Errno::NOTDIR) => Err(LandingError::NotADirectory { path: path.to_owned() }),
             Err(errno) => Err(LandingError::from_errno("open", path.to_owned(), errno)),
+        }
+    }
+
+    /// The same, of which only `scope`, and what lies beneath it, may be named.
+    ///
+    /// # Errors
+    /// When the scope climbs.
+    pub fn within(&self, scope: &Path) -> Result<Self, LandingError> {
+        Ok(Self { open: Arc::clone(&self.open), scope: relative(scope)? })
+    }
+
+    /// Where `path` leads, in the form in which paths are named, after all links on the way; `None` if it leads nowhere,
+    /// or the system does not say.
+    pub fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        let relative = relative(path).ok()?;
+        let (parent, name) = self.parent_of(path, &relative).ok()?;
+        // A link as the target itself is not followed by what lands there, unless it is a directory to land in.
+        let end = parent.open_directory(name, Links::Refuse).map(|open| where_is(&open));
+        let found = end.unwrap_or_else(|_| Some(where_is(&parent)?.join(OsStr::from_bytes(name))))?;
+        Some(shown(found.strip_prefix(where_is(&self.open)?).ok()?))
+    }
+
+    /// Has `look` done with `relative`, resolved as far as it must be from where it may not leave.
+    fn resolve<T>(
+        &self,
+        relative: &[u8],
+        look: impl FnOnce(&Beneath, &[u8], Links) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        if self.scope.is_empty() {
+            return look(&self.open, relative, Links::FollowInside);
+        }
+        match relative.strip_prefix(self.scope.as_slice()) {
+            Some(b"") => look(&self.open, relative, Links::Refuse),
+            Some([b'/', rest @ ..]) => {
+                look(&self.open.open_directory(&self.scope, Links::Refuse)?, rest, Links::FollowInside)
+            }
+            _ => Err(Errno::XDEV),
         }
     }
 
@@ -78,7 +124,7 @@ impl Inbox {
                 Ok(Destination::named_in(directory, parent, name))
             }
             Site::Beneath { root, path } => {
-                let open = self.open.open_directory(&relative(root)?, Links::FollowInside);
+                let open = self.resolve(&relative(root)?, Beneath::open_directory);
                 let open = open.map_err(|errno| failed("open", root, errno))?;
                 Destination::itself(shown(root), open).beneath(path, kind)
             }
@@ -86,7 +132,7 @@ impl Inbox {
     }
 
     fn is_directory(&self, path: &Path, relative: &[u8]) -> Result<bool, LandingError> {
-        match self.open.stat(relative, Links::FollowInside) {
+        match self.resolve(relative, Beneath::stat) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(failed("look for", path, errno)),
@@ -95,9 +141,9 @@ impl Inbox {
 
     /// The directory that `path` lies in, and its name there.
     fn parent_of<'r>(&self, path: &Path, relative: &'r [u8]) -> Result<(Beneath, &'r [u8]), LandingError> {
-        let (parent, name) = crate::beneath::split(relative);
-        match self.open.open_directory(parent, Links::FollowInside) {
-            Ok(open) => Ok((open, name)),
+        let open = self.resolve(relative, |base, path, links| base.open_directory(split(path).0, links));
+        match open {
+            Ok(open) => Ok((open, split(relative).1)),
             Err(Errno::NOENT) => Err(LandingError::NoDirectory { path: shown(path.parent().unwrap_or(path)) }),
             Err(errno) => Err(failed("open", path.parent().unwrap_or(path), errno)),
         }
@@ -121,11 +167,17 @@ fn shown(path: &Path) -> PathBuf {
 
 fn failed(action: &'static str, path: &Path, errno: Errno) -> LandingError {
     match errno {
-        Errno::XDEV => LandingError::Outside { path: shown(path) },
+        Errno::XDEV | Errno::LOOP => LandingError::Outside { path: shown(path) },
         Errno::NOENT => LandingError::NoDirectory { path: shown(path) },
         Errno::NOTDIR => LandingError::NotADirectory { path: shown(path) },
         errno => LandingError::from_errno(action, shown(path), errno),
     }
+}
+
+/// Where an open directory is, as the kernel knows it.
+fn where_is(open: &Beneath) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", open.fd().as_raw_fd());
+    std::fs::read_link(link).ok()
 }
 
 #[cfg(test)]
@@ -133,7 +185,6 @@ mod tests {
     use super::*;
     use crate::{Contents, Entry, Existing, Filter, Manifest, Metadata, Plan};
     use std::os::unix::fs::symlink;
-    use std::sync::Arc;
 
     fn file() -> Arc<Manifest> {
         let metadata = Metadata { mode: 0o644, ..Metadata::default() };
@@ -185,6 +236,49 @@ mod tests {
         }
         assert_eq!(plan(&inbox, "inside/").unwrap().target(), Path::new("/inside/f"));
         assert!(std::fs::read_dir(dir.path().join("out")).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_scope_is_left_by_no_link_wherever_it_was_planted() {
+        let (dir, inbox) = places();
+        std::fs::create_dir_all(dir.path().join("in/b")).unwrap();
+        std::fs::create_dir_all(dir.path().join("in/d/tree/e")).unwrap();
+        std::fs::write(dir.path().join("in/b/keep"), b"b's own").unwrap();
+        symlink("../../b", dir.path().join("in/d/tree/x")).unwrap();
+        symlink("../../../out", dir.path().join("in/d/tree/y")).unwrap();
+        symlink("tree/e", dir.path().join("in/d/inner")).unwrap();
+        symlink("b", dir.path().join("in/linked")).unwrap();
+        let within = |scope: &str| inbox.within(Path::new(scope)).unwrap();
+        let scoped = within("/d/");
+        for dest in ["d/tree/x/evil", "d/tree/x/", "d/tree/x/keep", "d/tree/y/evil", "/b/evil", "b/", "", "/", "da/f"] {
+            let error = plan(&scoped, dest).unwrap_err();
+            assert!(matches!(error, LandingError::Outside { .. }), "{dest}: {error}");
+            assert!(scoped.make_directory(Path::new(dest)).is_err() || dest.is_empty() || dest == "/", "{dest}");
+            scoped.remove_directory(Path::new(dest));
+        }
+        assert_eq!(plan(&scoped, "d/inner/").unwrap().target(), Path::new("/d/inner/f"));
+        assert_eq!(plan(&scoped, "d/").unwrap().target(), Path::new("/d/f"));
+        // The inbox as a whole may be left alone: links in it that stay inside are its user's.
+        assert_eq!(plan(&inbox, "d/tree/x/").unwrap().target(), Path::new("/d/tree/x/f"));
+        for dest in ["linked/", "linked/f"] {
+            assert!(plan(&within("/linked"), dest).is_err(), "{dest}: the scope itself is a link");
+        }
+        // A scope that is not there yet is made, or becomes what lands.
+        assert!(within("/new").make_directory(Path::new("new")).unwrap());
+        assert_eq!(plan(&within("/g"), "g").unwrap().target(), Path::new("/g"));
+        assert!(inbox.within(Path::new("/../out")).is_err());
+        assert_eq!(std::fs::read(dir.path().join("in/b/keep")).unwrap(), b"b's own");
+    }
+
+    #[test]
+    fn real_path_is_where_links_lead() {
+        let (dir, inbox) = places();
+        std::fs::create_dir_all(dir.path().join("in/d/e")).unwrap();
+        symlink("d/e", dir.path().join("in/way")).unwrap();
+        for (path, real) in [("way/new", "/d/e/new"), ("/d/e/", "/d/e"), ("d/f", "/d/f"), ("/", "/"), ("way", "/way")] {
+            assert_eq!(inbox.real_path(Path::new(path)).as_deref(), Some(Path::new(real)), "{path}");
+        }
+        assert_eq!(inbox.real_path(Path::new("none/f")), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod file;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::digest::{GROUP_BYTES, GroupDigest, group_count};
+use crate::digest::{GROUP_BYTES, GroupDigest, group_count, group_range};
 use crate::{Kind, Manifest};
 
 pub use changes::Change;
@@ -303,6 +303,17 @@ impl Replay {
         let size =
             self.manifest.as_ref().and_then(|manifest| manifest.entries().get(file)).map_or(0, |entry| entry.size);
         is_named || (*at < self.synced_bytes && group_count(size) > 1)
+    }
+
+    /// Bytes that were verified of another data set than `manifest`: of another kind, or with another name and with files
+    /// of other sizes and times. What has another name and the same files is the same.
+    pub fn bytes_of_another(&self, manifest: &Manifest) -> u64 {
+        let Some(old) = &self.manifest else { return 0 };
+        let is_same = old.kind() == manifest.kind()
+            && (old.name() == manifest.name() || changes::between(old, manifest).is_empty());
+        let size = |file: usize| old.entries().get(file).map_or(0, |entry| entry.size);
+        let groups = self.verified.keys().filter(|_| !is_same);
+        groups.map(|&(file, group)| group_range(size(file), group).len()).fold(0, u64::saturating_add)
     }
 
     /// The part that is still usable if the data set is `manifest` now, and the changes. A file of the same path keeps

@@ -36,6 +36,7 @@ use crate::{Kind, Manifest};
 pub(crate) use destination::Destination;
 pub use destination::{Site, make_parents};
 pub use error::LandingError;
+pub(crate) use resume::is_busy;
 pub use resume::{HeldGroup, Resumed};
 
 /// Files that are held open while they are written and verified, if the process may have that many. A verifier that is
@@ -590,6 +591,9 @@ fn take_stock(
     replay: Replay,
     options: LandingOptions,
 ) -> Result<(Replay, Vec<Change>, bool), LandingError> {
+    if !options.fresh && options.existing != Existing::Replace {
+        resume::check_same(&replay, plan)?;
+    }
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
     replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));

@@ -25,13 +25,15 @@ mod listing;
 mod manifest;
 mod offered;
 mod open_files;
+mod own_directory;
 mod plan;
-mod pruned;
 pub mod range_cache;
 mod sparse;
 mod text;
+#[cfg(test)]
+mod without_openat2;
 
-pub use filter::{Filter, FilterError, Rule};
+pub use filter::{Filter, FilterError, Rule, check_size as check_rules_size};
 pub use inbox::Inbox;
 pub use landing::{HeldGroup, Landing, LandingError, LandingOptions, Resumed, Site, make_parents};
 pub use listing::{Listed, ListedKind, ListingError};
@@ -42,4 +44,4 @@ pub use manifest::{
 pub use offered::{DataSet, ListOptions, MayHold, Offered, OfferedError, ScanOptions};
 pub use plan::{Existing, Fate, Plan};
 pub use sparse::{is_zeros, stored_within};
-pub use text::printable;
+pub use text::{is_obeyed, printable, printable_lines};

@@ -223,6 +223,14 @@ impl Manifest {
         codec::encode(self)
     }
 
+    /// Whether bytes may be the beginning of what [`Manifest::encode`] writes, as far as can be told without the rest.
+    ///
+    /// # Errors
+    /// When they are of something else, or of another version.
+    pub fn check_beginning(bytes: &[u8]) -> Result<(), ManifestError> {
+        codec::check_beginning(bytes)
+    }
+
     /// Reads what [`Manifest::encode`] wrote. The bytes may come from an attacker: memory stays within 24 bytes for
     /// each byte plus 64 MiB, and the manifest obeys the rules of [`Manifest::new`].
     ///

@@ -236,9 +236,6 @@ pub enum OfferedError {
         /// What was asked for.
         path: Vec<u8>,
     },
-    /// The kernel lacks the call that keeps paths inside a directory.
-    #[error("this system has no openat2: Linux 5.6 or later is needed")]
-    KernelTooOld,
     /// It cannot be a data set.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -280,7 +277,6 @@ impl OfferedError {
             Errno::NOENT | Errno::NOTDIR => Self::NotFound { path, hint: String::new() },
             Errno::XDEV => Self::Outside { path },
             Errno::LOOP => Self::Linked { path },
-            Errno::NOSYS => Self::KernelTooOld,
             Errno::ACCESS | Errno::PERM => Self::Unreadable { path },
             _ => Self::Io { path, source: errno.into() },
         }

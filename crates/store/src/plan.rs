@@ -276,6 +276,11 @@ impl Plan {
         self.destination.target()
     }
 
+    /// Whether another transfer is bringing something there.
+    pub fn is_busy(&self) -> bool {
+        crate::landing::is_busy(&self.destination)
+    }
+
     /// Where file `index` would be, as a path for people.
     pub fn place(&self, index: usize) -> PathBuf {
         self.shown(self.path(index))

@@ -8,20 +8,30 @@
 //! ```
 //!
 //! `first` and `count` are chunks of the group, `len` is the length of their bytes. The checksum is over the file's name,
-//! the chunks and the bytes. So a record that a crash or a full disk has cut short, or that lies in the wrong place, is
-//! none, and what stands behind it does not count. Records are only added, each by one write, and whole groups replace
-//! what was there. So several processes share a directory without a lock.
+//! the chunks and the bytes. It finds damage. It is no proof: whoever can write to the directory decides what is read, so
+//! that is its user alone (`own_directory`).
+//!
+//! Several processes share a directory. Records are only added, and whole groups replace what was there by a rename. Who
+//! adds a record holds the file's lock, for as long as that takes; who cannot have it keeps nothing. Readers need no lock.
+//! A record that reaches beyond the end of its file is being written, or its writer has died: it does not count. The next
+//! who holds the lock begins the file anew. A record whose checksum is wrong is damaged, and who finds it removes the
+//! file, with the lock.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use crate::digest::proof::CHUNK_BYTES;
 use crate::digest::{GROUP_BYTES, Hash};
-use crate::pruned;
+use crate::own_directory::{self, OwnDirectory, Purpose, is_hash};
+
+mod generations;
 
 const MAGIC: [u8; 4] = *b"ihR1";
 const CHECKSUM_BYTES: usize = 32;
@@ -30,6 +40,18 @@ const HEAD_BYTES: usize = 12 + CHECKSUM_BYTES;
 const FILE_BYTES_MAX: u64 = 2 * GROUP_BYTES;
 /// The least that a cache may be bounded by.
 pub const BYTES_MIN: u64 = 64 << 20;
+/// The ends of the names of a group's file, of one with versions, and of one that is being made.
+const GROUP_END: &str = ".ranges";
+const VERSIONS_END: &str = ".versions";
+const MADE_END: &str = ".made";
+
+const PURPOSE: Purpose = Purpose { of: "ranges of remote files", is_own_name, takes_unmarked: false };
+
+fn is_own_name(name: &[u8]) -> bool {
+    let made = name.strip_suffix(MADE_END.as_bytes());
+    [GROUP_END, VERSIONS_END].iter().any(|end| name.strip_suffix(end.as_bytes()).is_some_and(is_hash))
+        || made.is_some_and(|made| made.len() == 16 && made.iter().all(u8::is_ascii_hexdigit))
+}
 
 /// A remote file whose bytes do not change, and by whose word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,27 +66,37 @@ impl RemoteFile {
     }
 
     /// A file of a data set, by its index, as those at `source` have described it. `source` must say who that is: others
-    /// may have the same description, and other bytes.
-    pub fn told_by(source: &str, identity: &Hash, index: u64) -> Self {
+    /// may have the same description, and other bytes. So may the same servers later: `generation` tells that, where
+    /// servers say what their files' versions are ([`RangeCache::generation`]).
+    pub fn told_by(source: &str, identity: &Hash, generation: Option<&Hash>, index: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a remote file by its servers' word");
         hasher.update(identity.as_bytes());
         hasher.update(&index.to_be_bytes());
+        hasher.update(generation.map(Hash::as_bytes).unwrap_or(&[0; 32]));
         hasher.update(source.as_bytes());
         Self(hasher.finalize())
     }
 
-    fn group(&self, group: u64) -> Hash {
+    fn group(&self, group: u64) -> Group {
         let mut hasher = blake3::Hasher::new_derive_key("inhaul 2026 a group of a remote file");
         hasher.update(self.0.as_bytes());
         hasher.update(&group.to_be_bytes());
-        hasher.finalize()
+        let hash = hasher.finalize();
+        Group { hash, name: format!("{}{GROUP_END}", hash.to_hex()) }
     }
+}
+
+/// A group that may be kept.
+struct Group {
+    hash: Hash,
+    /// Its file's name.
+    name: String,
 }
 
 /// The cache: a directory that only its user can write to.
 #[derive(Debug)]
 pub struct RangeCache {
-    directory: PathBuf,
+    directory: OwnDirectory,
     bytes_max: u64,
     /// Bytes that were written since it was last seen how many there are.
     written: AtomicU64,
@@ -78,20 +110,15 @@ impl RangeCache {
     /// for a while.
     ///
     /// # Errors
-    /// When it cannot be made, when `bytes_max` is less than [`BYTES_MIN`], and when others could write to it: whoever
-    /// can change its files decides what is read.
+    /// When it cannot be made, when `bytes_max` is less than [`BYTES_MIN`], when it has files and is no cache, and when
+    /// others could write to it or put another in its place: whoever can change its files decides what is read.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         if bytes_max < BYTES_MIN {
-            return refuse(format!("a cache of {bytes_max} bytes is too small: {BYTES_MIN} or more are needed"));
-        }
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let stat = std::fs::metadata(directory)?;
-        if stat.uid() != rustix::process::geteuid().as_raw() || stat.mode() & 0o022 != 0 {
-            return refuse("others can write to it: a cache needs a directory of this user's with mode 700".to_owned());
+            let text = format!("a cache of {bytes_max} bytes is too small: {BYTES_MIN} or more are needed");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let cache = Self {
-            directory: directory.to_owned(),
+            directory: OwnDirectory::open(directory, &PURPOSE)?,
             bytes_max,
             written: AtomicU64::new(0),
             made: AtomicU64::new(u64::from(std::process::id()) << 32),
@@ -102,20 +129,35 @@ impl RangeCache {
 
     /// Puts the bytes of some chunks of a group behind `bytes`, `len` of them: whether they are there.
     pub fn get(&self, file: &RemoteFile, group: u64, chunks: &Range<u64>, len: usize, bytes: &mut Vec<u8>) -> bool {
-        let name = file.group(group);
-        let Ok(file) = self.options().read(true).open(self.path(name)) else { return false };
-        let Some(found) = find(&file, name, chunks) else {
-            // What would be added to it would not count.
-            let _ = std::fs::remove_file(self.path(name));
-            return false;
-        };
-        let Some(wanted) = found.get(..len).filter(|wanted| !wanted.is_empty()) else { return false };
-        bytes.extend_from_slice(wanted);
-        pruned::touch(&file);
-        true
+        let group = file.group(group);
+        let Ok(file) = self.directory.open_file(&group.name, OFlags::RDONLY) else { return false };
+        match find(&file, group.hash, chunks) {
+            Ok(Found::Bytes(found)) => {
+                let Some(wanted) = found.get(..len).filter(|wanted| !wanted.is_empty()) else { return false };
+                bytes.extend_from_slice(wanted);
+                own_directory::touch(&file);
+                true
+            }
+            Ok(Found::Damaged) => {
+                self.discard(&file, &group, chunks);
+                false
+            }
+            Ok(Found::Nothing | Found::Unfinished) | Err(_) => false,
+        }
     }
 
-    /// Keeps the bytes of some chunks of a group, if the disk has room for them.
+    /// Removes a file in which something is damaged. What would be added to it would not count.
+    fn discard(&self, file: &File, group: &Group, chunks: &Range<u64>) {
+        if locks(file)
+            && self.directory.is_called(file, &group.name)
+            && matches!(find(file, group.hash, chunks), Ok(Found::Damaged))
+        {
+            self.directory.remove(&group.name);
+        }
+    }
+
+    /// Keeps the bytes of some chunks of a group, if the disk has room for them, and no other process is writing to their
+    /// file.
     ///
     /// # Errors
     /// When they could not be written; the cache goes on.
@@ -125,15 +167,20 @@ impl RangeCache {
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let name = file.group(group);
-        let record = Head::record(name, chunks, bytes);
+        let group = file.group(group);
+        let record = Head::record(group.hash, chunks, bytes);
         let is_whole = bytes.len() as u64 == GROUP_BYTES;
-        let file = self.options().append(true).create(true).open(self.path(name))?;
-        if is_whole || file.metadata()?.len() + record.len() as u64 > FILE_BYTES_MAX {
-            self.replace(name, &record)?;
+        let file = self.directory.open_file(&group.name, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+        if !locks(&file) {
+            return Ok(());
+        }
+        let len = file.metadata()?.len();
+        let is_sound = matches!(find(&file, group.hash, &NO_CHUNKS)?, Found::Nothing);
+        if is_whole || !is_sound || len + record.len() as u64 > FILE_BYTES_MAX {
+            self.replace(&group.name, &record)?;
         } else {
-            // By one write: records of other processes come before or behind it.
-            (&file).write_all(&record)?;
+            // What is cut short would be in the way of what comes behind it.
+            (&file).write_all(&record).inspect_err(|_| drop(file.set_len(len)))?;
         }
         let written = self.written.fetch_add(record.len() as u64, Ordering::Relaxed) + record.len() as u64;
         if written >= self.bytes_max / 20 {
@@ -143,48 +190,64 @@ impl RangeCache {
         Ok(())
     }
 
-    fn replace(&self, name: Hash, record: &[u8]) -> io::Result<()> {
+    fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         // A process that ends here leaves a file that nobody uses, and that therefore goes in its time.
-        let made = self.directory.join(format!("made-{:x}", self.made.fetch_add(1, Ordering::Relaxed)));
-        let file = self.options().write(true).create(true).truncate(true).open(&made)?;
-        let written = (&file).write_all(record).and_then(|()| std::fs::rename(&made, self.path(name)));
-        written.inspect_err(|_| drop(std::fs::remove_file(&made)))
+        let made = format!("{:016x}{MADE_END}", self.made.fetch_add(1, Ordering::Relaxed));
+        let file = self.directory.open_file(&made, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+        let written = (&file).write_all(content).and_then(|()| self.directory.rename(&made, name));
+        written.inspect_err(|_| self.directory.remove(&made))
     }
 
     fn prune(&self) {
-        pruned::prune(&self.directory, self.bytes_max / 20 * 18, self.bytes_max / 20 * 17);
-    }
-
-    fn path(&self, name: Hash) -> PathBuf {
-        self.directory.join(name.to_hex().as_str())
-    }
-
-    fn options(&self) -> std::fs::OpenOptions {
-        let mut options = File::options();
-        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
-        options
+        self.directory.prune(self.bytes_max / 20 * 18, self.bytes_max / 20 * 17);
     }
 }
 
-/// The bytes of a file's chunks and what follows them in their record, or none; `None`: something in the file is damaged.
-fn find(file: &File, name: Hash, chunks: &Range<u64>) -> Option<Vec<u8>> {
-    let end = file.metadata().ok()?.len();
+/// Whether the file's lock is ours, until it is closed. File systems that have no locks go without.
+fn locks(file: &File) -> bool {
+    let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+    matches!(locked, Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS))
+}
+
+/// Chunks that no record has.
+const NO_CHUNKS: Range<u64> = u64::MAX - 1..u64::MAX;
+
+/// What a file has of some chunks.
+enum Found {
+    /// Their bytes, and what follows them in their record.
+    Bytes(Vec<u8>),
+    /// Not these.
+    Nothing,
+    /// Not these, and its last record is not whole.
+    Unfinished,
+    /// Something in it is damaged.
+    Damaged,
+}
+
+fn find(file: &File, group: Hash, chunks: &Range<u64>) -> io::Result<Found> {
+    let end = file.metadata()?.len();
     let mut at = 0;
     while at < end.min(FILE_BYTES_MAX) {
+        let behind_head = at + HEAD_BYTES as u64;
+        if behind_head > end {
+            return Ok(Found::Unfinished);
+        }
         let mut head = [0; HEAD_BYTES];
-        file.read_exact_at(&mut head, at).ok()?;
-        let head = Head::parse(&head)?;
-        at += HEAD_BYTES as u64;
+        file.read_exact_at(&mut head, at)?;
+        let Some(head) = Head::parse(&head) else { return Ok(Found::Damaged) };
+        at = behind_head + head.len as u64;
+        if at > end {
+            return Ok(Found::Unfinished);
+        }
         if head.chunks.start <= chunks.start && chunks.end <= head.chunks.end {
             let mut kept = vec![0; head.len];
-            file.read_exact_at(&mut kept, at).ok()?;
+            file.read_exact_at(&mut kept, behind_head)?;
             let skip = ((chunks.start - head.chunks.start) * CHUNK_BYTES) as usize;
-            let is_right = Head::checksum(name, &head.chunks, &kept) == head.checksum;
-            return is_right.then(|| kept.split_off(skip.min(head.len)));
+            let is_right = Head::checksum(group, &head.chunks, &kept) == head.checksum;
+            return Ok(if is_right { Found::Bytes(kept.split_off(skip.min(head.len))) } else { Found::Damaged });
         }
-        at += head.len as u64;
     }
-    (at == end).then(Vec::new)
+    Ok(if at == end { Found::Nothing } else { Found::Damaged })
 }
 
 /// What stands before a record's bytes.
@@ -244,8 +307,13 @@ mod tests {
         (dir, cache)
     }
 
+    /// Where the cache keeps a group of the first file.
+    fn path_of(dir: &tempfile::TempDir, group: u64) -> std::path::PathBuf {
+        dir.path().join("cache").join(remote(1).group(group).name)
+    }
+
     fn remote(index: u64) -> RemoteFile {
-        RemoteFile::told_by("inhaul://a/b", &blake3::hash(b"a manifest"), index)
+        RemoteFile::told_by("inhaul://a/b", &blake3::hash(b"a manifest"), None, index)
     }
 
     fn get(cache: &RangeCache, file: RemoteFile, group: u64, chunks: Range<u64>, len: usize) -> Option<Vec<u8>> {
@@ -267,8 +335,11 @@ mod tests {
         assert_eq!(get(&cache, remote(1), 5, 8..12, 4 * CHUNK + 1), None);
         assert_eq!(get(&cache, remote(1), 4, 9..11, 2 * CHUNK), None);
         assert_eq!(get(&cache, remote(2), 5, 9..11, 2 * CHUNK), None);
-        let other = RemoteFile::told_by("inhaul://b/b", &blake3::hash(b"a manifest"), 1);
+        let other = RemoteFile::told_by("inhaul://b/b", &blake3::hash(b"a manifest"), None, 1);
         assert_eq!(get(&cache, other, 5, 9..11, 2 * CHUNK), None, "others may lie");
+        let generation = blake3::hash(b"");
+        let later = RemoteFile::told_by("inhaul://a/b", &blake3::hash(b"a manifest"), Some(&generation), 1);
+        assert_eq!(get(&cache, later, 5, 9..11, 2 * CHUNK), None, "they may have other bytes later");
         assert_eq!(get(&cache, RemoteFile::of_hash(&blake3::hash(b"a manifest")), 5, 9..11, 2 * CHUNK), None);
         // The end of a file is no whole chunk.
         cache.put(&remote(1), 9, &(3..5), &content(&(3..5))[..CHUNK + 3]).unwrap();
@@ -282,25 +353,25 @@ mod tests {
         fn whatever_was_put_before_what_is_got_is_right(
             parts in prop::collection::vec((0..1020u64, 1..300u64, any::<bool>()), 1..25),
         ) {
-            let (_dir, cache) = cache();
-            let again = RangeCache::open(&cache.directory, BYTES_MIN).unwrap();
+            let (dir, cache) = cache();
+            let again = RangeCache::open(&dir.path().join("cache"), BYTES_MIN).unwrap();
             for (first, count, other) in parts {
                 let chunks = first..(first + count).min(1024);
                 let cache = if other { &again } else { &cache };
                 cache.put(&remote(1), 0, &chunks, &content(&chunks)).unwrap();
                 let len = content(&chunks).len();
                 prop_assert_eq!(get(cache, remote(1), 0, chunks.clone(), len), Some(content(&chunks)));
-                let size = std::fs::metadata(cache.path(remote(1).group(0))).unwrap().len();
+                let size = std::fs::metadata(path_of(&dir, 0)).unwrap().len();
                 prop_assert!(size <= FILE_BYTES_MAX);
             }
         }
 
         #[test]
         fn damaged_files_give_nothing_wrong(flips in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 1..4), cut in any::<prop::sample::Index>()) {
-            let (_dir, cache) = cache();
+            let (dir, cache) = cache();
             cache.put(&remote(1), 0, &(0..2), &content(&(0..2))).unwrap();
             cache.put(&remote(1), 0, &(4..6), &content(&(4..6))).unwrap();
-            let path = cache.path(remote(1).group(0));
+            let path = path_of(&dir, 0);
             let mut bytes = std::fs::read(&path).unwrap();
             for (place, flip) in flips {
                 let place = place.index(bytes.len());
@@ -318,9 +389,9 @@ mod tests {
 
     #[test]
     fn a_damaged_record_goes_so_that_another_can_come() {
-        let (_dir, cache) = cache();
+        let (dir, cache) = cache();
         cache.put(&remote(1), 0, &(0..2), &content(&(0..2))).unwrap();
-        let path = cache.path(remote(1).group(0));
+        let path = path_of(&dir, 0);
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(b"x", HEAD_BYTES as u64 + 3).unwrap();
         assert_eq!(get(&cache, remote(1), 0, 0..2, 2 * CHUNK), None);
@@ -329,15 +400,87 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_being_written_is_not_there_yet_and_nobody_removes_it() {
+        let (dir, cache) = cache();
+        cache.put(&remote(1), 0, &(0..2), &content(&(0..2))).unwrap();
+        let record = Head::record(remote(1).group(0).hash, &(4..6), &content(&(4..6)));
+        // Another process, which is slow.
+        let writer = File::options().append(true).open(path_of(&dir, 0)).unwrap();
+        for byte in &record {
+            assert_eq!(get(&cache, remote(1), 0, 4..6, 2 * CHUNK), None);
+            (&writer).write_all(&[*byte]).unwrap();
+        }
+        assert_eq!(get(&cache, remote(1), 0, 4..6, 2 * CHUNK), Some(content(&(4..6))));
+        assert_eq!(get(&cache, remote(1), 0, 0..2, 2 * CHUNK), Some(content(&(0..2))));
+        // Who holds the lock is not disturbed: neither by what would be added, nor by what looks damaged meanwhile.
+        assert!(locks(&writer));
+        cache.put(&remote(1), 0, &(8..9), &content(&(8..9))).unwrap();
+        assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), None);
+        (&writer).write_all(&[0; HEAD_BYTES]).unwrap();
+        assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), None);
+        assert!(cache.directory.is_called(&writer, &remote(1).group(0).name));
+        drop(writer);
+        assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), None);
+        assert!(!path_of(&dir, 0).exists());
+    }
+
+    #[test]
+    fn what_a_writer_that_died_has_left_is_in_nobody_s_way() {
+        let (dir, cache) = cache();
+        let record = Head::record(remote(1).group(0).hash, &(4..6), &content(&(4..6)));
+        for len in [1, HEAD_BYTES, HEAD_BYTES + 1, record.len() - 1] {
+            std::fs::write(path_of(&dir, 0), &record[..len]).unwrap();
+            std::fs::set_permissions(path_of(&dir, 0), std::fs::Permissions::from_mode(0o600)).unwrap();
+            assert_eq!(get(&cache, remote(1), 0, 4..6, 2 * CHUNK), None);
+            cache.put(&remote(1), 0, &(8..9), &content(&(8..9))).unwrap();
+            assert_eq!(get(&cache, remote(1), 0, 8..9, CHUNK), Some(content(&(8..9))), "behind {len} bytes");
+        }
+    }
+
+    #[test]
+    fn processes_that_share_it_see_whole_records_or_none() {
+        let (dir, cache) = cache();
+        let again = RangeCache::open(&dir.path().join("cache"), BYTES_MIN).unwrap();
+        std::thread::scope(|scope| {
+            for (writer, reader) in [(&cache, &again), (&again, &cache)] {
+                scope.spawn(move || {
+                    for round in 0..400u64 {
+                        let chunks = (round * 7 % 1000)..(round * 7 % 1000 + 3);
+                        writer.put(&remote(1), round / 100, &chunks, &content(&chunks)).unwrap();
+                        if let Some(got) = get(reader, remote(1), round / 100, chunks.clone(), 3 * CHUNK) {
+                            assert_eq!(got, content(&chunks));
+                        }
+                    }
+                });
+            }
+        });
+        // None was taken for damaged: of each group something is there.
+        assert!((0..4).all(|group| path_of(&dir, group).exists()));
+    }
+
+    #[test]
+    fn a_directory_with_something_else_in_it_is_refused_and_own_names_alone_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("thesis.tex"), "mine").unwrap();
+        assert!(RangeCache::open(dir.path(), BYTES_MIN).unwrap_err().to_string().contains("not empty"));
+        assert!(dir.path().join("thesis.tex").exists());
+        for name in ["thesis.tex", "x.ranges", "x.made", "ab.made", MADE_END, GROUP_END] {
+            assert!(!is_own_name(name.as_bytes()), "{name}");
+        }
+        assert!(!is_own_name(blake3::hash(b"").to_hex().as_bytes()), "others name files by hashes, too");
+        assert!(is_own_name(remote(1).group(0).name.as_bytes()) && is_own_name(b"00000001000000ff.made"));
+    }
+
+    #[test]
     fn it_is_bounded_and_what_is_used_stays() {
-        let (_dir, cache) = cache();
+        let (dir, cache) = cache();
         let whole = content(&(0..1024));
         for group in 0..100 {
             cache.put(&remote(1), group, &(0..1024), &whole).unwrap();
             assert!(get(&cache, remote(1), 0, 0..1, CHUNK).is_some(), "it is used all the time, at {group}");
-            let bytes: u64 = std::fs::read_dir(&cache.directory)
+            let bytes: u64 = std::fs::read_dir(dir.path().join("cache"))
                 .unwrap()
-                .map(|item| item.unwrap().metadata().unwrap().blocks() * 512)
+                .map(|item| std::os::unix::fs::MetadataExt::blocks(&item.unwrap().metadata().unwrap()) * 512)
                 .sum();
             assert!(bytes <= BYTES_MIN, "{bytes} bytes after {group} groups");
         }

@@ -6,23 +6,38 @@
 /// What it gives stays as it is when it is made printable again.
 pub fn printable(text: &[u8]) -> String {
     let mut safe = String::with_capacity(text.len());
+    let mut before = ' ';
     for c in String::from_utf8_lossy(text).chars() {
-        if is_obeyed(c) {
+        // Joiners shape the letters of some scripts, and emoji. Between others, they only hide.
+        let hides = matches!(c, '\u{200c}' | '\u{200d}') && before.is_ascii();
+        if hides || is_obeyed(c) {
             safe.extend(c.escape_default());
         } else {
             safe.push(c);
         }
+        before = c;
     }
     safe
 }
 
-/// Whether a terminal may do anything but draw the character, or draw what stands beside it elsewhere.
-fn is_obeyed(c: char) -> bool {
+/// [`printable`], of a text that is several lines: they stay lines. What a peer has chosen must not be among them, as
+/// it could make up lines: it is made printable before.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(|line| printable(line.as_bytes())).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a terminal may do anything but draw the character, or draw what stands beside it elsewhere, or draw nothing.
+pub fn is_obeyed(c: char) -> bool {
     match c {
         // Marks, overrides and isolates of the direction of writing: with them a name reads as another one.
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => true,
         // Ends of lines and paragraphs, byte order marks, annotations and tags: they are not drawn.
-        '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
+        // Spaces without a width, and letters without a shape: two names look the same.
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}' => true,
+        '\u{2060}'..='\u{2065}' | '\u{3164}' | '\u{ffa0}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => {
+            true
+        }
         c => c.is_control(),
     }
 }
@@ -38,7 +53,16 @@ mod tests {
         assert_eq!(printable(b"\xff"), "\u{fffd}");
         assert_eq!(printable("\u{9b}2J".as_bytes()), "\\u{9b}2J", "the one-byte form of an escape sequence");
         assert_eq!(printable("\u{202e}gpj.exe".as_bytes()), "\\u{202e}gpj.exe");
+        for hidden in ['\u{200b}', '\u{2060}', '\u{ad}', '\u{3164}', '\u{e0100}'] {
+            assert!(printable(format!("pay{hidden}pal").as_bytes()).is_ascii(), "{}", hidden.escape_unicode());
+        }
+        assert_eq!(printable("pay\u{200d}pal".as_bytes()), "pay\\u{200d}pal");
         assert_eq!(printable("\u{645}\u{6cc}\u{200c}\u{62e}".as_bytes()), "\u{645}\u{6cc}\u{200c}\u{62e}");
+    }
+
+    #[test]
+    fn printable_lines_keeps_lines_and_nothing_else() {
+        assert_eq!(printable_lines("a\n\tb\r\n\u{1b}c\n"), "a\n\\tb\\r\n\\u{1b}c\n");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Datagrams in and out, as headers and ranges.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use inhaul_base::{ByteRange, Span};
 
@@ -19,6 +19,8 @@ use crate::ids::{ConnectionId, FlowId};
 pub struct RxMessage<'a> {
     /// The peer.
     pub from: SocketAddr,
+    /// The address of this host that they were sent to; `None` where the port has only one.
+    pub to: Option<IpAddr>,
     /// The flow, and the connection id by which it is known: datagrams of the message with another id are not the
     /// flow's. `None`: the datagrams are as they came, without envelopes (a foreign protocol's, or not sorted yet).
     pub flow: Option<(FlowId, ConnectionId)>,
@@ -41,7 +43,8 @@ impl<'a> RxMessage<'a> {
     pub fn single(from: SocketAddr, bytes: &'a [u8]) -> Self {
         let len = bytes.len();
         let waited = Span::ZERO;
-        Self { from, flow: None, index: 0, heads: bytes, head_stride: len, datagram_len: len, total_len: len, waited }
+        let (to, flow, index, heads) = (None, None, 0, bytes);
+        Self { from, to, flow, index, heads, head_stride: len, datagram_len: len, total_len: len, waited }
     }
 
     /// The same datagrams, as far as they are the flow's that is known by `connection`.

@@ -69,6 +69,9 @@ pub struct FlowStats {
     pub retransmitted_bytes: u64,
     /// Bytes that arrived though they were held already.
     pub duplicate_bytes: u64,
+    /// Datagrams that came again, with the packet number of one that had come: copies that the network made. They count
+    /// as nothing else.
+    pub duplicate_packets: u64,
     /// Smoothed round-trip time; zero until measured.
     pub rtt: Span,
     /// Rate at which data came in lately, headers included.

@@ -157,6 +157,9 @@ impl Socket {
         let unusable = |error: rustix::io::Errno| SocketError::Bind { address, source: error.into() };
         let local = local_address(&fd).map_err(unusable)?;
         let ipv6 = address.is_ipv6();
+        if local.ip().is_unspecified() {
+            tell_destinations(fd.as_fd(), ipv6, true);
+        }
         Ok(Self { fd, ipv6, local, peer: None, segments, aggregates, receive_buffer_bytes, send_buffer_bytes })
     }
 
@@ -169,6 +172,8 @@ impl Socket {
         rustix::net::connect(&self.fd, &self.kernel_address(peer)).map_err(failed)?;
         self.local = local_address(&self.fd).map_err(failed)?;
         self.peer = Some(peer);
+        // All comes to that one address from now on.
+        tell_destinations(self.fd.as_fd(), self.ipv6, false);
         Ok(())
     }
 
@@ -210,7 +215,7 @@ impl Socket {
     pub fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
         // A connected socket knows the way already; naming the peer again would have the kernel look for it each time.
         let to = (self.peer != Some(peer)).then(|| self.kernel_address(peer));
-        Outgoing { to, bytes, segment }
+        Outgoing { to, from: None, bytes, segment }
     }
 
     /// Sends messages, at most [`crate::MESSAGES_MAX`], and says how many left.
@@ -257,11 +262,23 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether the error only tells that an earlier datagram met a closed port or a dead end (RFC 1122 4.1.3.3: soft
-/// errors).
+/// Whether the error only tells what an ICMP message says of an earlier datagram: that it met a closed port or a dead end,
+/// for one (RFC 1122 4.1.3.3: soft errors). Anybody can send such a message, so none of them ends anything. The list is
+/// what Linux makes of them (`icmp_err_convert`, `icmpv6_err_convert`).
 pub(crate) fn is_icmp_report(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let soft = [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::MSGSIZE];
+    let soft = [
+        Errno::CONNREFUSED,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+        Errno::MSGSIZE,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::PROTO,
+        Errno::ACCESS,
+    ];
     Errno::from_io_error(error).is_some_and(|errno| soft.contains(&errno))
 }
 
@@ -276,6 +293,14 @@ fn forbid_fragments(fd: BorrowedFd<'_>, address: IpAddr) -> Result<(), SocketErr
     // An IPv6 socket takes it as well, for the IPv4 that it carries.
     set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
         .map_err(|error| refused("IP_MTU_DISCOVER", error))
+}
+
+/// Has the kernel tell, or tell no more, to which of this host's addresses a message came: see [`Arrival::to`]. Where
+/// it cannot, a host with several addresses answers from the one that the kernel prefers, as it would without this.
+fn tell_destinations(fd: BorrowedFd<'_>, ipv6: bool, on: bool) {
+    // An IPv6 socket tells of IPv4 by this as well.
+    let (level, name) = if ipv6 { (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (IPPROTO_IP, libc::IP_PKTINFO) };
+    let _ = set_option(fd, level, name, on.into());
 }
 
 /// Asks for a buffer of `bytes`, unless it has more and `keeps` it, and says what came of it.
@@ -411,6 +436,49 @@ mod tests {
         let mut arrivals = Vec::new();
         dual.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
         assert_eq!((arrivals[0].from, arrivals[0].len, &memory[..5]), (v4.local_address(), 5, &b"hello"[..]));
+    }
+
+    /// What comes to `socket`: from where, to which address of this host, and how long its datagrams are.
+    fn arrivals(socket: &Socket) -> Vec<(SocketAddr, Option<IpAddr>, usize)> {
+        let (mut memory, mut arrivals) = ([0; 4096], Vec::new());
+        socket.receive(&mut [IoSliceMut::new(&mut memory)], &[1], &mut arrivals).unwrap();
+        arrivals.iter().map(|a| (a.from, a.to, a.segment)).collect()
+    }
+
+    #[test]
+    fn wildcard_socket_tells_which_address_was_asked_and_answers_from_it() {
+        for (wildcard, asked) in
+            [("[::]:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "::1"), ("0.0.0.0:0", "127.0.0.2")]
+        {
+            let asked: IpAddr = asked.parse().unwrap();
+            let server = bind(wildcard);
+            let mut client = bind(if asked.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
+            // It takes nothing that comes from elsewhere.
+            client.connect(SocketAddr::new(asked, server.local_address().port())).unwrap();
+            let (to_server, to_client) = (client.peer.unwrap(), client.local_address());
+            client.send([client.outgoing(to_server, b"question", None)]).unwrap();
+            assert_eq!(arrivals(&server), [(to_client, Some(asked), 8)], "{wildcard} {asked}");
+            for (text, segment) in [(&b"answer"[..], None), (b"answered", Some(4))] {
+                let answer = server.outgoing(to_client, text, segment).leaving_from(Some(asked));
+                server.send([answer]).unwrap();
+                let came = arrivals(&client);
+                let each = segment.map_or(text.len(), usize::from);
+                assert!(came.iter().all(|&(from, to, len)| (from, to, len) == (to_server, None, each)), "{came:?}");
+                assert!(!came.is_empty(), "{wildcard} {asked} {segment:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_of_the_other_family_or_over_a_connected_socket_is_left_to_the_kernel() {
+        let (dual, v4) = (bind("[::]:0"), bind("127.0.0.1:0"));
+        let other = Some("::1".parse().unwrap());
+        dual.send([dual.outgoing(v4.local_address(), b"x", None).leaving_from(other)]).unwrap();
+        let mut connected = bind("127.0.0.1:0");
+        connected.connect(v4.local_address()).unwrap();
+        let elsewhere = Some("127.0.0.9".parse().unwrap());
+        connected.send([connected.outgoing(v4.local_address(), b"x", None).leaving_from(elsewhere)]).unwrap();
+        assert_eq!(arrivals(&v4).len() + arrivals(&v4).len(), 2);
     }
 
     #[test]

@@ -109,15 +109,21 @@ pub struct Transmitter {
     segmentation: Segmentation,
     /// How many datagrams of the batch have been dealt with: have left, or failed.
     done: usize,
+    /// How often in a row the next message was said to be too large.
+    called_too_large: u8,
     /// What comes next.
     staged: Staged,
 }
+
+/// So often in a row a message has to be called too large before that is believed. An ICMP message, which anybody can
+/// forge, makes one call fail; an interface makes all of them fail.
+const TOO_LARGE_BELIEVED: u8 = 4;
 
 impl Transmitter {
     /// A transmitter for `socket`.
     pub fn new(socket: &impl DatagramSocket) -> Self {
         let segmentation = if socket.segments() { Segmentation::On } else { Segmentation::Off };
-        Self { segmentation, done: 0, staged: Staged::default() }
+        Self { segmentation, done: 0, called_too_large: 0, staged: Staged::default() }
     }
 
     /// Whether messages are cut into datagrams by the kernel; false too once an interface has proved unable.
@@ -215,6 +221,7 @@ impl Transmitter {
         let runs = self.staged.runs();
         self.done += runs[..count.min(runs.len())].iter().map(|run| run.datagrams).sum::<usize>();
         self.staged.advance(count);
+        self.called_too_large = 0;
         if self.segmentation == Segmentation::Doubted && count > 0 {
             self.set_segmentation(Segmentation::Off);
         }
@@ -236,12 +243,17 @@ impl Transmitter {
             // ICMP reports of earlier datagrams: taken from the socket by reading them, so the next try is another
             // one.
             Errno::INTR | Errno::CONNREFUSED => return Ok(None),
+            Errno::MSGSIZE if self.called_too_large + 1 < TOO_LARGE_BELIEVED => {
+                self.called_too_large += 1;
+                return Ok(None);
+            }
             Errno::IO | Errno::INVAL if run.is_segmented() => {
                 self.set_segmentation(Segmentation::Doubted);
                 return Ok(None);
             }
             _ => {}
         }
+        self.called_too_large = 0;
         let Run { flow, peer, datagram_len: bytes, padded, datagrams, framing, .. } = run;
         if errno == Errno::MSGSIZE && !padded {
             // So are those behind it; trying each of them would cost more than sending it.

@@ -32,6 +32,11 @@ const LOOK: Span = Span::from_millis(200);
 
 /// Bytes that are read and written at a time.
 const PIECE: usize = 1 << 17;
+/// As long as the peer has acknowledged nothing, it is so many.
+const FIRST_PIECE: usize = 1 << 13;
+
+/// A client that takes nothing for so many looks in sequence is given up: a minute.
+const LOOKS_MAX: u32 = 300;
 
 /// `PeerError` by which libudt's `recvfile` says that it cannot write (its EFILE).
 const CANNOT_WRITE: u32 = 4000;
@@ -139,6 +144,7 @@ fn read(socket: &Socket, into: &mut [u8], (done, all): (u64, u64), watch: Watch<
 /// When the client asks for no file that is offered, or the connection ends before all has arrived.
 pub fn answer(socket: &Socket, root: &Path, watch: Watch<'_>) -> Result<(PathBuf, u64), FileError> {
     socket.set_read_timeout(Some(ASK_TIMEOUT));
+    socket.set_write_timeout(Some(LOOK));
     let mut length = [0; 4];
     socket.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
@@ -149,33 +155,70 @@ pub fn answer(socket: &Socket, root: &Path, watch: Watch<'_>) -> Result<(PathBuf
     socket.read_exact(&mut name)?;
     let name = String::from_utf8_lossy(&name).into_owned();
     let Some((path, mut file, size)) = open(root, &name) else {
-        socket.write_all(&(-1i64).to_le_bytes())?;
+        write_all(socket, &(-1i64).to_le_bytes(), (0, 0), watch)?;
         // A client that has read it may close before it has acknowledged it.
-        let _ = socket.flush();
+        let _ = drain(socket, 0, watch);
         return Err(FileError::NotOffered(name));
     };
-    socket.write_all(&size.to_le_bytes())?;
-    let mut piece = vec![0; PIECE];
+    write_all(socket, &size.to_le_bytes(), (0, size), watch)?;
+    let mut piece = vec![0; FIRST_PIECE];
     let mut done = 0;
     while done < size {
         if !watch(done, size) {
             return Err(FileError::Stopped);
         }
-        let len = usize::try_from(size - done).map_or(PIECE, |left| left.min(PIECE));
+        if piece.len() < PIECE && socket.statistics()?.bytes_acknowledged > 0 {
+            piece.resize(PIECE, 0);
+        }
+        let len = usize::try_from(size - done).map_or(piece.len(), |left| left.min(piece.len()));
         let count = file.read(&mut piece[..len])?;
         if count == 0 {
             return Err(FileError::Shortened);
         }
-        socket.write_all(&piece[..count])?;
+        write_all(socket, &piece[..count], (done, size), watch)?;
         done += count as u64;
     }
-    match socket.flush() {
+    match drain(socket, size, watch) {
         // The client has everything, and its last acknowledgement was lost or overtaken by its farewell.
-        Ok(()) | Err(UdtError::Ended(End::ByPeer)) => {}
-        Err(error) => return Err(error.into()),
+        Ok(()) | Err(FileError::Udt(UdtError::Ended(End::ByPeer))) => {}
+        Err(error) => return Err(error),
     }
     watch(done, size);
     Ok((path, size))
+}
+
+/// Writes all of it; looks meanwhile whether to stop, and whether the client takes anything.
+fn write_all(socket: &Socket, bytes: &[u8], (done, all): (u64, u64), watch: Watch<'_>) -> Result<(), FileError> {
+    let (mut rest, mut looks) = (bytes, 0);
+    while !rest.is_empty() {
+        match socket.write(rest) {
+            Ok(count) => (rest, looks) = (&rest[count..], 0),
+            Err(UdtError::TimedOut) if looks < LOOKS_MAX => looks += 1,
+            Err(error) => return Err(error.into()),
+        }
+        if looks > 0 && !watch(done, all) {
+            return Err(FileError::Stopped);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the client has all `size` bytes; looks meanwhile as [`write_all`] does.
+fn drain(socket: &Socket, size: u64, watch: Watch<'_>) -> Result<(), FileError> {
+    let (mut acknowledged, mut looks) = (0, 0);
+    loop {
+        match socket.flush() {
+            Ok(()) => return Ok(()),
+            Err(UdtError::TimedOut) if looks < LOOKS_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+        let now = socket.statistics()?.bytes_acknowledged;
+        looks = if now > acknowledged { 0 } else { looks + 1 };
+        acknowledged = now;
+        if !watch(size, size) {
+            return Err(FileError::Stopped);
+        }
+    }
 }
 
 /// The regular file `name` of `root`, its path and its length.

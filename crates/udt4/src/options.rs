@@ -16,7 +16,8 @@ pub struct Options {
     pub mss: u16,
     /// Most packets on their way to this end, however large its buffer is.
     pub flow_window: u32,
-    /// What `write` and `send_message` may hold until the peer has it, in packets for each connection.
+    /// What `write` and `send_message` may hold until the peer has it, in packets for each connection. Of a stream, it is
+    /// no more than 64 packets and twice what the peer has acknowledged so far.
     pub send_buffer: usize,
     /// What may come in until it is read, in packets for each connection. This much memory, times the MSS, is what a
     /// peer can make this end hold.
@@ -32,6 +33,16 @@ pub struct Options {
     pub peer_timeout: Span,
     /// Most connections of the endpoint at once. Further clients are refused.
     pub connections_max: usize,
+    /// Most connections that clients of one address may have with a listener at once; of IPv6, clients of one network
+    /// of 64 bits. Further ones are refused.
+    pub connections_per_host: usize,
+    /// If set, a listener hands a connection out once its client has sent something and has acknowledged something, and
+    /// ends it if that takes longer than this. For servers that have nothing to say unasked. If not, as soon as it is
+    /// set up, as libudt does.
+    pub request_timeout: Option<Span>,
+    /// What the buffers of all connections may take together, in bytes. If they do, each connection goes on with 16
+    /// packets to send and 32 to receive.
+    pub memory_max: usize,
     /// Whether the kernel may join and cut datagrams, where it can. Nothing of it shows on the wire.
     pub offload: bool,
 }
@@ -49,6 +60,9 @@ impl Default for Options {
             linger: Span::from_secs(180),
             peer_timeout: Span::from_secs(40),
             connections_max: 1000,
+            connections_per_host: 64,
+            request_timeout: None,
+            memory_max: 256 << 20,
             offload: true,
         }
     }

@@ -44,7 +44,8 @@ pub(super) fn tokens() -> Vec<Vec<u8>> {
     let first = Token::make(&SECRET, id, grant("/a"), UnixTime::from_seconds(2_000_000_000), None);
     let holder = Some(Fingerprint::of(b"holder"));
     let bound = Token::make(&SECRET, id, grant("/"), UnixTime::MAX, holder);
-    let less = Caveats { holder, scope: Scope::new("/a/b").ok(), end: Some(UnixTime::from_seconds(5)), rights: None };
+    let less =
+        Caveats { holder, scope: Scope::new("/a/b").ok(), end: Some(UnixTime::from_seconds(5)), ..Caveats::default() };
     let handed_on = first.attenuated(less).unwrap_or_else(|_| first.clone());
     [first, bound, handed_on].iter().map(Token::to_bytes).collect()
 }

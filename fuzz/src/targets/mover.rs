@@ -166,6 +166,20 @@ pub fn order(data: &[u8]) -> bool {
     true
 }
 
+/// The same, and the filter of its rules.
+pub fn order_filter(data: &[u8]) -> bool {
+    fuzzing::order_filter(data)
+}
+
+/// What comes over a control stream, frame by frame.
+pub fn session_stream(data: &[u8]) -> bool {
+    fuzzing::session_stream(data)
+}
+
+pub(super) fn streams() -> Vec<Vec<u8>> {
+    fuzzing::session_streams()
+}
+
 pub(super) fn orders() -> Vec<Vec<u8>> {
     let rest = r#""transfer":7,"destination":"d/e","rules":[{"exclude":"*.tmp"},{"line":"!x"}],"existing":"keep","checksum":false,
         "attributes":true,"fresh":false,"dry_run":true,"retry_seconds":60,"rate_bps":"#;

@@ -8,6 +8,7 @@
 //! - [`HostileServer`] answers clients by a script; [`RawManifest`] says what no honest server would say.
 //! - [`Relay`] stands between the two and damages what passes.
 //! - [`Network`] makes network namespaces.
+//! - [`Manager`] does what systemd does for a service, and [`Unit`] knows its filters of system calls.
 //! - [`Readings`] are what a process costs: memory, processor time, descriptors, threads.
 //!
 //! Variables: `INHAUL` names another program than the one of this workspace; `INHAUL_SESSION` is the version of the
@@ -17,9 +18,11 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod confined;
 mod datagram;
 mod gtp;
 mod hostile_server;
+mod manager;
 mod manifest;
 mod network;
 mod process;
@@ -29,9 +32,11 @@ mod relay;
 mod scratch;
 mod session;
 
+pub use confined::{Unit, again_without_openat2, python};
 pub use datagram::{FlowSeal, in_clear};
 pub use gtp::{GtpClient, OURS, Received, setup};
 pub use hostile_server::{Endpoint, HostileServer, Offer, honest_proofs};
+pub use manager::Manager;
 pub use manifest::{RawFile, RawManifest};
 pub use network::{Namespace, Network};
 pub use process::Readings;

@@ -51,12 +51,16 @@ pub struct Start {
     prefix: Vec<OsString>,
     args: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    /// Where standard output goes; `None`: it is captured.
+    output: Option<PathBuf>,
+    /// Nobody reads standard error.
+    is_unheard: bool,
 }
 
 /// The program with these arguments.
 pub fn inhaul<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Start {
     let args = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
-    Start { prefix: Vec::new(), args, variables: Vec::new() }
+    Start { prefix: Vec::new(), args, variables: Vec::new(), output: None, is_unheard: false }
 }
 
 impl Start {
@@ -94,6 +98,28 @@ impl Start {
         self
     }
 
+    /// With standard output to this file or device, such as `/dev/full`.
+    #[must_use]
+    pub fn output_to(mut self, path: impl AsRef<Path>) -> Self {
+        self.output = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// With a pipe for standard error whose reader has gone away.
+    #[must_use]
+    pub fn unheard(mut self) -> Self {
+        self.is_unheard = true;
+        self
+    }
+
+    /// As another user, who has no rights and no other process, and who may have `threads` threads. Needs root.
+    #[must_use]
+    pub fn with_threads(self, threads: u32, user: u32) -> Self {
+        let user = user.to_string();
+        let change = ["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"];
+        self.limit(&format!("-u {threads}")).by(change)
+    }
+
     /// Starts it.
     pub fn start(&self) -> Running {
         let mut words = self.prefix.iter().map(OsString::as_os_str).chain([program().as_os_str()]);
@@ -119,9 +145,17 @@ impl Start {
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(path) = &self.output {
+            command.stdout(std::fs::File::options().write(true).open(path).unwrap());
+        }
+        if self.is_unheard {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            command.stderr(writer);
+        }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let out = Captured::of(child.stdout.take().unwrap());
-        let err = Captured::of(child.stderr.take().unwrap());
+        let out = child.stdout.take().map_or_else(|| Captured::of(std::io::empty()), Captured::of);
+        let err = child.stderr.take().map_or_else(|| Captured::of(std::io::empty()), Captured::of);
         Running { child, out, err, started: Instant::now() }
     }
 

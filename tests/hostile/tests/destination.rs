@@ -134,3 +134,8 @@ fn a_partial_file_that_is_a_name_of_another_file() {
     assert!(std::fs::read(to.path().join("f")).unwrap() == bytes);
     figures("a partial file is a hard link to another file", "the other file keeps its bytes; exit 0");
 }
+
+#[test]
+fn all_again_without_openat2() {
+    inhaul_hostile_tests::again_without_openat2(&[]);
+}

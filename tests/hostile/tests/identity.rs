@@ -601,3 +601,8 @@ fn what_is_asked_for_comes_without_a_word_from_the_server() {
     figures("round trips until the description comes", "TCP 1, TLS 1, request 1: the request waits for nothing else");
     assert!(is_all, "{heard:?}");
 }
+
+#[test]
+fn all_again_without_openat2() {
+    inhaul_hostile_tests::again_without_openat2(&["a_token", "a_copy", "a_stranger"]);
+}

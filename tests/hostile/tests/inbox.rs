@@ -127,3 +127,8 @@ fn a_set_user_id_file() {
     assert!(hostile == "755" || hostile.starts_with("nothing"), "{hostile}");
     place.is_unharmed();
 }
+
+#[test]
+fn all_again_without_openat2() {
+    inhaul_hostile_tests::again_without_openat2(&[]);
+}

@@ -214,3 +214,58 @@ fn sender_stopped_for_long() {
     }
     stopped("SIGSTOP of serve for 30 s", Duration::from_secs(30), |_, server| server.running.pid());
 }
+
+#[test]
+fn a_destination_that_is_held_a_moment_longer_is_waited_for() {
+    let attempt = "the same get while a killed one still holds its destination";
+    let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(100_000, 8));
+    from.file("f", &bytes);
+    let server = Server::offer(from.path());
+    // As the kernel holds the lock of a process that it has not taken apart yet.
+    let path = to.path().join("f.inhaul");
+    std::fs::write(&path, "").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let journal = std::fs::File::open(&path).unwrap();
+    journal.lock().unwrap();
+    let get = inhaul(["get", "-q", &server.source("/f")]).arg(to.inside());
+    let waiting = get.start();
+    assert!(holds_for(Duration::from_millis(700), || waiting.is_running()), "{}", waiting.stderr());
+    journal.unlock().unwrap();
+    let ended = waiting.finish(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.summary());
+    assert!(is_there(to.path(), "f", &bytes));
+    // Another transfer that goes on is not waited for.
+    let other = Scratch::new();
+    std::fs::write(other.path().join("f.inhaul"), "").unwrap();
+    let journal = std::fs::File::open(other.path().join("f.inhaul")).unwrap();
+    journal.lock().unwrap();
+    let refused = inhaul(["get", "-q", &server.source("/f")]).arg(other.inside()).finish(PATIENCE);
+    assert_eq!(refused.code, Some(9), "{}", refused.summary());
+    assert!(refused.stderr.contains("another transfer is bringing"), "{}", refused.summary());
+    figures(attempt, &format!("exit 0; one that is held for good: exit 9 after {:.1} s", refused.took.as_secs_f64()));
+}
+
+#[test]
+fn the_same_get_right_after_a_kill_goes_on() {
+    let _alone = heavy();
+    let attempt = "the same get at once after kill -9, before the killed one is gone";
+    let (from, to, bytes) = (Scratch::new(), Scratch::new(), noise(SIZE, 37));
+    from.file("f", &bytes);
+    let server = Server::offer(from.path());
+    let get = inhaul(["get", "-q", "--rate", RATE, &server.source("/f")]).arg(to.inside());
+    let rounds = rounds(4);
+    let mut before = get.start();
+    for _ in 0..rounds {
+        assert!(wait_for(PATIENCE, || to.path().join("f.inhaul").exists() || !before.is_running()));
+        before.signal(Signal::KILL);
+        // The one before is not waited for.
+        let next = get.start();
+        wait_for(Duration::from_millis(300), || !next.is_running());
+        assert!(!next.stderr().contains("another transfer"), "{}", next.stderr());
+        before = next;
+    }
+    let ended = before.finish(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.summary());
+    assert!(is_there(to.path(), "f", &bytes));
+    figures(attempt, &format!("{rounds} kills, none is told that another transfer is under way"));
+}

@@ -3,97 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::UnixDatagram;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use inhaul_hostile_tests::{Running, Scratch, Server, Signal, Start, figures, heavy, inhaul, noise, wait_for};
-use rustix::io::{FdFlags, fcntl_setfd};
+use inhaul_hostile_tests::{Manager, Running, Scratch, Server, Signal, Start, figures, heavy, inhaul, noise, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The right is missing: docs/exit-codes.md.
 const NO_RIGHT: i32 = 18;
-/// A user without rights.
-const NOBODY: u32 = 65_534;
-
-/// What systemd does for a service: it makes the sockets, and is told of its state.
-struct Manager {
-    tcp: TcpListener,
-    udp: UdpSocket,
-    notified: UnixDatagram,
-    at: Scratch,
-    /// Servers run as another user than the one that has made the sockets.
-    is_other_user: bool,
-}
-
-impl Manager {
-    fn new() -> Self {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let udp = UdpSocket::bind(tcp.local_addr().unwrap()).unwrap();
-        // Children have them.
-        for socket in [tcp.as_fd(), udp.as_fd()] {
-            fcntl_setfd(socket, FdFlags::empty()).unwrap();
-        }
-        let at = Scratch::new();
-        std::fs::create_dir(at.path().join("state")).unwrap();
-        std::fs::create_dir(at.path().join("inbox")).unwrap();
-        let notified = UnixDatagram::bind(at.path().join("notify")).unwrap();
-        notified.set_read_timeout(Some(PATIENCE)).unwrap();
-        let is_other_user = rustix::process::geteuid().is_root();
-        if is_other_user {
-            let open = |path: &Path| {
-                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-                std::fs::set_permissions(path, mode).unwrap();
-            };
-            ["", "state", "inbox", "notify"].iter().for_each(|name| open(&at.path().join(name)));
-        }
-        Self { tcp, udp, notified, at, is_other_user }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.tcp.local_addr().unwrap()
-    }
-
-    /// Starts a server and waits until it says that it is ready.
-    fn start(&self, offered: &Path) -> Running {
-        let (tcp, udp) = (self.tcp.as_raw_fd(), self.udp.as_raw_fd());
-        // Through numbers that are free for sure.
-        let script = format!(
-            "exec 98<&{tcp} 99<&{udp}; exec 3<&98 4<&99 98<&- 99<&-; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" \"$@\""
-        );
-        let user = NOBODY.to_string();
-        let change = ["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"];
-        let prefix = ["bash", "-c", &script].into_iter().chain(change.into_iter().filter(|_| self.is_other_user));
-        let serve = inhaul(["serve", "-v", "--grace", "1", "--accept-puts"]).arg(self.at.path().join("inbox"));
-        let server = serve
-            .arg(offered)
-            .by(prefix)
-            .variable("INHAUL_STATE", self.at.path().join("state"))
-            .variable("NOTIFY_SOCKET", self.at.path().join("notify"))
-            .variable("WATCHDOG_USEC", "400000")
-            .start();
-        self.hear_until("READY=1");
-        server
-    }
-
-    /// The next thing that the service says.
-    fn hear(&self) -> String {
-        let mut bytes = [0; 256];
-        let len = self.notified.recv(&mut bytes).expect("the service says something");
-        String::from_utf8_lossy(&bytes[..len]).trim().to_owned()
-    }
-
-    fn hear_until(&self, wanted: &str) {
-        let began = Instant::now();
-        while self.hear() != wanted {
-            assert!(began.elapsed() < PATIENCE, "{wanted} is not said");
-        }
-    }
-}
-
 #[test]
 fn a_service_restarts_under_transfers_and_loses_nothing() {
     let _alone = heavy();
@@ -113,7 +31,7 @@ fn a_service_restarts_under_transfers_and_loses_nothing() {
     // A put needs a socket beside the service manager's, which is another user's.
     let put = inhaul(["put", "-q"]).arg(from.path().join("big")).arg(source("/")).finish(PATIENCE);
     assert_eq!(put.code, Some(0), "{} / {}", put.summary(), first.stderr());
-    assert!(std::fs::read(manager.at.path().join("inbox/big")).unwrap() == big);
+    assert!(std::fs::read(manager.path().join("inbox/big")).unwrap() == big);
     first.signal(Signal::TERM);
     manager.hear_until("STOPPING=1");
     let ended = first.finish(PATIENCE);

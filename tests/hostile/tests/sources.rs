@@ -153,3 +153,8 @@ fn a_file_that_comes_in_wrong_three_times_ends_itself() {
     }
     assert!(!to.path().join("set/b").exists());
 }
+
+#[test]
+fn all_again_without_openat2() {
+    inhaul_hostile_tests::again_without_openat2(&[]);
+}

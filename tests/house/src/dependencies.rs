@@ -97,6 +97,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "inhaul-store",
             "inhaul-identity",
             "inhaul-udp",
+            "inhaul-udt4",
             "inhaul-protocols",
             "inhaul-transport",
             "inhaul-base",

@@ -31,7 +31,7 @@ pub const MOVER: MayUse<'static> = &[
     ("doctor", &["engine", "session", "system", "api"]),
     ("bench", &["serve", "engine", "session", "system", "api"]),
     // What hostile bytes reach, for the fuzzers.
-    ("fuzzing", &["haul", "engine", "session"]),
+    ("fuzzing", &["delegate", "haul", "engine", "session"]),
 ];
 
 /// Every arrow between rooms that the list does not allow, every room that it lacks, and every one that is gone.

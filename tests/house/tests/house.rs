@@ -54,12 +54,13 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 /// What sleeps, files or folders, and why it has to. A place where nothing does any more leaves the list.
 const SLEEPS: &[(&str, &str)] = &[
-    ("crates/mover/src/delegate/delegated.rs", "an order before, of the same transfer, ends when its peers let it"),
     ("crates/mover/src/delegate/retry.rs", "backs off before it orders again, and looks whether the user stops it"),
     ("crates/udp/src/watch/watcher.rs", "looks at the host at times of its own, and is woken to end"),
     ("crates/mover/src/doctor/host.rs", "measures by how much sleeps are late"),
     ("crates/mover/src/engine/event_loop/outside.rs", "a receiver whose processor time is scarce reads in larger lots"),
+    ("crates/mover/src/haul/get/busy.rs", "whether another process has let a destination go can only be looked for"),
     ("crates/mover/src/paths/changing.rs", "probes wait until the server has read that they come"),
+    ("crates/mover/src/serve/greeting.rs", "the clock of a file system has to move on"),
     ("crates/mover/src/serve/server.rs", "whether a predecessor has given a port up can only be looked for"),
     ("crates/mover/src/session/opener.rs", "backs off before it opens a mirror again"),
     ("crates/lab/src/agents", "real processes start and send at the times of the plan"),

@@ -11,7 +11,7 @@ use inhaul_lab::{Experiment, Judgement, Scenario};
 use super::failure::Failure;
 use super::runs::{BackendArg, Control, Run};
 use crate::options::WaitArg;
-use crate::output::announce;
+use crate::output::{announce, say};
 
 /// Writes the result below `directory` and says where.
 pub(super) fn keep(
@@ -56,7 +56,7 @@ pub(super) fn journal(directory: &Path, args: &Run, experiment: &Experiment) -> 
         .map_err(|error| Failure::Unwritable(directory.join(&experiment.name), error))?;
     match journal.runs().len() {
         0 => {}
-        known => eprintln!("{known} runs were finished before and are taken from {}", journal.path().display()),
+        known => say(&format!("{known} runs were finished before and are taken from {}", journal.path().display())),
     }
     Ok(journal)
 }
@@ -66,7 +66,7 @@ pub(super) fn close(journal: Journal, runs: &[RunResult]) -> Result<(), Failure>
     let path = journal.path().to_owned();
     let all_valid = runs.iter().all(|run| run.valid);
     if !all_valid {
-        eprintln!("the same command takes the valid runs from {} and makes the others again", path.display());
+        say(&format!("the same command takes the valid runs from {} and makes the others again", path.display()));
     }
     journal.close(all_valid).map_err(|error| Failure::Unwritable(path, error))
 }

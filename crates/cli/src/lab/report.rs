@@ -9,7 +9,7 @@ use inhaul_lab::kept::{Kepts, Problem, read_kept, utc};
 
 use super::failure::Failure;
 use crate::options::OUTPUT;
-use crate::output::announce;
+use crate::output::{announce, warn};
 
 pub(super) const EXAMPLES: &str = "\
 The page is one file. It needs no other file and no network. docs/report.md explains it.
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
 pub(super) fn read(path: &Path) -> Result<Kepts, Failure> {
     let kepts = read_kept(path).map_err(|error| Failure::Unreadable(path.to_owned(), error))?;
     for message in kepts.problems.iter().map(Problem::message) {
-        eprintln!("inhaul: {message}");
+        warn(&message);
     }
     Ok(kepts)
 }

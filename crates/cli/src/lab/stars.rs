@@ -129,9 +129,12 @@ fn run_all(stars: &[Star], knowledge: Knowledge, args: &Stars) -> Result<Vec<Ver
         }
     };
     thread::scope(|scope| {
-        (1..threads).for_each(|_| {
-            scope.spawn(work);
-        });
+        for _ in 1..threads {
+            // Without a thread, those that there are do its work.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
         work();
     });
     terminal::clear();

@@ -13,6 +13,7 @@ use inhaul_lab::emu::{Emulated, emulated};
 use super::failure::Failure;
 use crate::exit;
 use crate::options::{WaitArg, key_and_value};
+use crate::output::warn;
 
 /// Headings of the options.
 const EMULATION: &str = "Emulation options";
@@ -64,7 +65,7 @@ impl Emulation {
         };
         let emulator = Emulator::start(grid, Options { wait, superpackets, awake: self.awake })?;
         for note in left_out.iter().chain(emulator.warnings()) {
-            eprintln!("inhaul: {note}");
+            warn(note);
         }
         Ok((title, emulator))
     }

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The scenario cannot be read.
     Unreadable(PathBuf, io::Error),
+    /// No thread can be made for a command's output.
+    Thread(io::Error),
     /// The emulated network could not be made, or an operation in it failed.
     Emulation(EmuError),
     /// This number of commands failed. That was printed.
@@ -33,6 +35,7 @@ impl Failure {
         match self {
             Self::Usage(message) => Some(message.clone()),
             Self::Unreadable(path, error) => Some(format!("cannot read {}: {error}", path.display())),
+            Self::Thread(error) => Some(format!("cannot start a thread: {error}")),
             Self::Emulation(error) => Some(error.to_string()),
             Self::Commands(1) => Some("a command failed".to_owned()),
             Self::Commands(count) => Some(format!("{count} commands failed")),
@@ -51,7 +54,7 @@ impl Failure {
             }
             Self::Unreadable(..) => exit::code(ErrorKind::PathNotFound),
             Self::Emulation(EmuError::NamespacesForbidden { .. } | EmuError::TunForbidden { .. }) => exit::FORBIDDEN,
-            Self::Emulation(_) => exit::code(ErrorKind::Internal),
+            Self::Emulation(_) | Self::Thread(_) => exit::code(ErrorKind::Internal),
             Self::Commands(_) => exit::COMMAND_FAILED,
             Self::Command(code) => *code,
             Self::Invalid => exit::RUN_INVALID,

@@ -1,6 +1,6 @@
 //! `inhaul link run`.
 
-use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::report::{CommandReport, LinkRun};
 use super::table::report_table;
 use crate::options::{OUTPUT, seconds};
-use crate::output::{announce, to_json};
+use crate::output::{announce, announce_bytes, to_json};
 
 pub(super) const EXAMPLES: &str = "\
 docs/link.md explains the emulator, and docs/scenario.md the format of SCENARIO. The exit
@@ -112,19 +112,23 @@ fn start(emulator: &Emulator, host: &str, text: &str, background: bool, json: bo
     let mut process = emulator.spawn(host, &command, options)?;
     let output = [(process.stdout.take(), json), (process.stderr.take(), true)];
     let output = output.into_iter().filter_map(|(pipe, to_stderr)| Some(copy_lines(pipe?, host.to_owned(), to_stderr)));
-    let output = output.collect();
+    let output = output.collect::<io::Result<_>>().map_err(Failure::Thread)?;
     let report =
         CommandReport { host: host.to_owned(), command: text.to_owned(), background, ..CommandReport::default() };
     Ok(Started { report, process, since: Instant::now(), done: false, output })
 }
 
 /// Prints each line that comes, with the host's name before it.
-fn copy_lines(from: PipeReader, host: String, to_stderr: bool) -> JoinHandle<()> {
-    std::thread::spawn(move || {
+fn copy_lines(from: PipeReader, host: String, to_stderr: bool) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("link-output".to_owned()).spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             let line = [host.as_bytes(), b"| ", &line, b"\n"].concat();
-            // A reader that has gone away is no error of ours.
-            let _ = if to_stderr { std::io::stderr().write_all(&line) } else { std::io::stdout().write_all(&line) };
+            // Of standard error, a reader that has gone away is no error of ours.
+            if to_stderr {
+                let _ = io::stderr().write_all(&line);
+            } else {
+                announce_bytes(&line);
+            }
         }
     })
 }

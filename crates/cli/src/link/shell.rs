@@ -9,6 +9,7 @@ use inhaul_emu::{Emulator, Exit, Report, SpawnOptions, Stream};
 
 use super::emulation::{COMMANDS, Emulation, flag_on, is_set};
 use super::failure::Failure;
+use crate::output::{say, warn};
 
 pub(super) const EXAMPLES: &str = "\
 docs/link.md explains the emulator, and docs/scenario.md the format of SCENARIO. The exit
@@ -45,7 +46,7 @@ pub(super) fn shell(args: &Shell) -> Result<(), Failure> {
     let node = args.node.clone().unwrap_or(first);
     let command = command_of(args, &node);
     if args.command.is_empty() {
-        eprint!("{}", welcome(&title, &emulator, &node)?);
+        say(&welcome(&title, &emulator, &node)?);
     }
     emulator.begin();
     let options =
@@ -89,7 +90,7 @@ fn welcome(title: &str, emulator: &Emulator, node: &str) -> Result<String, Failu
 /// Ends with the command's own exit code, or when that is fine, with what the emulator has to say.
 fn finish(report: &Report, exit: Exit) -> Result<(), Failure> {
     for reason in &report.reasons {
-        eprintln!("inhaul: {reason}");
+        warn(reason);
     }
     match exit_code(exit.status) {
         0 if report.valid => Ok(()),

@@ -16,6 +16,10 @@ pub(crate) struct Security {
     /// authorities that this system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// File with the token to show, so that none stands on the command line: lines like HOST#TICKET, an address from
+    /// 'inhaul token make', or a TOKEN alone for the one server; '-' is standard input [default: INHAUL_TOKEN's value]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Leave the data in the clear on the way if the server allows it (serve --plaintext): for circuits that nobody else
     /// can read. Requests, names and checksums are sealed all the same
     #[arg(long)]

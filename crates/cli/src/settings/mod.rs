@@ -15,6 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
+use crate::trust::TOKEN_VARIABLE;
 use crate::usage;
 use setting::{Origin, Setting, argument, flags, setting_error};
 
@@ -23,9 +24,10 @@ pub(crate) use setting::SettingsError;
 /// The flags, by their identifiers, that have a command print JSON.
 const JSON_FLAGS: [&str; 2] = ["json", "json_stream"];
 
-/// Variables that mean something and are no flag's: the file's place, that of keys, the host of `inhaul link`, what agents are to
-/// know.
-const OTHER_VARIABLES: [&str; 4] = ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET", "INHAUL_STATE"];
+/// Variables that mean something and are no flag's: the file's place, that of keys, the host of `inhaul link`, what
+/// agents are to know, tokens.
+const OTHER_VARIABLES: [&str; 5] =
+    ["INHAUL_CONFIG", "INHAUL_NODE", "INHAUL_LAB_SECRET", "INHAUL_STATE", TOKEN_VARIABLE];
 
 /// What the program was asked to do.
 #[derive(Debug)]

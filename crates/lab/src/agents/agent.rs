@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span};
@@ -161,7 +161,7 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let served = Served::default();
     let listener = TcpListener::bind((data, TCP_PORT))?;
     let of_listener = Arc::clone(&served);
-    thread::spawn(move || kernel_tcp::serve(&listener, &of_listener));
+    named("tcp-listener").spawn(move || kernel_tcp::serve(&listener, &of_listener))?;
     // The receivers say what the scenario wants.
     let identity = ServerIdentity {
         plaintext: true,
@@ -180,23 +180,23 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     let stop = Stop::new();
     let of_server = stop.clone();
     let (listens, listening) = channel();
-    let server = thread::spawn(move || {
+    let server = named("lab-server").spawn(move || {
         bench_server(&options, &of_server, |_| {
             // The thread that waits for it is there, or has given up.
             let _ = listens.send(());
         })
-    });
+    })?;
     // An end of the channel without a word is the server's end: its error is in the report.
     let _ = listening.recv();
     wait_for_go(input, &format!("{READY} {fingerprint}"))?;
     let began = Instant::now();
     for one in job.datagrams.clone() {
         let stop = stop.clone();
-        thread::spawn(move || datagrams::send(&one, began, &stop));
+        named("lab-datagrams").spawn(move || datagrams::send(&one, began, &stop))?;
     }
     if let Some(dial) = dial {
         let rates = job.send_rates.clone();
-        thread::spawn(move || turn(&dial, &rates, began));
+        named("lab-dial").spawn(move || turn(&dial, &rates, began))?;
     }
     let mut rest = Vec::new();
     io::Read::take(input, LINE_BYTES_MAX).read_until(b'\n', &mut rest)?;
@@ -210,6 +210,11 @@ fn serve(input: &mut impl BufRead, job: &ServeJob, data: IpAddr) -> io::Result<S
     Ok(ServeReport { tcp, cpu_s: cpu_s(), failure })
 }
 
+/// A thread that will have this name.
+fn named(name: &str) -> thread::Builder {
+    thread::Builder::new().name(name.to_owned())
+}
+
 /// Turns the dial to each rate when its time has come.
 fn turn(dial: &RateDial, rates: &[(f64, u64)], began: Instant) {
     for (at_s, bps) in rates {
@@ -218,27 +223,43 @@ fn turn(dial: &RateDial, rates: &[(f64, u64)], began: Instant) {
     }
 }
 
+/// What a flow over TCP has come to; of one without a thread, why.
+fn received(job: &TcpJob, thread: io::Result<ScopedJoinHandle<'_, TcpReceived>>) -> Option<TcpReceived> {
+    match thread {
+        Ok(thread) => thread.join().ok(),
+        Err(error) => {
+            let failure = Some(format!("cannot start a thread: {error}"));
+            Some(TcpReceived { flow: job.flow, failure, ..TcpReceived::default() })
+        }
+    }
+}
+
 fn receive(job: &ReceiveJob) -> ReceiveReport {
     let began = Instant::now();
     thread::scope(|scope| {
-        let transports: Vec<_> = job.transports.iter().map(|one| scope.spawn(|| receive_transport(job, one))).collect();
+        let begin = |one| named("lab-transport").spawn_scoped(scope, move || receive_transport(job, one));
+        let transports: Vec<_> = job.transports.iter().map(begin).collect();
         let mut in_order: Vec<&TcpJob> = job.tcp.iter().collect();
         in_order.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         let mut tcp = Vec::new();
         for one in in_order {
             // A thread for each only while it lasts: web-like traffic has thousands.
             thread::sleep(Duration::from_secs_f64(one.start_s).saturating_sub(began.elapsed()));
-            tcp.push(scope.spawn(move || kernel_tcp::receive(one, began, job.end_s, job.sample_s)));
+            let run = move || kernel_tcp::receive(one, began, job.end_s, job.sample_s);
+            tcp.push((one, named("tcp-receiver").spawn_scoped(scope, run)));
         }
         let mut report = ReceiveReport::default();
         for (thread, of) in transports.into_iter().zip(&job.transports) {
-            match thread.join() {
+            let ended = thread.map(ScopedJoinHandle::join);
+            match ended
+                .unwrap_or_else(|error| Ok(Err(MoveError::System { what: "cannot start a thread", source: error })))
+            {
                 Ok(Ok(staged)) => report.flows.extend(of.flows.iter().map(|flow| flow.flow).zip(staged.flows)),
                 Ok(Err(error)) => report.failure = Some(error.to_string()),
                 Err(_) => report.failure = Some("a receiver's thread has died".to_owned()),
             }
         }
-        report.tcp = tcp.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        report.tcp = tcp.into_iter().filter_map(|(one, thread)| received(one, thread)).collect();
         report.cpu_s = cpu_s();
         report
     })

@@ -136,6 +136,9 @@ pub struct AcceptOptions {
     pub copies_from: Vec<Server>,
     /// Maximum number of such transfers at once.
     pub transfers_max: usize,
+    /// How many of these a client keeps when all are taken and others wait: a key or a token, or, where everybody may, an
+    /// address. `None`: a quarter.
+    pub transfers_per_client: Option<usize>,
 }
 
 /// A put: a server fetches files from this host.

@@ -113,6 +113,9 @@ pub struct SourceReport {
     pub retransmitted_bytes: u64,
     /// Bytes from this server that had already come, from this or another server.
     pub duplicate_bytes: u64,
+    /// Datagrams that the network brought more than once, not counting the first of each. They were dropped.
+    #[serde(default)]
+    pub duplicate_packets: u64,
     /// Whether its datagrams were left in the clear (`--plaintext` at both ends).
     #[serde(default)]
     pub plaintext: bool,

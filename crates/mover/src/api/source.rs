@@ -9,6 +9,8 @@ use inhaul_identity::{Ticket, TicketError};
 
 /// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4321;
+/// Most servers of one source.
+const SERVERS_MAX: usize = 256;
 
 /// A server, by name or address. Two of the same host and port are the same, whatever their tickets.
 #[derive(Clone, Debug)]
@@ -93,6 +95,9 @@ pub enum SourceError {
         /// Servers before it.
         servers: usize,
     },
+    /// More servers are named than any transfer uses.
+    #[error("more than {SERVERS_MAX} servers of one data set are too many: name fewer")]
+    TooMany,
     /// A destination has several servers.
     #[error("data is brought to one server: name one host")]
     SeveralServers,
@@ -108,6 +113,9 @@ impl FromStr for Source {
         let Parts { hosts, path, tickets } = split(text)?;
         let mut mirrors: Vec<Server> = Vec::new();
         for host in hosts.split(',') {
+            if mirrors.len() >= SERVERS_MAX {
+                return Err(SourceError::TooMany);
+            }
             let server: Server = host.parse()?;
             if mirrors.contains(&server) {
                 return Err(SourceError::Repeated(server));
@@ -143,20 +151,28 @@ struct Parts<'t> {
 }
 
 fn split(text: &str) -> Result<Parts<'_>, SourceError> {
-    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(text.to_owned()))?;
+    let rest = text.strip_prefix("inhaul://").ok_or_else(|| SourceError::Scheme(before_ticket(text).to_owned()))?;
     let (rest, tickets) = part_tickets(rest);
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     Ok(Parts { hosts, path, tickets })
 }
 
 /// Parts what stands behind the last `#`.
-fn part_tickets(text: &str) -> (&str, Option<&str>) {
+pub(crate) fn part_tickets(text: &str) -> (&str, Option<&str>) {
     text.rsplit_once('#').map_or((text, None), |(text, tickets)| (text, Some(tickets)))
+}
+
+/// What may be shown of a text that is no address: what stands behind a `#` may be a secret, whichever it is.
+fn before_ticket(text: &str) -> &str {
+    text.split('#').next().unwrap_or_default()
 }
 
 /// Gives each server its ticket: the one that there is to all, or each to its own. An empty one is none.
 fn hand_out(tickets: Option<&str>, servers: &mut [Server]) -> Result<(), SourceError> {
     let Some(text) = tickets else { return Ok(()) };
+    if text.split(',').nth(SERVERS_MAX).is_some() {
+        return Err(SourceError::TooMany);
+    }
     let tickets = text.split(',').map(|text| text.parse().map(Arc::new)).collect::<Result<Vec<Arc<Ticket>>, _>>()?;
     match tickets.as_slice() {
         [one] => servers.iter_mut().for_each(|server| server.ticket = Arc::clone(one)),
@@ -173,7 +189,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let (text, tickets) = part_tickets(text);
-        let wrong = || SourceError::Host(text.to_owned());
+        let wrong = || SourceError::Host(before_ticket(text).to_owned());
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
             // A zone (%eth0) is not part of the address itself.
@@ -196,9 +212,11 @@ impl FromStr for Server {
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port != 0).ok_or_else(|| SourceError::Port(port.to_owned()))?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|&port| port != 0)
+                .ok_or_else(|| SourceError::Port(before_ticket(port).to_owned()))?,
         };
         let mut server = Self::new(host, port);
         hand_out(tickets, std::slice::from_mut(&mut server))?;
@@ -208,7 +226,7 @@ impl FromStr for Server {
 
 /// Resolves `%xx`, as in other URLs.
 fn decode_path(path: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Path(path.to_owned());
+    let wrong = || SourceError::Path(before_ticket(path).to_owned());
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -301,6 +319,10 @@ mod tests {
             ("inhaul://a:99999/f", SourceError::Port(text("99999"))),
             ("inhaul://::1/f", SourceError::Host(text("::1"))),
             ("inhaul://a/50%", SourceError::Path(text("50%"))),
+            // What stands behind a '#' may be a secret.
+            ("http://a/f#.secret", SourceError::Scheme(text("http://a/f"))),
+            ("inhaul://a/50%#.secret#", SourceError::Path(text("50%"))),
+            ("inhaul://a,b,,#.secret", SourceError::Host(text(""))),
             ("inhaul://a/%+1", SourceError::Path(text("%+1"))),
             ("inhaul://a/%ff", SourceError::Path(text("%ff"))),
             ("inhaul://a,a:4321/f", SourceError::Repeated(server("a", 4321))),
@@ -329,6 +351,16 @@ mod tests {
         for text in ["inhaul://a:4321/f", "inhaul://a:1,[::1]:2/d/f", "inhaul://a:1/100%25/%252F", "inhaul://a:1/%23"] {
             assert_eq!(text.parse::<Source>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn source_takes_so_many_servers_and_no_more() {
+        let named = |count| (0..count).map(|k| format!("h{k}")).collect::<Vec<_>>().join(",");
+        let most: Source = format!("inhaul://{}/f", named(SERVERS_MAX)).parse().unwrap();
+        assert_eq!(most.mirrors.len(), SERVERS_MAX);
+        let parsed = format!("inhaul://{}/f", named(SERVERS_MAX + 1)).parse::<Source>();
+        assert_eq!(parsed, Err(SourceError::TooMany));
+        assert_eq!(format!("inhaul://a/f#{}", ",".repeat(SERVERS_MAX)).parse::<Source>(), Err(SourceError::TooMany));
     }
 
     #[test]

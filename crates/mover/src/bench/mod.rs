@@ -47,7 +47,7 @@ impl Receiving<'_> {
         (size, memory): (u64, Memory),
         rate: Option<Bitrate>,
     ) -> Result<FlowId, MoveError> {
-        let socket = sockets::connect(self.net, session.datagrams)?;
+        let socket = sockets::connect(self.net, session.ends())?;
         let endpoint = match *self.endpoint {
             Some(endpoint) => endpoint,
             None => {

@@ -12,14 +12,16 @@ use super::memory::BenchMemory;
 use crate::api::error::MoveError;
 use crate::api::options::{BenchServerOptions, NetOptions, RateDial, Stop};
 use crate::engine::endpoints::Endpoints;
-use crate::engine::net;
+use crate::engine::net::{self, Transport};
 use crate::engine::port::Port;
-use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, PortId, Sink};
+use crate::engine::seldom::Seldom;
+use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollResult, PortId, Sink};
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Bencher, Service};
 use crate::serve::reception::{Places, Reception};
 use crate::serve::server::{ListeningPair, SESSIONS_MAX as N, later, listen};
-use crate::session::frame::{Frame, SessionRole};
+use crate::session::control_stream::ControlStream;
+use crate::session::frame::{Frame, RefusalCode, SessionRole};
 use crate::session::slots::Limits;
 use crate::system::threads;
 use crate::system::{process, sockets};
@@ -61,6 +63,7 @@ pub fn bench_server(
         memory: BenchMemory::default(),
         sessions: BTreeMap::new(),
         next_stats: Time::ZERO,
+        unwelcome: Seldom::default(),
     };
     threads::become_data_thread(&options.net)?;
     ready(address);
@@ -77,6 +80,7 @@ struct BenchServer {
     memory: BenchMemory,
     sessions: BTreeMap<FlowId, Session>,
     next_stats: Time,
+    unwelcome: Seldom,
 }
 
 /// One flow of a client.
@@ -88,43 +92,68 @@ struct Session {
     stats: FlowStats,
 }
 
+/// What a flow's endpoint is told first.
+struct Begin {
+    endpoint: EndpointId,
+    commands: Vec<Command>,
+}
+
 impl BenchServer {
-    fn welcome(&mut self, engine: &mut Engine, bencher: Bencher) -> Result<(), MoveError> {
+    /// Begins a session. What stands in its way is one client's trouble, and nobody else's.
+    fn welcome(&mut self, engine: &mut Engine, bencher: Bencher) {
         let Bencher { stream, transport, role, size, memory } = bencher;
-        let flow = engine.new_flow();
-        let path = sockets::path_from(&self.net, stream.local().ip());
-        let connection = engine.new_connection()?;
-        let only_from = Some(stream.peer().ip());
+        let (client, flow) = (stream.peer(), engine.new_flow());
+        let begin = match self.prepare(engine, flow, &transport, (role, size), &stream) {
+            Ok(begin) => begin,
+            Err(error) => {
+                self.unwelcome.warn(engine.now(), &format!("{client}: no bench comes about: {error}"));
+                let text = format!("it can begin no bench now ({error}): try again later");
+                return stream.end_with(&Frame::Refused { code: RefusalCode::Busy, text });
+            }
+        };
+        if let Err(error) = engine.add_flow(flow, begin.endpoint, self.port, stream) {
+            return self.unwelcome.warn(engine.now(), &format!("{client}: no bench comes about: {error}"));
+        }
         self.memory.insert(flow, memory);
         let cpu_before = process::cpu_time();
         self.sessions.insert(flow, Session { role, cpu_before, stats: FlowStats::default() });
+        begin.commands.into_iter().for_each(|command| engine.command(begin.endpoint, command));
+    }
+
+    /// What a flow begins with, where all of it can be had.
+    fn prepare(
+        &mut self,
+        engine: &mut Engine,
+        flow: FlowId,
+        transport: &Transport,
+        (role, size): (SessionRole, u64),
+        stream: &ControlStream,
+    ) -> Result<Begin, MoveError> {
+        let path = sockets::path_from(&self.net, stream.local().ip());
+        let connection = engine.new_connection()?;
         if role == SessionRole::BenchPush {
             engine.watch_thread(self.net.monitor, false);
-            let endpoint = self.endpoints.of(engine, Role::Receiver, &transport)?;
-            engine.add_flow(flow, endpoint, self.port, stream)?;
+            let endpoint = self.endpoints.of(engine, Role::Receiver, transport)?;
             // Each flow has its own object.
             let object = ObjectId(flow.0);
-            engine.command(endpoint, Command::Fetch { object, size, held: RangeSet::new() });
+            let fetch = Command::Fetch { object, size, held: RangeSet::new() };
             let limits = FlowLimits::default();
             let join = JoinFlow { flow, object, peer: None, path, connection, probed: None, limits };
-            engine.command(endpoint, Command::Join(join));
-        } else {
-            let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
-            engine.add_flow(flow, endpoint, self.port, stream)?;
-            let offer = OfferFlow {
-                flow,
-                size,
-                peer: None,
-                only_from,
-                path,
-                connection,
-                token: process::random_u64()?,
-                client: None,
-                parameters: transport.parameters,
-            };
-            engine.command(endpoint, Command::Offer(offer));
+            return Ok(Begin { endpoint, commands: vec![fetch, Command::Join(join)] });
         }
-        Ok(())
+        let endpoint = self.endpoints.of(engine, Role::Sender, transport)?;
+        let offer = OfferFlow {
+            flow,
+            size,
+            peer: None,
+            only_from: Some(stream.peer().ip()),
+            path,
+            connection,
+            token: process::random_u64()?,
+            client: None,
+            parameters: Arc::clone(&transport.parameters),
+        };
+        Ok(Begin { endpoint, commands: vec![Command::Offer(offer)] })
     }
 
     /// Tells a client how its flow is doing.
@@ -203,7 +232,7 @@ impl Application for BenchServer {
         }
         while let Some(arrival) = self.reception.next() {
             let Arrival::Bencher(bencher) = arrival else { continue };
-            self.welcome(engine, bencher)?;
+            self.welcome(engine, bencher);
         }
         let now = engine.now();
         if now >= self.next_stats {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 use inhaul_store::checksums::Algorithm;
 use inhaul_store::digest::{self, GroupDigest, Tree, group_count};
@@ -79,7 +80,15 @@ pub(super) fn hash(data_set: &DataSet, wanted: &[Wanted], stop: &Stop) -> Result
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Without a thread, those that there are do its work.
+            if Builder::new().name("inhaul-hash".to_owned()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }

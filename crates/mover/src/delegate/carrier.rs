@@ -20,7 +20,8 @@ use crate::serve::serving::Serving;
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::Frame;
 use crate::session::tunnel_stream;
-use crate::system::{sockets, threads};
+use crate::system::sockets::{self, Ends};
+use crate::system::threads;
 
 /// A server gets what it asks for this often: each time costs threads here.
 const GAP: Span = Span::from_millis(200);
@@ -73,34 +74,34 @@ impl Carrier {
     }
 
     /// The server wants streams for a flow.
-    pub(super) fn on_ask(&mut self, engine: &Engine, flow: FlowId) -> Result<(), MoveError> {
-        let Some(token) = engine.tunnel_token(flow) else { return Ok(()) };
+    pub(super) fn on_ask(&mut self, engine: &Engine, flow: FlowId) {
+        let Some(token) = engine.tunnel_token(flow) else { return };
         let count = STREAMS_MAX - engine.tunnel_streams(flow);
         if !self.begin(engine.now(), flow, count) {
-            return Ok(());
+            return;
         }
         for _ in 0..count {
             let (server, control) = (self.server.clone(), self.control);
             self.work(flow, move |net| {
                 Brought::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new))
-            })?;
+            });
         }
-        Ok(())
     }
 
     /// The server wants to know whether UDP passes.
-    pub(super) fn on_try(&mut self, engine: &Engine, flow: FlowId) -> Result<(), MoveError> {
-        let Some(token) = engine.probe_token(flow) else { return Ok(()) };
+    pub(super) fn on_try(&mut self, engine: &Engine, flow: FlowId) {
+        let Some(token) = engine.probe_token(flow) else { return };
         if !self.begin(engine.now(), flow, 1) {
-            return Ok(());
+            return;
         }
         let rtt = engine.control_rtt(flow).unwrap_or_default();
-        let (peer, patience) = (self.datagrams, ECHO_PATIENCE + rtt * ECHO_RTTS);
-        self.work(flow, move |net| Brought::Socket(passing(net, peer, token, patience)))
+        let Some(local) = engine.control_local(flow) else { return };
+        let (ends, patience) = (Ends { local, peer: self.datagrams }, ECHO_PATIENCE + rtt * ECHO_RTTS);
+        self.work(flow, move |net| Brought::Socket(passing(net, ends, token, patience)));
     }
 
     /// Hands on what has come of it.
-    pub(super) fn tend(&mut self, engine: &mut Engine, serving: &Serving) -> Result<(), MoveError> {
+    pub(super) fn tend(&mut self, engine: &mut Engine, serving: &Serving) {
         while let Ok((flow, brought)) = self.receiver.try_recv() {
             if let Some(asked) = self.asked.get_mut(&flow) {
                 asked.under_way -= 1;
@@ -108,14 +109,13 @@ impl Carrier {
             match brought {
                 Brought::Stream(Ok(stream)) => serving.carry(engine, flow, *stream),
                 Brought::Stream(Err(error)) => log::info!("{}: no stream for datagrams: {error}", self.server),
-                Brought::Socket(Some(socket)) => {
-                    engine.replace_port(flow, Port::new(socket, true))?;
-                    engine.send(flow, &Frame::TryDatagrams);
-                }
+                Brought::Socket(Some(socket)) => match engine.replace_port(flow, Port::new(socket, true)) {
+                    Ok(()) => engine.send(flow, &Frame::TryDatagrams),
+                    Err(error) => log::warn!("{}: its datagrams stay where they are: {error}", self.server),
+                },
                 Brought::Socket(None) => log::debug!("{}: UDP does not pass", self.server),
             }
         }
-        Ok(())
     }
 
     /// Whether the server gets what it asks for: this user may not have it, or it has just asked.
@@ -132,21 +132,27 @@ impl Carrier {
         true
     }
 
-    fn work(&self, flow: FlowId, work: impl FnOnce(&NetOptions) -> Brought + Send + 'static) -> Result<(), MoveError> {
+    fn work(&mut self, flow: FlowId, work: impl FnOnce(&NetOptions) -> Brought + Send + 'static) {
         let (sender, waker, net) = (self.sender.clone(), self.waker.clone(), Arc::clone(&self.net));
         let run = move || {
             // The put may be over.
             let _ = sender.send((flow, work(&net)));
             waker.wake();
         };
-        threads::spawn_helper("inhaul-ways", run).map(drop)
+        if let Err(error) = threads::spawn_helper("inhaul-ways", run) {
+            // The server asks again if it still wants it.
+            log::warn!("{}: {error}", self.server);
+            if let Some(asked) = self.asked.get_mut(&flow) {
+                asked.under_way -= 1;
+            }
+        }
     }
 }
 
 /// A socket of its own over which datagrams pass to the server and back, time and again, if there is one.
-fn passing(net: &NetOptions, peer: SocketAddr, token: u64, patience: Span) -> Option<Socket> {
-    let socket = sockets::connect(net, peer).ok()?;
-    let echoed = |_| probe::knock(&socket, peer, token, patience, FULL_SIZE).unwrap_or(false);
+fn passing(net: &NetOptions, ends: Ends, token: u64, patience: Span) -> Option<Socket> {
+    let socket = sockets::connect(net, ends).ok()?;
+    let echoed = |_| probe::knock(&socket, ends.peer, token, patience, FULL_SIZE).unwrap_or(false);
     (0..ROUNDS).all(echoed).then_some(socket)
 }
 

@@ -109,8 +109,12 @@ fn limited(server: &Server, token: &Token, path: &str, holder: Fingerprint) -> R
     }
     let usage = |error: &dyn std::error::Error| MoveError::Usage(format!("the token cannot be handed on: {error}"));
     let scope = Scope::new(path).map_err(|error| usage(&error))?;
-    let caveats =
-        Caveats { rights: Some(Rights::only(Right::Read)), scope: Some(scope), holder: Some(holder), end: None };
+    let caveats = Caveats {
+        rights: Some(Rights::only(Right::Read)),
+        scope: Some(scope),
+        holder: Some(holder),
+        ..Caveats::default()
+    };
     token.attenuated(caveats).map_err(|error| usage(&error))
 }
 

@@ -7,48 +7,51 @@
 //! may be behind a NAT. Where UDP does not pass, the server asks the client for streams ([`crate::paths`]).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use inhaul_base::{Bitrate, Span};
-use inhaul_identity::Right;
 use inhaul_identity::audit::Event;
+use inhaul_identity::{Right, Rights};
 use inhaul_store::{Inbox, printable};
 
 use crate::api::error::MoveError;
-use crate::api::options::{AcceptOptions, Fallback, GetOptions, NetOptions, Progress, Stop, Update};
+use crate::api::options::{AcceptOptions, Fallback, GetOptions, NetOptions, Progress, Update};
 use crate::api::report::Report;
 use crate::api::request::Request;
 use crate::api::source::Server;
-use crate::delegate::order::{Order, Origin};
+use crate::delegate::order::{Order, OrderError, OrderHead, Origin};
+use crate::delegate::places::{Place, Places};
 use crate::engine::net::Transport;
 use crate::engine::port::NO_PORT;
-use crate::engine::probe::{Admission, ProbeDesk};
+use crate::engine::probe::{Admission, ProbeDesk, Seen};
 use crate::haul::get::{get, get_attached};
 use crate::paths::{Callers, Hall, NotAwaited};
 use crate::serve::audit::Audit;
-use crate::serve::orders::Orders;
+use crate::serve::gate::{Caller, Reach};
+use crate::serve::orders::{May, Orders};
 use crate::serve::passes::Pass;
 use crate::serve::tunnels::{ENOUGH, UNKNOWN, Unwanted};
 use crate::session::connect::Session;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, MAX_PIECE, RefusalCode};
 use crate::session::refusal::{GreetingError, refused};
-use crate::system::{sockets, threads};
+use crate::session::slots;
+use crate::system::sockets::{self, Ends};
+use crate::system::threads;
 
 /// How long a client may take to open each of its sessions, and to read an update.
 const STEP: Duration = Duration::from_secs(30);
 /// How often it is looked whether the client is still there.
 const LOOK: Duration = Duration::from_millis(100);
+/// The part of all places that a client keeps when others wait, if nothing else was said.
+const CLIENT_PART: usize = 4;
 /// How long servers that a copy is made from are waited for at most, whatever the client says.
 const RETRY_MAX_SECONDS: u64 = 30 * 86_400;
 /// A client that follows gets an update at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long the same transfer, ordered once more, waits for what is left of the order before.
-const MAKE_WAY: Duration = Duration::from_secs(5);
 /// How long a look may take.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -58,7 +61,9 @@ pub(crate) struct Delegations {
     inbox: Arc<Inbox>,
     /// The servers that data may be fetched from.
     copies_from: Vec<Server>,
-    transfers_max: usize,
+    places: Arc<Places>,
+    /// What everybody may order: who does so is known by its address.
+    public: Rights,
     /// Memory that the manifests of one transfer may take, in bytes.
     manifest_memory_max: u64,
     net: NetOptions,
@@ -71,30 +76,12 @@ pub(crate) struct Delegations {
 
 #[derive(Debug, Default)]
 struct State {
-    next_number: u64,
-    /// The transfers that are under way.
-    running: BTreeMap<u64, Running>,
     /// Where sessions go that attach with a token.
     awaited: BTreeMap<u64, Sender<Attached>>,
 }
 
-/// A transfer that is under way.
-#[derive(Debug)]
-struct Running {
-    /// What the client calls it: see [`Order::transfer`].
-    transfer: u64,
-    stop: Stop,
-}
-
 /// A session for the data set of this number.
 type Attached = (u16, ControlStream);
-
-/// A transfer's right to run, until it is dropped.
-struct Place<'a> {
-    of: &'a Delegations,
-    number: u64,
-    stop: Stop,
-}
 
 /// What carries the data of a transfer.
 enum Paths {
@@ -111,13 +98,17 @@ impl Delegations {
         net: &NetOptions,
         desk: Arc<ProbeDesk>,
         manifest_memory: u64,
+        public: Rights,
         audit: Arc<Audit>,
     ) -> Result<Self, MoveError> {
+        let transfers_max = options.transfers_max.max(1);
+        let share = options.transfers_per_client.unwrap_or(transfers_max.div_ceil(CLIENT_PART));
         Ok(Self {
             inbox: Arc::new(Inbox::open(&options.directory)?),
             copies_from: options.copies_from.clone(),
-            transfers_max: options.transfers_max,
-            manifest_memory_max: manifest_memory / options.transfers_max.max(1) as u64,
+            places: Places::new(transfers_max, share),
+            public,
+            manifest_memory_max: manifest_memory / transfers_max as u64,
             net: net.clone(),
             desk,
             hall: Arc::default(),
@@ -126,8 +117,9 @@ impl Delegations {
         })
     }
 
-    fn options_of(&self, order: &Order, transport: &Transport) -> Result<GetOptions, GreetingError> {
+    fn options_of(&self, order: &Order, transport: &Transport, reach: &Reach) -> Result<GetOptions, GreetingError> {
         let malformed = |error: &dyn std::error::Error| refused(RefusalCode::Malformed, error.to_string());
+        let inbox = self.inbox.within(&reach.scope()).map_err(|error| malformed(&error))?;
         let sources = order.sources().map_err(|error| malformed(&error))?;
         for server in sources.iter().flat_map(|source| &source.mirrors) {
             if !self.copies_from.contains(server) {
@@ -140,7 +132,7 @@ impl Delegations {
         Ok(GetOptions {
             requests: sources.into_iter().map(Request::from).collect(),
             destination: PathBuf::from(&order.destination),
-            inbox: Some(Arc::clone(&self.inbox)),
+            inbox: Some(Arc::new(inbox)),
             receive_rate: None,
             rate: order.rate_bps.map(Bitrate::from_bps),
             filter: order.filter().map_err(|error| malformed(&error))?,
@@ -172,28 +164,29 @@ impl Delegations {
     fn receive_sessions(
         &self,
         stream: &mut ControlStream,
+        place: &Place,
         count: u16,
         fallback: Fallback,
         udp_port: u16,
     ) -> Result<Paths, GreetingError> {
         let failed = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let admission = self.desk.admit(stream.peer().ip()).map_err(failed)?;
-        let attached = self.await_sessions(stream, &admission, count)?;
-        let local = SocketAddr::new(stream.local().ip(), udp_port);
+        let attached = self.await_sessions(stream, place, &admission, count)?;
+        let local = sockets::with_port(stream.local(), udp_port);
         let seen = admission.seen().filter(|_| fallback != Fallback::Always);
         let socket = match seen {
-            Some(from) => sockets::branch(&self.net, local, from),
+            Some(Seen { from, to }) => sockets::branch(&self.net, Ends { local, peer: from }.asked_at(to)),
             None if fallback == Fallback::Never => {
                 return Err(refused(RefusalCode::Malformed, "a client that brings data sends probes first"));
             }
             // Nothing comes over it.
-            None => sockets::bind(&self.net, SocketAddr::new(local.ip(), 0)),
+            None => sockets::bind(&self.net, sockets::with_port(local, 0)),
         };
         let socket = socket.map_err(failed)?;
         let manifest_memory_max = self.manifest_memory_max / u64::from(count.max(1));
         let session = |stream: ControlStream| {
             let server = Server::new(stream.peer().ip().to_string(), stream.peer().port());
-            let datagrams = seen.unwrap_or(SocketAddr::new(stream.peer().ip(), NO_PORT));
+            let datagrams = seen.map_or(sockets::with_port(stream.peer(), NO_PORT), |seen| seen.from);
             Session { datagrams, manifest_memory_max, ..Session::over(server, stream) }
         };
         let callers = Callers { hall: Arc::clone(&self.hall), desk: Arc::clone(&self.desk), local };
@@ -203,47 +196,22 @@ impl Delegations {
     fn await_sessions(
         &self,
         stream: &mut ControlStream,
+        place: &Place,
         admission: &Admission,
         count: u16,
     ) -> Result<Vec<ControlStream>, GreetingError> {
         let (sender, attached) = channel();
         self.lock().awaited.insert(admission.token, sender);
         let token = admission.token;
-        let result = collect_sessions(stream, token, &attached, count);
+        let result = collect_sessions(stream, place, token, &attached, count);
         self.lock().awaited.remove(&token);
         result
     }
 
-    /// The right to run one more transfer. A client that has lost this server orders the same transfer again, while
-    /// what it had ordered before may not have noticed yet that it is gone: that one is ended first.
-    fn place(&self, transfer: u64) -> Result<Place<'_>, GreetingError> {
-        let deadline = Instant::now() + MAKE_WAY;
-        while let Some(earlier) = self.earlier(transfer) {
-            earlier.stop();
-            if Instant::now() > deadline {
-                let text = "the same transfer is still being ended: try again later";
-                return Err(refused(RefusalCode::Busy, text));
-            }
-            std::thread::sleep(LOOK);
-        }
-        let mut state = self.lock();
-        if state.running.len() >= self.transfers_max {
-            let text = format!(
-                "{} transfers to this server are under way, and no more may be (serve --max-puts): try again later",
-                state.running.len()
-            );
-            return Err(refused(RefusalCode::Busy, text));
-        }
-        state.next_number += 1;
-        let (number, stop) = (state.next_number, Stop::new());
-        state.running.insert(number, Running { transfer, stop: stop.clone() });
-        Ok(Place { of: self, number, stop })
-    }
-
-    /// How to end what runs of a transfer already.
-    fn earlier(&self, transfer: u64) -> Option<Stop> {
-        let state = self.lock();
-        state.running.values().find(|running| running.transfer == transfer).map(|running| running.stop.clone())
+    /// Who counts as one client: a key or a token; where everybody may, an address.
+    fn name_of(&self, caller: &Caller, right: Right) -> String {
+        let name = caller.name().filter(|_| !self.public.has(right));
+        name.unwrap_or_else(|| format!("{:?}", slots::Origin::from(caller.address.ip())))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -258,26 +226,29 @@ impl Orders for Delegations {
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<Pass, GreetingError>,
+        may: &May<'_>,
     ) -> Result<(), GreetingError> {
-        let order = Order::parse(order).map_err(|error| refused(RefusalCode::Malformed, error.to_string()))?;
-        let right = match &order.origin {
-            Origin::Client { .. } => Right::Write,
-            Origin::Servers { .. } => Right::Copy,
-        };
-        let path = format!("/{}", order.destination);
-        let pass = may(right, &path)?;
-        let options = self.options_of(&order, transport)?;
-        let place = self.place(order.transfer)?;
+        let malformed = |error: OrderError| refused(RefusalCode::Malformed, error.to_string());
+        // The rest of an order costs work and memory, and may come from anybody.
+        let head = OrderHead::parse(order).map_err(malformed)?;
+        let right = head.right();
+        let path = format!("/{}", head.destination);
+        let (reach, pass) = may(right, &path)?;
+        let order = Order::parse(order).map_err(malformed)?;
+        let options = self.options_of(&order, transport, &reach)?;
+        let place = self.places.take(&self.name_of(pass.caller(), right), order.transfer)?;
+        // Where it is after all links, which stay within the right's reach.
+        let path = options.inbox.as_ref().and_then(|inbox| inbox.real_path(&options.destination));
+        let path = path.map_or(format!("/{}", order.destination), |path| path.display().to_string());
         let what = format!("{} to '{}'", describe(&order.origin), printable(order.destination.as_bytes()));
         log::info!("{}: has {what} fetched", stream.peer());
         let began = Instant::now();
         let paths = match order.origin {
-            Origin::Client { sources } => self.receive_sessions(stream, sources, order.fallback, udp_port)?,
+            Origin::Client { sources } => self.receive_sessions(stream, &place, sources, order.fallback, udp_port)?,
             Origin::Servers { .. } => Paths::Dialled,
         };
         let (updates, incoming) = channel();
-        let stop = place.stop.clone();
+        let stop = place.stop().clone();
         let run = move || {
             // The client may be gone.
             let mut hear = |update| drop(updates.send(update));
@@ -290,7 +261,7 @@ impl Orders for Delegations {
         };
         let internal = |error: MoveError| refused(RefusalCode::Unreadable, error.to_string());
         let thread = threads::spawn_helper("inhaul-delegated", run).map_err(internal)?;
-        let told = relay(stream, &incoming, &place.stop, &pass);
+        let told = relay(stream, &incoming, &place, &pass);
         let (report, result) = thread.join().map_err(|_| refused(RefusalCode::Unreadable, "the transfer has died"))?;
         let (bytes, seconds) = (report.bytes, began.elapsed().as_secs_f64());
         self.audit.write(&Event::Moved {
@@ -305,6 +276,14 @@ impl Orders for Delegations {
         }
         told?;
         Ok(tell_report(stream, &report)?)
+    }
+
+    fn awaits(&self, token: u64) -> bool {
+        self.lock().awaited.contains_key(&token)
+    }
+
+    fn awaits_stream(&self, token: u128) -> bool {
+        self.hall.awaits(token)
     }
 
     fn attach(&self, token: u64, source: u16, stream: ControlStream) {
@@ -325,17 +304,11 @@ impl Orders for Delegations {
     }
 
     fn open(&self) -> usize {
-        self.lock().running.len()
+        self.places.count()
     }
 
     fn stop_all(&self) {
-        self.lock().running.values().for_each(|running| running.stop.stop());
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.of.lock().running.remove(&self.number);
+        self.places.stop_all();
     }
 }
 
@@ -353,6 +326,7 @@ fn describe(origin: &Origin) -> String {
 /// Tells the client the token, and waits until sessions with the numbers 0 to `count` have come with it.
 fn collect_sessions(
     stream: &mut ControlStream,
+    place: &Place,
     token: u64,
     attached: &Receiver<Attached>,
     count: u16,
@@ -366,7 +340,7 @@ fn collect_sessions(
             Ok(_) => {}
             Err(_) if Instant::now() > deadline => return Err(StreamError::TimedOut.into()),
             Err(_) if has_finished(stream)? => return Err(StreamError::Closed.into()),
-            Err(_) => {}
+            Err(_) => place.check()?,
         }
     }
     Ok(sessions.into_values().collect())
@@ -377,7 +351,7 @@ fn collect_sessions(
 fn relay(
     stream: &mut ControlStream,
     incoming: &Receiver<Update>,
-    stop: &Stop,
+    place: &Place,
     pass: &Pass,
 ) -> Result<(), GreetingError> {
     let mut latest = Progress::default();
@@ -387,9 +361,11 @@ fn relay(
             Ok(update) => Some(update),
             Err(RecvTimeoutError::Timeout) if told_at.elapsed() < HEARTBEAT => None,
             Err(RecvTimeoutError::Timeout) => Some(Update::Progress(latest.clone())),
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            // It may have ended because it makes way.
+            Err(RecvTimeoutError::Disconnected) => return place.check(),
         };
         if let Some(Update::Progress(progress)) = &update {
+            place.note(progress);
             latest = progress.clone();
         }
         if update.is_some() {
@@ -397,11 +373,11 @@ fn relay(
         }
         let told = update.map_or(Ok(()), |update| tell(stream, &update));
         let finished = told.and_then(|()| has_finished(stream)).map_err(GreetingError::from);
-        match pass.check().and(finished) {
+        match pass.check().and_then(|()| place.check()).and(finished) {
             Ok(false) => {}
-            Ok(true) => stop.stop(),
+            Ok(true) => place.stop().stop(),
             Err(error) => {
-                stop.stop();
+                place.stop().stop();
                 incoming.iter().for_each(drop);
                 return Err(error);
             }

@@ -7,6 +7,7 @@ mod copy;
 mod delegated;
 mod follow;
 mod order;
+mod places;
 mod put;
 mod retry;
 mod serve;

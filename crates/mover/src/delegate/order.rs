@@ -1,6 +1,8 @@
 //! A client's order to a server to fetch data, as it is sent: JSON inside of frames.
 
-use inhaul_store::{Existing, Filter, FilterError, Rule};
+use inhaul_identity::Right;
+use inhaul_store::{Existing, Filter, FilterError, Rule, check_rules_size};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::MoveError;
@@ -9,6 +11,13 @@ use crate::api::source::{Source, SourceError};
 
 /// Most data sets in one order.
 pub const SOURCES_MAX: usize = 64;
+/// Most rules in one order, and most bytes of their patterns: compiled, those take some hundred times as much.
+const RULES_MAX: usize = 1000;
+const RULES_BYTES_MAX: usize = 64 << 10;
+/// Longest destination, in bytes: the kernel takes no longer paths.
+const DESTINATION_BYTES_MAX: usize = 4096;
+/// Longest source, in bytes.
+const SOURCE_BYTES_MAX: usize = 64 << 10;
 
 /// What is to be fetched, from where and to where, and how it is to land.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +81,43 @@ pub enum OrderRule {
     Line(String),
 }
 
+/// What of an order says which right it needs: the rest is passed over.
+#[derive(Deserialize)]
+pub(crate) struct OrderHead {
+    origin: OriginHead,
+    /// See [`Order::destination`].
+    pub(crate) destination: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OriginHead {
+    Client(IgnoredAny),
+    Servers(IgnoredAny),
+}
+
+impl OrderHead {
+    /// Reads what is needed to ask for the right, and nothing else: that may come from anybody.
+    ///
+    /// # Errors
+    /// When it is not the JSON of an order.
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, OrderError> {
+        let head: Self = serde_json::from_slice(json)?;
+        if head.destination.len() > DESTINATION_BYTES_MAX {
+            return Err(OrderError::TooLong { what: "destination", bytes_max: DESTINATION_BYTES_MAX });
+        }
+        Ok(head)
+    }
+
+    /// The right that the order needs.
+    pub(crate) fn right(&self) -> Right {
+        match self.origin {
+            OriginHead::Client(_) => Right::Write,
+            OriginHead::Servers(_) => Right::Copy,
+        }
+    }
+}
+
 /// An [`Existing`] as it travels.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Existing", rename_all = "kebab-case")]
@@ -105,6 +151,14 @@ pub enum OrderError {
     /// It has no source, or too many.
     #[error("an order has from 1 to {SOURCES_MAX} sources, not {0}")]
     SourceCount(usize),
+    /// A part of it is too long.
+    #[error("the {what} of an order is longer than {bytes_max} bytes")]
+    TooLong {
+        /// Which part.
+        what: &'static str,
+        /// How long it may be.
+        bytes_max: usize,
+    },
     /// A source cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -114,10 +168,10 @@ pub enum OrderError {
 }
 
 impl Order {
-    /// Reads an order from JSON.
+    /// Reads an order from JSON. Its patterns are counted, and not compiled.
     ///
     /// # Errors
-    /// When it is none, or one that cannot be carried out.
+    /// When it is none, or too large a one.
     pub fn parse(json: &[u8]) -> Result<Self, OrderError> {
         let order: Self = serde_json::from_slice(json)?;
         let count = match &order.origin {
@@ -127,8 +181,7 @@ impl Order {
         if !(1..=SOURCES_MAX).contains(&count) {
             return Err(OrderError::SourceCount(count));
         }
-        order.sources()?;
-        order.filter()?;
+        order.check_size()?;
         Ok(order)
     }
 
@@ -140,8 +193,26 @@ impl Order {
         Ok(serde_json::to_vec(self)?)
     }
 
+    fn check_size(&self) -> Result<(), OrderError> {
+        let too_long = |what, bytes_max| Err(OrderError::TooLong { what, bytes_max });
+        if self.destination.len() > DESTINATION_BYTES_MAX {
+            return too_long("destination", DESTINATION_BYTES_MAX);
+        }
+        if let Origin::Servers { sources } = &self.origin
+            && sources.iter().map(String::len).sum::<usize>() > SOURCE_BYTES_MAX
+        {
+            return too_long("list of sources", SOURCE_BYTES_MAX);
+        }
+        Ok(check_rules_size(&self.rules(), RULES_MAX, RULES_BYTES_MAX)?)
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        self.rules.iter().cloned().map(Rule::from).collect()
+    }
+
     /// The order as a session takes it: see [`Self::to_json`].
     pub(crate) fn encode(&self) -> Result<Vec<u8>, MoveError> {
+        self.check_size().map_err(|error| MoveError::Usage(error.to_string()))?;
         self.to_json().map_err(|error| MoveError::Internal(error.to_string()))
     }
 
@@ -155,8 +226,7 @@ impl Order {
 
     /// The filter that the rules make.
     pub(crate) fn filter(&self) -> Result<Filter, FilterError> {
-        let rules: Vec<Rule> = self.rules.iter().cloned().map(Rule::from).collect();
-        Filter::new(&rules)
+        Filter::new(&self.rules())
     }
 }
 
@@ -225,10 +295,39 @@ pub(crate) mod tests {
             let error = parse(&order(Origin::Client { sources: count }));
             assert!(matches!(error, OrderError::SourceCount(_)), "{error}");
         }
-        let error = parse(&order(Origin::Servers { sources: vec!["http://a/f".to_owned()] }));
-        assert!(matches!(error, OrderError::Source(_)), "{error}");
+        let bad = order(Origin::Servers { sources: vec!["http://a/f".to_owned()] });
+        assert!(matches!(bad.sources(), Err(SourceError::Scheme(_))));
         let rules = vec![OrderRule::Include("[z-a]".to_owned())];
-        let error = parse(&Order { rules, ..order(Origin::Client { sources: 1 }) });
-        assert!(matches!(error, OrderError::Rule(_)), "{error}");
+        let bad = Order { rules, ..order(Origin::Client { sources: 1 }) };
+        assert!(matches!(bad.filter(), Err(FilterError::BadPattern { .. })));
+    }
+
+    #[test]
+    fn orders_are_bounded_in_number_and_in_bytes() {
+        let put = || order(Origin::Client { sources: 1 });
+        let rules = |pattern: &str, count| vec![OrderRule::Exclude(pattern.to_owned()); count];
+        let long = |bytes| "a".repeat(bytes);
+        for order in [
+            Order { rules: rules("a", RULES_MAX + 1), ..put() },
+            Order { rules: rules(&long(RULES_BYTES_MAX / 4), 5), ..put() },
+            Order { destination: long(DESTINATION_BYTES_MAX + 1), ..put() },
+            order(Origin::Servers { sources: vec![long(SOURCE_BYTES_MAX / 4); 5] }),
+        ] {
+            let error = Order::parse(&order.to_json().unwrap()).unwrap_err();
+            assert!(matches!(error, OrderError::Rule(FilterError::TooMany { .. }) | OrderError::TooLong { .. }));
+            assert!(matches!(order.encode(), Err(MoveError::Usage(_))), "its client says so before it is sent");
+        }
+        assert!(put().encode().is_ok());
+    }
+
+    #[test]
+    fn head_says_which_right_is_needed_whatever_else_there_is() {
+        let put =
+            OrderHead::parse(br#"{"rules":[{"exclude":"[z-a]"}],"origin":{"client":{"sources":0}},"destination":"a"}"#);
+        assert!(matches!(put, Ok(head) if head.right() == Right::Write && head.destination == "a"));
+        let copy = OrderHead::parse(&order(Origin::Servers { sources: Vec::new() }).to_json().unwrap());
+        assert!(matches!(copy, Ok(head) if head.right() == Right::Copy));
+        let long = format!(r#"{{"origin":{{"client":1}},"destination":"{}"}}"#, "a".repeat(DESTINATION_BYTES_MAX + 1));
+        assert!(OrderHead::parse(long.as_bytes()).is_err() && OrderHead::parse(b"{}").is_err());
     }
 }

@@ -144,9 +144,9 @@ fn fallback(net: &NetOptions, server: &Server) -> Fallback {
 /// A socket whose address the server has been shown, as where this host's datagrams come from; or, if UDP does not pass
 /// and streams may carry them, one that is not used.
 fn introduce(net: &NetOptions, session: &Session, token: u64) -> Result<Socket, MoveError> {
-    let unused = || sockets::bind(net, SocketAddr::new(session.stream.local().ip(), 0));
+    let unused = || sockets::bind(net, sockets::with_port(session.stream.local(), 0));
     let knock = |patience: Span| {
-        let socket = sockets::connect(net, session.datagrams)?;
+        let socket = sockets::connect(net, session.ends())?;
         let known = probe::knock(&socket, session.datagrams, token, patience, 0);
         Ok::<_, MoveError>((socket, known.map_err(MoveError::system("cannot probe"))?))
     };
@@ -202,6 +202,7 @@ fn attach_all(
 fn not_opened(server: Server, error: GreetingError) -> MoveError {
     match error {
         GreetingError::Stream(error) => MoveError::ServerLost { server, detail: error.to_string() },
+        GreetingError::Refused { code: RefusalCode::Busy, text } => MoveError::Busy { server, detail: text },
         GreetingError::Refused { code: RefusalCode::Malformed, text } => MoveError::Refused { server, detail: text },
         // What was to be put cannot be read here.
         GreetingError::Refused { text, .. } => MoveError::NothingToServe { detail: text },
@@ -252,8 +253,8 @@ impl Application for Sender {
 
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
-            Frame::AskTunnel => return self.carrier.on_ask(engine, flow),
-            Frame::TryDatagrams => return self.carrier.on_try(engine, flow),
+            Frame::AskTunnel => self.carrier.on_ask(engine, flow),
+            Frame::TryDatagrams => self.carrier.on_try(engine, flow),
             frame => self.serving.on_frame(engine, flow, frame),
         }
         Ok(())
@@ -266,7 +267,7 @@ impl Application for Sender {
 
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         self.serving.tend(engine);
-        self.carrier.tend(engine, &self.serving)?;
+        self.carrier.tend(engine, &self.serving);
         let is_over = self.stop.is_set() || engine.streams() == 0;
         Ok(if is_over { PollResult::Done } else { PollResult::Wait(later(engine)) })
     }

@@ -22,6 +22,6 @@ pub fn serve(options: &ServeOptions, stop: &Stop, ready: impl FnOnce(SocketAddr)
             Trust { acting: Some(identity.key.clone()), state: identity.state.clone(), ..options.net.trust.clone() };
         let net = NetOptions { trust, ..options.net.clone() };
         // As much memory as for what is fetched from here.
-        Ok(Arc::new(Delegations::new(accept, &net, desk, options.manifest_memory, audit)?))
+        Ok(Arc::new(Delegations::new(accept, &net, desk, options.manifest_memory, identity.public, audit)?))
     })
 }

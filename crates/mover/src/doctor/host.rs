@@ -135,12 +135,12 @@ fn measure_naps() -> Vec<Duration> {
         began.elapsed().saturating_sub(NAP)
     };
     // On its own thread, so that the timer slack of the caller's thread does not change.
-    let sleeper = std::thread::spawn(move || {
+    let sleeper = std::thread::Builder::new().spawn(move || {
         // Without it timers are later, and that is what is then measured.
         let _ = thread::sleep_exactly();
         (0..NAPS).map(|_| nap()).collect()
     });
-    sleeper.join().unwrap_or_default()
+    sleeper.map(|sleeper| sleeper.join().unwrap_or_default()).unwrap_or_default()
 }
 
 fn timers(late: &mut [Duration], rate: Bitrate) -> Finding {

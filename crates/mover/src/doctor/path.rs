@@ -1,21 +1,22 @@
 //! Checks of the path from a server: whether UDP passes, its round-trip time, and its MTU.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use inhaul_base::{Bitrate, Span, Time, format_bytes};
-use inhaul_udp::{Arrival, Clock, Interest, Interface, Poller, Socket, SocketOptions};
+use inhaul_udp::{Arrival, Clock, Interest, Interface, Poller, Socket};
 
 use super::finding::{Cost, Finding, Verdict};
 use super::kernel::per_second;
 use crate::api::error::MoveError;
+use crate::api::options::NetOptions;
 use crate::api::source::Server;
 use crate::api::trust::Trust;
 use crate::engine::probe::{self, ECHO_LEN_MIN, PROBE_LEN, Probe};
 use crate::session::connect::{Session, Wanted};
 use crate::session::frame::SessionRole;
-use crate::system::sockets;
+use crate::system::sockets::{self, Ends};
 
 /// Small probes that are sent one after another, and how long each may take.
 const SMALL_PROBES: usize = 5;
@@ -45,7 +46,7 @@ impl Path {
     pub(super) fn open(server: &Server, trust: &Trust) -> Result<Self, MoveError> {
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::no_data(trust))?;
         let token = session.ask_to_probe()?;
-        let prober = Prober::new(session.datagrams, token).map_err(MoveError::system("no UDP socket for probes"))?;
+        let prober = Prober::new(session.ends(), token).map_err(MoveError::system("no UDP socket for probes"))?;
         Ok(Self { server: server.clone(), session, prober })
     }
 
@@ -82,13 +83,9 @@ struct Prober {
 }
 
 impl Prober {
-    fn new(peer: SocketAddr, token: u64) -> io::Result<Self> {
-        let any = match peer {
-            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let mut socket = Socket::bind(SocketAddr::new(any, 0), &SocketOptions::default()).map_err(io::Error::other)?;
-        socket.connect(peer).map_err(io::Error::other)?;
+    fn new(ends: Ends, token: u64) -> io::Result<Self> {
+        let peer = ends.peer;
+        let socket = sockets::connect(&NetOptions::default(), ends).map_err(io::Error::other)?;
         let poller = Poller::new()?;
         poller.add(&socket, 0, Interest::Read)?;
         Ok(Self { socket, peer, token, next_number: 0, clock: Clock::start(), poller })

@@ -7,7 +7,8 @@ use inhaul_transport::{ConnectionId, RxMessage};
 
 /// Calls `each` with every flow's part of a message: its datagrams that carry the flow's connection id. Nearly always
 /// that is all of the message. Datagrams with an id that no flow has are a stranger's, or were changed on their way.
-pub(crate) fn sort<'m>(connections: &Connections, message: &RxMessage<'m>, mut each: impl FnMut(RxMessage<'m>)) {
+/// Takes note of the address of this host that each flow's peer sends to.
+pub(crate) fn sort<'m>(connections: &mut Connections, message: &RxMessage<'m>, mut each: impl FnMut(RxMessage<'m>)) {
     let mut seen: Option<ConnectionId> = None;
     for k in 0..message.datagrams() {
         let Some(connection) = message.envelope(k).map(|envelope| envelope.connection) else { continue };
@@ -19,6 +20,9 @@ pub(crate) fn sort<'m>(connections: &Connections, message: &RxMessage<'m>, mut e
             seen.is_some() && (0..k).any(|j| message.envelope(j).is_some_and(|e| e.connection == connection));
         seen = Some(connection);
         if let Some(flow) = connections.flow(connection).filter(|_| !came_before) {
+            if let Some(address) = message.to {
+                connections.note_asked(flow, address);
+            }
             each(message.of_flow(flow, connection));
         }
     }
@@ -95,11 +99,15 @@ mod tests {
         let from = SocketAddr::from(([192, 0, 2, 1], 7));
         let message = RxMessage { head_stride: 8, datagram_len: 8, ..RxMessage::single(from, &bytes) };
         let mut shown = Vec::new();
-        sort(&connections, &message, |part| {
+        sort(&mut connections, &message, |part| {
             let own = (0..part.datagrams()).filter_map(|k| part.number(k)).collect::<Vec<_>>();
             shown.push((part.flow.unwrap().0.0, own));
         });
         assert_eq!(shown, [(10, vec![0, 3, 5]), (20, vec![1, 4])]);
-        sort(&connections, &RxMessage::single(from, &bytes[..7]), |_| panic!("too short for an envelope"));
+        sort(&mut connections, &RxMessage::single(from, &bytes[..7]), |_| panic!("too short for an envelope"));
+        assert_eq!(connections.asked(FlowId(10)), None);
+        let asked = "192.0.2.99".parse().unwrap();
+        sort(&mut connections, &RxMessage { to: Some(asked), ..RxMessage::single(from, &bytes[..8]) }, |_| {});
+        assert_eq!((connections.asked(FlowId(10)), connections.asked(FlowId(20))), (Some(asked), None));
     }
 }

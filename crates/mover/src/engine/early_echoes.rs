@@ -2,10 +2,12 @@
 //! `session::early_path`.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use inhaul_transport::RxMessage;
 use inhaul_transport::kit::{self, Challenges};
+
+use crate::system::sockets::Answer;
 
 /// Echoes that a connection is good for: more than a client has sizes to probe.
 const ECHOES_A_CLIENT: u32 = 8;
@@ -41,15 +43,15 @@ impl EarlyEchoes {
     }
 
     /// Appends the echoes of a message's datagrams to `echoes`.
-    pub(crate) fn answer(&mut self, message: &RxMessage<'_>, echoes: &mut Vec<(SocketAddr, Vec<u8>)>) {
+    pub(crate) fn answer(&mut self, message: &RxMessage<'_>, echoes: &mut Vec<Answer>) {
         for k in 0..message.datagrams() {
             let datagram = message.head(k);
             if kit::is_for_port(datagram)
                 && datagram.len() == message.len_of(k)
-                && let Some(echo) = kit::echo_early(&self.challenges, message.from, datagram)
+                && let Some(bytes) = kit::echo_early(&self.challenges, message.from, datagram)
                 && self.take_from(message.from.ip().to_canonical())
             {
-                echoes.push((message.from, echo));
+                echoes.push(Answer { to: message.from, asked: message.to, bytes });
             }
         }
     }
@@ -69,6 +71,7 @@ impl EarlyEchoes {
 mod tests {
     use super::*;
     use inhaul_transport::{ConnectionId, PathSpec};
+    use std::net::SocketAddr;
 
     #[test]
     fn only_those_who_have_connected_are_answered_and_not_for_ever() {
@@ -79,7 +82,7 @@ mod tests {
         let answered = |desk: &mut EarlyEchoes, from| {
             let mut echoes = Vec::new();
             probes.iter().for_each(|probe| desk.answer(&RxMessage::single(from, probe), &mut echoes));
-            assert!(echoes.iter().zip(&probes).all(|(echo, probe)| echo.0 == from && echo.1.len() == probe.len()));
+            assert!(echoes.iter().zip(&probes).all(|(echo, probe)| echo.to == from && echo.bytes.len() == probe.len()));
             echoes.len()
         };
         assert!(!desk.is_open());
@@ -89,6 +92,10 @@ mod tests {
         let all: usize = (0..9).map(|_| answered(&mut desk, from(1))).sum();
         assert_eq!(all, ECHOES_A_CLIENT as usize - 3);
         assert!(!desk.is_open(), "it has had its share");
+        desk.expect(from(1).ip());
+        let (asked, mut echoes) = (Some("192.0.2.99".parse().unwrap()), Vec::new());
+        desk.answer(&RxMessage { to: asked, ..RxMessage::single(from(1), &probes[0]) }, &mut echoes);
+        assert_eq!(echoes[0].asked, asked, "it leaves from the address that was asked");
         (0..2 * CLIENTS_MAX).for_each(|_| desk.expect(from(3).ip()));
         assert_eq!(desk.clients.len(), CLIENTS_MAX);
     }

@@ -17,12 +17,13 @@ mod tests;
 mod tunnels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use inhaul_base::{Span, Time};
 use inhaul_transport::kit::Connections;
 use inhaul_transport::{
-    Command, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
+    Command, CommandError, ConnectionId, Endpoint, Event, FlowId, FlowStats, PathSpec, Role, RxMessage, TxBatch, drain,
 };
 use inhaul_udp::seal::Seals;
 use inhaul_udp::watch::{Forecast, Meter};
@@ -111,6 +112,9 @@ pub(crate) enum EndCause {
     /// Its datagrams could not be sent.
     #[error("{0}")]
     Send(#[from] SendError),
+    /// The endpoint does not take the flow.
+    #[error("{0}")]
+    Refused(#[from] CommandError),
 }
 
 /// An endpoint and what is on its way out of it.
@@ -128,6 +132,11 @@ struct DrivenEndpoint {
 }
 
 impl DrivenEndpoint {
+    fn new(role: Role, endpoint: Box<dyn Endpoint + Send>) -> Self {
+        let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
+        Self { role, endpoint, batch, due: None, retry: None, budget: TURN_BYTES, port: None }
+    }
+
     /// When the endpoint must be called again. While its batch waits for the network, that is when the network is
     /// asked again, and not what the endpoint says: what is overdue may be what cannot leave, under whatever name,
     /// and hides what is due later.
@@ -148,8 +157,8 @@ pub(crate) struct Engine<O: Outside = Kernel> {
     seals: Seals,
     /// The flows whose streams have been written to, or are to be closed, since this was looked at last.
     unsettled: BTreeSet<FlowId>,
-    /// The flows whose streams have taken frames in that nobody has looked at.
-    unheard: Vec<FlowId>,
+    /// The flows whose streams have taken in frames that nobody may have looked at.
+    unheard: BTreeSet<FlowId>,
     /// When it is to be looked whether a flow's peer reads what waits for it.
     unread: BTreeSet<(Time, FlowId)>,
     next_id: u32,
@@ -197,7 +206,7 @@ impl<O: Outside> Engine<O> {
             connections: Connections::default(),
             seals: Seals::default(),
             unsettled: BTreeSet::new(),
-            unheard: Vec::new(),
+            unheard: BTreeSet::new(),
             unread: BTreeSet::new(),
             next_id: 1,
             events: VecDeque::new(),
@@ -214,16 +223,7 @@ impl<O: Outside> Engine<O> {
 
     /// Has the engine drive an endpoint.
     pub(crate) fn add_endpoint(&mut self, role: Role, endpoint: Box<dyn Endpoint + Send>) -> EndpointId {
-        let batch = TxBatch::with_limit(BATCH_DATAGRAMS);
-        self.endpoints.push(DrivenEndpoint {
-            role,
-            endpoint,
-            batch,
-            due: None,
-            retry: None,
-            budget: TURN_BYTES,
-            port: None,
-        });
+        self.endpoints.push(DrivenEndpoint::new(role, endpoint));
         EndpointId(self.endpoints.len() - 1)
     }
 
@@ -238,6 +238,18 @@ impl<O: Outside> Engine<O> {
         let thorough = monitor == Monitor::Log;
         let news = self.outside.watch_thread(Watchable { meter: Arc::clone(&meter), writes, thorough });
         self.watch = news.map(|news| Watched { meter, news, writes });
+    }
+
+    /// Whether an endpoint has no flow, and none is about to begin.
+    pub(crate) fn is_free_of_flows(&self, id: EndpointId) -> bool {
+        self.flows.values().all(|of| of.endpoint != id)
+    }
+
+    /// Has an endpoint that [has no flow](Self::is_free_of_flows) make way for another.
+    pub(crate) fn replace_endpoint(&mut self, id: EndpointId, role: Role, endpoint: Box<dyn Endpoint + Send>) {
+        // What was still to be said to the former one is nothing to this one.
+        self.commands.retain(|(to, _)| *to != id);
+        self.endpoints[id.0] = DrivenEndpoint::new(role, endpoint);
     }
 
     /// A number that no flow and no port has.
@@ -287,7 +299,10 @@ impl<O: Outside> Engine<O> {
 
     /// How a flow is doing, by its endpoint.
     pub(crate) fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.endpoints.iter().find_map(|driven| driven.endpoint.flow_stats(flow))
+        let stats = self.endpoints.iter().find_map(|driven| driven.endpoint.flow_stats(flow))?;
+        // Of a sealed flow, what comes again does not open, and its endpoint is not shown it.
+        let duplicate_packets = stats.duplicate_packets + self.seals.repeated(flow);
+        Some(FlowStats { duplicate_packets, ..stats })
     }
 
     /// Runs until the application is done.
@@ -308,7 +323,7 @@ impl<O: Outside> Engine<O> {
             latest = self.now();
         }
         self.write_streams()?;
-        self.resume_listening()?;
+        self.resume_listening();
         self.endpoints.iter_mut().for_each(|driven| driven.budget = TURN_BYTES);
         let retries = self.ports.values().filter_map(Port::retries_at).chain(self.unread_due());
         let mut deadline =
@@ -462,23 +477,36 @@ impl<O: Outside> Engine<O> {
     ) -> Result<(), MoveError> {
         let is_disconnect = matches!(command, Command::Disconnect { .. });
         let begins = match &mut command {
-            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, join.probed.is_some())),
-            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, false)),
+            Command::Join(join) => Some((join.flow, join.connection, &mut join.path, join.probed.is_some(), join.peer)),
+            Command::Offer(offer) => Some((offer.flow, offer.connection, &mut offer.path, false, offer.peer)),
             _ => None,
         };
         let begins = match begins {
-            Some((flow, connection, path, probed)) => {
-                if !self.admit(flow, connection, path, probed)? {
+            Some((flow, connection, path, probed, peer)) => match self.admit(flow, connection, path, probed) {
+                Ok(true) => {
+                    self.leave_from_its_stream(flow, peer);
+                    Some(flow)
+                }
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    self.ended.push_back((flow, error.into()));
                     return Ok(());
                 }
-                Some(flow)
-            }
+            },
             None => None,
         };
         let now = self.now();
         if let Err(error) = self.endpoints[index].endpoint.command(now, command) {
-            // The endpoint may have forgotten the flow by itself.
-            return if is_disconnect { Ok(()) } else { Err(MoveError::Internal(error.to_string())) };
+            return match begins {
+                // What its peers claim may be more than it can carry: that is their trouble.
+                Some(flow) => {
+                    self.ended.push_back((flow, error.into()));
+                    Ok(())
+                }
+                // The endpoint may have forgotten the flow by itself.
+                None if is_disconnect => Ok(()),
+                None => Err(MoveError::Internal(error.to_string())),
+            };
         }
         self.drain(index, now, app);
         if let Some(flow) = begins {
@@ -495,15 +523,24 @@ impl<O: Outside> Engine<O> {
         connection: ConnectionId,
         path: &mut PathSpec,
         probed: bool,
-    ) -> Result<bool, MoveError> {
+    ) -> Result<bool, StreamError> {
         let Some(of) = self.flows.get_mut(&flow) else { return Ok(false) };
-        let secrets = of.stream.take_flow_secrets().map_err(|error| MoveError::Internal(error.to_string()))?;
+        let secrets = of.stream.take_flow_secrets()?;
         if let Some(secrets) = secrets {
             self.seals.insert(flow, connection, &secrets, probed);
             *path = path.sealed();
         }
         self.connections.insert(connection, flow);
         Ok(true)
+    }
+
+    /// A flow that knows its peer from the start, and has not heard of it, sends from the address that its control
+    /// stream has: over a socket for all, the kernel might choose another.
+    fn leave_from_its_stream(&mut self, flow: FlowId, peer: Option<SocketAddr>) {
+        let Some(stream) = self.flows.get(&flow).map(|of| &of.stream) else { return };
+        if peer.is_some_and(|peer| peer.ip() == stream.peer().ip()) {
+            self.connections.note_asked(flow, stream.local().ip());
+        }
     }
 
     fn serve_port(
@@ -540,7 +577,7 @@ impl<O: Outside> Engine<O> {
             let (pulse, host) = (&mut self.pulse, &mut self.host);
             let meter = self.watch.as_ref().map(|watch| &*watch.meter);
             let began = now;
-            let (connections, flows, foreign) = (&self.connections, &self.flows, port.foreign);
+            let (connections, flows, foreign) = (&mut self.connections, &self.flows, port.foreign);
             let mut show = |messages: &[RxMessage<'_>], places: &mut Vec<_>| {
                 // What the messages say of how long they waited counts from here.
                 now = outside.now();

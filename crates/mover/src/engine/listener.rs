@@ -79,7 +79,8 @@ impl Listener {
         }
     }
 
-    fn pause(&mut self, now: Time, why: &io::Error) -> Accepted {
+    /// Takes nobody in for a while.
+    pub(crate) fn pause(&mut self, now: Time, why: &io::Error) -> Accepted {
         self.warning.warn(now, &format!("nobody is taken in for a while: no connection can be taken ({why})"));
         self.paused_until = Some(now + PAUSE);
         Accepted::Paused
@@ -109,13 +110,9 @@ fn reserve() -> Option<File> {
 
 /// Tells a client that there is no room. A word that fits into the connection's buffer, or none: nobody waits here.
 pub(crate) fn turn_away(tcp: TcpStream, text: &str) {
-    let refusal = Frame::Refused { code: RefusalCode::Busy, text: text.to_owned() };
-    let Ok(mut stream) = ControlStream::new(tcp).and_then(|mut stream| stream.set_polled().map(|()| stream)) else {
-        return;
-    };
-    // A client that is gone already needs no word. One whose greeting is here unread would be reset rather than told.
-    let _ = stream.queue(&refusal).and_then(|()| stream.flush());
-    let _ = stream.fill();
+    if let Ok(stream) = ControlStream::new(tcp) {
+        stream.end_with(&Frame::Refused { code: RefusalCode::Busy, text: text.to_owned() });
+    }
 }
 
 #[cfg(test)]

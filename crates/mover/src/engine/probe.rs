@@ -26,7 +26,7 @@ use crate::engine::Sink;
 use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::port::{Discard, Port, Show};
 use crate::system::process;
-use crate::system::sockets::send;
+use crate::system::sockets::{Answer, send};
 
 const PROBE_MAGIC: &[u8; 8] = b"inhaul?\n";
 const ECHO_MAGIC: &[u8; 8] = b"inhaul!\n";
@@ -112,8 +112,16 @@ pub(crate) struct ProbeDesk {
 struct Grant {
     client: IpAddr,
     echoes_left: u32,
-    /// Where the last probe came from.
-    seen: Option<SocketAddr>,
+    seen: Option<Seen>,
+}
+
+/// How a client's last probe came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// From where, as far as NATs on the way let us see.
+    pub(crate) from: SocketAddr,
+    /// To which address of this host, if it has several.
+    pub(crate) to: Option<IpAddr>,
 }
 
 /// Leave to probe, until it is dropped.
@@ -138,16 +146,16 @@ impl ProbeDesk {
     }
 
     /// The echo of a datagram that is a probe and may have one.
-    fn answer(&self, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+    fn answer(&self, seen: Seen, datagram: &[u8]) -> Option<Answer> {
         if !self.is_open() {
             return None;
         }
         let probe = Probe::parse(datagram)?;
         let mut grants = self.lock();
-        let grant = grants.get_mut(&probe.token).filter(|grant| grant.client == from.ip().to_canonical())?;
+        let grant = grants.get_mut(&probe.token).filter(|grant| grant.client == seen.from.ip().to_canonical())?;
         grant.echoes_left = grant.echoes_left.checked_sub(1)?;
-        grant.seen = Some(SocketAddr::new(from.ip().to_canonical(), from.port()));
-        Some(probe.echo())
+        grant.seen = Some(seen);
+        Some(Answer { to: seen.from, asked: seen.to, bytes: probe.echo() })
     }
 
     fn is_open(&self) -> bool {
@@ -160,8 +168,8 @@ impl ProbeDesk {
 }
 
 impl Admission {
-    /// Where the client's last probe came from, as far as NATs on the way let us see.
-    pub(crate) fn seen(&self) -> Option<SocketAddr> {
+    /// How the client's last probe came.
+    pub(crate) fn seen(&self) -> Option<Seen> {
         self.desk.lock().get(&self.token)?.seen
     }
 }
@@ -179,7 +187,7 @@ pub(crate) struct Echoing {
     desk: Arc<ProbeDesk>,
     /// For those who probe before they have a flow.
     pub(crate) early: EarlyEchoes,
-    echoes: Vec<(SocketAddr, Vec<u8>)>,
+    echoes: Vec<Answer>,
 }
 
 impl Echoing {
@@ -203,16 +211,16 @@ impl Sink for Echoing {
         let Self { desk, early, echoes } = self;
         let mut show_all = |messages: &[RxMessage<'_>], places: &mut Vec<Place>| {
             for message in messages {
-                let answers = (0..message.datagrams()).filter_map(|k| desk.answer(message.from, message.head(k)));
-                echoes.extend(answers.map(|echo| (message.from, echo)));
+                let seen = Seen { from: message.from, to: message.to };
+                echoes.extend((0..message.datagrams()).filter_map(|k| desk.answer(seen, message.head(k))));
                 early.answer(message, echoes);
             }
             show(messages, places);
         };
         let received = port.receive(seals, &mut show_all, places)?.is_some();
-        for (to, echo) in self.echoes.drain(..) {
+        for echo in self.echoes.drain(..) {
             // One that cannot be sent, because it is too long for the interface for one, is an answer too.
-            let _ = send(&port.socket, to, &[&echo], None);
+            let _ = echo.send(&port.socket);
         }
         Ok(received)
     }
@@ -276,17 +284,18 @@ mod tests {
     #[test]
     fn answer_is_for_those_who_were_admitted_and_has_an_end() {
         let desk = Arc::new(ProbeDesk::default());
-        let (friend, stranger): (SocketAddr, SocketAddr) =
-            ("192.0.2.1:7".parse().unwrap(), "192.0.2.2:7".parse().unwrap());
+        let came = |from: &str| Seen { from: from.parse().unwrap(), to: Some("192.0.2.99".parse().unwrap()) };
+        let (friend, stranger) = (came("192.0.2.1:7"), came("192.0.2.2:7"));
         assert!(!desk.is_open());
-        let admission = desk.admit(friend.ip()).unwrap();
+        let admission = desk.admit(friend.from.ip()).unwrap();
         let probe = Probe { token: admission.token, number: 1, echo_len: 100 }.encode();
         assert!(desk.is_open());
         assert!(desk.answer(stranger, &probe).is_none());
         let foreign = Probe { token: !admission.token, number: 1, echo_len: 100 }.encode();
         assert!(desk.answer(friend, &foreign).is_none());
         assert_eq!(admission.seen(), None);
-        assert!(desk.answer(friend, &probe).is_some());
+        let answer = desk.answer(friend, &probe).unwrap();
+        assert_eq!((answer.to, answer.asked), (friend.from, friend.to));
         assert_eq!(admission.seen(), Some(friend));
         let answered = (0..2 * ECHOES_MAX).filter(|_| desk.answer(friend, &probe).is_some()).count();
         assert_eq!(answered, ECHOES_MAX as usize - 1);

@@ -201,7 +201,7 @@ impl DatagramSocket for Tunnel {
     }
 
     fn outgoing<'m>(&self, _peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        Outgoing { to: None, bytes, segment }
+        Outgoing { to: None, from: None, bytes, segment }
     }
 
     fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
@@ -244,7 +244,15 @@ impl DatagramSocket for Tunnel {
             start = end;
             let truncated = len < bytes.len();
             let segment = usize::from(segment).min(len.max(1));
-            arrivals.push(Arrival { from: self.peer.get(), len, segment, truncated, drops: None, waited: Span::ZERO });
+            arrivals.push(Arrival {
+                from: self.peer.get(),
+                to: None,
+                len,
+                segment,
+                truncated,
+                drops: None,
+                waited: Span::ZERO,
+            });
             inner.turn = (inner.turn + 1) % count;
         }
         if quiet.count_ones() < count as u32 {

@@ -1,7 +1,7 @@
 //! Reads the format of `aria2c --input-file`. Each line has the URIs of one file, with tabs between them. Indented
 //! lines below it have its options, one on each line. Lines that begin with `#` are comments.
 
-use super::item::{FetchListError, Item, add_mirrors, checksum, joined, locations};
+use super::item::{FetchListError, Item, add_checksum, add_mirrors, joined, locations, shown};
 use crate::api::request::Known;
 
 pub(super) fn read(text: &str) -> Result<Vec<Item>, FetchListError> {
@@ -38,7 +38,7 @@ impl Entry {
             }
         }
         let Some(first) = mirrors.first() else {
-            return Err(FetchListError::NoSource { line, path: uris.to_owned() });
+            return Err(FetchListError::NoSource { line, path: shown(uris) });
         };
         let path = first.path.rsplit('/').next().unwrap_or_default().to_owned();
         Ok(Self { item: Item { line, path, mirrors, known: Known::default() }, out: None, dir: String::new() })
@@ -52,11 +52,11 @@ impl Entry {
             "dir" => self.dir = value.trim_start_matches("./").trim_end_matches('/').to_owned(),
             "checksum" => {
                 let (algorithm, digits) = value.split_once('=').unwrap_or((value, ""));
-                let sum = checksum(algorithm, digits, line)?;
-                let unsupported = || FetchListError::Unsupported { line, option: format!("checksum={algorithm}") };
-                self.item.known.sums.push(sum.ok_or_else(unsupported)?);
+                if !add_checksum(&mut self.item.known, algorithm, digits, line)? {
+                    return Err(FetchListError::Unsupported { line, option: shown(&format!("checksum={algorithm}")) });
+                }
             }
-            _ => return Err(FetchListError::Unsupported { line, option: name.to_owned() }),
+            _ => return Err(FetchListError::Unsupported { line, option: shown(name) }),
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The items of lists in any format, and the errors of lists.
 
 use inhaul_store::checksums::Algorithm;
+use inhaul_store::printable;
 
 use crate::api::request::{Known, Location, Request};
 use crate::api::source::{Source, SourceError};
@@ -9,6 +10,14 @@ use crate::api::source::{Source, SourceError};
 pub(super) const SESSIONS_MAX: usize = 512;
 /// Most mirrors of one file.
 const MIRRORS_MAX: usize = 64;
+/// Most checksums of one file.
+const CHECKSUMS_MAX: usize = 16;
+/// Longest path, in bytes: the system takes no longer one.
+pub(super) const PATH_BYTES_MAX: usize = 4096;
+/// Longest URL, in bytes.
+const URL_BYTES_MAX: usize = 64 << 10;
+/// Most characters of a list that a message repeats.
+const SHOWN_MAX: usize = 200;
 
 /// A file, or in an input file also a directory, of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +84,7 @@ pub enum FetchListError {
         path: String,
     },
     /// A URL of ours cannot be read.
-    #[error("line {line}: {error}")]
+    #[error("line {line}: {}", shown(&error.to_string()))]
     BadUrl {
         /// Where.
         line: usize,
@@ -114,6 +123,26 @@ pub enum FetchListError {
         /// Where.
         line: usize,
     },
+    /// There is more of something than any list needs.
+    #[error("line {line}: there are more than {most} {what}")]
+    TooMany {
+        /// Where.
+        line: usize,
+        /// Of what.
+        what: &'static str,
+        /// How many may be.
+        most: usize,
+    },
+    /// Something is longer than any list needs.
+    #[error("line {line}: {what} is longer than {most} bytes")]
+    TooLong {
+        /// Where.
+        line: usize,
+        /// What it is.
+        what: &'static str,
+        /// How long it may be.
+        most: usize,
+    },
     /// The files lie in too many places for one transfer.
     #[error(
         "its files lie in so many places that they would take {sessions} sessions, and {SESSIONS_MAX} is the most: split it"
@@ -132,6 +161,10 @@ pub(super) fn locations(url: &str, line: usize) -> Result<Option<Vec<Location>>,
     if !url.starts_with("inhaul://") {
         return Ok(None);
     }
+    // Of a path, each byte may be written as three; hosts and tickets come before and behind it.
+    if url.len() > URL_BYTES_MAX {
+        return Err(FetchListError::TooLong { line, what: "a URL", most: URL_BYTES_MAX });
+    }
     let source: Source = url.parse().map_err(|error| FetchListError::BadUrl { line, error })?;
     Ok(Some(Request::from(source).mirrors))
 }
@@ -142,20 +175,41 @@ pub(super) fn add_mirrors(mirrors: &mut Vec<Location>, more: Vec<Location>, line
         if !mirrors.iter().any(|known| known.server == location.server) {
             mirrors.push(location);
         }
+        if mirrors.len() > MIRRORS_MAX {
+            return Err(FetchListError::TooManyMirrors { line });
+        }
     }
-    if mirrors.len() > MIRRORS_MAX { Err(FetchListError::TooManyMirrors { line }) } else { Ok(()) }
+    Ok(())
+}
+
+/// Adds a checksum to what is known of a file; says whether it is of a kind that proves something.
+pub(super) fn add_checksum(known: &mut Known, name: &str, digits: &str, line: usize) -> Result<bool, FetchListError> {
+    let Some(sum) = checksum(name, digits, line)? else { return Ok(false) };
+    if known.sums.len() >= CHECKSUMS_MAX {
+        return Err(FetchListError::TooMany { line, what: "checksums of one file", most: CHECKSUMS_MAX });
+    }
+    known.sums.push(sum);
+    Ok(true)
+}
+
+/// What a message repeats of a list: fit for a terminal, and not all of it if it is long.
+pub(super) fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => printable(&text.as_bytes()[..end]) + "...",
+        None => printable(text.as_bytes()),
+    }
 }
 
 /// A checksum by its name in the registry of hash functions (RFC 5854 4.2.4), `blake3` among them; `None` for those
 /// that prove nothing or are not known here.
-pub(super) fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
+fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, Vec<u8>)>, FetchListError> {
     let algorithm = match name {
         "blake3" => Algorithm::Blake3,
         "sha-256" => Algorithm::Sha256,
         "sha-512" => Algorithm::Sha512,
         _ => return Ok(None),
     };
-    let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: digits.to_owned() };
+    let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: shown(digits) };
     let byte = |pair: &[u8]| {
         let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
         u8::from_str_radix(pair, 16).ok()

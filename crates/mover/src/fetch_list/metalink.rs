@@ -2,41 +2,45 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::item::{FetchListError, Item, add_mirrors, checksum, locations};
+use super::bounds::{self, Lines};
+use super::item::{FetchListError, Item, add_checksum, add_mirrors, locations, shown};
 use crate::api::request::Known;
 
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
 /// RFC 5854 4.2.16.1: the priority of a URL that has none; 1 is the highest.
 const PRIORITY_LOWEST: u32 = 999_999;
+/// Most nodes of a document, elements and texts: more than a million files with all that Metalink can say of them need.
+const NODES_MAX: u32 = 10_000_000;
 
 pub(super) fn read(text: &str) -> Result<Vec<Item>, FetchListError> {
+    bounds::check(text)?;
     // Without document types there are no entities that unfold to gigabytes, and none that name other files.
-    let options = ParsingOptions { allow_dtd: false, ..ParsingOptions::default() };
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     let document =
-        Document::parse_with_options(text, options).map_err(|error| FetchListError::Xml(error.to_string()))?;
+        Document::parse_with_options(text, options).map_err(|error| FetchListError::Xml(shown(&error.to_string())))?;
     let root = document.root_element();
     if !root.has_tag_name((NAMESPACE, "metalink")) {
-        return Err(FetchListError::NotMetalink(root.tag_name().name().to_owned()));
+        return Err(FetchListError::NotMetalink(shown(root.tag_name().name())));
     }
-    let mut lines = Lines { text, at: 0, line: 1 };
+    let mut lines = Lines::new(text.as_bytes());
     root.children().filter(|node| node.has_tag_name((NAMESPACE, "file"))).map(|node| file(node, &mut lines)).collect()
 }
 
 /// A file (RFC 5854 4.1.2).
 fn file(node: Node<'_, '_>, lines: &mut Lines<'_>) -> Result<Item, FetchListError> {
-    let line = lines.of(node);
+    let line = lines.at(node.range().start);
     let path = node.attribute("name").ok_or(FetchListError::Missing { line, what: "the name of a file" })?.to_owned();
     let mut known = Known::default();
     let mut urls = Vec::new();
     for child in node.children().filter(|child| child.tag_name().namespace() == Some(NAMESPACE)) {
-        let line = lines.of(child);
+        let line = lines.at(child.range().start);
         let text = child.text().unwrap_or_default().trim();
         match child.tag_name().name() {
             "size" => known.size = Some(number(text, "size", line)?),
             "hash" => {
                 let name =
                     child.attribute("type").ok_or(FetchListError::Missing { line, what: "the type of a hash" })?;
-                known.sums.extend(checksum(name, text, line)?);
+                add_checksum(&mut known, name, text, line)?;
             }
             "url" => {
                 let priority = child.attribute("priority").map(|text| number(text, "priority", line)).transpose()?;
@@ -48,7 +52,7 @@ fn file(node: Node<'_, '_>, lines: &mut Lines<'_>) -> Result<Item, FetchListErro
         }
     }
     if urls.is_empty() {
-        return Err(FetchListError::NoSource { line, path });
+        return Err(FetchListError::NoSource { line, path: shown(&path) });
     }
     // Among equals the order of the document remains.
     urls.sort_by_key(|&(priority, ..)| priority);
@@ -58,25 +62,7 @@ fn file(node: Node<'_, '_>, lines: &mut Lines<'_>) -> Result<Item, FetchListErro
 }
 
 fn number<N: std::str::FromStr>(text: &str, what: &'static str, line: usize) -> Result<N, FetchListError> {
-    text.parse().map_err(|_| FetchListError::BadValue { line, what, value: text.to_owned() })
-}
-
-/// Counts lines, once over the whole text: nodes are asked for in the order of the document.
-struct Lines<'t> {
-    text: &'t str,
-    at: usize,
-    line: usize,
-}
-
-impl Lines<'_> {
-    fn of(&mut self, node: Node<'_, '_>) -> usize {
-        let start = node.range().start;
-        if let Some(passed) = self.text.as_bytes().get(self.at..start) {
-            self.line += passed.iter().filter(|byte| **byte == b'\n').count();
-            self.at = start;
-        }
-        self.line
-    }
+    text.parse().map_err(|_| FetchListError::BadValue { line, what, value: shown(text) })
 }
 
 #[cfg(test)]

@@ -6,16 +6,15 @@
 //!
 //! It uses `api` alone. Its input is text, and its output is requests.
 
+mod bounds;
 mod input_file;
 mod item;
 mod metalink;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use inhaul_store::printable;
-
 pub use self::item::FetchListError;
-use self::item::{Item, SESSIONS_MAX, joined};
+use self::item::{Item, PATH_BYTES_MAX, SESSIONS_MAX, joined, shown};
 use crate::api::request::{Location, Part, Request};
 
 /// Longest list that is read, in bytes.
@@ -60,20 +59,38 @@ fn check(items: &[Item]) -> Result<(), FetchListError> {
     for Item { line, path, .. } in items {
         let is_name =
             |name: &str| !matches!(name, "" | "." | "..") && name.len() <= NAME_BYTES_MAX && !name.contains('\0');
+        if path.len() > PATH_BYTES_MAX {
+            return Err(FetchListError::TooLong { line: *line, what: "a path", most: PATH_BYTES_MAX });
+        }
         if !path.split('/').all(is_name) {
-            return Err(FetchListError::BadPath { line: *line, path: printable(path.as_bytes()) });
+            return Err(FetchListError::BadPath { line: *line, path: shown(path) });
         }
         if let Some(earlier) = lines.insert(path.as_str(), *line) {
-            return Err(FetchListError::Twice { line: *line, earlier, path: printable(path.as_bytes()) });
+            return Err(FetchListError::Twice { line: *line, earlier, path: shown(path) });
         }
     }
-    for Item { line, path, .. } in items {
-        let mut above = path.match_indices('/').map(|(end, _)| &path[..end]);
-        if let Some(&file) = above.find_map(|directory| lines.get(directory)) {
-            return Err(FetchListError::InFile { line: *line, file, path: printable(path.as_bytes()) });
+    // With slashes before all other bytes (no name has a zero), what lies below a path comes right behind it.
+    let mut in_order: Vec<&Item> = items.iter().collect();
+    in_order.sort_by(|a, b| slashes_first(&a.path).cmp(slashes_first(&b.path)));
+    let mut file: Option<&Item> = None;
+    let mut first: Option<(&Item, &Item)> = None;
+    for item in in_order {
+        let above = file.filter(|file| item.path.strip_prefix(&file.path).is_some_and(|rest| rest.starts_with('/')));
+        match above {
+            Some(above) if first.is_none_or(|(item_before, _)| item.line < item_before.line) => {
+                first = Some((item, above));
+            }
+            Some(_) => {}
+            None => file = Some(item),
         }
     }
-    Ok(())
+    first.map_or(Ok(()), |(item, file)| {
+        Err(FetchListError::InFile { line: item.line, file: file.line, path: shown(&item.path) })
+    })
+}
+
+fn slashes_first(path: &str) -> impl Iterator<Item = u8> {
+    path.bytes().map(|byte| if byte == b'/' { 0 } else { byte })
 }
 
 /// Where some files lie together: the directory of each mirror, and the one beneath the destination.
@@ -233,6 +250,39 @@ mod tests {
             assert!(matches!(&error, FetchListError::InFile { path, .. } if path == paths[0].max(paths[1])), "{error}");
         }
         assert_eq!(check(&["a/b", "a-b", "ab/c"].map(|path| item(path, &["inhaul://a/f"]))), Ok(()));
+    }
+
+    #[test]
+    fn check_names_the_first_line_of_several_that_are_wrong() {
+        let at = |line, path| Item { line, ..item(path, &["inhaul://a/f"]) };
+        let items = [at(1, "x/y"), at(2, "a/c"), at(3, "a/b"), at(4, "a"), at(5, "a/b/d"), at(6, "a.b")];
+        let error = check(&items).unwrap_err();
+        assert_eq!(error, FetchListError::InFile { line: 2, file: 4, path: "a/c".to_owned() });
+    }
+
+    /// The longest path has two thousand directories. To look each of them up would take minutes here.
+    #[test]
+    fn check_is_as_fast_as_paths_are_long() {
+        let deep = "a/".repeat(PATH_BYTES_MAX / 2 - 8);
+        let items: Vec<Item> = (0..1000).map(|k| item(&format!("{deep}{k}"), &["inhaul://a/f"])).collect();
+        assert_eq!(check(&items), Ok(()));
+        let error = check(&[item(&"a/".repeat(PATH_BYTES_MAX), &["inhaul://a/f"])]).unwrap_err();
+        assert_eq!(error, FetchListError::TooLong { line: 1, what: "a path", most: PATH_BYTES_MAX });
+    }
+
+    #[test]
+    fn messages_repeat_little_of_a_list_and_nothing_that_a_terminal_obeys() {
+        for text in ["inhaul://a/\u{1b}]0;x\u{7}%zz".to_owned(), format!("inhaul://{}/", "\u{9b}".repeat(50_000))] {
+            let error = read_fetch_list(FetchListFormat::InputFile, text.as_bytes()).unwrap_err().to_string();
+            assert!(error.len() < 2000 && !error.contains(char::is_control), "{error}");
+        }
+    }
+
+    #[test]
+    fn read_refuses_a_source_of_very_many_mirrors() {
+        let hosts: Vec<String> = (0..10_000).map(|k| format!("h{k}")).collect();
+        let error = read_fetch_list(FetchListFormat::InputFile, format!("inhaul://{}/f", hosts.join(",")).as_bytes());
+        assert!(matches!(error, Err(FetchListError::BadUrl { line: 1, .. })), "{error:?}");
     }
 
     #[test]

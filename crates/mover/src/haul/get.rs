@@ -2,6 +2,7 @@
 //!
 //! It finds each data set at its mirrors, and plans the landing. [`Haul`] then carries the transfer out.
 
+mod busy;
 mod compare;
 mod directories;
 mod failures;
@@ -167,10 +168,14 @@ pub(crate) fn plan(options: &GetOptions, data_set: Found, stop: &Stop) -> Result
     let manifest = Arc::clone(&data_set.manifest);
     let filter = data_set.request.filter(&options.filter);
     let site = data_set.request.site(&options.destination);
-    let mut plan = match &options.inbox {
-        Some(inbox) => Plan::in_inbox(inbox, &site, manifest, &filter, options.existing)?,
-        None => Plan::new(&site, manifest, &filter, options.existing)?,
+    let make = || match &options.inbox {
+        Some(inbox) => Plan::in_inbox(inbox, &site, Arc::clone(&manifest), &filter, options.existing),
+        None => Plan::new(&site, Arc::clone(&manifest), &filter, options.existing),
     };
+    let mut plan = make()?;
+    if busy::wait_while(&|| plan.is_busy(), stop) {
+        plan = make()?;
+    }
     if options.checksum {
         compare::by_bytes(&mut plan, &data_set, options, stop)?;
     }
@@ -363,6 +368,7 @@ fn report_of(haul: &Haul, engine: &Engine) -> Report {
                 rtt_ms: known_ms(mirror.stats.rtt),
                 retransmitted_bytes: mirror.stats.retransmitted_bytes,
                 duplicate_bytes: mirror.stats.duplicate_bytes,
+                duplicate_packets: mirror.stats.duplicate_packets,
                 plaintext: mirror.plaintext,
                 // Its receiver has gone, so it is not needed any more.
                 status: match mirror.status {

@@ -547,9 +547,10 @@ impl Application for Haul {
         }
         match cause {
             // Another try would come to the same.
-            EndCause::Stream(error @ (StreamError::Frame(_) | StreamError::TooLong(_))) => {
-                self.give_up(engine, flow, &error.to_string())
-            }
+            EndCause::Stream(
+                error @ (StreamError::Frame(_) | StreamError::TooLong(_) | StreamError::TooMuchOptional),
+            ) => self.give_up(engine, flow, &error.to_string()),
+            EndCause::Refused(error) => self.give_up(engine, flow, &error.to_string()),
             cause => self.lose(engine, flow, &cause.to_string()),
         }
     }

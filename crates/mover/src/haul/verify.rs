@@ -560,6 +560,7 @@ impl From<LandingError> for MoveError {
             | LandingError::Exists { .. }
             | LandingError::PartialExists { .. }
             | LandingError::Busy { .. }
+            | LandingError::HasAnother { .. }
             | LandingError::NotAJournal { .. }
             | LandingError::NotADirectory { .. }
             | LandingError::IsADirectory { .. }

@@ -58,6 +58,11 @@ impl Hall {
         Expectation { hall: Arc::clone(self), token }
     }
 
+    /// Whether a stream is awaited that shows `token`.
+    pub(crate) fn awaits(&self, token: u128) -> bool {
+        self.lock().contains_key(&token)
+    }
+
     /// A stream has come that shows `token`.
     pub(crate) fn bring(&self, token: u128, stream: ControlStream) -> Result<(), (Box<ControlStream>, NotAwaited)> {
         let mut awaited = self.lock();
@@ -107,9 +112,12 @@ mod tests {
         let expectation = hall.expect(7, 2, Box::new(move |stream| sender.send(stream).unwrap()));
         let bring = |token| hall.bring(token, stream()).map_err(|(_, why)| why);
         assert_eq!(bring(8), Err(NotAwaited::Unknown));
+        assert!(hall.awaits(7) && !hall.awaits(8));
         assert_eq!([bring(7), bring(7), bring(7)], [Ok(()), Ok(()), Err(NotAwaited::Enough)]);
         assert_eq!(came.try_iter().count(), 2);
+        assert!(hall.awaits(7) && !hall.awaits(8));
         drop(expectation);
+        assert!(!hall.awaits(7));
         assert_eq!(bring(7), Err(NotAwaited::Unknown));
     }
 }

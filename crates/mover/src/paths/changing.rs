@@ -15,13 +15,14 @@ use crate::api::error::MoveError;
 use crate::api::options::{Fallback, NetOptions};
 use crate::api::report::PathReport;
 use crate::engine::port::{NO_PORT, Port};
+use crate::engine::probe::Seen;
 use crate::engine::tunnel::STREAMS_MAX;
 use crate::engine::{EndpointId, Engine};
 use crate::session::connect::Session;
 use crate::session::early_path::EarlyPath;
 use crate::session::frame::Frame;
 use crate::session::tunnel_stream;
-use crate::system::sockets;
+use crate::system::sockets::{self, Ends};
 
 /// How often it is looked whether datagrams come.
 const LOOK: Span = Span::from_millis(20);
@@ -172,7 +173,10 @@ impl Paths {
         let (Some(StreamOpener::Peer(callers)), Some((_, admission))) = (&way.opener, way.asked.probes.take()) else {
             return Ok(());
         };
-        let socket = admission.seen().map(|from| (from, sockets::branch(self.desk.net(), callers.local, from)));
+        let socket = admission.seen().map(|Seen { from, to }| {
+            let ends = Ends { local: callers.local, peer: from }.asked_at(to);
+            (from, sockets::branch(self.desk.net(), ends))
+        });
         let socket = match socket {
             Some((from, Ok(socket))) => {
                 way.datagrams = from;
@@ -303,8 +307,9 @@ impl Paths {
         };
         for _ in 0..count {
             let server = way.server.clone();
-            self.desk
-                .work(flow, move |net| News::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new)))?;
+            let open =
+                move |net: &NetOptions| News::Stream(tunnel_stream::open(&server, control, net, token).map(Box::new));
+            self.desk.work(flow, |error| News::Stream(Err(error)), open);
         }
         Ok(())
     }
@@ -322,17 +327,24 @@ impl Paths {
             engine.send(flow, &Frame::TryDatagrams);
             return Ok(());
         }
-        let (server, peer) = (way.server.clone(), way.datagrams);
+        let Some(local) = engine.control_local(flow) else { return Ok(()) };
+        let (server, ends) = (way.server.clone(), Ends { local, peer: way.datagrams });
         let rtt = engine.control_rtt(flow).unwrap_or_default() * ECHO_RTTS;
         let patience = ECHO_PATIENCE + Duration::from_nanos(rtt.as_nanos());
         engine.send(flow, &Frame::TryDatagrams);
         // The server has to have read that first: it is half a round trip, and probes wait for no echo before.
         let delay = Duration::from_nanos(rtt.as_nanos() / ECHO_RTTS / 4);
-        self.desk.work(flow, move |net| {
+        let probe = move |net: &NetOptions| {
             std::thread::sleep(delay);
-            let socket = EarlyPath::passes(net, peer, patience);
+            let socket = EarlyPath::passes(net, ends, patience);
             log::debug!("{server}: UDP {}", if socket.is_some() { "passes" } else { "does not pass" });
             News::Probed(socket)
-        })
+        };
+        let failed = |error| {
+            log::info!("whether UDP passes cannot be found out: {error}");
+            News::Probed(None)
+        };
+        self.desk.work(flow, failed, probe);
+        Ok(())
     }
 }

@@ -164,18 +164,21 @@ impl NewsDesk {
         &self.net
     }
 
-    /// Has something done on a thread of its own.
+    /// Has something done on a thread of its own. If none can be started, the news is that it has `failed`.
     pub(super) fn work(
         &self,
         flow: FlowId,
+        failed: impl FnOnce(MoveError) -> News,
         work: impl FnOnce(&NetOptions) -> News + Send + 'static,
-    ) -> Result<(), MoveError> {
+    ) {
         let (sender, waker, net) = (self.sender.clone(), self.waker.clone(), Arc::clone(&self.net));
         let run = move || {
             // The transfer may be over.
             let _ = sender.send((flow, work(&net)));
             waker.wake();
         };
-        threads::spawn_helper("inhaul-ways", run).map(drop)
+        if let Err(error) = threads::spawn_helper("inhaul-ways", run) {
+            let _ = self.sender.send((flow, failed(error)));
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::handle::Orders;
 use super::names::Names;
 use super::order::{Order, Read};
 use crate::api::error::MoveError;
+use crate::session::connect::Session;
 use crate::system::threads;
 
 /// Proven bytes that wait to be kept. What comes while there are so many is not kept.
@@ -65,6 +66,8 @@ impl Keep {
 enum Job {
     /// What is there of a read is delivered, the rest ordered.
     Look(Arc<Names>, Read, Orders),
+    /// A mirror of a data set says of which version its files are.
+    Hear(Arc<Names>, String, [u8; 32]),
     Keep(Proven),
 }
 
@@ -87,6 +90,14 @@ impl Cache {
         Ok((Self { jobs, waiting }, thread))
     }
 
+    /// A mirror has joined a data set, and may have said of which version its files are. Reads that come later, and
+    /// what is kept from now on, go by that.
+    pub(super) fn hear(&self, names: &Arc<Names>, session: &Session) {
+        if let Some(version) = session.files_version {
+            let _ = self.jobs.send(Job::Hear(Arc::clone(names), session.server.to_string(), version));
+        }
+    }
+
     /// Looks for what a read wants, and orders the rest.
     pub(super) fn look(&self, names: &Arc<Names>, read: Read, orders: Orders) {
         if let Err(unheard) = self.jobs.send(Job::Look(Arc::clone(names), read, orders))
@@ -104,6 +115,7 @@ fn work(cache: &RangeCache, jobs: &Receiver<Job>, waiting: &AtomicU64) {
     for job in jobs {
         match job {
             Job::Look(names, read, orders) => look(cache, &names, read, &orders),
+            Job::Hear(names, mirror, version) => names.hear(cache, &mirror, &version),
             Job::Keep(Proven { names, file, group, chunks, bytes }) => {
                 let kept = cache.put(&names.of(file), group, &chunks, &bytes);
                 waiting.fetch_sub(bytes.len() as u64, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -104,7 +105,9 @@ impl<D: Destination> Delivery for Shared<D> {
     fn write(&self, index: usize, offset: u64, bytes: &[u8]) {
         let mut state = self.state();
         let State { destination: Some(destination), is_over: false, .. } = &mut *state else { return };
-        match destination.write(index, offset, bytes) {
+        // A destination that panics ends its own read, and not the thread that serves all.
+        let died = |_| Err(io::Error::other("what takes the bytes has panicked"));
+        match catch_unwind(AssertUnwindSafe(|| destination.write(index, offset, bytes))).unwrap_or_else(died) {
             Err(source) => self.end(&mut state, Err(MoveError::Sink { source })),
             Ok(()) => {
                 state.progress.bytes += bytes.len() as u64;
@@ -280,6 +283,21 @@ mod tests {
         shared.write(0, 4, b"lo");
         assert!(matches!(handle.join(), Err(MoveError::Sink { .. })));
         assert!(shared.is_over());
+    }
+
+    #[test]
+    fn a_destination_that_panics_ends_its_read_alone() {
+        struct Broken;
+        impl Destination for Broken {
+            fn write(&mut self, _: usize, _: u64, _: &[u8]) -> io::Result<()> {
+                panic!("a bug of the caller's");
+            }
+        }
+        let shared = Shared::new(Broken, 5);
+        shared.write(0, 0, b"hello");
+        assert!(shared.is_over());
+        let outcome = Shared::take(&mut shared.state());
+        assert!(matches!(outcome, Err(MoveError::Sink { .. })));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod parts;
 mod reading;
 mod roots;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,11 +108,18 @@ impl Reader {
             };
             engine.watch_thread(own.net.monitor, false);
             let _ = started.send(Ok(engine.waker()));
-            if let Err(error) = engine.run(&mut reading) {
+            // A panic must not leave anybody waiting. What is left of the two is only used to say that.
+            let ended = catch_unwind(AssertUnwindSafe(|| engine.run(&mut reading)));
+            let has_died = ended.is_err();
+            if let Err(error) =
+                ended.unwrap_or_else(|_| Err(MoveError::Internal("the data thread has died".to_owned())))
+            {
                 log::error!("reading has ended: {error}");
                 reading.end(&error);
             }
-            engine.hang_up();
+            if !has_died {
+                engine.hang_up();
+            }
         };
         let thread = threads::spawn_helper("inhaul-read", run)?;
         let died = || MoveError::Internal("the data thread has died".to_owned());
@@ -139,13 +147,16 @@ impl Reader {
     /// As [`Reader::open`]; and when the files are not those that are pinned.
     pub fn open_pinned(self: &Arc<Self>, request: Request, pins: &Pins, stop: &Stop) -> Result<OpenSet, MoveError> {
         let options = self.options(request);
-        let opener = Opener::new(&options, 0);
+        let opener = if self.cache.is_some() { Opener::for_cache(&options) } else { Opener::new(&options, 0) };
         let found = find_all(&options, &opener, stop, &mut |_| {})?;
         let found = found.into_iter().next().map_or_else(|| Err(MoveError::Interrupted), |(_, found)| found)?;
         let manifest = Arc::clone(&found.manifest);
         let roots = pins.find(&manifest)?;
         let sizes = manifest.entries().iter().map(|entry| entry.size).collect();
         let names = Arc::new(Names::new(found.request.source().to_string(), found.identity, sizes, &roots));
+        if let Some(cache) = &self.cache {
+            found.sessions.iter().for_each(|session| cache.hear(&names, session));
+        }
         let (reply, answer) = channel();
         let opening = Opening { found, opener, names: Arc::clone(&names), roots, reply };
         self.orders()?.give(Order::Open(Box::new(opening)));

@@ -637,7 +637,14 @@ impl Application for Reading {
     }
 
     fn on_end(&mut self, engine: &mut Engine, flow: FlowId, cause: &EndCause) -> Result<(), MoveError> {
-        let may_return = !matches!(cause, EndCause::Stream(StreamError::Frame(_) | StreamError::TooLong(_)));
+        // Another try would come to the same.
+        let may_return = match cause {
+            EndCause::Stream(error) => {
+                !matches!(error, StreamError::Frame(_) | StreamError::TooLong(_) | StreamError::TooMuchOptional)
+            }
+            EndCause::Send(_) => true,
+            EndCause::Refused(_) => false,
+        };
         self.lose(engine, flow, &cause.to_string(), may_return)
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use inhaul_base::Bitrate;
 use inhaul_transport::ClientRate;
 
+use crate::serve::turns::Client;
 use crate::session::slots::Origin;
 
 /// See the module's description.
@@ -20,13 +21,17 @@ pub(crate) struct ClientRates {
 impl ClientRates {
     /// What holds for a session from `address`, of the client with this key or token.
     pub(crate) fn of(self, address: IpAddr, name: Option<&str>) -> Option<ClientRate> {
-        let rate = self.rate?;
+        Some(ClientRate { client: self.client(address, name), rate: self.rate? })
+    }
+
+    /// A number for the client that comes from `address` with this key or token.
+    pub(crate) fn client(self, address: IpAddr, name: Option<&str>) -> Client {
         let mut hasher = DefaultHasher::new();
         match name.filter(|_| !self.by_address) {
             Some(name) => name.hash(&mut hasher),
             None => Origin::from(address).hash(&mut hasher),
         }
-        Some(ClientRate { client: hasher.finish(), rate })
+        hasher.finish()
     }
 }
 

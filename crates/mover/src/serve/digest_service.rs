@@ -1,8 +1,9 @@
 //! The server's hashers: compute digests of groups, and proofs of parts of them, while data is being sent, or recall
-//! digests that were computed before. All sessions share a few threads, which serve them in turn, a frame at a time.
+//! digests that were computed before. All sessions share a few threads, which serve clients in turn, and the sessions of
+//! a client among themselves, a frame at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -11,12 +12,13 @@ use inhaul_transport::FlowId;
 use inhaul_udp::Waker;
 
 use crate::serve::catalogue::OpenSet;
-use crate::serve::hasher::Hasher;
+use crate::serve::hasher::{GROUPS_A_TURN, Hasher};
+use crate::serve::turns::{Client, Rooms, Turns};
 use crate::session::frame::{Frame, GroupRun, PartOf};
 use crate::system::threads;
 
 /// Groups whose digests travel in one frame: enough to make frames rare, few enough to follow the data closely.
-const GROUPS_PER_FRAME: u64 = 16;
+const GROUPS_PER_FRAME: u64 = GROUPS_A_TURN;
 /// Parts that are proven for a session in a row.
 const PARTS_A_TURN: usize = 64;
 /// Frames of a session that may wait for its peer before its hashing waits too.
@@ -40,14 +42,16 @@ struct Shared {
     cache: Option<DigestCache>,
     waker: Waker,
     /// Memory that is taken for digests above files' groups.
-    outboards: Arc<AtomicU64>,
+    rooms: Arc<Rooms>,
+    /// Threads that may work for one client at once.
+    client_threads_max: usize,
 }
 
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<FlowId, Session>,
-    /// The sessions whose next frame may be made, in the order in which they are served.
-    queue: VecDeque<FlowId>,
+    /// The sessions whose next frame may be made.
+    turns: Turns,
     /// The sessions that have frames.
     ready: BTreeSet<FlowId>,
     is_over: bool,
@@ -82,6 +86,9 @@ enum Work {
 
 /// One peer's requests, and the answers that it has not taken.
 struct Session {
+    client: Client,
+    /// Set when it is over.
+    gone: Arc<AtomicBool>,
     requests: VecDeque<Request>,
     frames: VecDeque<Frame>,
     /// Not here while a thread has it.
@@ -94,27 +101,39 @@ struct Session {
 impl DigestService {
     /// No session yet; `waker` is called when a frame is ready.
     pub(crate) fn new(cache: Option<DigestCache>, waker: Waker) -> Self {
-        let shared = Shared { state: Mutex::default(), news: Condvar::new(), cache, waker, outboards: Arc::default() };
-        // Two at least: one may wait for a disk.
+        // Two at least: one may wait for a disk. And one is left to the others, whatever a client has asked for.
         let threads_max = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, THREADS_MAX));
+        let client_threads_max = threads_max - 1;
+        let (state, news, rooms) = (Mutex::default(), Condvar::new(), Arc::default());
+        let shared = Shared { state, news, cache, waker, rooms, client_threads_max };
         Self { shared: Arc::new(shared), threads: Vec::new(), threads_max }
     }
 
-    /// Asks for digests of a session's data set; false when too much has been asked for already, or nothing can be
+    /// Asks for digests of the data set of a client's session; false when too much has been asked for already, or nothing can be
     /// had.
-    pub(crate) fn request(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, runs: Vec<GroupRun>) -> bool {
-        self.add(flow, data_set, Request::Digests(runs.into()))
+    pub(crate) fn request(
+        &mut self,
+        (client, flow): (Client, FlowId),
+        data_set: &Arc<OpenSet>,
+        runs: Vec<GroupRun>,
+    ) -> bool {
+        self.add(client, flow, data_set, Request::Digests(runs.into()))
     }
 
     /// The same for proofs of parts.
-    pub(crate) fn request_proofs(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, parts: Vec<PartOf>) -> bool {
-        self.add(flow, data_set, Request::Proofs(parts.into()))
+    pub(crate) fn request_proofs(
+        &mut self,
+        (client, flow): (Client, FlowId),
+        data_set: &Arc<OpenSet>,
+        parts: Vec<PartOf>,
+    ) -> bool {
+        self.add(client, flow, data_set, Request::Proofs(parts.into()))
     }
 
-    fn add(&mut self, flow: FlowId, data_set: &Arc<OpenSet>, request: Request) -> bool {
+    fn add(&mut self, client: Client, flow: FlowId, data_set: &Arc<OpenSet>, request: Request) -> bool {
         let mut state = self.shared.state();
-        let outboards = &self.shared.outboards;
-        let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set, outboards));
+        let rooms = &self.shared.rooms;
+        let session = state.sessions.entry(flow).or_insert_with(|| Session::new(data_set, rooms, client));
         if session.has_failed || session.requests.len() >= REQUESTS_AHEAD {
             return false;
         }
@@ -168,8 +187,12 @@ impl DigestService {
     /// A session is over.
     pub(crate) fn forget(&self, flow: FlowId) {
         let mut state = self.shared.state();
-        state.sessions.remove(&flow);
         state.ready.remove(&flow);
+        if let Some(Session { client, gone, .. }) = state.sessions.remove(&flow) {
+            state.turns.forget(client, flow);
+            // A thread may be at work for it.
+            gone.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -187,7 +210,7 @@ impl State {
         let may = !session.is_queued && !session.requests.is_empty() && session.frames.len() < FRAMES_AHEAD;
         if may && session.hasher.is_some() {
             session.is_queued = true;
-            self.queue.push_back(flow);
+            self.turns.push(session.client, flow);
             return true;
         }
         false
@@ -195,9 +218,11 @@ impl State {
 }
 
 impl Session {
-    fn new(data_set: &Arc<OpenSet>, outboards: &Arc<AtomicU64>) -> Self {
-        let hasher = Some(Hasher::new(data_set, outboards));
-        Self { requests: VecDeque::new(), frames: VecDeque::new(), hasher, is_queued: false, has_failed: false }
+    fn new(data_set: &Arc<OpenSet>, rooms: &Arc<Rooms>, client: Client) -> Self {
+        let gone: Arc<AtomicBool> = Arc::default();
+        let hasher = Some(Hasher::new(data_set, rooms, client, &gone));
+        let (requests, frames) = (VecDeque::new(), VecDeque::new());
+        Self { client, gone, requests, frames, hasher, is_queued: false, has_failed: false }
     }
 
     /// What the next frames are about; what has nothing left is dropped.
@@ -249,19 +274,31 @@ impl Shared {
     /// Makes the next frame of the session whose turn it is, or waits for one; false when all is over.
     fn make_a_frame(&self, buffer: &mut Vec<u8>) -> bool {
         let mut state = self.state();
-        let flow = loop {
+        let (client, flow) = loop {
             if state.is_over {
                 return false;
             }
-            match state.queue.pop_front() {
-                Some(flow) => break flow,
+            match state.turns.pop(self.client_threads_max) {
+                Some(next) => break next,
                 None => state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         };
-        let Some(session) = state.sessions.get_mut(&flow) else { return true };
+        let has_frames = self.work_for(flow, state, buffer);
+        self.state().turns.done(client);
+        // Another session of this client may have waited for that.
+        self.news.notify_one();
+        if has_frames {
+            self.waker.wake();
+        }
+        true
+    }
+
+    /// Makes the next frames of a session; whether there are any.
+    fn work_for(&self, flow: FlowId, mut state: MutexGuard<'_, State>, buffer: &mut Vec<u8>) -> bool {
+        let Some(session) = state.sessions.get_mut(&flow) else { return false };
         session.is_queued = false;
-        let Some(work) = session.next_work() else { return true };
-        let Some(mut hasher) = session.hasher.take() else { return true };
+        let Some(work) = session.next_work() else { return false };
+        let Some(mut hasher) = session.hasher.take() else { return false };
         drop(state);
         let cache = self.cache.as_ref();
         let mut work = work;
@@ -271,7 +308,7 @@ impl Shared {
         };
         let mut state = self.state();
         // It may be over by now.
-        let Some(session) = state.sessions.get_mut(&flow) else { return true };
+        let Some(session) = state.sessions.get_mut(&flow) else { return false };
         session.hasher = Some(hasher);
         match work {
             Work::Digests(run) => session.skip(run.first.saturating_add(run.count), next),
@@ -280,7 +317,7 @@ impl Shared {
         }
         if frames.is_empty() {
             state.enqueue(flow);
-            return true;
+            return false;
         }
         if frames.iter().any(|frame| matches!(frame, Frame::Refused { .. })) {
             session.has_failed = true;
@@ -289,8 +326,6 @@ impl Shared {
         session.frames.extend(frames);
         state.ready.insert(flow);
         state.enqueue(flow);
-        drop(state);
-        self.waker.wake();
         true
     }
 }
@@ -318,7 +353,7 @@ mod tests {
         let cache = DigestCache::open(&dir.path().join("cache")).unwrap();
         let cache = Some(&cache);
         let hasher = |now: fn() -> i64| {
-            let mut hasher = Hasher::new(&data_set(dir.path().join("f")), &Arc::default());
+            let mut hasher = Hasher::new(&data_set(dir.path().join("f")), &Arc::default(), 0, &Arc::default());
             hasher.now = now;
             hasher
         };
@@ -364,8 +399,12 @@ mod tests {
         let set = data_set(dir.path().join("f"));
         let (mut service, _poller) = idle_service();
         let (mut buffer, [first, second]) = (Vec::new(), [FlowId(1), FlowId(2)]);
-        assert!(service.request(first, &set, vec![GroupRun { first: 0, count: 6 * GROUPS_PER_FRAME }]));
-        assert!(service.request(second, &set, vec![GroupRun { first: 0, count: 0 }, GroupRun { first: 3, count: 2 }]));
+        assert!(service.request((1, first), &set, vec![GroupRun { first: 0, count: 6 * GROUPS_PER_FRAME }]));
+        assert!(service.request(
+            (2, second),
+            &set,
+            vec![GroupRun { first: 0, count: 0 }, GroupRun { first: 3, count: 2 }]
+        ));
         for _ in 0..2 {
             assert!(service.shared.make_a_frame(&mut buffer));
         }
@@ -374,13 +413,13 @@ mod tests {
         for _ in 1..FRAMES_AHEAD {
             assert!(service.shared.make_a_frame(&mut buffer));
         }
-        assert!(service.shared.state().queue.is_empty(), "its peer has taken none of them");
+        assert!(service.shared.state().turns.is_empty(), "its peer has taken none of them");
         assert_eq!(first_groups(&drain(&service, first)), [0, 16, 32, 48]);
         for _ in 0..2 {
             assert!(service.shared.make_a_frame(&mut buffer));
         }
         assert_eq!(first_groups(&drain(&service, first)), [64, 80]);
-        assert!(service.ready().is_empty() && service.shared.state().queue.is_empty());
+        assert!(service.ready().is_empty() && service.shared.state().turns.is_empty());
     }
 
     #[test]
@@ -398,9 +437,9 @@ mod tests {
         std::fs::write(dir.path().join("c"), b"longer").unwrap();
         std::fs::remove_file(dir.path().join("d")).unwrap();
         let runs = [(0, 2), (2, groups + 1), (0, 1)].map(|(first, count)| GroupRun { first, count });
-        assert!(service.request(FlowId(1), &set, runs.to_vec()));
+        assert!(service.request((1, FlowId(1)), &set, runs.to_vec()));
         let mut frames = Vec::new();
-        while !service.shared.state().queue.is_empty() {
+        while !service.shared.state().turns.is_empty() {
             assert!(service.shared.make_a_frame(&mut Vec::new()));
             frames.extend(drain(&service, FlowId(1)));
         }
@@ -421,15 +460,38 @@ mod tests {
         let (mut service, _poller) = idle_service();
         let runs = || vec![GroupRun { first: 1, count: u64::MAX }];
         for _ in 0..REQUESTS_AHEAD {
-            assert!(service.request(FlowId(1), &set, runs()));
+            assert!(service.request((1, FlowId(1)), &set, runs()));
         }
-        assert!(!service.request(FlowId(1), &set, runs()), "too much at once");
+        assert!(!service.request((1, FlowId(1)), &set, runs()), "too much at once");
         assert!(service.shared.make_a_frame(&mut Vec::new()));
         assert!(matches!(service.next_frame(FlowId(1)), Some(Frame::Refused { .. })));
-        assert!(service.shared.state().queue.is_empty());
-        assert!(!service.request(FlowId(1), &set, runs()));
+        assert!(service.shared.state().turns.is_empty());
+        assert!(!service.request((1, FlowId(1)), &set, runs()));
         service.forget(FlowId(1));
         assert!(service.shared.state().sessions.is_empty());
+    }
+
+    #[test]
+    fn proofs_have_no_longer_turns_than_digests_and_what_is_gone_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::File::create(dir.path().join("f")).unwrap().set_len(400 << 30).unwrap();
+        let set = data_set(dir.path().join("f"));
+        let (mut service, _poller) = idle_service();
+        let mut buffer = Vec::new();
+        let part = PartOf { group: 5, first: 0, count: 1, levels: 64 };
+        for flow in 0..20 {
+            assert!(service.request_proofs((1, FlowId(flow)), &set, vec![part]));
+        }
+        assert!(service.request((2, FlowId(100)), &set, vec![GroupRun { first: 0, count: 3 * GROUPS_PER_FRAME }]));
+        for _ in 0..6 {
+            assert!(service.shared.make_a_frame(&mut buffer));
+        }
+        assert_eq!(first_groups(&drain(&service, FlowId(100))), [0, 16, 32], "every other turn was its own");
+        let known = |flow| service.shared.state().sessions[&FlowId(flow)].hasher.as_ref().unwrap().known_groups();
+        assert_eq!([0, 1, 2, 3].map(known), [16, 16, 16, 0]);
+        (0..20).for_each(|flow| service.forget(FlowId(flow)));
+        assert!(service.shared.state().turns.is_empty());
+        assert!(buffer.is_empty(), "nothing was read: it is a hole");
     }
 
     #[test]
@@ -441,7 +503,7 @@ mod tests {
         let waker = poller.waker(1).unwrap();
         let mut service = DigestService::new(None, waker.clone());
         for flow in 0..100 {
-            assert!(service.request(FlowId(flow), &set, vec![GroupRun { first: 0, count: 1 }]));
+            assert!(service.request((u64::from(flow), FlowId(flow)), &set, vec![GroupRun { first: 0, count: 1 }]));
         }
         assert!((1..=THREADS_MAX).contains(&service.threads.len()), "{} threads", service.threads.len());
         let shared = Arc::downgrade(&service.shared);

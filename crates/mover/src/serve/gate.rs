@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inhaul_identity::audit::{Access, Event};
 use inhaul_identity::{
-    AuthorizedKeys, Book, Fingerprint, Grant, Right, Rights, Scope, State, Token, TokenError, TokenId,
+    AuthorizedKeys, Book, Caveats, Delegated, DelegatedList, Fingerprint, Grant, Right, Rights, Scope, State, Token,
+    TokenError, TokenId, UnixTime,
 };
 
 use crate::api::error::MoveError;
@@ -21,6 +22,8 @@ use crate::session::tls::ServerTls;
 /// How long a token is good that lets another host fetch for a client, which is authorised by its key: a copy takes
 /// that long at most.
 const DELEGATED_SECONDS: u64 = 7 * 86_400;
+/// How much of that may have passed when it is given again.
+const DELEGATED_AGE_SECONDS: u64 = 86_400;
 /// Most characters of a path in a refusal.
 const PATH_SHOWN: usize = 200;
 
@@ -47,14 +50,10 @@ impl Caller {
     }
 }
 
-/// How far a right reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reach {
-    /// To everything.
-    All,
-    /// To what lies beneath a path, and not to where links in it lead.
-    Beneath,
-}
+/// How far a right reaches: to what lies beneath a path, and not to where links in it lead; or, if that is `/`, to
+/// everything. It goes with the right down to where paths are resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reach(Scope);
 
 /// See the module's description.
 #[derive(Debug)]
@@ -65,6 +64,8 @@ pub(crate) struct Gate {
     secret: [u8; 32],
     keys: Option<Watched<AuthorizedKeys>>,
     book: Option<Watched<Book>>,
+    /// The file with the tokens that clients have asked for, which one at a time changes.
+    delegated: Option<Mutex<PathBuf>>,
     audit: Arc<Audit>,
 }
 
@@ -83,6 +84,7 @@ impl Gate {
             book: state
                 .map(State::tokens)
                 .map(|path| Watched::new(path, |path| Book::load(path).map_err(|error| error.to_string()))),
+            delegated: state.map(|state| Mutex::new(state.delegated())),
             audit,
         })
     }
@@ -132,32 +134,39 @@ impl Gate {
         })
     }
 
-    /// Whether a client may do anything at all; then it may try the path.
+    /// Whether a client may do anything at all.
+    pub(crate) fn knows(&self, caller: &Caller) -> bool {
+        let by_key = |key: &Fingerprint| {
+            self.keys.as_ref().is_some_and(|keys| keys.look(|keys| !keys.grants_of(*key).is_empty()).unwrap_or(false))
+        };
+        let may = match &caller.token {
+            Some(token) => self.look_at(token, caller.key).is_ok_and(|good| good.sources.iter().all(by_key)),
+            None => caller.key.as_ref().is_some_and(by_key),
+        };
+        !self.public.is_none() || may
+    }
+
+    /// The same; then it may try the path.
     pub(crate) fn check_any(&self, caller: &Caller) -> Result<(), GreetingError> {
-        let by_token = caller.token.as_ref().is_some_and(|token| self.look_at(token, caller.key).is_ok());
-        let by_key = |key| self.keys.as_ref()?.look(|keys| !keys.grants_of(key).is_empty()).ok();
-        if !self.public.is_none() || by_token || caller.key.and_then(by_key).unwrap_or(false) {
-            return Ok(());
-        }
-        self.check(caller, Right::Read, "/").map(drop)
+        if self.knows(caller) { Ok(()) } else { self.check(caller, Right::Read, "/").map(drop) }
     }
 
     /// Whether a client may do this; why not.
     fn decide(&self, caller: &Caller, right: Right, path: &str) -> Result<Reach, String> {
         // Where what is offered ends is for others to say.
         if self.public.has(right) {
-            return Ok(Reach::All);
+            return Ok(Reach(Scope::all()));
         }
         // Whoever shows a token acts by that alone. A server that copies for a client would lend it its own rights
         // otherwise.
         if let Some(token) = &caller.token {
-            return match self.look_at(token, caller.key) {
-                Ok(grant) if grant.allows(right, path) => Ok(Reach::of(&grant)),
-                Ok(Grant { rights, scope }) => {
-                    Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()))
-                }
-                Err(why) => Err(format!("the token {} gives nothing: {why}", token.id())),
-            };
+            let nothing = |why| format!("the token {} gives nothing: {why}", token.id());
+            let Good { grant, sources } = self.look_at(token, caller.key).map_err(nothing)?;
+            if !grant.allows(right, path) {
+                let Grant { rights, scope } = grant;
+                return Err(format!("the token {} gives '{rights}' on '{scope}' only", token.id()));
+            }
+            return self.by_sources(&sources, right, path, grant.scope).map_err(nothing);
         }
         let Some(key) = caller.key else { return Err("this client has shown neither a key nor a token".to_owned()) };
         self.by_key(key, right, path).map_err(|why| {
@@ -169,8 +178,19 @@ impl Gate {
         })
     }
 
+    /// Whether the clients that have asked for a token still have the right themselves; and how far it reaches then.
+    fn by_sources(&self, sources: &[Fingerprint], right: Right, path: &str, scope: Scope) -> Result<Reach, String> {
+        sources.iter().try_fold(Reach(scope), |Reach(scope), source| {
+            let own = self.by_key(*source, right, path).ok();
+            let both = own.and_then(|Reach(own)| own.and(&scope)).map(Reach);
+            both.ok_or_else(|| {
+                format!("the client that asked for it, with the key {source}, has no such right any more")
+            })
+        })
+    }
+
     /// What a token gives now, shown by the host with this key.
-    fn look_at(&self, token: &Token, key: Option<Fingerprint>) -> Result<Grant, String> {
+    fn look_at(&self, token: &Token, key: Option<Fingerprint>) -> Result<Good, String> {
         let verified = token.verify(&self.secret).map_err(|error| error.to_string())?;
         if verified.end <= now() {
             return Err(format!("it has ended on {}", verified.end));
@@ -182,7 +202,8 @@ impl Gate {
                 return Err("it was revoked".to_owned());
             }
         }
-        verified.grant.ok_or_else(|| "its limits leave nothing".to_owned())
+        let grant = verified.grant.ok_or_else(|| "its limits leave nothing".to_owned())?;
+        Ok(Good { grant, sources: verified.sources })
     }
 
     /// Whether the host with this key may; if not, why not, if there is more to say than that it is not known.
@@ -192,9 +213,10 @@ impl Gate {
             // What is wrong with the file is for the server's user, who finds it in the log.
             Some("the authorised keys of this server cannot be read".to_owned())
         })?;
-        // Of two that allow it, the one that reaches further.
-        if let Some(reach) = grants.iter().filter(|grant| grant.allows(right, path)).map(Reach::of).min() {
-            return Ok(reach);
+        // Of two that allow it, the one that reaches further: both scopes have the path in them.
+        let allowed = grants.iter().filter(|grant| grant.allows(right, path)).map(|grant| &grant.scope);
+        if let Some(scope) = allowed.min_by_key(|scope| scope.to_string().len()) {
+            return Ok(Reach(scope.clone()));
         }
         let given: Vec<String> =
             grants.iter().map(|grant| format!("'{}' on '{}'", grant.rights, grant.scope)).collect();
@@ -217,19 +239,19 @@ impl Gate {
         let end = now().plus(DELEGATED_SECONDS);
         // One that came by a token hands on less of that, and so its end and its revocation hold.
         let token = match &caller.token {
-            Some(token) if self.look_at(token, caller.key).is_ok_and(|grant| grant.allows(Right::Read, path)) => {
-                let less = inhaul_identity::Caveats {
-                    rights: Some(Rights::only(Right::Read)),
-                    end: Some(end),
-                    scope: Some(scope),
-                    holder: Some(holder),
-                };
+            Some(token) => {
+                let (rights, source) = (Some(Rights::only(Right::Read)), None);
+                let less = Caveats { rights, end: Some(end), scope: Some(scope), holder: Some(holder), source };
                 token.attenuated(less).map_err(|error: TokenError| malformed(&error))?
             }
-            _ => {
-                let id = TokenId::random().map_err(|error| malformed(&error))?;
+            None => {
+                let Some(source) = caller.key else { return Err(refused(RefusalCode::NoRight, "there is no key")) };
                 let grant = Grant { rights: Rights::only(Right::Read), scope };
-                Token::make(&self.secret, id, grant, end, Some(holder))
+                let made = self.record(source, grant, end, holder)?;
+                // It ends with the right that it comes from.
+                let token = Token::make(&self.secret, made.id, made.grant, made.end, Some(holder));
+                let only_while = Caveats { source: Some(source), ..Caveats::default() };
+                token.attenuated(only_while).map_err(|error| malformed(&error))?
             }
         };
         let gives = format!("read {path} until {end}, for the host {holder}, asked for by {}", caller.address);
@@ -238,9 +260,51 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Writes down that a token is made for a client, so that it can be listed and revoked. One that was made for the same
+    /// before, and is good for long enough, is taken again: asking often makes no long list.
+    fn record(
+        &self,
+        source: Fingerprint,
+        grant: Grant,
+        end: UnixTime,
+        holder: Fingerprint,
+    ) -> Result<Delegated, GreetingError> {
+        let failed = |error: &dyn std::error::Error| refused(RefusalCode::Unreadable, error.to_string());
+        let id = TokenId::random().map_err(|error| failed(&error))?;
+        let made = Delegated { id, grant, end, source, holder };
+        let Some(path) = &self.delegated else { return Ok(made) };
+        let list = path.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = DelegatedList::load(&list).map_err(|error| failed(&error))?;
+        let is_same = |other: &&Delegated| {
+            (&other.grant, other.source, other.holder) == (&made.grant, source, holder)
+                && other.end.plus(DELEGATED_AGE_SECONDS) >= end
+        };
+        let revoked = |id| self.book.as_ref().is_some_and(|book| book.look(|book| book.is_revoked(id)).unwrap_or(true));
+        if let Some(same) = known.good(now()).filter(is_same).find(|same| !revoked(same.id)) {
+            return Ok(same.clone());
+        }
+        known.add(made.clone(), now()).map_err(|error| refused(RefusalCode::Busy, error.to_string()))?;
+        known.save(&list).map_err(|error| failed(&error))?;
+        Ok(made)
+    }
+}
+
+/// What a token gives, as long as those who have asked for it have the right themselves.
+struct Good {
+    grant: Grant,
+    sources: Vec<Fingerprint>,
+}
+
 impl Reach {
-    fn of(grant: &Grant) -> Self {
-        if grant.scope.is_all() { Self::All } else { Self::Beneath }
+    /// Whether it reaches everything.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_all()
+    }
+
+    /// What it reaches, as a path.
+    pub(crate) fn scope(&self) -> PathBuf {
+        self.0.to_string().into()
     }
 }
 
@@ -297,7 +361,7 @@ impl<T> Watched<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inhaul_identity::{Caveats, Key, Made, UnixTime};
+    use inhaul_identity::{Key, Made};
 
     struct Server {
         gate: Gate,
@@ -404,5 +468,59 @@ mod tests {
         server.gate.check(&shown(dtn2), Right::Read, "/run-42/raw/x").unwrap();
         assert!(server.gate.check(&shown(dtn2), Right::Read, "/run-42/cooked").is_err());
         assert!(server.gate.check(&shown(Fingerprint::of(b"dtn3")), Right::Read, "/run-42/raw/x").is_err());
+    }
+
+    #[test]
+    fn what_is_handed_on_ends_with_the_right_that_it_comes_from() {
+        let server = server(Rights::NONE);
+        let (alice, dtn2, dtn3) = (Fingerprint::of(b"alice"), Fingerprint::of(b"dtn2"), Fingerprint::of(b"dtn3"));
+        let keys = |line: String| std::fs::write(server.state.authorized_keys(), line).unwrap();
+        let delegate = |path: &str, holder| server.gate.delegate(&caller(Some(alice), None), path, holder).unwrap();
+        let may = |token: &Option<Token>, path: &str| {
+            server.gate.check(&caller(Some(dtn2), token.clone()), Right::Read, path)
+        };
+        keys(format!("{alice} read=/run-42\n"));
+        let token = delegate("/run-42", dtn2);
+        assert_eq!(may(&token, "/run-42/raw/x").unwrap().scope(), Path::new("/run-42"));
+        // The key has less than before, and so does the token.
+        keys(format!("{alice} read=/run-42/raw\n"));
+        assert_eq!(may(&token, "/run-42/raw/x").unwrap().scope(), Path::new("/run-42/raw"));
+        assert!(may(&token, "/run-42/x").is_err());
+        for gone in ["", &format!("{alice} write=/run-42\n"), &format!("{dtn3} read\n")] {
+            keys(gone.to_owned());
+            assert!(why(may(&token, "/run-42/raw/x")).contains("has no such right any more"));
+            assert!(server.gate.check_any(&caller(Some(dtn2), token.clone())).is_err() != gone.contains("write"));
+        }
+        // It is listed, once however often it is asked for, and can be revoked.
+        keys(format!("{alice} read\n"));
+        let listed =
+            || DelegatedList::load(&server.state.delegated()).unwrap().good(now()).cloned().collect::<Vec<_>>();
+        assert_eq!(delegate("/run-42", dtn2), token);
+        delegate("/run-42", dtn3);
+        assert_eq!(
+            listed().iter().map(|made| (made.source, made.holder)).collect::<Vec<_>>(),
+            [(alice, dtn2), (alice, dtn3)]
+        );
+        assert_eq!(token.as_ref().map(Token::id), Some(listed()[0].id));
+        Book::revoke(&server.state.tokens(), listed()[0].id).unwrap();
+        assert!(why(may(&token, "/run-42")).contains("revoked"));
+        assert_ne!(delegate("/run-42", dtn2).unwrap().id(), listed()[0].id, "one that was revoked is not given again");
+    }
+
+    #[test]
+    fn a_right_carries_its_scope() {
+        let server = server(Rights::only(Right::Copy));
+        let alice = caller(Some(Fingerprint::of(b"alice")), None);
+        let key = Fingerprint::of(b"alice");
+        std::fs::write(server.state.authorized_keys(), format!("{key} write=/a/b write=/a read=/c read\n")).unwrap();
+        let reach = |right, path: &str| server.gate.check(&alice, right, path).unwrap().scope();
+        assert_eq!(reach(Right::Write, "/a/b/x"), Path::new("/a"), "the one that reaches further");
+        assert_eq!(reach(Right::Read, "/c"), Path::new("/"));
+        assert_eq!(reach(Right::Copy, "/c"), Path::new("/"));
+        let token = token(&server, "/run-42", now().plus(100));
+        assert_eq!(
+            server.gate.check(&caller(None, Some(token)), Right::Read, "/run-42/x").unwrap().scope(),
+            Path::new("/run-42")
+        );
     }
 }

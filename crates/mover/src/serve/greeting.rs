@@ -3,18 +3,20 @@
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use inhaul_identity::audit::Event;
 use inhaul_identity::{Fingerprint, Right, Token};
 use inhaul_protocols::registry::Protocols;
-use inhaul_store::{ListOptions, ScanOptions, printable};
+use inhaul_store::{DataSet, ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
 use crate::api::counters::Counters;
 use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
+use crate::serve::attaching::{self, Carries};
+use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
 use crate::serve::gate::{Caller, Gate, Reach};
@@ -22,8 +24,11 @@ use crate::serve::half_open::Waiting;
 use crate::serve::orders::Orders;
 use crate::serve::passes::{Pass, Passes};
 use crate::serve::serving::{Described, Fetcher};
+use crate::serve::tunnels::Tunnels;
 use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::frame::{Frame, MAX_PIECE, Memory, RefusalCode, SessionRole, VERSION};
+use crate::session::frame::{
+    Frame, FrameError, MAX_FRAME, MIDDLE_FRAME, Memory, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
+};
 use crate::session::handshake::HandshakeError;
 use crate::session::refusal::{GreetingError, refused};
 use crate::session::slots::{Full, Slot, Slots};
@@ -34,14 +39,20 @@ const ENTRY: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_secs(10);
 /// How long a client that was refused may take to close.
 const LINGER: Duration = Duration::from_secs(1);
+/// Most bytes that it may still send: a long order, and no more.
+const LINGER_BYTES: usize = 2 * MAX_FRAME;
 /// How long a client may take for a piece of a listing; for a manifest so long, and as long as its bytes take at ...
 const PIECE: Duration = Duration::from_secs(30);
 /// ... so many in a second: a client that takes them more slowly holds a place for nothing.
 const MANIFEST_BYTES_PER_SEC_MIN: u64 = 8 * 1024;
 /// Most bytes of a manifest in one frame: what waits for a client that does not read is no more than that.
 const MANIFEST_PIECE: usize = 64 * 1024;
+/// The same of a listing.
+const LISTING_PIECE: usize = MANIFEST_PIECE;
 /// How long a server may take to ask for what a client brings.
 const ATTACHED: Duration = Duration::from_secs(60);
+/// How long files may have to be left alone at most before their version is told.
+const SETTLED: Duration = Duration::from_millis(25);
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
 
@@ -70,6 +81,10 @@ pub(crate) struct House {
     /// The rights of those who are.
     pub(crate) passes: Arc<Passes>,
     pub(crate) counters: Arc<Counters>,
+    /// The sessions that streams may belong to.
+    pub(crate) tunnels: Tunnels,
+    /// Memory for orders that are being read.
+    pub(crate) orders_being_read: Arc<Budget>,
 }
 
 /// A client's way in: it waits among those who are half open, and has a session's place once it is let in.
@@ -137,11 +152,14 @@ enum ClientRequest {
 /// open.
 pub(crate) fn greet(tcp: TcpStream, waiting: Waiting, house: &House) -> Result<Option<Arrival>, GreetingError> {
     let mut stream = ControlStream::new(tcp).map_err(StreamError::Io)?;
+    // Who has shown no right yet has this side hold little.
+    stream.limit_frames(SMALL_FRAME);
     let by = Instant::now() + ENTRY;
     let entry = Entry { by, waiting: Cell::new(Some(waiting)), slot: Cell::default() };
     let secured = stream.accept_tls(house.gate.tls(), by).map_err(not_secured);
     match secured.and_then(|()| converse(&mut stream, house, &entry)) {
         Ok((transport, request)) => {
+            stream.limit_frames(MIDDLE_FRAME);
             entry.slot.take().into_iter().for_each(|slot| stream.hold(slot));
             Ok(request.grant(stream, transport))
         }
@@ -158,8 +176,7 @@ pub(crate) fn greet(tcp: TcpStream, waiting: Waiting, house: &House) -> Result<O
                 let _ = stream.send(&Frame::Refused { code, text }, Instant::now() + STEP);
                 // What the client has asked for already is taken in: unread, it would have the kernel reset the
                 // connection, and the refusal might be lost.
-                let until = Instant::now() + LINGER;
-                while stream.receive(until).is_ok() {}
+                stream.discard(LINGER_BYTES, Instant::now() + LINGER);
             }
             Err(error)
         }
@@ -236,10 +253,14 @@ fn converse(
     let House { service, gate, udp_port, desk, .. } = house;
     let (role, transport) = exchange_greetings(stream, house, entry.by)?;
     let mut caller = Caller { address: stream.peer(), key: stream.peer_key(), token: None };
-    let mut first = stream.receive(entry.by)?;
+    let mut first = receive_request(stream, house, &caller, role, entry.by)?;
     if let Frame::Authorize { token } = &first {
         let token = Token::from_bytes(token).map_err(|error| refused(RefusalCode::NoRight, error.to_string()))?;
         caller.token = Some(token);
+        first = receive_request(stream, house, &caller, role, entry.by)?;
+    }
+    let wants_version = matches!(first, Frame::AskVersion);
+    if wants_version {
         first = stream.receive(entry.by)?;
     }
     let may = |right: Right, path: &str| -> Result<(Reach, Pass), GreetingError> {
@@ -251,13 +272,14 @@ fn converse(
             let (reach, pass) = may(Right::Read, &path)?;
             let shown = printable(path.as_bytes());
             log::info!("{}: fetches {shown} over {}", stream.peer(), transport.name);
-            let options = ScanOptions { owner, attributes, no_links: reach == Reach::Beneath };
-            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, early)?, shown, pass)
+            let options = ScanOptions { owner, attributes, no_links: !reach.is_all() };
+            let wanted = Wanted { early, version: wants_version };
+            ClientRequest::Fetch(open(stream, catalogue, path.as_bytes(), options, wanted)?, shown, pass)
         }
         (Frame::List { recursive, path }, SessionRole::Fetch, Service::Files(catalogue, _)) => {
             let (reach, pass) = may(Right::Read, &path)?;
             let began = Instant::now();
-            let options = ListOptions { recursive, no_links: reach == Reach::Beneath };
+            let options = ListOptions { recursive, no_links: !reach.is_all() };
             let items = send_listing(stream, catalogue, path.as_bytes(), options, &pass)?;
             let (shown, seconds) = (printable(path.as_bytes()), began.elapsed().as_secs_f64());
             log::info!("{}: listed {shown}: {items} items in {seconds:.1} s", stream.peer());
@@ -266,22 +288,26 @@ fn converse(
         (Frame::Probe, SessionRole::Fetch, Service::Files(..)) => {
             gate.check_any(&caller)?;
             entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "probe");
             log::info!("{}: probes the path", stream.peer());
             attend_probes(stream, desk)?;
             ClientRequest::Nothing
         }
         (Frame::Delegate { order }, SessionRole::Delegate, Service::Files(_, Some(orders))) => {
-            orders
-                .attend(stream, &order, &transport, *udp_port, &|right, path| may(right, path).map(|(_, pass)| pass))?;
+            orders.attend(stream, &order, &transport, *udp_port, &may)?;
             ClientRequest::Nothing
         }
         (Frame::Attach { token, source }, SessionRole::Attach, Service::Files(_, Some(orders))) => {
+            attaching::check(house, Some(&**orders), Carries::DataSet(token))?;
             entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "attach");
             ClientRequest::Attach { orders: Arc::clone(orders), token, source }
         }
         // Who has the token has been let in.
-        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(..)) => {
+        (Frame::AttachTunnel { token }, SessionRole::Tunnel, Service::Files(_, orders)) => {
+            attaching::check(house, orders.as_deref(), Carries::Datagrams(token))?;
             entry.take_place(house, &caller)?;
+            attaching::note(house, &caller, "carry datagrams");
             ClientRequest::Tunnel(token)
         }
         (Frame::AskToken { holder, path }, SessionRole::Fetch, Service::Files(..)) => {
@@ -299,6 +325,34 @@ fn converse(
         _ => return Err(refused(RefusalCode::Malformed, "that is not what the client came for")),
     };
     Ok((transport, request))
+}
+
+/// What the client wants. An order may be long, of a client that has some right here: as long as not too many others
+/// bring such orders just now.
+fn receive_request(
+    stream: &mut ControlStream,
+    house: &House,
+    caller: &Caller,
+    role: SessionRole,
+    by: Instant,
+) -> Result<Frame, GreetingError> {
+    let mut share = house.orders_being_read.share();
+    let is_known = role == SessionRole::Delegate && house.gate.knows(caller);
+    let has_room = is_known && share.hold(MAX_FRAME);
+    stream.limit_frames(if has_room { MAX_FRAME } else { SMALL_FRAME });
+    let received = stream.receive(by);
+    stream.limit_frames(MIDDLE_FRAME);
+    match received {
+        Err(StreamError::Frame(FrameError::BadLength(bytes))) if is_known && bytes as usize <= MAX_FRAME => {
+            Err(refused(RefusalCode::Busy, "it is reading as many long orders as it can: try again later"))
+        }
+        Err(StreamError::Frame(FrameError::BadLength(_))) if role == SessionRole::Delegate && !is_known => {
+            // Its refusal says what is missing.
+            house.gate.check_any(caller)?;
+            Err(refused(RefusalCode::NoRight, "a client without a right here brings no long orders"))
+        }
+        received => Ok(received?),
+    }
 }
 
 /// What holds for a flow: what the server's user has set, which no client may change, and what the client's has.
@@ -343,15 +397,27 @@ fn check_role(service: &Service, role: SessionRole) -> Result<(), GreetingError>
     }
 }
 
-/// Finds a data set and sends its manifest; and its content, if the client wants it `early` and there is little.
+/// What a client wants beside the description of a data set.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Bytes of content, if there are no more.
+    early: u32,
+    /// The version of the files.
+    version: bool,
+}
+
+/// Finds a data set and sends its manifest, and what else is wanted.
 fn open(
     stream: &mut ControlStream,
     catalogue: &Catalogue,
     path: &[u8],
     options: ScanOptions,
-    early: u32,
+    Wanted { early, version }: Wanted,
 ) -> Result<Described, GreetingError> {
     let data_set = catalogue.open(path, options, stream.peer().ip())?;
+    if version {
+        stream.queue(&Frame::FilesVersion { version: settled_version(data_set.data_set()) })?;
+    }
     let content = if early == 0 { Vec::new() } else { content_frames(&data_set, early.min(catalogue.early_max())) };
     let early_bytes =
         content.iter().map(|frame| if let Frame::Content { bytes } = frame { bytes.len() } else { 0 }).sum();
@@ -359,19 +425,35 @@ fn open(
     Ok(Described { data_set, early_bytes })
 }
 
+/// The version of a data set's files. Where a moment suffices, it is waited for: what is written to them after that gives
+/// them another one.
+fn settled_version(data_set: &DataSet) -> [u8; 32] {
+    let now_ms = || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        since.as_millis() as i64
+    };
+    let wait = Duration::from_millis(data_set.settles_in_ms(now_ms()));
+    if wait <= SETTLED {
+        std::thread::sleep(wait);
+    }
+    data_set.files_version(now_ms())
+}
+
 /// The other way round: the session's server asks for what this client has come to bring, and is shown all of
 /// `catalogue`.
 pub(crate) fn be_opened(stream: &mut ControlStream, catalogue: &Catalogue) -> Result<Described, GreetingError> {
     match stream.receive(Instant::now() + ATTACHED)? {
         Frame::Open { path, owner: false, attributes, early } if path == "/" => {
-            let opened =
-                open(stream, catalogue, b"/", ScanOptions { owner: false, attributes, no_links: false }, early);
+            let options = ScanOptions { owner: false, attributes, no_links: false };
+            let opened = open(stream, catalogue, b"/", options, Wanted { early, version: false });
             if let Err(GreetingError::Refused { code, text }) = &opened {
                 let refusal = Frame::Refused { code: *code, text: text.clone() };
                 stream.send(&refusal, Instant::now() + STEP)?;
             }
             opened
         }
+        // It may be tried again.
+        Frame::Refused { code: RefusalCode::Busy, text } => Err(refused(RefusalCode::Busy, text)),
         Frame::Refused { text, .. } => Err(refused(RefusalCode::Malformed, text)),
         _ => Err(refused(RefusalCode::Malformed, "it asked for something else than what was put")),
     }
@@ -406,7 +488,7 @@ fn send_listing(
     let mut items = 0;
     let listed = catalogue.list(path, options, &mut |item| {
         items += 1;
-        if piece.len() + item.encoded_len() > MAX_PIECE {
+        if piece.len() + item.encoded_len() > LISTING_PIECE {
             let frame = Frame::Listing { last: false, bytes: std::mem::take(&mut piece) };
             let sent = stream.send(&frame, Instant::now() + PIECE).map_err(GreetingError::from);
             broken = pass.check().and(sent).err();
@@ -461,6 +543,8 @@ mod tests {
                 slots: Slots::new(Limits { sessions: 1, per_origin: 1, per_client: 1 }),
                 passes: Arc::default(),
                 counters: Arc::default(),
+                tunnels: Tunnels::default(),
+                orders_being_read: Budget::new(MAX_FRAME),
             };
             greet(tcp, waiting, &house)
         });
@@ -534,6 +618,17 @@ mod tests {
         let manifest = inhaul_store::Manifest::decode(bytes).unwrap();
         let Arrival::Fetcher(fetcher) = arrival.unwrap().unwrap() else { panic!("no data set") };
         assert_eq!(manifest, **fetcher.described.data_set.data_set().manifest());
+    }
+
+    #[test]
+    fn greet_says_the_files_version_to_who_asks_for_it() {
+        let (dir, service) = files();
+        let path = dir.path().join("f");
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let (answers, _) = talk(service, &[hello(SessionRole::Fetch), Frame::AskVersion, open("f")]);
+        let [_, Frame::FilesVersion { .. }, Frame::DataSet { last: true, .. }] = &answers[..] else {
+            panic!("{answers:?}")
+        };
     }
 
     #[test]

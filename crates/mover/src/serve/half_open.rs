@@ -4,12 +4,18 @@
 //! among the sessions. There are places enough for a burst of honest clients. When all are taken, the address that
 //! holds most of them loses its oldest one. So a client is not held up by other addresses, whatever they do; and one
 //! that shares its address with an attacker has as long for its handshake as the address takes to fill its part anew.
+//!
+//! A system may have fewer threads than there are places. When it has none left there are fewer places for a while: so
+//! what strangers hold makes way here, too, and the server's other work gets threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::session::slots::Origin;
+
+/// The part of the places that stays when there is no thread for one more: so many of so many.
+const FEWER: (usize, usize) = (3, 4);
 
 /// The connections that nobody has been let in by yet.
 #[derive(Debug)]
@@ -20,6 +26,8 @@ pub(crate) struct HalfOpen {
 
 #[derive(Debug, Default)]
 struct Held {
+    /// Places that are there now.
+    places: usize,
     /// The number of the next.
     next: u64,
     /// Their ends for closing, by number: the oldest first.
@@ -39,7 +47,8 @@ pub(crate) struct Waiting {
 impl HalfOpen {
     /// At most so many.
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max: max.max(1), held: Mutex::default() })
+        let max = max.max(1);
+        Arc::new(Self { max, held: Mutex::new(Held { places: max, ..Held::default() }) })
     }
 
     /// A place for this connection from `address`. If there is none, the oldest connection of the address with most of
@@ -51,7 +60,7 @@ impl HalfOpen {
         let handle = tcp.try_clone()?;
         let origin = Origin::from(address);
         let mut held = self.lock();
-        while held.connections.len() >= self.max {
+        while held.connections.len() >= held.places {
             held.drop_one();
         }
         let number = held.next;
@@ -59,6 +68,21 @@ impl HalfOpen {
         held.connections.insert(number, (origin, handle));
         held.by_origin.entry(origin).or_default().insert(number);
         Ok(Waiting { of: Arc::clone(self), number })
+    }
+
+    /// There is no thread for one more: some of those that are here make way.
+    pub(crate) fn allow_fewer(&self) {
+        let mut held = self.lock();
+        held.places = (held.connections.len() * FEWER.0 / FEWER.1).max(1);
+        while held.connections.len() > held.places {
+            held.drop_one();
+        }
+    }
+
+    /// There are more places again, by and by.
+    pub(crate) fn allow_more(&self) {
+        let mut held = self.lock();
+        held.places = self.max.min(held.places + held.places / 4 + 1);
     }
 
     /// How many there are.
@@ -142,6 +166,27 @@ mod tests {
         assert_eq!(closed, [true, true, false, false, false, false]);
         drop(held);
         assert_eq!((half_open.count(), half_open.lock().by_origin.len()), (0, 0));
+    }
+
+    #[test]
+    fn without_a_thread_for_one_more_there_are_fewer_places_for_a_while() {
+        let half_open = HalfOpen::new(8);
+        let pairs = pairs(12);
+        let from: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut held: Vec<Waiting> = pairs[..8].iter().map(|(_, tcp)| half_open.take(tcp, from).unwrap()).collect();
+        half_open.allow_fewer();
+        assert_eq!((half_open.count(), half_open.dropped()), (6, 2));
+        held.push(half_open.take(&pairs[8].1, from).unwrap());
+        assert_eq!((half_open.count(), half_open.dropped()), (6, 3), "there is no place more than that");
+        let places = |half_open: &HalfOpen| half_open.lock().places;
+        let grown = [(); 4].map(|()| {
+            half_open.allow_more();
+            places(&half_open)
+        });
+        assert_eq!(grown, [8, 8, 8, 8]);
+        drop(held);
+        half_open.allow_fewer();
+        assert_eq!(places(&half_open), 1, "there is always one");
     }
 
     #[test]

@@ -2,25 +2,30 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use inhaul_store::digest::proof::{self, Blocks, Outboard};
 use inhaul_store::digest_cache::{CACHED_BYTES_MIN, CachedDigests, DigestCache, FileVersion};
 use inhaul_store::{DataSet, OfferedError, digest};
 
 use crate::serve::catalogue::OpenSet;
+use crate::serve::turns::{Client, Room, Rooms};
 use crate::session::frame::{FileProblem, Frame, GroupDigest, GroupRun, PartOf, RefusalCode};
 use crate::session::groups::{GroupPlace, Groups};
 
 /// Groups whose blocks are remembered for a session: two thirds of a MiB.
 const BLOCKS_MAX: usize = 1024;
-/// Memory for the digests above files' groups, by which parts are proven up to the files' hashes, of all sessions
-/// together: enough for 8 TiB of files. A session that needs more is refused, and may come again.
-const OUTBOARDS_BYTES_MAX: u64 = 512 << 20;
+/// Memory for the digests above files' groups, by which parts are proven up to the files' hashes, of one client: enough
+/// for 8 TiB of files. A session that needs more is refused, and may come again.
+const CLIENT_OUTBOARDS_BYTES_MAX: u64 = 512 << 20;
+/// The same of all clients together.
+const OUTBOARDS_BYTES_MAX: u64 = 1 << 30;
 /// What a group takes there: its digest, and its share of those above.
 const OUTBOARD_BYTES_A_GROUP: u64 = 64;
-/// Groups that are hashed for a session in a row, before the others have their turn.
-const GROUPS_A_TURN: u64 = 64;
+/// Groups that are hashed for a session in a row, before the others have their turn: as many for proofs as for digests.
+pub(super) const GROUPS_A_TURN: u64 = 16;
+/// Groups whose digests are recalled in a row.
+const REMEMBERED_A_TURN: u64 = 4096;
 
 /// What reads and hashes one session's data.
 pub(super) struct Hasher {
@@ -32,31 +37,15 @@ pub(super) struct Hasher {
     pub(super) groups: Arc<Groups>,
     /// The digests of the file whose groups were last proven up to its hash, as far as they are there.
     outboard: Option<(usize, FileVersion, Growing, Room)>,
-    /// Memory that all sessions have taken for such digests.
-    pub(super) outboards: Arc<AtomicU64>,
+    /// Memory that sessions have taken for such digests.
+    rooms: Arc<Rooms>,
+    client: Client,
+    /// Groups that were hashed in this turn.
+    hashed: u64,
+    /// Its session is over: nothing more is to be done.
+    gone: Arc<AtomicBool>,
     /// What is remembered of groups of which parts were proven, by file and group, with the file's version.
     blocks: BTreeMap<(usize, u64), (FileVersion, Blocks)>,
-}
-
-/// Memory that is taken out of what all sessions have, until it is dropped.
-struct Room {
-    of: Arc<AtomicU64>,
-    bytes: u64,
-}
-
-impl Room {
-    /// Takes memory; `None` if there is not so much left.
-    fn take(of: &Arc<AtomicU64>, bytes: u64, max: u64) -> Option<Self> {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= max);
-        of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self { of: Arc::clone(of), bytes })
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.of.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 /// The way from a group up, or why there is none.
@@ -75,12 +64,16 @@ enum Growing {
 }
 
 impl Hasher {
-    pub(super) fn new(set: &OpenSet, outboards: &Arc<AtomicU64>) -> Self {
+    /// For a session of `client`, until it is `gone`.
+    pub(super) fn new(set: &OpenSet, rooms: &Arc<Rooms>, client: Client, gone: &Arc<AtomicBool>) -> Self {
         Self {
             blocks: BTreeMap::new(),
             cached: None,
             outboard: None,
-            outboards: Arc::clone(outboards),
+            rooms: Arc::clone(rooms),
+            client,
+            hashed: 0,
+            gone: Arc::clone(gone),
             now,
             groups: Arc::clone(set.groups()),
             data_set: Arc::clone(set.data_set()),
@@ -103,7 +96,7 @@ impl Hasher {
                 frames.push(Frame::Digests { first_group, values: std::mem::take(values) });
             }
         };
-        while number < end {
+        while number < end && !self.is_gone() {
             let Some(place) = self.groups.place(number) else {
                 frames.push(Frame::malformed(&"there is no such group"));
                 return (frames, end);
@@ -125,15 +118,19 @@ impl Hasher {
         (frames, number)
     }
 
-    /// The proofs of `parts`, in order, as far as the file has been read; those that are proven are taken out.
+    /// The proofs of `parts`, in order, as far as the file has been read, and as much has been hashed as may be in a turn;
+    /// those that are proven are taken out.
     pub(super) fn proofs(
         &mut self,
         cache: Option<&DigestCache>,
         parts: &mut VecDeque<PartOf>,
         buffer: &mut Vec<u8>,
     ) -> Vec<Frame> {
-        let mut frames = Vec::with_capacity(parts.len());
-        while let Some(&part) = parts.front()
+        let mut frames = Vec::new();
+        self.hashed = 0;
+        while self.hashed < GROUPS_A_TURN
+            && !self.is_gone()
+            && let Some(&part) = parts.front()
             && let Some(frame) = self.proof(cache, part, buffer)
         {
             frames.push(frame);
@@ -196,6 +193,7 @@ impl Hasher {
             return Ok((blocks.digest(), blocks.prove(chunks, buffer)));
         }
         self.data_set.read_group(place.file, place.group, buffer)?;
+        self.hashed += 1;
         let size = self.groups.manifest().entries()[place.file].size;
         let blocks = Blocks::new(size, place.group, buffer);
         let needed = blocks.needed(&chunks);
@@ -231,16 +229,24 @@ impl Hasher {
                 return Ok(Way::Known(path));
             }
             Some((_, _, Growing::Groups(groups), room)) => (groups, room),
-            None => match Room::take(&self.outboards, count * OUTBOARD_BYTES_A_GROUP, OUTBOARDS_BYTES_MAX) {
-                Some(room) => (Vec::new(), room),
-                None => return Ok(Way::NoRoom),
-            },
+            None => {
+                let bytes = count.saturating_mul(OUTBOARD_BYTES_A_GROUP);
+                match self.rooms.take(self.client, bytes, CLIENT_OUTBOARDS_BYTES_MAX, OUTBOARDS_BYTES_MAX) {
+                    Some(room) => (Vec::new(), room),
+                    None => return Ok(Way::NoRoom),
+                }
+            }
         };
-        let end = count.min(groups.len() as u64 + GROUPS_A_TURN);
+        // What is remembered costs little, but not nothing.
+        let end = count.min(groups.len() as u64 + REMEMBERED_A_TURN);
         for group in groups.len() as u64..end {
+            if self.hashed >= GROUPS_A_TURN || self.is_gone() {
+                break;
+            }
             groups.push(self.digest(cache, GroupPlace { group, ..place }, buffer)?);
         }
-        if end < count {
+        if (groups.len() as u64) < count {
+            self.hashed = self.hashed.max(GROUPS_A_TURN);
             self.outboard = Some((place.file, version, Growing::Groups(groups), room));
             return Ok(Way::NotYet);
         }
@@ -250,6 +256,20 @@ impl Hasher {
         Ok(Way::Known(path))
     }
 
+    /// Groups that the way to a file's hash is known from by now.
+    #[cfg(test)]
+    pub(super) fn known_groups(&self) -> usize {
+        match &self.outboard {
+            Some((_, _, Growing::Groups(groups), _)) => groups.len(),
+            _ => 0,
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// The digest of a group.
     pub(super) fn digest(
         &mut self,
         cache: Option<&DigestCache>,
@@ -259,9 +279,14 @@ impl Hasher {
         if let Some(known) = self.remembered(cache, place.file).and_then(|digests| digests.get(place.group)) {
             return Ok(known);
         }
-        self.data_set.read_group(place.file, place.group, buffer)?;
+        self.hashed += 1;
         let size = self.groups.manifest().entries()[place.file].size;
-        let computed = digest::group_digest(size, place.group, buffer);
+        let computed = if self.data_set.is_hole(place.file, place.group)? {
+            digest::zero_group_digest(size, place.group)
+        } else {
+            self.data_set.read_group(place.file, place.group, buffer)?;
+            digest::group_digest(size, place.group, buffer)
+        };
         // What was read is of the version from before only if that is still the version.
         let now = (self.now)();
         let before = self.cached.as_ref().map(|(_, digests)| digests.version());
@@ -300,21 +325,4 @@ fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // A clock that is before 1970 settles nothing.
     since.map_or(0, |since| since.as_secs() as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_for_ways_is_bounded_and_given_back() {
-        let taken = Arc::new(AtomicU64::new(0));
-        let first = Room::take(&taken, 60, 100).unwrap();
-        assert!(Room::take(&taken, 41, 100).is_none() && Room::take(&taken, u64::MAX, 100).is_none());
-        let second = Room::take(&taken, 40, 100).unwrap();
-        drop(first);
-        assert_eq!(taken.load(Ordering::Relaxed), 40);
-        drop(second);
-        assert_eq!(taken.load(Ordering::Relaxed), 0);
-    }
 }

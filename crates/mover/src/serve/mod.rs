@@ -2,6 +2,7 @@
 //!
 //! It uses `session`, `engine`, `api` and `system`. What clients order it to fetch is carried out behind [`orders`].
 
+mod attaching;
 pub(crate) mod audit;
 pub(crate) mod bodies;
 mod budget;
@@ -19,3 +20,4 @@ pub(crate) mod reception;
 pub(crate) mod server;
 pub(crate) mod serving;
 pub(crate) mod tunnels;
+mod turns;

@@ -5,23 +5,34 @@ use std::fmt::Debug;
 use inhaul_identity::Right;
 
 use crate::engine::net::Transport;
+use crate::serve::gate::Reach;
 use crate::serve::passes::Pass;
 use crate::serve::tunnels::Unwanted;
 use crate::session::control_stream::ControlStream;
 use crate::session::refusal::GreetingError;
 
+/// Asks whether a client has a right on a path.
+pub(crate) type May<'m> = dyn Fn(Right, &str) -> Result<(Reach, Pass), GreetingError> + 'm;
+
 /// Carries out orders of clients.
 pub(crate) trait Orders: Debug + Send + Sync {
     /// Carries out what a client has ordered, over its session; `udp_port` is the server's own, and
-    /// `may` says whether the client has a right on a path; then it has a pass for it, until the right ends.
+    /// `may` says whether the client has a right on a path, and how far that reaches; then it has a pass for it, until
+    /// the right ends. It is asked before anything else is done.
     fn attend(
         &self,
         stream: &mut ControlStream,
         order: &[u8],
         transport: &Transport,
         udp_port: u16,
-        may: &dyn Fn(Right, &str) -> Result<Pass, GreetingError>,
+        may: &May<'_>,
     ) -> Result<(), GreetingError>;
+
+    /// Whether a session is awaited that shows this token.
+    fn awaits(&self, token: u64) -> bool;
+
+    /// Whether a stream is awaited that shows this token.
+    fn awaits_stream(&self, token: u128) -> bool;
 
     /// Hands over a session that brings the data set of number `source`, for the order with this token.
     fn attach(&self, token: u64, source: u16, stream: ControlStream);

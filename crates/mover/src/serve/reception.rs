@@ -6,17 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::api::counters::{Counters, Refusal};
-use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
 use crate::engine::Engine;
 use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
+use crate::serve::budget::Budget;
 use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, House, Service, greet};
 use crate::serve::half_open::HalfOpen;
+use crate::serve::tunnels::Tunnels;
+use crate::session::frame::MAX_FRAME;
 use crate::session::slots::{Limits, Slots};
 use crate::system::threads;
+
+/// Memory for orders that are being read, of all clients together: for 16 of the largest.
+const ORDERS_BYTES_MAX: usize = 16 * MAX_FRAME;
 
 /// See the module's description.
 pub(crate) struct Reception {
@@ -58,6 +63,8 @@ impl Reception {
             slots: Slots::new(places.sessions),
             passes: Arc::default(),
             counters,
+            tunnels: Tunnels::default(),
+            orders_being_read: Budget::new(ORDERS_BYTES_MAX),
         };
         Self {
             house: Arc::new(house),
@@ -69,24 +76,30 @@ impl Reception {
         }
     }
 
+    /// Streams may belong to these sessions.
+    pub(crate) fn know_tunnels(&mut self, tunnels: Tunnels) {
+        self.house = Arc::new(House { tunnels, ..House::clone(&self.house) });
+    }
+
     /// From now on there may be so many sessions.
     pub(crate) fn set_limits(&self, limits: Limits) {
         self.house.slots.set_limits(limits);
     }
 
-    /// Looks whether the rights of all open sessions still stand; elsewhere, as files are read for it.
-    pub(crate) fn review(&self) -> Result<(), MoveError> {
+    /// Looks whether the rights of all open sessions still stand; elsewhere, as files are read for it. Here where no
+    /// thread can be had: rights end whatever strangers use up.
+    pub(crate) fn review(&self) {
         let house = Arc::clone(&self.house);
         let busy = Arc::clone(&self.reviewing);
         if busy.swap(true, Ordering::Relaxed) {
             // The last look has not ended: a disk is slow.
-            return Ok(());
+            return;
         }
         let look = move || {
             house.passes.review(&house.gate);
             busy.store(false, Ordering::Relaxed);
         };
-        threads::spawn_helper("inhaul-rights", look).map(drop)
+        threads::beside_or_here("inhaul-rights", look);
     }
 
     /// Counts what is open now.
@@ -95,6 +108,8 @@ impl Reception {
         counters.sessions_open.set(self.sessions() as u64);
         counters.half_open.set(self.half_open.count() as u64);
         counters.half_open_dropped.set(self.half_open.dropped());
+        // Once a second: what there was no thread for a while ago, there may be one for now.
+        self.half_open.allow_more();
     }
 
     /// Offers something else to those who come from now on.
@@ -128,7 +143,7 @@ impl Reception {
             }
         };
         let (house, greeted, waker) = (Arc::clone(&self.house), self.greeted.clone(), engine.waker());
-        let run = move || {
+        let run = move |(tcp, waiting)| {
             // Those that were refused have been told, and logged.
             if let Ok(Some(arrival)) = greet(tcp, waiting, &house) {
                 // The data thread may have ended meanwhile.
@@ -136,8 +151,12 @@ impl Reception {
             }
             waker.wake();
         };
-        if let Err(error) = threads::spawn_helper("inhaul-greeting", run) {
+        if let Err(((tcp, waiting), error)) = threads::spawn_with("inhaul-greeting", (tcp, waiting), run) {
+            drop(waiting);
+            self.half_open.allow_fewer();
+            self.house.counters.refuse(Refusal::Busy);
             self.turned_away.warn(engine.now(), &format!("{peer} is turned away: {error}"));
+            turn_away(tcp, "it can start no thread for another connection: try again later");
         }
     }
 

@@ -10,9 +10,9 @@ use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
-use inhaul_udp::Socket;
+use inhaul_udp::{Socket, give_back_memory};
 
-use crate::api::counters::Counters;
+use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
 use crate::api::options::{AcceptOptions, Ask, NetOptions, ServeOptions, Stop};
 use crate::api::service::{Inherited, LimitsAnew, SessionLimits};
@@ -20,6 +20,7 @@ use crate::api::trust::ServerIdentity;
 use crate::engine::early_echoes::EarlyEchoes;
 use crate::engine::net;
 use crate::engine::probe::{Echoing, ProbeDesk};
+use crate::engine::seldom::Seldom;
 use crate::engine::{Application, BodySource, EndCause, Engine, PollResult, Sink};
 use crate::serve::audit::Audit;
 use crate::serve::budget::Budget;
@@ -29,7 +30,7 @@ use crate::serve::gate::Gate;
 use crate::serve::greeting::{Arrival, Service};
 use crate::serve::orders::Orders;
 use crate::serve::reception::{Places, Reception};
-use crate::serve::serving::Serving;
+use crate::serve::serving::{Fetcher, Serving};
 use crate::serve::tunnels::{UNKNOWN, Unwanted};
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::Frame;
@@ -107,6 +108,7 @@ pub(crate) fn serve(
         catalogue,
         tidied: Time::ZERO,
         orders,
+        orders_open: 0,
         serving,
         stop: stop.clone(),
         reload: options.reload.clone(),
@@ -118,7 +120,9 @@ pub(crate) fn serve(
         audit: Arc::clone(&audit),
         grace: options.grace,
         stopping: Stopping::No,
+        unwelcome: Seldom::default(),
     };
+    server.reception.know_tunnels(server.serving.tunnels());
     threads::become_data_thread(&options.net)?;
     let (key, public) = (options.identity.key.fingerprint().to_string(), options.identity.public.to_string());
     audit.write(&AuditEvent::Started { key, public });
@@ -234,6 +238,8 @@ struct FileServer {
     /// When the catalogue was tidied last.
     tidied: Time,
     orders: Option<Arc<dyn Orders>>,
+    /// Orders that were under way when that was looked at last.
+    orders_open: usize,
     stop: Stop,
     reload: Ask,
     /// Where limits are found anew.
@@ -246,6 +252,7 @@ struct FileServer {
     audit: Arc<Audit>,
     grace: Span,
     stopping: Stopping,
+    unwelcome: Seldom,
     sink: Echoing,
 }
 
@@ -303,13 +310,36 @@ impl FileServer {
         }
     }
 
+    /// Begins a session. What stands in its way is one client's trouble, and nobody else's.
+    fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) {
+        let client = fetcher.stream.peer();
+        if let Err(error) = self.serving.welcome(engine, fetcher) {
+            self.counters.refuse(Refusal::Busy);
+            self.unwelcome.warn(engine.now(), &format!("{client}: no session comes about: {error}"));
+        }
+    }
+
     /// A stream is to carry datagrams of the session that `token` is of: of one that fetches from here, or of a put.
     fn attach_tunnel(&mut self, engine: &mut Engine, token: u128, stream: ControlStream) {
         let attached = match (self.serving.attach_tunnel(engine, token, stream), &self.orders) {
             (Err(Unwanted { stream, why: UNKNOWN }), Some(orders)) => orders.carry(token, *stream),
             (attached, _) => attached,
         };
-        attached.unwrap_or_else(Unwanted::refuse);
+        if let Err(unwanted) = attached {
+            self.turn_stream_away(unwanted);
+        }
+    }
+
+    /// Tells whoever has opened a stream that it is unwanted, and writes it down: elsewhere, as this thread waits for no
+    /// disk.
+    fn turn_stream_away(&self, unwanted: Unwanted) {
+        self.counters.refuse(Refusal::NoSession);
+        let (audit, client, why) = (Arc::clone(&self.audit), unwanted.stream.peer().to_string(), unwanted.why);
+        unwanted.refuse();
+        let write = move || audit.write(&AuditEvent::NoSession { client: &client, reason: why });
+        if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
+            log::error!("the audit log cannot be written: {error}");
+        }
     }
 
     /// Does what the user has asked for by a signal.
@@ -334,9 +364,7 @@ impl FileServer {
                 Some(Ok(limits)) => self.reception.set_limits(places(limits, self.descriptors).sessions),
                 Some(Err(error)) => log::warn!("the limits stay what they were: {error}"),
             }
-            if let Err(error) = self.reception.review() {
-                log::error!("whether open sessions keep their rights cannot be looked at: {error}");
-            }
+            self.reception.review();
         }
         if self.status.take() {
             log::info!("{} sessions are open or in set-up", self.reception.sessions());
@@ -348,19 +376,24 @@ impl FileServer {
 impl FileServer {
     /// What is done once a second: lists of files that nobody needs are dropped, elsewhere, as that takes a while.
     /// Rights of open sessions are looked at, and what is open is counted.
-    fn tidy(&mut self, now: Time, kernel_drops: u64) -> Result<(), MoveError> {
+    fn tidy(&mut self, now: Time, kernel_drops: u64) {
         if now.since(self.tidied) >= TIDY_INTERVAL {
             self.tidied = now;
-            self.reception.review()?;
+            self.reception.review();
             self.reception.count();
             self.counters.kernel_drops.raise(kernel_drops);
-            self.counters.orders_open.set(self.orders.iter().map(|orders| orders.open() as u64).sum());
+            let orders = self.orders.as_ref().map_or(0, |orders| orders.open());
+            self.counters.orders_open.set(orders as u64);
             let stale = self.catalogue.take_stale();
-            if !stale.is_empty() {
-                threads::spawn_helper("inhaul-tidy", move || drop(stale))?;
+            let order_ended = orders < std::mem::replace(&mut self.orders_open, orders);
+            if order_ended || !stale.is_empty() {
+                threads::beside_or_here("inhaul-tidy", move || {
+                    drop(stale);
+                    // Lists of files are large, and what held them is kept by the allocator otherwise.
+                    give_back_memory();
+                });
             }
         }
-        Ok(())
     }
 }
 
@@ -407,7 +440,7 @@ impl Application for FileServer {
     fn on_turn(&mut self, engine: &mut Engine) -> Result<PollResult, MoveError> {
         while let Some(arrival) = self.reception.next() {
             match arrival {
-                Arrival::Fetcher(fetcher) => self.serving.welcome(engine, fetcher)?,
+                Arrival::Fetcher(fetcher) => self.welcome(engine, fetcher),
                 Arrival::Tunnel(stream, token) => self.attach_tunnel(engine, token, stream),
                 Arrival::Bencher(_) => {}
             }
@@ -418,7 +451,7 @@ impl Application for FileServer {
         self.obey(engine);
         self.serving.tend(engine);
         self.counters.turns.add(1);
-        self.tidy(engine.now(), engine.kernel_drops())?;
+        self.tidy(engine.now(), engine.kernel_drops());
         Ok(PollResult::Wait(later(engine)))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use inhaul_base::{Bitrate, Span, Time};
 use inhaul_identity::audit::Event as AuditEvent;
 use inhaul_store::digest_cache::DigestCache;
-use inhaul_transport::{Command, Event, FlowError, FlowId, OfferFlow, Role};
+use inhaul_transport::{Command, ConnectionId, Event, FlowError, FlowId, OfferFlow, Role};
 use inhaul_udp::Socket;
 
 use crate::api::counters::{Counters, Refusal};
@@ -17,13 +17,15 @@ use crate::api::options::NetOptions;
 use crate::engine::endpoints::Endpoints;
 use crate::engine::net::Transport;
 use crate::engine::port::Port;
-use crate::engine::{EndCause, Engine, PortId};
+use crate::engine::{EndCause, EndpointId, Engine, PortId};
 use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
 use crate::serve::catalogue::OpenSet;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
+use crate::serve::tunnels::Tunnels;
+use crate::serve::turns::Client;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, PartOf, RefusalCode};
 use crate::system::threads;
@@ -79,6 +81,14 @@ pub(super) struct Session {
     pub(super) tunnel: TunnelOf,
 }
 
+impl Session {
+    /// Whose it is.
+    fn client_number(&self, rates: ClientRates) -> Client {
+        let name = self.pass.as_ref().and_then(|pass| pass.caller().name());
+        rates.client(self.client.ip(), name.as_deref())
+    }
+}
+
 /// The streams that may carry a session's datagrams: see `serve::tunnels`.
 #[derive(Debug, Default)]
 pub(super) struct TunnelOf {
@@ -110,7 +120,7 @@ pub(crate) struct Serving {
     digests: DigestService,
     client_rates: ClientRates,
     /// The sessions whose datagrams streams may carry, by what those show.
-    pub(super) tunnels: BTreeMap<u128, FlowId>,
+    pub(super) tunnels: Tunnels,
     idle_look: Time,
     count_look: Time,
     /// Where it is written down what was moved.
@@ -136,7 +146,7 @@ impl Serving {
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             client_rates: ClientRates::default(),
-            tunnels: BTreeMap::new(),
+            tunnels: Tunnels::default(),
             idle_look: Time::ZERO,
             count_look: Time::ZERO,
             audit: Arc::default(),
@@ -154,12 +164,20 @@ impl Serving {
         (self.audit, self.counters) = (audit, counters);
     }
 
+    /// The sessions that streams may belong to.
+    pub(crate) fn tunnels(&self) -> Tunnels {
+        self.tunnels.clone()
+    }
+
     /// The secret of all challenges that this host makes.
     pub(crate) fn challenge_seed(&self) -> u64 {
         self.endpoints.challenge_seed()
     }
 
-    /// Begins a session.
+    /// Begins a session. One that cannot be had is ended, with a word to its client.
+    ///
+    /// # Errors
+    /// Why it cannot.
     pub(crate) fn welcome(&mut self, engine: &mut Engine, fetcher: Fetcher) -> Result<(), MoveError> {
         let Fetcher { stream, transport, described: Described { data_set, early_bytes }, path, pass } = fetcher;
         let Some(port) = self.port else {
@@ -168,14 +186,32 @@ impl Serving {
             return Ok(());
         };
         let flow = engine.new_flow();
-        let spec = sockets::path_from(&self.net, stream.local().ip());
         let client = stream.peer();
         let name = pass.as_ref().and_then(|pass| pass.caller().name());
-        let rate = self.client_rates.of(client.ip(), name.as_deref());
-        let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
-        tunnel.token.map(|token| self.tunnels.insert(token, flow));
         let size = data_set.data_set().manifest().size();
-        log::debug!("{client}: {path}: {size} bytes, MTU {}", spec.mtu);
+        let offer = OfferFlow {
+            flow,
+            size,
+            peer: None,
+            only_from: Some(client.ip()),
+            path: sockets::path_from(&self.net, stream.local().ip()),
+            connection: ConnectionId::NONE,
+            token: 0,
+            client: self.client_rates.of(client.ip(), name.as_deref()),
+            parameters: Arc::clone(&transport.parameters),
+        };
+        let (endpoint, offer) = match self.prepare(engine, &transport, offer) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let text = format!("it can begin no session now ({error}): try again later");
+                stream.end_with(&Frame::Refused { code: RefusalCode::Busy, text });
+                return Err(error);
+            }
+        };
+        log::debug!("{client}: {path}: {size} bytes, MTU {}", offer.path.mtu);
+        let tunnel = TunnelOf { token: stream.tunnel_token(), tried: None };
+        engine.add_flow(flow, endpoint, port, stream)?;
+        tunnel.token.into_iter().for_each(|token| self.tunnels.insert(token, flow));
         self.bodies.insert(flow, Arc::clone(data_set.data_set()), early_bytes as u64);
         let now = engine.now();
         let watch = if size > 0 { Watch::Offered } else { Watch::Server };
@@ -192,28 +228,22 @@ impl Serving {
             tunnel,
         };
         self.sessions.insert(flow, session);
-        let endpoint = self.endpoints.of(engine, Role::Sender, &transport)?;
-        engine.add_flow(flow, endpoint, port, stream)?;
         // A data set without bytes is nothing for a protocol; its digests go over the control stream all the same.
         if size > 0 {
-            let only_from = Some(client.ip());
-            let parameters = transport.parameters;
-            let token = process::random_u64()?;
-            let connection = engine.new_connection()?;
-            let offer = OfferFlow {
-                flow,
-                size,
-                peer: None,
-                only_from,
-                path: spec,
-                connection,
-                token,
-                client: rate,
-                parameters,
-            };
             engine.command(endpoint, Command::Offer(offer));
         }
         Ok(())
+    }
+
+    /// What an offer takes that may be had or not: an endpoint, and numbers that nobody can guess.
+    fn prepare(
+        &mut self,
+        engine: &mut Engine,
+        transport: &Transport,
+        offer: OfferFlow,
+    ) -> Result<(EndpointId, OfferFlow), MoveError> {
+        let offer = OfferFlow { connection: engine.new_connection()?, token: process::random_u64()?, ..offer };
+        Ok((self.endpoints.of(engine, Role::Sender, transport)?, offer))
     }
 
     /// An endpoint has said something.
@@ -292,7 +322,7 @@ impl Serving {
             let counter = if outcome == DONE { &self.counters.fetches_done } else { &self.counters.fetches_broken };
             counter.add(1);
             log::info!("{}, {outcome}", self.describe(engine, flow, &session));
-            session.tunnel.token.map(|token| self.tunnels.remove(&token));
+            session.tunnel.token.into_iter().for_each(|token| self.tunnels.remove(token));
             self.note_moved(flow, session, engine.now(), outcome.to_owned());
         }
         self.bodies.remove(flow);
@@ -308,9 +338,7 @@ impl Serving {
             let access = pass.caller().access(&client, pass.right(), &path);
             audit.write(&AuditEvent::Moved { access, bytes, seconds, outcome: &outcome });
         };
-        if let Err(error) = threads::spawn_helper("inhaul-audit", write) {
-            log::error!("the audit log cannot be written: {error}");
-        }
+        threads::beside_or_here("inhaul-audit", write);
     }
 
     /// Who has fetched what by now.
@@ -329,14 +357,14 @@ impl Serving {
 
     fn start_digests(&mut self, engine: &mut Engine, flow: FlowId, runs: Vec<GroupRun>) {
         let Some(session) = self.sessions.get(&flow) else { return };
-        if !self.digests.request(flow, &session.data_set, runs) {
+        if !self.digests.request((session.client_number(self.client_rates), flow), &session.data_set, runs) {
             self.close_for_now(engine, flow, "too many digests were asked for at once");
         }
     }
 
     fn start_proofs(&mut self, engine: &mut Engine, flow: FlowId, parts: Vec<PartOf>) {
         let Some(session) = self.sessions.get(&flow) else { return };
-        if !self.digests.request_proofs(flow, &session.data_set, parts) {
+        if !self.digests.request_proofs((session.client_number(self.client_rates), flow), &session.data_set, parts) {
             self.close_for_now(engine, flow, "too many proofs were asked for at once");
         }
     }
@@ -419,7 +447,7 @@ impl Serving {
     pub(crate) fn give_port_up(&mut self, engine: &mut Engine) {
         let Some(port) = self.port.take() else { return };
         let net = self.net.clone();
-        for flow in engine.branch_off(port, &|local, peer| Ok(sockets::branch(&net, local, peer)?.into())) {
+        for flow in engine.branch_off(port, &|ends| Ok(sockets::branch(&net, ends)?.into())) {
             if self.sessions.get(&flow).is_some_and(|session| session.watch != Watch::Server) {
                 engine.close(flow);
                 self.forget(engine, flow, "no data had flown when the server was told to stop");

@@ -3,7 +3,9 @@
 //! The keys of a session give a number that only its two ends know. A stream that shows it belongs to the session,
 //! wherever it comes from: a proxy may have several addresses. The number ends with the session.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::Span;
 use inhaul_transport::FlowId;
@@ -14,12 +16,41 @@ use crate::engine::tunnel::STREAMS_MAX;
 use crate::serve::serving::{Serving, Session};
 use crate::session::control_stream::ControlStream;
 use crate::session::frame::{Frame, RefusalCode};
+use crate::system::sockets::with_port;
 
 /// Why a stream is unwanted.
 pub(crate) const UNKNOWN: &str = "there is no such session, or not any more";
 pub(crate) const ENOUGH: &str = "the session has as many streams as it may have";
 /// A client may try UDP anew this often: each try is good for some echoes.
 const TRY_GAP: Span = Span::from_millis(200);
+
+/// The sessions whose datagrams streams may carry, by what those show. Those who greet look here, too, before a stream
+/// gets a place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunnels(Arc<Mutex<BTreeMap<u128, FlowId>>>);
+
+impl Tunnels {
+    /// Whether there is such a session.
+    pub(crate) fn has(&self, token: u128) -> bool {
+        self.lock().contains_key(&token)
+    }
+
+    pub(super) fn insert(&self, token: u128, flow: FlowId) {
+        self.lock().insert(token, flow);
+    }
+
+    pub(super) fn remove(&self, token: u128) {
+        self.lock().remove(&token);
+    }
+
+    fn get(&self, token: u128) -> Option<FlowId> {
+        self.lock().get(&token).copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u128, FlowId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Serving {
     /// A stream has come for the datagrams of the session that `token` is of; one that cannot be had is given back.
@@ -29,7 +60,7 @@ impl Serving {
         token: u128,
         stream: ControlStream,
     ) -> Result<(), Unwanted> {
-        let Some(&flow) = self.tunnels.get(&token) else {
+        let Some(flow) = self.tunnels.get(token) else {
             return Err(Unwanted { stream: Box::new(stream), why: UNKNOWN });
         };
         if engine.tunnel_streams(flow) >= STREAMS_MAX {
@@ -44,7 +75,7 @@ impl Serving {
         let Some(Session { client, .. }) = self.sessions.get(&flow) else { return };
         log::debug!("{}: carries datagrams of {client}", stream.peer());
         // No datagram comes from there over UDP.
-        let shown = SocketAddr::new(client.ip(), NO_PORT);
+        let shown = with_port(*client, NO_PORT);
         if let Err(error) = engine.attach_stream(flow, shown, stream) {
             log::warn!("{client}: {error}");
         }
@@ -70,12 +101,8 @@ pub(crate) struct Unwanted {
 impl Unwanted {
     /// Tells whoever has opened it.
     pub(crate) fn refuse(self) {
-        let Self { mut stream, why } = self;
+        let Self { stream, why } = self;
         log::info!("{}: carries no datagrams: {why}", stream.peer());
-        let refusal = Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() };
-        // A word that fits into the connection's buffer, or none: nobody waits here.
-        if stream.set_polled().is_ok() {
-            let _ = stream.queue(&refusal).and_then(|()| stream.flush());
-        }
+        stream.end_with(&Frame::Refused { code: RefusalCode::NotAllowed, text: why.to_owned() });
     }
 }

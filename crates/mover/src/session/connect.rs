@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use inhaul_identity::{Fingerprint, Token};
 use inhaul_protocols::registry;
 use inhaul_store::digest::group_count;
-use inhaul_store::{Listed, Manifest, ManifestError};
+use inhaul_store::{Listed, Manifest};
 use inhaul_udp::Socket;
 
 use crate::api::error::MoveError;
@@ -24,7 +24,8 @@ use crate::session::handshake::HandshakeError;
 use crate::session::patience::Patience;
 use crate::session::proxy;
 use crate::session::tls::{ClientSide, Distrust};
-use crate::system::{sockets, threads};
+use crate::system::sockets::{self, Ends, with_port};
+use crate::system::threads;
 
 /// How long a server may take to greet.
 const GREETING_SECONDS: u64 = 10;
@@ -32,8 +33,8 @@ const GREETING_SECONDS: u64 = 10;
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// A mirror has a head start of this before the next is asked too.
 const STAGGER: Duration = Duration::from_millis(250);
-/// Largest manifest that is taken, in bytes.
-const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// Largest manifest that is taken, in bytes: of some ten million files. What a server claims to have to say has no end.
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Memory that a manifest may take, unless somebody says less. What it takes is in proportion to its bytes too.
 const MANIFEST_MEMORY_MAX: u64 = 4 << 30;
 
@@ -79,6 +80,8 @@ pub(crate) struct Session {
     pub(crate) said_key: Option<Fingerprint>,
     /// We have connected to it, and may again.
     pub(crate) is_dialled: bool,
+    /// Of which version the files of its data set are, if it was asked and has said so.
+    pub(crate) files_version: Option<[u8; 32]>,
 }
 
 impl Session {
@@ -116,6 +119,7 @@ impl Session {
             greeted: true,
             said_key: None,
             is_dialled: false,
+            files_version: None,
         }
     }
 
@@ -155,7 +159,12 @@ impl Session {
     /// Probes the way of datagrams, which are to come over a socket of their own, while the session is agreed on. A
     /// server takes them where it takes connections, nearly always: if not, its flow probes anew.
     pub(crate) fn probe_early(&mut self, options: &NetOptions) {
-        self.early_path = EarlyPath::probe(options, self.datagrams);
+        self.early_path = EarlyPath::probe(options, self.ends());
+    }
+
+    /// The ends of the way of its datagrams.
+    pub(crate) fn ends(&self) -> Ends {
+        Ends { local: self.stream.local(), peer: self.datagrams }
     }
 
     /// The socket for the session's datagrams; and what is known of its probes, if it has been probed.
@@ -164,11 +173,11 @@ impl Session {
         if let Some(found) = self.early_path.take().and_then(|path| path.into_socket(self.datagrams, sealed)) {
             return Ok(found);
         }
-        match sockets::connect(options, self.datagrams) {
+        match sockets::connect(options, self.ends()) {
             // Streams will carry them, as on a path that does not pass any.
             Err(error) if options.fallback != Fallback::Never && self.is_dialled => {
                 log::info!("{}: {error}", self.server);
-                Ok((sockets::bind(options, SocketAddr::new(self.stream.local().ip(), 0))?, None))
+                Ok((sockets::bind(options, with_port(self.stream.local(), 0))?, None))
             }
             socket => Ok((socket?, None)),
         }
@@ -203,6 +212,11 @@ impl Session {
         Ok(self.said_key)
     }
 
+    /// Asks for the version of the files that are opened next. Servers of earlier releases do not answer.
+    pub(crate) fn ask_version(&mut self) -> Result<(), MoveError> {
+        self.send(&Frame::AskVersion)
+    }
+
     /// Asks for a data set and takes its manifest in; and up to `early` bytes of its content.
     pub(crate) fn open(
         &mut self,
@@ -226,12 +240,18 @@ impl Session {
         let mut bytes = Vec::new();
         loop {
             match self.receive_patiently(patience)? {
+                Frame::FilesVersion { version } if self.files_version.is_none() => self.files_version = Some(version),
                 Frame::DataSet { last, bytes: piece } => {
                     self.check_piece(patience, last, piece.len())?;
                     if (bytes.len() + piece.len()) as u64 > bytes_max {
-                        return Err(self.protocol_error(ManifestError::TooMuchMemory.to_string()));
+                        return Err(self.protocol_error(format!(
+                            "its list of files is longer than {} MiB: move the data set in several parts, each by its own path",
+                            bytes_max >> 20
+                        )));
                     }
-                    bytes.extend_from_slice(&piece);
+                    append(&mut bytes, &piece);
+                    // What is no list of files from the start does not become one.
+                    Manifest::check_beginning(&bytes).map_err(|error| self.protocol_error(error.to_string()))?;
                     if last {
                         let manifest = Manifest::decode_within(&bytes, self.manifest_memory_max);
                         return manifest.map_err(|error| self.protocol_error(error.to_string()));
@@ -443,7 +463,7 @@ impl Session {
             StreamError::Closed | StreamError::Io(_) | StreamError::Tls(_) => {
                 MoveError::Unreachable { server, detail: error.to_string() }
             }
-            StreamError::Frame(_) | StreamError::TooSoon | StreamError::InClear => {
+            StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional | StreamError::InClear => {
                 self.protocol_error(error.to_string())
             }
             StreamError::Spent => MoveError::Internal(error.to_string()),
@@ -469,6 +489,14 @@ impl Session {
             _ => self.protocol_error("it answered out of turn".to_owned()),
         }
     }
+}
+
+/// Appends to what may become long: there is little room in vain.
+fn append(bytes: &mut Vec<u8>, piece: &[u8]) {
+    if bytes.capacity() - bytes.len() < piece.len() {
+        bytes.reserve_exact(piece.len().max(bytes.len() / 8));
+    }
+    bytes.extend_from_slice(piece);
 }
 
 /// What to tell the user of a server that is not believed.

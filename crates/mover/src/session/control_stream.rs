@@ -12,6 +12,7 @@ use inhaul_identity::Fingerprint;
 use inhaul_udp::seal::FlowSecrets;
 use rustix::net::sockopt;
 
+use crate::session::allowance::Allowance;
 use crate::session::frame::{Frame, FrameError, MAX_FRAME};
 use crate::session::slots::Slot;
 use crate::session::tls::Seal;
@@ -71,6 +72,10 @@ pub enum StreamError {
     /// The peer's transport has said more than may wait before the flow begins.
     #[error("it sends control messages for a flow that has not begun")]
     TooSoon,
+    /// The peer sends nothing but frames that may be ignored, or too many of them.
+    #[error("it sends too many messages that mean nothing here: more than {frames} at once, or {kib} KiB of them",
+        frames = Allowance::FRAMES, kib = Allowance::BYTES / 1024)]
+    TooMuchOptional,
     /// The peer sent something that is no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -102,6 +107,10 @@ pub struct ControlStream<W = TcpStream> {
     written: usize,
     /// Bytes that the connection has taken, of all that was ever sent.
     taken_bytes: u64,
+    /// Most bytes that a frame of the peer may have just now.
+    frame_max: usize,
+    /// How many frames that may be ignored the peer has sent.
+    ignored: Allowance,
     /// The transport's control messages that came before its flow began.
     kept: Vec<Vec<u8>>,
     /// What the keys of the stream's flow come from has been handed out.
@@ -187,6 +196,21 @@ impl ControlStream {
         }
     }
 
+    /// Blocking: drops what comes, so many bytes of it at most and until `deadline`, without a look at it.
+    pub(crate) fn discard(&mut self, bytes_max: usize, deadline: Instant) {
+        self.forget_incoming();
+        let (mut left_bytes, mut bytes) = (bytes_max, vec![0; CHUNK]);
+        while left_bytes > 0
+            && let Ok(left) = left(deadline)
+            && self.wire.set_read_timeout(Some(left)).is_ok()
+        {
+            match self.wire.read(&mut bytes) {
+                Ok(0) | Err(_) => return,
+                Ok(len) => left_bytes = left_bytes.saturating_sub(len),
+            }
+        }
+    }
+
     /// What comes in and what goes out, for the handshake.
     pub(super) fn buffers(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>) {
         (&mut self.incoming, &mut self.outgoing)
@@ -195,6 +219,16 @@ impl ControlStream {
     /// From now on everything is sealed, and opened.
     pub(super) fn set_seal(&mut self, seal: Seal) {
         self.seal = Some(Box::new(seal));
+    }
+
+    /// Closes the stream, with a last word. It fits into the connection's buffer, or is not said: nobody waits here.
+    pub(crate) fn end_with(mut self, last: &Frame) {
+        if self.set_polled().is_err() {
+            return;
+        }
+        // A peer that is gone already needs no word. One whose own words are here unread would be reset rather than told.
+        let _ = self.queue(last).and_then(|()| self.flush());
+        let _ = self.fill();
     }
 
     /// Ends set-up: from now on the stream is polled.
@@ -219,6 +253,8 @@ impl<W: Read + Write> ControlStream<W> {
             outgoing: Vec::new(),
             written: 0,
             taken_bytes: 0,
+            frame_max: MAX_FRAME,
+            ignored: Allowance::default(),
             kept: Vec::new(),
             spent: false,
             #[cfg(test)]
@@ -233,9 +269,25 @@ impl<W: Read + Write> ControlStream<W> {
         Self { given: Some(secrets), ..self }
     }
 
+    /// From now on a frame of the peer may have no more bytes than this: an unfinished one is memory that the peer has
+    /// this side hold.
+    pub(crate) fn limit_frames(&mut self, bytes_max: usize) {
+        self.frame_max = bytes_max;
+    }
+
     /// Holds a place among a server's sessions as long as the stream is open.
     pub(crate) fn hold(&mut self, slot: Slot) {
         self.slot = Some(slot);
+    }
+
+    /// Gives it another connection, for fuzzers: what has come in stays.
+    pub(crate) fn replace_wire(&mut self, wire: W) {
+        self.wire = wire;
+    }
+
+    /// Bytes of memory that it has for what comes in.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.incoming.capacity()
     }
 
     /// What its bytes go over: to wait for it.
@@ -340,22 +392,27 @@ impl<W: Read + Write> ControlStream<W> {
         Ok(())
     }
 
-    /// The next frame that is here whole.
+    /// The next frame that is here whole. Those that may be ignored are, as long as there are not too many of them: see
+    /// `Allowance`.
     ///
     /// # Errors
-    /// When the bytes are no frame.
+    /// When the bytes are no frame, or there are too many of those.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, StreamError> {
-        let Some((frame, used)) = Frame::parse(&self.incoming[self.taken..])? else {
-            self.incoming.drain(..self.taken);
-            self.taken = 0;
-            if self.incoming.is_empty() && self.incoming.capacity() > SPARE_BYTES {
-                self.incoming = Vec::new();
+        while let Some((frame, used)) = Frame::parse_within(&self.incoming[self.taken..], self.frame_max)? {
+            self.taken += used;
+            if !matches!(frame, Frame::Optional { .. }) {
+                return Ok(Some(frame));
             }
-            return Ok(None);
-        };
-        self.taken += used;
-        // Of those that may be ignored there is no end in sight: the next is looked at like one that has just come.
-        if matches!(frame, Frame::Optional { .. }) { self.next_frame() } else { Ok(Some(frame)) }
+            if !self.ignored.take(Instant::now(), used) {
+                return Err(StreamError::TooMuchOptional);
+            }
+        }
+        self.incoming.drain(..self.taken);
+        self.taken = 0;
+        if self.incoming.is_empty() && self.incoming.capacity() > SPARE_BYTES {
+            self.incoming = Vec::new();
+        }
+        Ok(None)
     }
 
     /// Polled: queues a frame; [`Self::flush`] sends it.
@@ -366,7 +423,7 @@ impl<W: Read + Write> ControlStream<W> {
         let mut plain = Vec::new();
         frame.encode(&mut plain);
         let bytes = plain.len() - LENGTH_BYTES;
-        if bytes > MAX_FRAME {
+        if bytes > frame.len_max() {
             return Err(StreamError::TooLong(bytes));
         }
         self.queue_bytes(&plain)
@@ -484,109 +541,4 @@ fn nothing_yet(error: io::Error) -> Result<usize, StreamError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    fn pair() -> (ControlStream, ControlStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = listener.accept().unwrap().0;
-        (ControlStream::new(client).unwrap(), ControlStream::new(server).unwrap())
-    }
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(10)
-    }
-
-    #[test]
-    fn peer_of_a_socket_for_both_families_is_plain_ipv4() {
-        let Ok(listener) = TcpListener::bind("[::]:0") else {
-            println!("skipped: there is no IPv6 here");
-            return;
-        };
-        let port = listener.local_addr().unwrap().port();
-        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let server = ControlStream::new(listener.accept().unwrap().0).unwrap();
-        assert_eq!(server.peer(), client.local_addr().unwrap());
-        assert_eq!(server.local(), client.peer_addr().unwrap());
-    }
-
-    fn open(path: &str) -> Frame {
-        Frame::Open { path: path.to_owned(), owner: false, attributes: false, early: 0 }
-    }
-
-    #[test]
-    fn few_control_messages_and_few_bytes_of_them_wait_for_their_flow() {
-        let (mut client, _server) = pair();
-        (0..KEPT_MAX).for_each(|n| client.keep(vec![n as u8]).unwrap());
-        assert!(matches!(client.keep(Vec::new()), Err(StreamError::TooSoon)));
-        assert!(client.take_kept().into_iter().eq((0..KEPT_MAX).map(|n| vec![n as u8])));
-        client.keep(vec![0; KEPT_BYTES_MAX]).unwrap();
-        assert!(matches!(client.keep(vec![0]), Err(StreamError::TooSoon)));
-    }
-
-    #[test]
-    fn what_was_taken_in_and_not_looked_at_is_known() {
-        let (mut client, mut server) = pair();
-        client.queue(&open("a")).unwrap();
-        client.queue(&open("b")).unwrap();
-        client.write_all(soon()).unwrap();
-        assert!(!server.has_incoming());
-        assert_eq!(server.receive(soon()).unwrap(), open("a"));
-        assert!(server.has_incoming());
-        assert_eq!(server.next_frame().unwrap(), Some(open("b")));
-        assert!(!server.has_incoming());
-    }
-
-    #[test]
-    fn receive_gives_frames_in_order_and_then_says_closed() {
-        let (mut client, mut server) = pair();
-        for path in ["a", "b"] {
-            client.send(&open(path), soon()).unwrap();
-        }
-        drop(client);
-        assert_eq!(server.receive(soon()).unwrap(), open("a"));
-        assert_eq!(server.receive(soon()).unwrap(), open("b"));
-        assert!(matches!(server.receive(soon()), Err(StreamError::Closed)));
-    }
-
-    #[test]
-    fn receive_gives_up_at_its_deadline_though_bytes_trickle_in() {
-        let (mut client, server) = pair();
-        (&server.wire).write_all(&[0, 0, 0, 9, 4]).unwrap();
-        let past = Instant::now();
-        assert!(matches!(client.receive(past), Err(StreamError::TimedOut)));
-    }
-
-    #[test]
-    fn flush_reports_a_peer_that_does_not_read() {
-        let (mut client, _server) = pair();
-        client.set_polled().unwrap();
-        let frame = Frame::Protocol { message: vec![7; MAX_FRAME / 2] };
-        let refused = (0..1_000).find_map(|_| {
-            client.queue(&frame).unwrap();
-            client.flush().err()
-        });
-        assert!(matches!(refused, Some(StreamError::Stuck)), "{refused:?}");
-    }
-
-    #[test]
-    fn polled_streams_carry_large_frames_in_parts() {
-        let (mut client, mut server) = pair();
-        client.set_polled().unwrap();
-        server.set_polled().unwrap();
-        let frame = Frame::DataSet { last: true, bytes: (0..900_000u32).map(|n| n as u8).collect() };
-        client.queue(&frame).unwrap();
-        let deadline = soon();
-        let received = loop {
-            client.flush().unwrap();
-            server.fill().unwrap();
-            if let Some(frame) = server.next_frame().unwrap() {
-                break frame;
-            }
-            assert!(Instant::now() < deadline);
-        };
-        assert_eq!(received, frame);
-    }
-}
+mod tests;

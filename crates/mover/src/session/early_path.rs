@@ -11,7 +11,8 @@ use inhaul_udp::{Clock, Interest, Poller, Socket, checksum};
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
-use crate::system::{process, sockets};
+use crate::system::process;
+use crate::system::sockets::{self, Ends};
 
 /// A path passes datagrams if it passes them so often in a row. The server echoes no more at a time.
 const ROUNDS: usize = 2;
@@ -33,10 +34,11 @@ pub(crate) struct EarlyPath {
 }
 
 impl EarlyPath {
-    /// Probes the path to `peer`. A flow can do without: what fails here is tried again when there is one.
-    pub(crate) fn probe(options: &NetOptions, peer: SocketAddr) -> Option<Self> {
+    /// Probes the path to the peer. A flow can do without: what fails here is tried again when there is one.
+    pub(crate) fn probe(options: &NetOptions, ends: Ends) -> Option<Self> {
+        let peer = ends.peer;
         let try_it = || {
-            let socket = sockets::connect(options, peer)?;
+            let socket = sockets::connect(options, ends)?;
             let sealed = !options.trust.plaintext;
             let (path, connection) = (sockets::path_toward(options, peer), ConnectionId(process::random_u32()?));
             // Before the first leaves: an echo over the loopback device is there when the call returns.
@@ -50,10 +52,11 @@ impl EarlyPath {
         try_it().inspect_err(|error| log::debug!("{peer}: not probed early: {error}")).ok()
     }
 
-    /// A socket over which datagrams pass to `peer` and back, if there is one: of a full-size packet's length, and time
+    /// A socket over which datagrams pass to the peer and back, if there is one: of a full-size packet's length, and time
     /// and again. The server has to be told first. Each echo is waited for as long as `patience`.
-    pub(crate) fn passes(options: &NetOptions, peer: SocketAddr, patience: Duration) -> Option<Socket> {
-        let path = Self::probe(options, peer)?;
+    pub(crate) fn passes(options: &NetOptions, ends: Ends, patience: Duration) -> Option<Socket> {
+        let peer = ends.peer;
+        let path = Self::probe(options, ends)?;
         for round in 0..ROUNDS {
             if round > 0 {
                 for datagram in kit::early_probes(path.path, path.sealed, path.connection) {

@@ -5,14 +5,25 @@
 //! bits wide and made anew by middle boxes, and a wrong bit of a path or a manifest would land a file under a wrong
 //! name. `Hello`, `Welcome` and `Refused` have none, so that sides of other versions understand each other as far as
 //! that. What a later release adds to the end of `Hello` and `Welcome`, and frames of kinds from 128 on, are ignored
-//! by those who do not know them. The client is the side that connects:
+//! by those who do not know them: of such frames, at most 4096 at once and 64 a second on average, and 1 MiB of them at
+//! once and 64 KiB a second. Who sends more has its connection closed.
+//!
+//! An unfinished frame is memory that the other side holds. So only frames of some kinds may have more than
+//! [`SMALL_FRAME`] bytes: those that carry pieces of something long up to [`MAX_FRAME`], and messages, datagrams,
+//! questions about digests, and what may be ignored up to [`MIDDLE_FRAME`]. A server takes no more than [`SMALL_FRAME`]
+//! bytes from a client that has shown no right yet, and no more than [`MIDDLE_FRAME`] from one that has, but for an
+//! order.
+//!
+//! The client is the side that connects:
 //!
 //! ```text
 //! client                                server
 //! Hello {magic, version, role, transport, parameters} ->
 //! Authorize {token}, if it has one ->
+//! AskVersion, if it has a cache    ->   (before Open)
 //!                                  <-   Welcome {version, udp_port, key}  or  Refused
 //! Open {path}  or  Bench {..}      ->
+//!                                  <-   FilesVersion {version}, if it was asked for
 //!                                  <-   DataSet pieces, the last marked  (Open)  or  Refused
 //!                                  <-   Digests {0, values}, if the content follows, then Content  (Open with `early`)
 //!     or  List {path, recursive}   ->   (a session for this alone)
@@ -52,11 +63,15 @@ pub use crate::api::options::Memory;
 
 /// Bytes of kind, body and checksum together that a frame may have.
 pub const MAX_FRAME: usize = 1 << 20;
+/// The same of kinds that need no more.
+pub const MIDDLE_FRAME: usize = 80 << 10;
+/// The same of all other kinds.
+pub const SMALL_FRAME: usize = 16 << 10;
 /// Most bytes of a data set's manifest in one [`Frame::DataSet`].
 pub const MAX_PIECE: usize = MAX_FRAME - 64;
 /// Most bytes of a control message in one [`Frame::Protocol`]. What is longer goes in several, as the stream has room
 /// for them.
-pub const MAX_MESSAGE: usize = MAX_PIECE;
+pub const MAX_MESSAGE: usize = 64 << 10;
 /// Most digests in one [`Frame::Digests`]: 512 KiB of them, one for each MiB of 16 GiB.
 pub const MAX_DIGESTS: usize = 1 << 14;
 /// Most runs in one [`Frame::DigestsOf`].
@@ -350,6 +365,13 @@ pub enum Frame {
     /// did when it connected: see WIRE.md 4.2. A server has the client do that, with probes that show
     /// [`probe_token`](crate::control_stream::ControlStream::probe_token); the client says the same once it has echoes.
     TryDatagrams,
+    /// The client wants to know of which version the files of the data set are that it is about to open.
+    AskVersion,
+    /// Of which version the files are that the description tells of: see [`inhaul_store::DataSet::files_version`].
+    FilesVersion {
+        /// The version.
+        version: [u8; 32],
+    },
     /// How a bench's flow is doing.
     Stats(BenchStats),
     /// The client is done.
@@ -372,7 +394,7 @@ pub enum FrameError {
     /// Its checksum is another.
     #[error("a frame was damaged on its way: try again")]
     Damaged,
-    /// A frame is larger than [`MAX_FRAME`] or empty.
+    /// A frame is empty, or larger than one of its kind may be at this time.
     #[error("a frame of {0} bytes is not legal")]
     BadLength(u32),
     /// The kind is not known.

@@ -65,6 +65,8 @@ struct Shared {
     attributes: bool,
     /// Bytes of content that a mirror may send with its first answer.
     early: u32,
+    /// Mirrors are asked for their files' version.
+    asks_version: bool,
     retry_for: Span,
     over: Stop,
     waker: OnceLock<Waker>,
@@ -73,6 +75,15 @@ struct Shared {
 impl Opener {
     /// For the data sets of `options`. The content of a small one comes with its description, up to `early` bytes.
     pub(crate) fn new(options: &GetOptions, early: u32) -> Self {
+        Self::asking(options, early, false)
+    }
+
+    /// The same; mirrors are asked for the version of their files, too.
+    pub(crate) fn for_cache(options: &GetOptions) -> Self {
+        Self::asking(options, 0, true)
+    }
+
+    fn asking(options: &GetOptions, early: u32, asks_version: bool) -> Self {
         let (sender, tried) = channel();
         let shared = Shared {
             requests: options.requests.clone(),
@@ -80,6 +91,7 @@ impl Opener {
             owner: options.owner,
             attributes: options.attributes,
             early,
+            asks_version,
             retry_for: options.retry_for,
             over: Stop::new(),
             waker: OnceLock::new(),
@@ -167,6 +179,9 @@ impl Shared {
         let mut session = Session::connect(server, SessionRole::Fetch, Wanted::of(&self.net))?;
         session.probe_early(&self.net);
         let path = request.path_at(server).unwrap_or_default();
+        if self.asks_version {
+            session.ask_version()?;
+        }
         let manifest = session.open(path, self.owner, self.attributes, early)?;
         request.check(server, &manifest)?;
         let identity = manifest.identity();

@@ -25,7 +25,9 @@ impl GreetingError {
         match self {
             Self::Refused { code, text } => Some((*code, text.clone())),
             Self::Full(full) => Some((RefusalCode::Busy, full.to_string())),
-            Self::Stream(StreamError::Frame(error)) => Some((RefusalCode::Malformed, error.to_string())),
+            Self::Stream(error @ (StreamError::Frame(_) | StreamError::TooMuchOptional)) => {
+                Some((RefusalCode::Malformed, error.to_string()))
+            }
             Self::Stream(_) => None,
         }
     }
@@ -34,7 +36,7 @@ impl GreetingError {
     pub(crate) fn cause(&self) -> Refusal {
         match self {
             Self::Full(full) => (*full).into(),
-            Self::Stream(StreamError::Frame(_)) => Refusal::Malformed,
+            Self::Stream(StreamError::Frame(_) | StreamError::TooMuchOptional) => Refusal::Malformed,
             Self::Stream(_) => Refusal::NoSession,
             Self::Refused { code, .. } => match code {
                 RefusalCode::NotFound | RefusalCode::Outside | RefusalCode::Unreadable => Refusal::Path,

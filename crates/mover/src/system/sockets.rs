@@ -1,6 +1,6 @@
 //! How this machine's network is put to use: packet sizes and sockets.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 use inhaul_transport::{Offloads, PathSpec};
@@ -55,9 +55,47 @@ pub(crate) fn adopt(options: &NetOptions, udp: &UdpSocket) -> Result<Socket, Mov
     Ok(socket)
 }
 
-/// A socket that takes the datagrams of `peer` that come to `address`, where a [shared](bind_shared) one is bound that
-/// takes all others: the peer needs to know one port only, and so do the firewalls on the way.
-pub(crate) fn branch(options: &NetOptions, address: SocketAddr, peer: SocketAddr) -> Result<Socket, MoveError> {
+/// The two ends of a way. A host may have several addresses: datagrams come and go where the control stream does, or
+/// the peer, and the firewalls on the way, do not know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// Our address.
+    pub(crate) local: SocketAddr,
+    /// The peer's.
+    pub(crate) peer: SocketAddr,
+}
+
+impl Ends {
+    /// The same, at the address `asked` of this host, if it is known.
+    pub(crate) fn asked_at(self, asked: Option<IpAddr>) -> Self {
+        let local = match asked {
+            Some(ip) if ip != self.local.ip() => in_zone_of(ip, self.local.port(), self.peer),
+            _ => self.local,
+        };
+        Self { local, ..self }
+    }
+}
+
+/// The same address with another port. Its zone stays, without which a link-local address means nothing.
+pub(crate) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// An address that stands on the same link as `peer`.
+fn in_zone_of(ip: IpAddr, port: u16, peer: SocketAddr) -> SocketAddr {
+    match (ip, peer) {
+        (IpAddr::V6(ip), SocketAddr::V6(peer)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, port, 0, peer.scope_id()).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    }
+}
+
+/// A socket that takes the peer's datagrams that come to our end, where a [shared](bind_shared) one is bound that takes
+/// all others: the peer needs to know one port only, and so do the firewalls on the way.
+pub(crate) fn branch(options: &NetOptions, ends: Ends) -> Result<Socket, MoveError> {
+    let Ends { local: address, peer } = ends;
     let adopted = ADOPTED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(adopted) = adopted.as_ref() else { return connected(bind_shared(options, address)?, peer) };
     // It belongs to the service manager, that is to another user, and sockets of one user only may share a port by
@@ -92,15 +130,23 @@ fn bind_with(options: &NetOptions, address: SocketAddr, own: SocketOptions) -> R
     Ok(socket)
 }
 
-/// A socket that takes datagrams of `peer` only, for the transport that was chosen: its receiver may want each by
-/// itself.
-pub(crate) fn connect(options: &NetOptions, peer: SocketAddr) -> Result<Socket, MoveError> {
+/// A socket that takes datagrams of the peer only, for the transport that was chosen: its receiver may want each by
+/// itself. It has the address of our end, and a port of its own.
+pub(crate) fn connect(options: &NetOptions, ends: Ends) -> Result<Socket, MoveError> {
+    let Ends { local, peer } = ends;
     let entry = options.protocols.find(&options.transport);
     let joined = entry.is_none_or(|entry| entry.offloads == Offloads::Any);
     let options = &NetOptions { offload: options.offload && joined, ..options.clone() };
+    if local.is_ipv4() == peer.is_ipv4() {
+        match bind(options, with_port(local, 0)).and_then(|socket| connected(socket, peer)) {
+            Ok(socket) => return Ok(socket),
+            // It may have lost that address since: another is better than none.
+            Err(error) => log::debug!("{peer}: no datagrams from {}: {error}", local.ip()),
+        }
+    }
     let any = match peer {
-        SocketAddr::V4(_) => IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     connected(bind(options, SocketAddr::new(any, 0))?, peer)
 }
@@ -109,6 +155,22 @@ fn connected(mut socket: Socket, peer: SocketAddr) -> Result<Socket, MoveError> 
     let failed = MoveError::system("there is no way to a peer over UDP");
     socket.connect(peer).map_err(std::io::Error::other).map_err(failed)?;
     Ok(socket)
+}
+
+/// A datagram that answers one, and leaves from the address of this host that was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) to: SocketAddr,
+    pub(crate) asked: Option<IpAddr>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// Sends it.
+    pub(crate) fn send(mut self, socket: &impl DatagramSocket) -> std::io::Result<usize> {
+        checksum::mask_each(&mut self.bytes, usize::MAX);
+        socket.send([socket.outgoing(self.to, &self.bytes, None).leaving_from(self.asked)])
+    }
 }
 
 /// Sends datagrams to `to` in one message, which the kernel cuts if `segment` says where.
@@ -129,6 +191,27 @@ mod tests {
 
     fn options(mtu: Option<u16>) -> NetOptions {
         NetOptions { mtu, ..NetOptions::default() }
+    }
+
+    #[test]
+    fn our_end_is_the_one_that_was_asked_in_the_zone_of_the_peer() {
+        let ends = |local: &str, peer: &str| Ends { local: local.parse().unwrap(), peer: peer.parse().unwrap() };
+        let asked = |ends: Ends, ip: &str| ends.asked_at(Some(ip.parse().unwrap())).local.to_string();
+        let plain = ends("192.0.2.1:9", "192.0.2.7:1");
+        assert_eq!((plain.asked_at(None), asked(plain, "192.0.2.2").as_str()), (plain, "192.0.2.2:9"));
+        let near = ends("[fe80::1%3]:9", "[fe80::7%3]:1");
+        assert_eq!((asked(near, "fe80::1"), asked(near, "fe80::2")), ("[fe80::1%3]:9".into(), "[fe80::2%3]:9".into()));
+        assert_eq!(asked(near, "2001:db8::2"), "[2001:db8::2]:9");
+        assert_eq!(with_port(near.local, 0).to_string(), "[fe80::1%3]:0");
+    }
+
+    #[test]
+    fn datagrams_have_the_address_of_the_control_stream() {
+        let ends = |local: &str, peer: &str| Ends { local: local.parse().unwrap(), peer: peer.parse().unwrap() };
+        let from = |ends| connect(&options(None), ends).unwrap().local_address().ip().to_string();
+        assert_eq!(from(ends("127.0.0.2:9", "127.0.0.1:9")), "127.0.0.2");
+        assert_eq!(from(ends("192.0.2.1:9", "127.0.0.1:9")), "127.0.0.1", "it is not of this host");
+        assert_eq!(from(ends("[::1]:9", "127.0.0.1:9")), "127.0.0.1", "it is of another family");
     }
 
     #[test]

@@ -98,6 +98,13 @@ impl Journal {
         Ok((Opened { was_there: true, damage: Damage::of(size, &replay) }, replay))
     }
 
+    /// Whether another process holds the journal called `name` in `directory`.
+    pub(crate) fn is_locked(directory: &Beneath, name: &[u8]) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let Ok(file) = directory.open(name, flags, Mode::empty(), Links::Refuse).map(File::from) else { return false };
+        check(&file).is_ok() && matches!(lock(&file, FlockOperation::NonBlockingLockShared), Err(OpenError::Locked))
+    }
+
     /// The transfer begins: from now on the journal stays only if something is recorded as verified, as before or from
     /// now on.
     pub(crate) fn begin(&mut self, replay: &Replay) {

@@ -50,6 +50,20 @@ pub enum LandingError {
         /// What both would bring.
         path: PathBuf,
     },
+    /// An earlier transfer has begun to bring another data set under this name.
+    #[error(
+        "an earlier transfer has left {} of '{}' at '{}', verified: end it by its own command, or choose another \
+         destination; --overwrite gives up what is there",
+        format_bytes(*bytes), printable(name), show(path)
+    )]
+    HasAnother {
+        /// What was to be brought.
+        path: PathBuf,
+        /// The name of the other data set, at its source.
+        name: Vec<u8>,
+        /// What was verified of it.
+        bytes: u64,
+    },
     /// Something that is not ours has the journal's name.
     #[error(
         "'{}' is not the journal of a transfer that this release could go on with: move it away, or choose another destination",
@@ -143,9 +157,6 @@ pub enum LandingError {
         /// The system's words.
         source: io::Error,
     },
-    /// The kernel lacks the call that keeps paths inside a directory.
-    #[error("this system has no openat2: Linux 5.6 or later is needed")]
-    KernelTooOld,
     /// Bytes for beyond the end of the data set.
     #[error("the range {0} ends beyond the data set")]
     OutOfRange(ByteRange),
@@ -197,7 +208,6 @@ impl LandingError {
     pub(crate) fn from_errno(action: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::NotWritable { path, source: errno.into() },
-            Errno::NOSYS => Self::KernelTooOld,
             _ => Self::Io { action, path, source: errno.into() },
         }
     }

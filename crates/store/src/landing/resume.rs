@@ -58,6 +58,12 @@ pub(super) fn look_at_journal(destination: &Destination) -> Result<(Opened, Repl
     Journal::look(&destination.reopen()?, &name).map_err(|error| journal_error(destination, &error))
 }
 
+/// Whether another process brings something to `destination`.
+pub(crate) fn is_busy(destination: &Destination) -> bool {
+    let name = partial::journal_name(destination.name());
+    destination.reopen().is_ok_and(|directory| Journal::is_locked(&directory, &name))
+}
+
 fn journal_error(destination: &Destination, error: &OpenError) -> LandingError {
     let path = journal_path(destination);
     match *error {
@@ -70,6 +76,13 @@ fn journal_error(destination: &Destination, error: &OpenError) -> LandingError {
 /// The journal, for people.
 pub(super) fn journal_path(destination: &Destination) -> PathBuf {
     destination.shown(Kind::File, &partial::journal_name(destination.name()))
+}
+
+/// What an earlier transfer has verified of another data set is not thrown away unasked.
+pub(super) fn check_same(replay: &Replay, plan: &Plan) -> Result<(), LandingError> {
+    let (path, bytes) = (plan.target(), replay.bytes_of_another(&plan.manifest));
+    let name = replay.manifest.as_ref().map(|before| before.name().to_vec()).unwrap_or_default();
+    if bytes == 0 { Ok(()) } else { Err(LandingError::HasAnother { path, name, bytes }) }
 }
 
 /// How many bytes the groups of a journal have, of the files that land.

@@ -271,3 +271,42 @@ fn suspend_keeps_nothing_where_the_destination_was_removed() {
     fs::remove_dir_all(dir.path()).unwrap();
     assert_eq!(landing.suspend(), 0);
 }
+
+/// A data set of one file of two groups, as a source calls it.
+fn file(name: &str, bytes: u64, seconds: i64) -> Arc<Manifest> {
+    let metadata = Metadata { mode: 0o600, modified: Timestamp { seconds, nanos: 0 }, ..Metadata::default() };
+    let files = vec![Entry { path: name.into(), size: bytes, metadata, holes: Vec::new() }];
+    Arc::new(Manifest::new(name.into(), Kind::File, Contents { files, ..Contents::default() }).unwrap())
+}
+
+#[test]
+fn what_was_verified_of_another_data_set_is_not_given_up_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let land = |manifest: Arc<Manifest>, options: LandingOptions| {
+        let site = crate::Site::As(dir.path().join("it"));
+        let plan = crate::Plan::new(&site, manifest, &crate::Filter::default(), options.existing).unwrap();
+        Landing::carry_out(plan, options)
+    };
+    let refuse = LandingOptions::default();
+    let first = land(file("a", 2 * GROUP_BYTES, 1), refuse).unwrap();
+    bring(&first, 0, 1);
+    first.sync().unwrap();
+    drop(first);
+    let before = fs::read(dir.path().join("it.partial")).unwrap();
+    for other in [file("b", 3 * GROUP_BYTES, 1), file("b", 2 * GROUP_BYTES, 2), set(SIZES)] {
+        let error = land(other, refuse).unwrap_err();
+        assert!(matches!(&error, LandingError::HasAnother { name, bytes: GROUP_BYTES, .. } if name == b"a"), "{error}");
+        assert!(error.to_string().contains("--overwrite"), "{error}");
+        assert!(fs::read(dir.path().join("it.partial")).unwrap() == before);
+    }
+    // The same file under another name, and the same one that has changed, go on.
+    for same in [file("b", 2 * GROUP_BYTES, 1), file("b", 2 * GROUP_BYTES + 1, 9)] {
+        let going_on = land(same, refuse).unwrap();
+        assert_eq!(going_on.resumed().groups.len(), 1);
+        drop(going_on);
+        let _ = land(file("b", 2 * GROUP_BYTES, 1), refuse).unwrap();
+    }
+    // Who asks for it gets it.
+    let replace = LandingOptions { existing: crate::Existing::Replace, ..refuse };
+    drop(land(file("c", 5, 1), replace).unwrap());
+}

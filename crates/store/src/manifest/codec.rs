@@ -151,22 +151,19 @@ impl Writer {
     }
 }
 
+pub(super) fn check_beginning(bytes: &[u8]) -> Result<(), ManifestError> {
+    let mut input = Input { rest: bytes, path: Vec::new(), last: Metadata::default(), memory_left: 0 };
+    match input.kind() {
+        Err(ManifestError::Truncated) | Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) fn decode(bytes: &[u8], memory_bytes_max: u64) -> Result<Manifest, ManifestError> {
     let worth = MEMORY_BYTES_FREE.saturating_add(MEMORY_BYTES_PER_BYTE.saturating_mul(bytes.len() as u64));
     let mut input =
         Input { rest: bytes, path: Vec::new(), last: Metadata::default(), memory_left: worth.min(memory_bytes_max) };
-    if input.take(MAGIC.len())? != MAGIC {
-        return Err(ManifestError::NotAManifest);
-    }
-    let theirs = input.byte()?;
-    if theirs != VERSION {
-        return Err(ManifestError::Version { ours: VERSION, theirs });
-    }
-    let kind = match input.byte()? {
-        0 => Kind::File,
-        1 => Kind::Directory,
-        other => return Err(ManifestError::BadKind(other)),
-    };
+    let kind = input.kind()?;
     let name = input.bytes()?.to_vec();
     let (top, _) = input.metadata(0)?;
     let (skipped, unreadable) = (input.skipped()?, input.skipped()?);
@@ -291,6 +288,22 @@ impl<'a> Input<'a> {
             }
         }
         Err(ManifestError::BadNumber)
+    }
+
+    /// What stands first.
+    fn kind(&mut self) -> Result<Kind, ManifestError> {
+        if self.take(MAGIC.len())? != MAGIC {
+            return Err(ManifestError::NotAManifest);
+        }
+        let theirs = self.byte()?;
+        if theirs != VERSION {
+            return Err(ManifestError::Version { ours: VERSION, theirs });
+        }
+        match self.byte()? {
+            0 => Ok(Kind::File),
+            1 => Ok(Kind::Directory),
+            other => Err(ManifestError::BadKind(other)),
+        }
     }
 
     fn small_number(&mut self) -> Result<u32, ManifestError> {

@@ -333,3 +333,15 @@ proptest! {
         prop_assert_eq!(at, range.end);
     }
 }
+
+#[test]
+fn a_beginning_is_one_until_something_else_stands_there() {
+    let bytes = tree(vec![file("a", 1)], vec![]).unwrap().encode();
+    assert!((0..=bytes.len()).all(|len| Manifest::check_beginning(&bytes[..len]) == Ok(())));
+    assert_eq!(Manifest::check_beginning(&[b'x'; 1000]), Err(ManifestError::NotAManifest));
+    for (at, expected) in [(3, ManifestError::Version { ours: 3, theirs: 9 }), (4, ManifestError::BadKind(9))] {
+        let mut wrong = bytes.clone();
+        wrong[at] = 9;
+        assert_eq!(Manifest::check_beginning(&wrong), Err(expected));
+    }
+}

@@ -13,8 +13,9 @@ use super::scan::{Tree, entry, shown};
 use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
 use crate::digest::group_range;
-use crate::digest_cache::FileVersion;
+use crate::digest_cache::{FileVersion, Versions};
 use crate::open_files::OpenFiles;
+use crate::sparse::stored_within;
 use crate::{Contents, Kind, Manifest};
 
 /// Most buffers that one system call fills (`IOV_MAX`).
@@ -31,6 +32,7 @@ pub struct DataSet {
     links: Links,
     /// How it was asked for.
     request: Vec<u8>,
+    versions: Versions,
     pub(super) open: Mutex<OpenFiles>,
 }
 
@@ -47,6 +49,8 @@ impl DataSet {
         let file = base.open_for_reading(path, links).map_err(failed)?;
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
         let files = vec![entry(name.to_vec(), &stat, Some(&file), options)];
+        let mut versions = Versions::default();
+        versions.add(b"", &FileVersion::of_stat(&stat));
         let manifest = Manifest::new(name.to_vec(), Kind::File, Contents { files, ..Contents::default() })?;
         Ok(Self {
             manifest: Arc::new(manifest),
@@ -54,6 +58,7 @@ impl DataSet {
             file: Some(path.to_vec()),
             links,
             request: request.to_vec(),
+            versions,
             open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
@@ -65,7 +70,7 @@ impl DataSet {
         options: ScanOptions,
         may_hold: &mut MayHold<'_>,
     ) -> Result<Self, OfferedError> {
-        let contents = Tree::walk(&base, request, options, may_hold)?;
+        let (contents, versions) = Tree::walk(&base, request, options, may_hold)?;
         let manifest = Manifest::new(name.to_vec(), Kind::Directory, contents)?;
         Ok(Self {
             manifest: Arc::new(manifest),
@@ -73,6 +78,7 @@ impl DataSet {
             file: None,
             links: Links::Refuse,
             request: request.to_vec(),
+            versions,
             open: Mutex::new(OpenFiles::with_share(OpenFiles::LIMIT)),
         })
     }
@@ -82,12 +88,24 @@ impl DataSet {
         &self.manifest
     }
 
-    /// Whether `other` is this data set, with the same sizes and times of all files.
+    /// What tells this state of the files, as they were listed, from any other, at `now_ms` in milliseconds since 1970.
+    /// It is opaque: other servers' files have other versions, whatever their content.
+    pub fn files_version(&self, now_ms: i64) -> [u8; 32] {
+        self.versions.hash(now_ms)
+    }
+
+    /// After how long, in milliseconds, no file can be written to without a change of [`DataSet::files_version`].
+    pub fn settles_in_ms(&self, now_ms: i64) -> u64 {
+        self.versions.settle_in_ms(now_ms)
+    }
+
+    /// Whether `other` is this data set, with the same sizes, times and versions of all files.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |set: &Self| rustix::fs::fstat(set.base.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         self.file == other.file
             && self.request == other.request
             && self.manifest == other.manifest
+            && self.versions == other.versions
             && place(self).is_some_and(|here| Some(here) == place(other))
     }
 
@@ -166,6 +184,24 @@ impl DataSet {
         buf.resize(range.len() as usize, 0);
         self.version(index)?;
         self.read_file(index, range.start, buf)
+    }
+
+    /// Whether group `group` of file `index` is a hole, which is all zeros and need not be read. Only files that had holes
+    /// when they were listed are looked at.
+    ///
+    /// # Errors
+    /// As [`DataSet::read_group`].
+    pub fn is_hole(&self, index: usize, group: u64) -> Result<bool, OfferedError> {
+        let entry = self.manifest.entries().get(index).ok_or(OfferedError::NoSuchFile(index))?;
+        let range = group_range(entry.size, group);
+        // They are in order.
+        let at = entry.holes.partition_point(|hole| hole.end < range.end);
+        if range.is_empty() || entry.holes.get(at).is_none_or(|hole| hole.start > range.start) {
+            return Ok(false);
+        }
+        self.version(index)?;
+        let stored = stored_within(&*self.opened(index)?, range);
+        stored.map(|stored| stored.is_none()).map_err(|error| self.read_error(index, &error))
     }
 
     /// The version of file `index` as it is now: of the file that reads go to.

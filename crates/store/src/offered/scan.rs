@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::{MayHold, OfferedError, ScanOptions};
 use crate::beneath::{Beneath, Links};
+use crate::digest_cache::{FileVersion, Versions};
 use crate::manifest::{ATTRIBUTES_BYTES_MAX, MODE_BITS, memory};
 use crate::{Attribute, Contents, Directory, Entry, HardLink, Metadata, Owner, Symlink, Timestamp};
 
@@ -28,6 +29,7 @@ pub(super) struct Tree<'a> {
     request: &'a [u8],
     options: ScanOptions,
     contents: Contents,
+    versions: Versions,
     /// Files that have several names, each name with the file that it is of.
     several_names: Vec<(Vec<u8>, Identity)>,
     /// Directories not read yet.
@@ -45,10 +47,18 @@ impl<'a> Tree<'a> {
         request: &'a [u8],
         options: ScanOptions,
         may_hold: &'a mut MayHold<'a>,
-    ) -> Result<Contents, OfferedError> {
-        let (contents, several_names, pending) = (Contents::default(), Vec::new(), vec![Vec::new()]);
-        let mut tree =
-            Self { request, options, contents, several_names, pending, may_hold, memory: STEP_BYTES, granted: 0 };
+    ) -> Result<(Contents, Versions), OfferedError> {
+        let mut tree = Self {
+            request,
+            options,
+            contents: Contents::default(),
+            versions: Versions::default(),
+            several_names: Vec::new(),
+            pending: vec![Vec::new()],
+            may_hold,
+            memory: STEP_BYTES,
+            granted: 0,
+        };
         while let Some(path) = tree.pending.pop() {
             match top.open_directory(&path, Links::Refuse) {
                 Ok(dir) => tree.read_directory(&dir, &path)?,
@@ -59,7 +69,7 @@ impl<'a> Tree<'a> {
         }
         tree.link_names();
         tree.ask()?;
-        Ok(tree.contents)
+        Ok((tree.contents, tree.versions))
     }
 
     fn failed(&self, path: &[u8], errno: Errno) -> OfferedError {
@@ -123,6 +133,7 @@ impl<'a> Tree<'a> {
                 let entry = entry(path.to_vec(), &stat, file.as_ref(), self.options);
                 let details = memory::of_details(entry.holes.len(), &entry.metadata.attributes);
                 self.memory += memory::OF_FILE + details;
+                self.versions.add(path, &FileVersion::of_stat(&stat));
                 self.contents.files.push(entry);
             }
             FileType::Symlink => {

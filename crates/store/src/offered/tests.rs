@@ -270,3 +270,29 @@ fn read_serves_more_files_than_it_holds_open() {
     let open = set.open.lock().unwrap();
     assert_eq!(open.len(), open.limit());
 }
+
+#[test]
+fn a_file_that_was_replaced_by_one_of_the_same_size_and_time_has_another_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let write = |name: &str, bytes: &[u8]| {
+        fs::write(dir.path().join(name), bytes).unwrap();
+        fs::File::options().write(true).open(dir.path().join(name)).unwrap().set_modified(time).unwrap();
+    };
+    write("a", b"old bytes");
+    write("b", b"other");
+    let offered = Offered::new(&[dir.path().to_path_buf()]).unwrap();
+    let scan = |path: &[u8]| offered.scan(path, ScanOptions::default()).unwrap();
+    // As long after the change as it takes until every change shows.
+    let later = i64::MAX;
+    let before = [b"/".as_slice(), b"/a", b"/b"].map(scan);
+    write("new", b"new bytes");
+    fs::rename(dir.path().join("new"), dir.path().join("a")).unwrap();
+    let after = [b"/".as_slice(), b"/a", b"/b"].map(scan);
+    let differ =
+        before.iter().zip(&after).map(|(before, after)| before.files_version(later) != after.files_version(later));
+    assert_eq!(differ.collect::<Vec<_>>(), [true, true, false]);
+    assert!(before[1].manifest().identity() == after[1].manifest().identity(), "the description tells nothing");
+    assert!(!before[1].is_same(&after[1]) && before[2].is_same(&after[2]));
+    assert_eq!(scan(b"/").files_version(later), after[0].files_version(later));
+}

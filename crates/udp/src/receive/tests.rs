@@ -169,6 +169,7 @@ fn scatter(queue: &mut VecDeque<Sent>, slices: &mut [IoSliceMut<'_>], ends: &[us
         start = end;
         arrivals.push(Arrival {
             from: SocketAddr::from(([192, 0, 2, 1], 7)),
+            to: None,
             len: message.bytes.len() - rest.len(),
             segment: message.segment,
             truncated: !rest.is_empty(),
@@ -395,6 +396,7 @@ fn learn_counts_drops_across_the_wrap_of_the_kernels_counter() {
     for drops in [u32::MAX - 1, 3] {
         receiver.arrivals = vec![Arrival {
             from: SocketAddr::from(([192, 0, 2, 1], 7)),
+            to: None,
             len: 1,
             segment: 1,
             truncated: false,

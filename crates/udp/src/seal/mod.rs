@@ -9,7 +9,6 @@
 
 mod epoch;
 mod opener;
-mod replay;
 mod sealer;
 mod seals;
 mod secrets;

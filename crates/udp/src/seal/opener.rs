@@ -2,10 +2,10 @@
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, Nonce};
+use inhaul_transport::kit::{Numbers, whole_number};
 use inhaul_transport::{ConnectionId, ENVELOPE_LEN, Envelope, TAG_LEN};
 
 use super::epoch::{Epoch, epoch_of, epoch_start, mask_key};
-use super::replay::Replay;
 use super::sealer::apply_mask;
 use super::secrets::{Secret, Suite};
 
@@ -24,8 +24,10 @@ pub struct Opener {
     epoch: Epoch,
     /// Made ahead, so that opening the first packet of an epoch takes no longer than any other (RFC 9001 6.3).
     after: Epoch,
-    replay: Replay,
+    came: Numbers,
     refused: u64,
+    /// Datagrams that have come before.
+    repeated: u64,
     /// Echoes in the clear may still come.
     early: bool,
 }
@@ -43,7 +45,7 @@ impl Opener {
         let epoch = Epoch::first(suite, secret);
         let after = epoch.next();
         let mask = mask_key(suite, secret);
-        Self { mask, before: None, epoch, after, replay: Replay::new(), refused: 0, early }
+        Self { mask, before: None, epoch, after, came: Numbers::new(), refused: 0, repeated: 0, early }
     }
 
     /// Opens a datagram in place: what is left of its tag is unspecified, and its envelope is in the clear. One that
@@ -88,6 +90,12 @@ impl Opener {
         Some(envelope)
     }
 
+    /// How many datagrams had a number that came before, or came too late to tell: copies that the network made, or
+    /// somebody's replays. They are among those that did not open.
+    pub const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
     /// How many datagrams did not open.
     pub const fn refused(&self) -> u64 {
         self.refused
@@ -105,16 +113,20 @@ impl Opener {
     }
 
     /// The packet's number and nonce, if it may be opened.
-    fn look_at(&self, datagram: &[u8]) -> Option<Seen> {
+    fn look_at(&mut self, datagram: &[u8]) -> Option<Seen> {
         let (front, sealed) = datagram.split_first_chunk::<ENVELOPE_LEN>()?;
         if sealed.len() < TAG_LEN || self.refused >= REFUSED_MAX {
             return None;
         }
         let mut envelope = *front;
         apply_mask(&self.mask, &mut envelope, sealed);
-        let number = whole_number(self.replay.highest(), Envelope::parse(&envelope)?.number)?;
+        let number = whole_number(self.came.highest(), Envelope::parse(&envelope)?.number)?;
         let nonce = self.epoch_with(number)?.nonce(number);
-        self.replay.is_new(number).then_some(Seen { number, nonce, envelope })
+        if !self.came.is_new(number) {
+            self.repeated += 1;
+            return None;
+        }
+        Some(Seen { number, nonce, envelope })
     }
 
     /// The epoch of a packet, if its keys are here.
@@ -129,7 +141,7 @@ impl Opener {
     /// A packet was opened.
     fn take(&mut self, number: u64) {
         self.early = false;
-        self.replay.note(number);
+        self.came.note(number);
         if epoch_of(number) > self.epoch.number {
             let after = self.after.next();
             let epoch = std::mem::replace(&mut self.after, after);
@@ -145,35 +157,5 @@ impl Opener {
 pub(crate) fn refuse(datagram: &mut [u8]) {
     if let Some(id) = datagram.get_mut(inhaul_transport::CONNECTION_FIELD) {
         id.copy_from_slice(&ConnectionId::NONE.0.to_be_bytes());
-    }
-}
-
-/// The packet number that ends with these 32 bits and lies nearest behind the highest that has come (RFC 9000 A.3).
-fn whole_number(highest: Option<u64>, low: u32) -> Option<u64> {
-    const SPAN: u64 = 1 << 32;
-    let expected = highest.map_or(Some(0), |highest| highest.checked_add(1))?;
-    let candidate = (expected & !(SPAN - 1)) | u64::from(low);
-    if candidate + SPAN / 2 <= expected {
-        candidate.checked_add(SPAN)
-    } else if candidate > expected + SPAN / 2 && candidate >= SPAN {
-        Some(candidate - SPAN)
-    } else {
-        Some(candidate)
-    }
-}
-
-#[cfg(test)]
-mod unit_tests {
-    use super::*;
-
-    #[test]
-    fn whole_number_is_the_nearest() {
-        // The example of RFC 9000 A.3, with 32 bits.
-        assert_eq!(whole_number(Some(0xA82F_30EA_9B32), 0x30EA_0000), Some(0xA82F_30EA_0000));
-        assert_eq!(whole_number(None, 7), Some(7));
-        assert_eq!(whole_number(None, u32::MAX), Some(u64::from(u32::MAX)));
-        assert_eq!(whole_number(Some(u64::from(u32::MAX)), 2), Some((1 << 32) + 2));
-        assert_eq!(whole_number(Some(1 << 32), u32::MAX), Some(u64::from(u32::MAX)));
-        assert_eq!(whole_number(Some(u64::MAX), 0), None);
     }
 }

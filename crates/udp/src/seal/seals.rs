@@ -67,6 +67,11 @@ impl Seals {
         self.keys.get_mut(&flow).map(|keys| (keys.connection, &mut keys.opener))
     }
 
+    /// How many of a flow's datagrams came again: see [`Opener::repeated`].
+    pub fn repeated(&self, flow: FlowId) -> u64 {
+        self.keys.get(&flow).map_or(0, |keys| keys.opener.repeated())
+    }
+
     /// How many datagrams had the connection id of a sealed flow and did not open: forged, changed on the way, or
     /// replayed.
     pub fn refused(&self) -> u64 {

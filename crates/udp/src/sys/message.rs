@@ -2,12 +2,12 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use inhaul_base::Span;
-use libc::{c_int, c_void, mmsghdr, msghdr};
+use libc::{c_int, c_void, cmsghdr, in_pktinfo, in6_pktinfo, mmsghdr, msghdr};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::address::RawAddress;
@@ -21,10 +21,25 @@ pub const MESSAGES_MAX: usize = 64;
 pub struct Outgoing<'m> {
     /// The peer; `None` when the socket is connected to it. An IPv6 socket wants an IPv6 address.
     pub to: Option<SocketAddr>,
+    /// The address of this host that it leaves from, of the peer's family. `None`: one of the kernel's choice.
+    pub from: Option<IpAddr>,
     /// All of its bytes.
     pub bytes: &'m [u8],
     /// Length of each datagram but the last, in bytes; `None`: all of it is one datagram.
     pub segment: Option<u16>,
+}
+
+impl Outgoing<'_> {
+    /// The same, from this address of this host: a host with several answers from the one that was asked.
+    #[must_use]
+    pub const fn leaving_from(self, from: Option<IpAddr>) -> Self {
+        Self { from, ..self }
+    }
+
+    /// Where it is to leave from, if the kernel has to be told. A connected socket has one address only.
+    fn source(&self) -> Option<IpAddr> {
+        self.from.filter(|from| self.to.is_some_and(|to| to.ip().to_canonical().is_ipv4() == from.is_ipv4()))
+    }
 }
 
 /// What came in with a message.
@@ -32,6 +47,9 @@ pub struct Outgoing<'m> {
 pub struct Arrival {
     /// The peer.
     pub from: SocketAddr,
+    /// The address of this host that it was sent to, where a socket takes what comes to any: answers leave from there,
+    /// or the peer does not know them. IPv4 written plainly.
+    pub to: Option<IpAddr>,
     /// Length of all its datagrams together, in bytes: what was written to the message's slices.
     pub len: usize,
     /// Length of each datagram but the last, in bytes.
@@ -45,12 +63,15 @@ pub struct Arrival {
     pub waited: Span,
 }
 
-/// Room for the control messages of one message: two of one integer each, and one of a time.
+/// Bytes of room for the control messages of one message: two of one integer each, one of a time, one of an address;
+/// and as much again, because whoever has made a socket that was adopted may have asked for more.
+const CONTROL_BYTES: usize = 256;
+
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; 96]);
+struct Control([u8; CONTROL_BYTES]);
 
-const EMPTY_CONTROL: Control = Control([0; 96]);
+const EMPTY_CONTROL: Control = Control([0; CONTROL_BYTES]);
 
 /// A message that has lain here for longer was not: the clock was set meanwhile.
 const WAITED_MAX: Span = Span::from_secs(1);
@@ -81,8 +102,13 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
         // `IoSlice` is documented to have the layout of `iovec`.
         header.msg_hdr.msg_iov = ptr::from_mut(slices[index].write(IoSlice::new(message.bytes))).cast();
         header.msg_hdr.msg_iovlen = 1;
-        if let Some(segment) = message.segment {
-            put_segment(&mut header.msg_hdr, controls[index].write(EMPTY_CONTROL), segment);
+        let source = message.source();
+        if source.is_some() || message.segment.is_some() {
+            let control = controls[index].write(EMPTY_CONTROL);
+            put_source(&mut header.msg_hdr, control, source);
+            if let Some(segment) = message.segment {
+                put(&mut header.msg_hdr, control, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
+            }
         }
         count = index + 1;
     }
@@ -94,18 +120,45 @@ pub(crate) fn send<'m>(fd: BorrowedFd<'_>, messages: impl Iterator<Item = Outgoi
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Asks for segments of `segment` bytes.
-fn put_segment(header: &mut msghdr, control: &mut Control, segment: u16) {
-    header.msg_control = ptr::from_mut(control).cast();
-    // SAFETY: these only compute lengths; the first header lies in `control`, which is aligned and has room for one
-    // 16-bit control message.
+/// Says which address of this host the message leaves from. Its route, and by it the interface, stays the kernel's
+/// choice; of a link-local address the peer's zone says it.
+fn put_source(header: &mut msghdr, control: &mut Control, source: Option<IpAddr>) {
+    match source {
+        // On an IPv6 socket, too: what it sends to an IPv4 peer, its IPv4 half sends.
+        Some(IpAddr::V4(ip)) => {
+            let ipi_spec_dst = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+            let info = in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
+            put(header, control, (libc::IPPROTO_IP, libc::IP_PKTINFO), info);
+        }
+        Some(IpAddr::V6(ip)) => {
+            let info = in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex: 0 };
+            put(header, control, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), info);
+        }
+        None => {}
+    }
+}
+
+/// Appends a control message to those of `header`, which lie in `control`. One that does not fit is left out: no
+/// message has so many.
+fn put<T: Copy>(header: &mut msghdr, control: &mut Control, (level, kind): (c_int, c_int), value: T) {
+    let at = header.msg_controllen;
+    let bytes = size_of::<T>() as u32;
+    // SAFETY: these only compute lengths.
+    let (len, space) = unsafe { (libc::CMSG_LEN(bytes), libc::CMSG_SPACE(bytes) as usize) };
+    if at + space > CONTROL_BYTES {
+        return;
+    }
+    let memory = ptr::from_mut(control).cast::<u8>();
+    header.msg_control = memory.cast();
+    header.msg_controllen = (at + space) as _;
+    // SAFETY: the control message lies in `control` whole, as was checked. `control` is aligned, and `at` is a sum of
+    // lengths that CMSG_SPACE has rounded up.
     unsafe {
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
-        let first = libc::CMSG_FIRSTHDR(header);
-        (*first).cmsg_level = libc::SOL_UDP;
-        (*first).cmsg_type = libc::UDP_SEGMENT;
-        (*first).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
-        ptr::write_unaligned(libc::CMSG_DATA(first).cast(), segment);
+        let message = memory.add(at).cast::<cmsghdr>();
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        (*message).cmsg_len = len as _;
+        ptr::write_unaligned(libc::CMSG_DATA(message).cast(), value);
     }
 }
 
@@ -163,7 +216,7 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     let from = name.get().unwrap_or(unknown);
     let truncated = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    let mut arrival = Arrival { from, len, segment: len, truncated, drops: None, waited: Span::ZERO };
+    let mut arrival = Arrival { from, to: None, len, segment: len, truncated, drops: None, waited: Span::ZERO };
     // SAFETY: the header is as the kernel left it: its control pointer and length describe whole control messages in a
     // buffer that the caller still holds; the walk stays inside it.
     unsafe {
@@ -182,12 +235,27 @@ fn arrival(header: &mmsghdr, name: &RawAddress, now: u64) -> Arrival {
                     let stamp = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<libc::timespec>());
                     arrival.waited = waited(&stamp, now);
                 }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<in_pktinfo>());
+                    // What the header says may be a broadcast's address; this is the host's own.
+                    arrival.to = own(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = ptr::read_unaligned(libc::CMSG_DATA(at).cast::<in6_pktinfo>());
+                    arrival.to = own(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
                 _ => {}
             }
             at = libc::CMSG_NXTHDR(&header.msg_hdr, at);
         }
     }
     arrival
+}
+
+/// The address, plain, if something can be sent from it.
+fn own(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    (!address.is_unspecified() && !address.is_multicast()).then_some(address)
 }
 
 /// The time from `stamp` to `now`, both of the clock that can be set.
@@ -201,6 +269,35 @@ fn waited(stamp: &libc::timespec, now: u64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_that_can_be_answered_from_are_told() {
+        let told = |text: &str| own(text.parse().unwrap());
+        assert_eq!(told("::ffff:192.0.2.1"), Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(told("fe80::1"), Some("fe80::1".parse().unwrap()));
+        assert_eq!([told("0.0.0.0"), told("::"), told("ff02::1"), told("224.0.0.1")], [None; 4]);
+    }
+
+    #[test]
+    fn control_messages_stand_one_behind_the_other_and_never_beyond_their_room() {
+        let (mut header, mut control) = (empty_header().msg_hdr, EMPTY_CONTROL);
+        put_source(&mut header, &mut control, Some("2001:db8::1".parse().unwrap()));
+        put(&mut header, &mut control, (libc::SOL_UDP, libc::UDP_SEGMENT), 1400u16);
+        let mut kinds = Vec::new();
+        // SAFETY: the header's control messages lie in `control`, which lives on.
+        unsafe {
+            let mut at = libc::CMSG_FIRSTHDR(&raw const header);
+            while !at.is_null() {
+                kinds.push(((*at).cmsg_level, (*at).cmsg_type));
+                at = libc::CMSG_NXTHDR(&raw const header, at);
+            }
+        }
+        assert_eq!(kinds, [(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), (libc::SOL_UDP, libc::UDP_SEGMENT)]);
+        for _ in 0..100 {
+            put(&mut header, &mut control, (libc::SOL_UDP, libc::UDP_SEGMENT), 1400u16);
+        }
+        assert!(header.msg_controllen <= CONTROL_BYTES);
+    }
 
     #[test]
     fn waited_is_nothing_when_the_clock_was_set() {

@@ -5,6 +5,7 @@
 
 mod address;
 mod device;
+mod heap;
 mod interfaces;
 mod message;
 mod namespace;
@@ -17,6 +18,7 @@ mod tcp;
 mod usage;
 
 pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
+pub use heap::give_back_memory;
 pub(crate) use interfaces::interface_addresses;
 pub(crate) use message::receive;
 pub(crate) use message::send;

@@ -1,7 +1,7 @@
 //! Messages that are ready to leave: envelopes, heads, bodies and padding of their datagrams in one piece of memory.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use inhaul_transport::kit::Connections;
@@ -37,6 +37,8 @@ impl Framing {
 pub(super) struct Run {
     pub(super) flow: FlowId,
     pub(super) peer: SocketAddr,
+    /// The address of this host that the peer knows.
+    pub(super) from: Option<IpAddr>,
     pub(super) datagrams: usize,
     pub(super) datagram_len: usize,
     pub(super) padded: bool,
@@ -91,7 +93,7 @@ impl Staged {
     pub(super) fn outgoing<'m>(&'m self, socket: &'m impl DatagramSocket) -> impl Iterator<Item = Outgoing<'m>> {
         self.runs().iter().map(|run| {
             let segment = if run.is_segmented() { u16::try_from(run.datagram_len).ok() } else { None };
-            socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment)
+            socket.outgoing(run.peer, &self.memory[run.bytes.clone()], segment).leaving_from(run.from)
         })
     }
 
@@ -125,6 +127,7 @@ impl Staged {
             fill(batch, flow, framing, run, source, out)
         };
         let each = if segmented { SEGMENTS_MAX } else { 1 };
+        let from = connections.asked(flow);
         let mut at = start;
         for message in run[..count].chunks(each) {
             let bytes = at..at + whole_len(message);
@@ -145,7 +148,7 @@ impl Staged {
                 }
             }
             let padded = message[0].pad > 0;
-            self.runs.push(Run { flow, peer: route.to, datagrams, datagram_len, padded, framing, bytes });
+            self.runs.push(Run { flow, peer: route.to, from, datagrams, datagram_len, padded, framing, bytes });
         }
         (count, error)
     }

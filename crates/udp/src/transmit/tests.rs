@@ -12,6 +12,7 @@ use crate::checksum;
 use crate::seal::{FlowSecrets, Opener, Seals, Secret, Suite, TAG_LEN};
 use crate::socket::{Offload, Socket, SocketOptions};
 use crate::sys::set_option;
+use crate::{Arrival, Outgoing};
 
 const MEMORY: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
@@ -253,6 +254,64 @@ fn transmit_goes_on_behind_what_failed() {
     }
     nothing_more(&peer);
     assert!(transmitter.segments());
+}
+
+/// A socket on which the next calls to send fail like this.
+struct Reported {
+    socket: Socket,
+    errors: std::cell::RefCell<Vec<Errno>>,
+}
+
+impl DatagramSocket for Reported {
+    fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    fn segments(&self) -> bool {
+        self.socket.segments()
+    }
+
+    fn aggregates(&self) -> bool {
+        self.socket.aggregates()
+    }
+
+    fn receive_buffer_bytes(&self) -> usize {
+        self.socket.receive_buffer_bytes()
+    }
+
+    fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
+        self.socket.outgoing(peer, bytes, segment)
+    }
+
+    fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
+        match self.errors.borrow_mut().pop() {
+            Some(errno) => Err(errno.into()),
+            None => self.socket.send(messages),
+        }
+    }
+
+    fn receive(&self, slices: &mut [IoSliceMut<'_>], ends: &[usize], arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+        self.socket.receive(slices, ends, arrivals)
+    }
+}
+
+#[test]
+fn a_forged_report_that_datagrams_are_too_large_loses_none() {
+    let mut source = source(200_000);
+    let peer = plain();
+    let to = route(peer.local_addr().unwrap());
+    let errors = vec![Errno::MSGSIZE; usize::from(TOO_LARGE_BELIEVED) - 1];
+    let sender = Reported { socket: socket(Offload::Auto), errors: errors.into() };
+    let mut transmitter = Transmitter::new(&sender);
+    for _ in 0..2 {
+        let mut batch = TxBatch::default();
+        batch.push(MEMORY, to, b"data", ByteRange::at(0, 400), 0);
+        let sent = transmitter.transmit(&sender, &mut batch, &mut connections(), &mut Seals::default(), &mut source);
+        assert_eq!(sent.unwrap(), Sent::All);
+        assert_eq!(next(&peer).len(), 404);
+        // What is counted is counted in a row.
+        sender.errors.borrow_mut().extend([Errno::MSGSIZE; TOO_LARGE_BELIEVED as usize - 1]);
+    }
 }
 
 #[test]

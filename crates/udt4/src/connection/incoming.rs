@@ -75,12 +75,14 @@ impl Connection {
                 let next = next.widen(self.send.first());
                 let taken = next.filter(|next| self.send.on_light_ack(at, *next).is_ok());
                 let Some(next) = taken else { return self.statistics.packets_ignored += 1 };
+                self.answered = true;
                 self.delivery.on_ack(at, next);
                 self.send_buffer.release(next);
                 true
             }
             ControlBody::Nak(ranges) => self.handle_nak(ranges, at),
             ControlBody::Ack2(number) => {
+                self.answered = true;
                 self.receive.on_ack2(at, *number);
                 true
             }
@@ -123,6 +125,7 @@ impl Connection {
         if self.send.on_ack(at, &core).is_err() {
             return false;
         }
+        self.answered = true;
         if next >= first {
             self.delivery.on_ack(at, next);
             self.peer_takes = next + u64::from(window);

@@ -35,6 +35,16 @@ const CONTROLS_MAX: usize = 64;
 const UNSENT_BYTES: usize = 1 << 20;
 const UNSENT_PACKETS: usize = 64;
 
+/// So many packets wait for a peer that has acknowledged nothing. UDT begins with a window of 16 packets, and adds one
+/// for each that is acknowledged: so twice as many and these are more than leave.
+const UNPROVEN_PACKETS: usize = 64;
+
+/// What a packet that waits takes beside its data, in bytes.
+const PACKET_OVERHEAD: usize = 64;
+
+/// So many packets wait to be acknowledged whatever else takes memory: so a connection goes on.
+const SHORT_PACKETS: usize = 16;
+
 /// If nothing was sent for this time, a keep-alive is. libudt gives a silent peer up after 16 of its time-outs, the
 /// first of which is 300 ms.
 const KEEP_ALIVE: Span = Span::from_secs(1);
@@ -138,6 +148,10 @@ pub struct Connection {
     dropped: Option<(u64, Time)>,
     /// The application at the other side reported an error.
     complaint: Option<u32>,
+    /// The peer has acknowledged something.
+    answered: bool,
+    /// Bytes that its buffers may take beyond what they have.
+    free: usize,
     statistics: Statistics,
 }
 
@@ -204,6 +218,8 @@ impl Connection {
             handshake_queued: false,
             dropped: None,
             complaint: None,
+            answered: false,
+            free: usize::MAX,
             statistics: Statistics::default(),
             agreement,
         }
@@ -252,6 +268,10 @@ impl Connection {
     ) -> Result<bool, End> {
         self.may_write()?;
         self.look_for_data();
+        let packets = bytes.len().div_ceil(self.payload_len().max(1));
+        if packets > self.room_by_memory() && !self.send_buffer.is_empty() {
+            return Ok(false);
+        }
         Ok(self.send_buffer.push_message(bytes, lifetime, ordered, now))
     }
 
@@ -307,8 +327,12 @@ impl Connection {
     /// Packets for which there is room to send. While the peer takes what is sent, a stream has room for little more
     /// than what leaves soon: so it is in the processor's cache still when it does.
     pub fn room(&self) -> usize {
-        let (room, next) = (self.send_buffer.room(), self.send.next_number());
-        if self.kind() == Kind::Message || next >= self.peer_takes {
+        let (room, next) = (self.send_buffer.room().min(self.room_by_memory()), self.send.next_number());
+        if self.kind() == Kind::Message {
+            return room;
+        }
+        let room = room.min(self.proven_max().saturating_sub(self.send_buffer.len()));
+        if next >= self.peer_takes {
             return room;
         }
         room.min(self.unsent_max().saturating_sub(self.send_buffer.end().saturating_sub(next) as usize))
@@ -317,7 +341,38 @@ impl Connection {
     /// Packets of room that are worth waking a writer for.
     pub(crate) fn room_step(&self) -> usize {
         let capacity = self.send_buffer.message_max() / self.payload_len().max(1);
-        (capacity / 4).min(self.unsent_max() / 2).max(1)
+        (capacity / 4).min(self.unsent_max() / 2).min(self.proven_max() / 2).max(1)
+    }
+
+    /// Packets that may wait for a peer that has acknowledged as many as this one.
+    fn proven_max(&self) -> usize {
+        let acknowledged = self.send.first().saturating_sub(first_number(self.agreement.first_sent));
+        usize::try_from(acknowledged).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(UNPROVEN_PACKETS)
+    }
+
+    /// Packets that there is memory for.
+    fn room_by_memory(&self) -> usize {
+        let by_memory = self.free / (self.payload_len() + PACKET_OVERHEAD);
+        by_memory.max(SHORT_PACKETS.saturating_sub(self.send_buffer.len()))
+    }
+
+    /// Bytes of memory that its buffers take.
+    pub(crate) fn memory(&self) -> usize {
+        self.send_buffer.memory() + self.receive_buffer.memory()
+    }
+
+    /// Its buffers may take so many bytes more.
+    pub(crate) fn set_free(&mut self, free: usize) {
+        self.free = free;
+        self.receive_buffer.set_short(free == 0);
+        if free == 0 {
+            self.send_buffer.drop_spare();
+        }
+    }
+
+    /// Whether the peer has acknowledged anything.
+    pub(crate) const fn has_answered(&self) -> bool {
+        self.answered
     }
 
     fn unsent_max(&self) -> usize {

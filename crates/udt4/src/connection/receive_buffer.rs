@@ -19,7 +19,14 @@ pub(super) struct ReceiveBuffer {
     messages: Messages,
     /// Memory of packets that were read, for those that come.
     spare: Vec<Vec<u8>>,
+    /// Bytes that packets and spare memory take.
+    bytes: usize,
+    /// There is memory for [`SHORT_PACKETS`] only.
+    is_short: bool,
 }
+
+/// Packets that are taken in whatever else takes memory: so a connection goes on.
+const SHORT_PACKETS: usize = 32;
 
 /// Memory of so many packets is kept at most.
 const SPARE_MAX: usize = 1024;
@@ -67,7 +74,8 @@ impl ReceiveBuffer {
     pub(super) fn new(kind: Kind, first: u64, capacity: usize) -> Self {
         let (slots, messages) = (VecDeque::new(), Messages::default());
         let (capacity, spare) = (capacity.max(2), Vec::new());
-        Self { kind, capacity, base: first, slots, contiguous: first, taken: 0, messages, spare }
+        let (bytes, is_short) = (0, false);
+        Self { kind, capacity, base: first, slots, contiguous: first, taken: 0, messages, spare, bytes, is_short }
     }
 
     /// Everything before this number has come, or will not come.
@@ -75,9 +83,23 @@ impl ReceiveBuffer {
         self.contiguous
     }
 
+    /// Bytes of memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes + self.slots.len() * size_of::<Slot>()
+    }
+
+    /// Whether memory is short from now on.
+    pub(super) fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+        if is_short {
+            self.bytes -= self.spare.drain(..).map(|spare| spare.capacity()).sum::<usize>();
+        }
+    }
+
     /// How many packets may come from [`contiguous`](Self::contiguous) on.
     pub(super) fn room(&self) -> usize {
-        self.capacity.saturating_sub((self.contiguous - self.base) as usize)
+        let capacity = if self.is_short { self.capacity.min(SHORT_PACKETS) } else { self.capacity };
+        capacity.saturating_sub((self.contiguous - self.base) as usize)
     }
 
     /// The first number for which there is no room.
@@ -90,13 +112,18 @@ impl ReceiveBuffer {
         if sequence >= self.limit() {
             return Inserted::NoRoom;
         }
+        if self.is_short && sequence >= self.base + SHORT_PACKETS as u64 {
+            return Inserted::NoRoom;
+        }
         let Some(at) = self.slot_at(sequence) else { return Inserted::Duplicate };
         let Some(slot) = self.slots.get_mut(at).filter(|slot| matches!(slot, Slot::Missing)) else {
             return Inserted::Duplicate;
         };
         let (message, position, ordered) = (data.message, data.position, data.ordered);
         let mut payload = self.spare.pop().unwrap_or_default();
+        self.bytes -= payload.capacity();
         payload.extend_from_slice(data.payload);
+        self.bytes += payload.capacity();
         *slot = Slot::Data(Piece { message, position, ordered, payload });
         self.advance();
         if self.kind == Kind::Message {
@@ -125,7 +152,9 @@ impl ReceiveBuffer {
                     Slot::Gone => false,
                 };
                 if give_up {
-                    *slot = Slot::Gone;
+                    if let Slot::Data(piece) = std::mem::replace(slot, Slot::Gone) {
+                        self.bytes -= piece.payload.capacity();
+                    }
                     self.messages.cut(sequence);
                 }
             }
@@ -163,6 +192,7 @@ impl ReceiveBuffer {
             let Some(slot) = self.slot_at(sequence).and_then(|at| self.slots.get_mut(at)) else { continue };
             if let Slot::Data(piece) = std::mem::replace(slot, Slot::Gone) {
                 message.extend_from_slice(&piece.payload);
+                self.bytes -= piece.payload.capacity();
             }
         }
         self.messages.remove(first);
@@ -208,11 +238,13 @@ impl ReceiveBuffer {
         if let Some(slot) = self.slots.pop_front() {
             self.base += 1;
             self.taken = 0;
-            if let Slot::Data(Piece { mut payload, .. }) = slot
-                && self.spare.len() < SPARE_MAX
-            {
-                payload.clear();
-                self.spare.push(payload);
+            if let Slot::Data(Piece { mut payload, .. }) = slot {
+                if self.spare.len() < SPARE_MAX && !self.is_short {
+                    payload.clear();
+                    self.spare.push(payload);
+                } else {
+                    self.bytes -= payload.capacity();
+                }
             }
         }
     }
@@ -392,6 +424,25 @@ mod tests {
         assert_eq!(buffer.room(), 4);
     }
 
+    #[test]
+    fn a_buffer_without_memory_takes_what_it_needs_to_go_on() {
+        let mut buffer = ReceiveBuffer::new(Kind::Stream, 0, 1000);
+        assert_eq!(buffer.insert(500, &solo(1, true, b"x")), Inserted::New);
+        buffer.set_short(true);
+        assert_eq!(buffer.room(), SHORT_PACKETS);
+        let mut came = 0;
+        while came < 500 {
+            assert_eq!(buffer.insert(came + SHORT_PACKETS as u64, &solo(1, true, b"x")), Inserted::NoRoom);
+            for sequence in came..500.min(came + SHORT_PACKETS as u64) {
+                assert_eq!(buffer.insert(sequence, &solo(1, true, b"x")), Inserted::New, "{sequence}");
+            }
+            came += buffer.read(&mut [0; 2000]) as u64;
+        }
+        assert_eq!((came, buffer.memory(), buffer.room()), (501, 0, SHORT_PACKETS));
+        buffer.set_short(false);
+        assert_eq!(buffer.room(), 1000);
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64, u32, bool, bool, bool),
@@ -423,6 +474,12 @@ mod tests {
                     }
                 }
                 prop_assert!(buffer.slots.len() <= 8 && buffer.room() <= 8);
+                let here = buffer.slots.iter().map(|slot| match slot {
+                    Slot::Data(piece) => piece.payload.capacity(),
+                    _ => 0,
+                });
+                let spare = buffer.spare.iter().map(Vec::capacity);
+                prop_assert_eq!(buffer.bytes, here.chain(spare).sum::<usize>());
                 prop_assert!(buffer.base <= buffer.contiguous && buffer.contiguous <= buffer.limit());
                 let listed = [&buffer.messages.parts, &buffer.messages.ordered, &buffer.messages.unordered];
                 let listed = listed.iter().flat_map(|list| list.iter()).map(|(a, b)| b - a + 1).sum::<u64>();

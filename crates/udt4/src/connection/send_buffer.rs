@@ -91,6 +91,21 @@ impl SendBuffer {
         self.acknowledged_bytes
     }
 
+    /// Bytes of memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        (self.packets.len() + self.spare.len()) * (self.payload_len + size_of::<Outgoing>())
+    }
+
+    /// Gives memory back that is of no use now.
+    pub(super) fn drop_spare(&mut self) {
+        self.spare = Vec::new();
+    }
+
+    /// Packets that are here.
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Largest message that fits at all, in bytes.
     pub(super) fn message_max(&self) -> usize {
         self.capacity * self.payload_len

@@ -1,6 +1,6 @@
 //! Datagrams that leave together.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use inhaul_udp::{MESSAGE_BYTES_MAX, MESSAGES_MAX, Outgoing, SEGMENTS_MAX, Socket};
@@ -17,12 +17,15 @@ pub(super) struct Batch {
     sent: usize,
     /// The kernel cuts messages into datagrams.
     segments: bool,
+    /// The address of this host that what is added leaves from; `None`: one of the kernel's choice.
+    from: Option<IpAddr>,
 }
 
 /// Datagrams to one peer, equal in length but for the last, which may be shorter.
 #[derive(Clone, Debug)]
 struct Message {
     to: SocketAddr,
+    from: Option<IpAddr>,
     bytes: Range<usize>,
     /// Length of each datagram but the last.
     segment: usize,
@@ -32,9 +35,9 @@ struct Message {
 }
 
 impl Message {
-    fn takes(&self, to: SocketAddr, len: usize) -> bool {
+    fn takes(&self, (to, from): (SocketAddr, Option<IpAddr>), len: usize) -> bool {
         !self.closed
-            && self.to == to
+            && (self.to, self.from) == (to, from)
             && len <= self.segment
             && self.datagrams < SEGMENTS_MAX
             && self.bytes.len() + len <= MESSAGE_BYTES_MAX
@@ -45,6 +48,11 @@ impl Batch {
     /// Has datagrams leave as messages that the kernel cuts, or one by one.
     pub(super) fn set_segments(&mut self, segments: bool) {
         self.segments = segments;
+    }
+
+    /// What is added from now on leaves from this address of this host: the one that its peer has asked.
+    pub(super) fn leave_from(&mut self, from: Option<IpAddr>) {
+        self.from = from;
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -85,12 +93,13 @@ impl Batch {
         let bytes = start..self.memory.len();
         let segment = bytes.len();
         let alone = joined == Joined::No || !self.segments || segment == 0;
-        match self.messages.last_mut().filter(|last| !alone && last.takes(to, segment)) {
+        let from = self.from;
+        match self.messages.last_mut().filter(|last| !alone && last.takes((to, from), segment)) {
             Some(last) => {
                 (last.bytes.end, last.datagrams) = (bytes.end, last.datagrams + 1);
                 last.closed = segment < last.segment;
             }
-            None => self.messages.push(Message { to, bytes, segment, datagrams: 1, closed: alone }),
+            None => self.messages.push(Message { to, from, bytes, segment, datagrams: 1, closed: alone }),
         }
         true
     }
@@ -98,16 +107,19 @@ impl Batch {
     /// The messages that have not left, for `socket` to send.
     pub(super) fn outgoing<'m>(&'m self, socket: &'m Socket) -> impl Iterator<Item = Outgoing<'m>> {
         self.messages.iter().skip(self.sent).map(|message| {
-            let Message { to, bytes, segment, datagrams, .. } = message;
+            let Message { to, from, bytes, segment, datagrams, .. } = message;
             let segment = if *datagrams > 1 { u16::try_from(*segment).ok() } else { None };
-            socket.outgoing(*to, self.memory.get(bytes.clone()).unwrap_or_default(), segment)
+            socket.outgoing(*to, self.memory.get(bytes.clone()).unwrap_or_default(), segment).leaving_from(*from)
         })
     }
 
     /// The datagrams that have not left.
-    pub(super) fn rest(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+    pub(super) fn rest(&self) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>, &[u8])> {
         let rest = self.messages.iter().skip(self.sent);
-        rest.flat_map(|message| self.memory[message.bytes.clone()].chunks(message.segment).map(|d| (message.to, d)))
+        rest.flat_map(|message| {
+            let datagrams = self.memory[message.bytes.clone()].chunks(message.segment);
+            datagrams.map(|datagram| (message.to, message.from, datagram))
+        })
     }
 
     /// The first `count` of the rest have left, or never will.
@@ -123,11 +135,11 @@ impl Batch {
     /// Has the rest leave one by one.
     pub(super) fn split(&mut self) {
         let rest = self.messages.split_off(self.sent.min(self.messages.len()));
-        for Message { to, bytes, segment, .. } in rest {
+        for Message { to, from, bytes, segment, .. } in rest {
             for start in bytes.clone().step_by(segment.max(1)) {
                 let bytes = start..bytes.end.min(start + segment);
                 let segment = bytes.len();
-                self.messages.push(Message { to, bytes, segment, datagrams: 1, closed: true });
+                self.messages.push(Message { to, from, bytes, segment, datagrams: 1, closed: true });
             }
         }
     }

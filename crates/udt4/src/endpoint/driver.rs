@@ -189,6 +189,7 @@ impl Driver {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
         for (arrival, bytes) in self.incoming.messages() {
+            state.come_to(arrival.to);
             state.handle_message(arrival.from, bytes, arrival.segment, now - arrival.waited);
         }
         state.settle(now);

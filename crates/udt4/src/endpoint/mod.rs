@@ -7,6 +7,7 @@ mod driver;
 mod held;
 mod listener;
 mod port;
+mod shares;
 mod socket;
 mod state;
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Port {
     pub fn transmit(&mut self, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut batch = Batch::default();
         self.state.poll_transmit(now, &mut batch);
-        batch.rest().map(|(to, bytes)| (to, bytes.to_vec())).collect()
+        batch.rest().map(|(to, _, bytes)| (to, bytes.to_vec())).collect()
     }
 
     /// When something is due.

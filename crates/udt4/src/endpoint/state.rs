@@ -1,13 +1,14 @@
 //! All connections of a port, without I/O and without a clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar};
 
 use inhaul_base::Time;
 use inhaul_transport::kit::Challenges;
 
 use super::batch::{Batch, Joined};
+use super::shares::Shares;
 use crate::connection::Connection;
 use crate::error::UdtError;
 use crate::handshake::{Answer, ConnectError, Connecting, Listener, Progress};
@@ -38,13 +39,23 @@ pub(super) struct State {
     /// Which entry meets whom.
     rendezvous: BTreeMap<SocketAddr, SocketId>,
     /// Connections that a listener made, by the client's address, socket and sequence number.
-    clients: BTreeMap<(SocketAddr, SocketId, Sequence), SocketId>,
-    replies: VecDeque<(SocketAddr, Control<'static>)>,
+    clients: BTreeMap<Client, SocketId>,
+    /// How many of them each host has.
+    shares: Shares,
+    /// Bytes that the buffers of all connections take.
+    memory: usize,
+    /// Each with the address of this host that it answers for.
+    replies: VecDeque<(SocketAddr, Option<IpAddr>, Control<'static>)>,
+    /// The address of this host that what has come now was sent to, where the port has several.
+    asked: Option<IpAddr>,
     /// Nobody holds the endpoint or a socket any more.
     abandoned: bool,
     /// Why the driver has ended, if it failed.
     failure: Option<String>,
 }
+
+/// A client of a listener: its address, socket and sequence number.
+type Client = (SocketAddr, SocketId, Sequence);
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -54,8 +65,16 @@ pub(super) struct Entry {
     /// Notified when what is wanted is there.
     pub(super) ready: Arc<Condvar>,
     due: Time,
+    /// The address of this host that the peer sends to: what it knows us by.
+    asked: Option<IpAddr>,
     /// A socket of the application has it, or will.
     held: bool,
+    /// The client that a listener made it for.
+    client: Option<Client>,
+    /// The client has not asked for anything yet.
+    asking: bool,
+    /// Bytes that its buffers took when they were looked at last.
+    memory: usize,
 }
 
 /// How far it is.
@@ -83,6 +102,8 @@ struct Listening {
     backlog: usize,
     /// Connected, and not accepted yet.
     queue: VecDeque<SocketId>,
+    /// Connected, and not asked for anything yet, with the time when that is given up; and some that have.
+    asking: VecDeque<(Time, SocketId)>,
     ready: Arc<Condvar>,
 }
 
@@ -100,7 +121,10 @@ impl State {
             listening: None,
             rendezvous: BTreeMap::new(),
             clients: BTreeMap::new(),
+            shares: Shares::default(),
+            memory: 0,
             replies: VecDeque::new(),
+            asked: None,
             abandoned: false,
             failure: None,
         }
@@ -109,6 +133,12 @@ impl State {
     /// Connections that are open, being set up, or not released yet.
     pub(super) fn connections(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes that the buffers of all connections take.
+    #[cfg(test)]
+    pub(super) const fn memory(&self) -> usize {
+        self.memory
     }
 
     pub(super) fn options(&self) -> &Options {
@@ -132,7 +162,7 @@ impl State {
         if rendezvous {
             self.rendezvous.insert(peer, id);
         }
-        self.insert(id, Phase::Connecting(connecting), true);
+        self.insert(id, Phase::Connecting(connecting), None, false);
         self.reschedule(id, now);
         Ok(id)
     }
@@ -145,14 +175,24 @@ impl State {
         }
         let secret = self.secrets.of_period(SocketAddr::from(([0; 4], 0)), u64::MAX);
         let listener = Listener::new(self.options.terms(), secret);
-        self.listening = Some(Listening { listener, backlog, queue: VecDeque::new(), ready: Arc::default() });
+        self.listening = Some(Listening {
+            listener,
+            backlog,
+            queue: VecDeque::new(),
+            asking: VecDeque::new(),
+            ready: Arc::default(),
+        });
         Ok(())
     }
 
     /// Ends it. Connections that nobody accepted end too.
     pub(super) fn stop_listening(&mut self, now: Time) {
-        for id in self.listening.take().map(|listening| listening.queue).unwrap_or_default() {
-            self.release(id, now);
+        let Some(Listening { queue, asking, .. }) = self.listening.take() else { return };
+        queue.into_iter().for_each(|id| self.release(id, now));
+        for (_, id) in asking {
+            if self.entries.get(&id).is_some_and(|entry| entry.asking) {
+                self.release(id, now);
+            }
         }
     }
 
@@ -169,8 +209,12 @@ impl State {
     /// The connection of a socket, if it is open.
     pub(super) fn open(&mut self, id: SocketId) -> Result<&mut Connection, UdtError> {
         self.check()?;
+        let free = self.free();
         match self.entries.get_mut(&id).map(|entry| &mut entry.phase) {
-            Some(Phase::Open(connection)) => Ok(connection),
+            Some(Phase::Open(connection)) => {
+                connection.set_free(free);
+                Ok(connection)
+            }
             Some(Phase::Failed(error)) => Err((*error).into()),
             _ => Err(crate::connection::End::Closed.into()),
         }
@@ -217,6 +261,11 @@ impl State {
         }
     }
 
+    /// What comes from now on was sent to this address of this host.
+    pub(super) fn come_to(&mut self, asked: Option<IpAddr>) {
+        self.asked = asked;
+    }
+
     /// A datagram has come at `at`.
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], at: Time) {
         self.handle_message(from, bytes, bytes.len(), at);
@@ -226,12 +275,14 @@ impl State {
     /// Datagrams have come at `at`, joined: each has `segment` bytes, the last one maybe less. [`settle`](Self::settle)
     /// when there are no more.
     pub(super) fn handle_message(&mut self, from: SocketAddr, bytes: &[u8], segment: usize, at: Time) {
+        let free = self.free();
         let mut packets = bytes.chunks(segment.max(1)).filter_map(|bytes| Packet::parse(bytes).ok()).peekable();
         while let Some(packet) = packets.next() {
             let destination = packet.stamp().destination;
             match destination.and_then(|id| Some((id, self.entries.get_mut(&id)?))) {
                 Some((id, Entry { phase: Phase::Open(connection), .. })) if connection.peer() == from => {
                     let others = std::iter::from_fn(|| packets.next_if(|next| next.stamp().destination == destination));
+                    connection.set_free(free);
                     connection.handle_together(std::iter::once(packet).chain(others), at);
                     self.touch(id);
                 }
@@ -276,6 +327,11 @@ impl State {
     }
 
     fn touch(&mut self, id: SocketId) {
+        if let Some(asked) = self.asked
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            entry.asked = Some(asked);
+        }
         if self.touched.last() != Some(&id) {
             self.touched.push(id);
         }
@@ -287,6 +343,13 @@ impl State {
         for id in touched.drain(..) {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             self.ready.extend(entry.satisfied());
+            if entry.has_asked()
+                && let Some(listening) = &mut self.listening
+            {
+                (entry.asking, entry.held) = (false, true);
+                listening.queue.push_back(id);
+                self.ready.push(listening.ready.clone());
+            }
             if entry.is_over() && !entry.held {
                 self.remove(id);
             } else {
@@ -294,6 +357,27 @@ impl State {
             }
         }
         self.touched = touched;
+    }
+
+    /// Bytes that buffers may take beyond what they have.
+    fn free(&self) -> usize {
+        self.options.memory_max.saturating_sub(self.memory)
+    }
+
+    /// Ends connections whose clients ask for nothing.
+    fn end_silent(&mut self, now: Time) {
+        while let Some(listening) = &mut self.listening
+            && let Some(&(until, id)) = listening.asking.front()
+            && until <= now
+        {
+            listening.asking.pop_front();
+            if self.entries.get(&id).is_some_and(|entry| entry.asking)
+                && let Some(Entry { phase: Phase::Open(connection), .. }) = self.entries.get_mut(&id)
+            {
+                connection.close(now, inhaul_base::Span::ZERO);
+                self.reschedule(id, now);
+            }
+        }
     }
 
     /// Whom to notify, once the state is not locked any more.
@@ -318,7 +402,8 @@ impl State {
                     }
                     return;
                 }
-                let full = listening.queue.len() >= listening.backlog;
+                let full = listening.queue.len() >= listening.backlog
+                    || self.shares.of(from.ip()) >= self.options.connections_per_host;
                 if full || self.entries.len() >= self.options.connections_max {
                     return self.reply(from, request.socket, Listener::reject(request));
                 }
@@ -331,19 +416,28 @@ impl State {
         let id = self.new_id(from);
         let Some(listening) = &mut self.listening else { return };
         let agreement = listening.listener.agree(request, from, id);
-        listening.queue.push_back(id);
-        listening.ready.notify_one();
+        let asks = self.options.request_timeout;
+        match asks {
+            Some(patience) => listening.asking.push_back((at + patience, id)),
+            None => {
+                listening.queue.push_back(id);
+                listening.ready.notify_one();
+            }
+        }
         let mut connection = Connection::new(agreement, &self.options, at);
         connection.repeat_handshake();
-        self.clients.insert((from, request.socket, request.initial_sequence), id);
-        self.insert(id, Phase::Open(Box::new(connection)), true);
+        let client = (from, request.socket, request.initial_sequence);
+        self.clients.insert(client, id);
+        self.shares.add(from.ip());
+        self.insert(id, Phase::Open(Box::new(connection)), Some(client), asks.is_some());
+        self.touch(id);
         self.reschedule(id, at);
     }
 
     fn reply(&mut self, to: SocketAddr, socket: SocketId, handshake: Handshake) {
         if self.replies.len() < REPLIES_MAX {
             let stamp = Stamp { timestamp: 0, destination: Some(socket) };
-            self.replies.push_back((to, Control { stamp, body: ControlBody::Handshake(handshake) }));
+            self.replies.push_back((to, self.asked, Control { stamp, body: ControlBody::Handshake(handshake) }));
         }
     }
 
@@ -352,14 +446,18 @@ impl State {
         if !self.replies.is_empty() {
             return Time::ZERO;
         }
-        self.agenda.first().map_or(Time::FAR_FUTURE, |(due, _)| *due)
+        let asking = self.listening.as_ref().and_then(|listening| listening.asking.front());
+        let due = self.agenda.first().map_or(Time::FAR_FUTURE, |(due, _)| *due);
+        asking.map_or(due, |(until, _)| due.min(*until))
     }
 
     /// Fills `batch` with what is to be sent now.
     pub(super) fn poll_transmit(&mut self, now: Time, batch: &mut Batch) {
+        self.end_silent(now);
         while !batch.is_full()
-            && let Some((to, control)) = self.replies.pop_front()
+            && let Some((to, asked, control)) = self.replies.pop_front()
         {
+            batch.leave_from(asked);
             batch.push(to, |out| Packet::Control(control).emit(out));
         }
         while let Some(&(due, id)) = self.agenda.first()
@@ -368,6 +466,7 @@ impl State {
         {
             self.agenda.remove(&(due, id));
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            batch.leave_from(entry.asked);
             entry.transmit(now, batch);
             self.ready.extend(entry.satisfied());
             if entry.is_over() && !entry.held {
@@ -380,7 +479,14 @@ impl State {
 
     /// Puts an entry's next turn on the agenda, no earlier than `now`.
     pub(super) fn reschedule(&mut self, id: SocketId, now: Time) {
+        let free = self.free();
         let Some(entry) = self.entries.get_mut(&id) else { return };
+        self.memory -= entry.memory;
+        entry.memory = entry.buffers();
+        self.memory += entry.memory;
+        if let Phase::Open(connection) = &mut entry.phase {
+            connection.set_free(free);
+        }
         self.agenda.remove(&(entry.due, id));
         entry.due = entry.deadline().max(now);
         if entry.due < Time::FAR_FUTURE {
@@ -388,17 +494,21 @@ impl State {
         }
     }
 
-    fn insert(&mut self, id: SocketId, phase: Phase, held: bool) {
-        let (want, ready, due) = (Want::default(), Arc::default(), Time::FAR_FUTURE);
-        self.entries.insert(id, Entry { phase, want, ready, due, held });
+    fn insert(&mut self, id: SocketId, phase: Phase, client: Option<Client>, asking: bool) {
+        let (want, ready, due, held) = (Want::default(), Arc::default(), Time::FAR_FUTURE, !asking);
+        self.entries.insert(id, Entry { phase, want, ready, due, asked: None, held, client, asking, memory: 0 });
     }
 
     fn remove(&mut self, id: SocketId) {
         if let Some(entry) = self.entries.remove(&id) {
             self.agenda.remove(&(entry.due, id));
+            self.memory -= entry.memory;
+            if let Some(client) = entry.client {
+                self.clients.remove(&client);
+                self.shares.remove(client.0.ip());
+            }
         }
         self.rendezvous.retain(|_, meeting| *meeting != id);
-        self.clients.retain(|_, client| *client != id);
     }
 
     fn secret(&mut self, peer: SocketAddr) -> u64 {
@@ -469,12 +579,27 @@ impl Entry {
         }
     }
 
+    /// Bytes that its buffers take.
+    fn buffers(&self) -> usize {
+        match &self.phase {
+            Phase::Open(connection) => connection.memory(),
+            Phase::Connecting(_) | Phase::Failed(_) => 0,
+        }
+    }
+
+    /// Whether its client has asked for something just now, and shown that it hears.
+    fn has_asked(&self) -> bool {
+        let Phase::Open(connection) = &self.phase else { return false };
+        self.asking && connection.end().is_none() && connection.is_readable() && connection.has_answered()
+    }
+
     /// Whom to notify, if what the application waits for is there.
     fn satisfied(&mut self) -> Option<Arc<Condvar>> {
         let Phase::Open(connection) = &self.phase else { return None };
         let ended = connection.end().is_some();
         let data = self.want.data && (ended || connection.is_readable());
-        let room = self.want.room.is_some_and(|room| ended || connection.room() >= room || connection.has_complaint());
+        let has_room = |room| connection.room() >= room || connection.is_drained() && connection.room() > 0;
+        let room = self.want.room.is_some_and(|room| ended || has_room(room) || connection.has_complaint());
         let drained = self.want.drained && (ended || connection.is_drained());
         (data || room || drained).then(|| {
             // Who is not satisfied says so again.

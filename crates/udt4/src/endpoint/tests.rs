@@ -10,7 +10,10 @@ use super::state::State;
 use super::*;
 use crate::connection::End;
 use crate::handshake::ConnectError;
-use crate::wire::{Control, ControlBody, Handshake, HandshakeKind, Kind, Packet, Sequence, SocketId, Stamp};
+use crate::wire::{
+    Control, ControlBody, Data, Handshake, HandshakeKind, Kind, MessageNumber, Packet, Position, Sequence, SocketId,
+    Stamp,
+};
 
 fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
@@ -49,7 +52,7 @@ fn replies(state: &mut State, now: Time) -> Vec<(SocketAddr, Handshake)> {
         Packet::Control(Control { body: ControlBody::Handshake(handshake), .. }) => Some(handshake),
         _ => None,
     };
-    batch.rest().filter_map(|(to, bytes)| Some((to, handshake(bytes)?))).collect()
+    batch.rest().filter_map(|(to, _, bytes)| Some((to, handshake(bytes)?))).collect()
 }
 
 fn listening(options: Options, backlog: usize) -> State {
@@ -107,6 +110,128 @@ fn clients_beyond_the_limits_are_refused() {
     }
 }
 
+/// What a client at `from` has to say to be connected; its connection.
+fn connect_from(state: &mut State, from: SocketAddr, now: Time) -> Option<SocketId> {
+    let before = state.connections();
+    state.handle(from, &packet(request(HandshakeKind::Request, 5, 0)), now);
+    let cookie = replies(state, now)[0].1.cookie;
+    state.handle(from, &packet(request(HandshakeKind::Agreement, 5, cookie)), now);
+    let answer = replies(state, now)[0].1;
+    (state.connections() > before).then_some(answer.socket)
+}
+
+#[test]
+fn one_address_takes_its_share_and_leaves_the_rest() {
+    let options = Options { connections_per_host: 3, ..Options::default() };
+    let mut state = listening(options, 100);
+    let mine: Vec<_> = (1..=20).filter_map(|port| connect_from(&mut state, address(port), at(1))).collect();
+    assert_eq!((mine.len(), state.connections()), (3, 3));
+    let other = SocketAddr::from(([192, 0, 2, 2], 1));
+    assert!(connect_from(&mut state, other, at(1)).is_some(), "another address has its own share");
+    // What one has given back it may take again.
+    assert_eq!(state.accept().unwrap(), mine[0]);
+    state.release(mine[0], at(2));
+    let mut now = 2;
+    while state.connections() == 4 {
+        let mut batch = Batch::default();
+        state.poll_transmit(at(now), &mut batch);
+        now += 10;
+        assert!(now < 1000);
+    }
+    assert!(connect_from(&mut state, address(21), at(now)).is_some());
+}
+
+/// A packet of a client for the connection `id`.
+fn to(id: SocketId, make: impl FnOnce(Stamp) -> Packet<'static>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    make(Stamp { timestamp: 0, destination: Some(id) }).emit(&mut bytes);
+    bytes
+}
+
+fn data(id: SocketId) -> Vec<u8> {
+    to(id, |stamp| {
+        let (sequence, message) = (Sequence::truncate(7), MessageNumber::truncate(1));
+        let position = Position { first: true, last: true };
+        Packet::Data(Data { stamp, sequence, message, position, ordered: true, payload: b"name" })
+    })
+}
+
+fn acknowledgement(id: SocketId) -> Vec<u8> {
+    to(id, |stamp| Packet::Control(Control { stamp, body: ControlBody::Ack2(1) }))
+}
+
+#[test]
+fn a_client_that_asks_for_nothing_is_not_handed_out_and_ends() {
+    let patience = Span::from_secs(10);
+    let mut state = listening(Options { request_timeout: Some(patience), ..Options::default() }, 100);
+    let [silent, deaf, good] = [1, 2, 3].map(|port| connect_from(&mut state, address(port), at(1)).unwrap());
+    state.handle(address(2), &data(deaf), at(2));
+    state.handle(address(3), &acknowledgement(good), at(2));
+    assert!(state.accept().is_err(), "none has asked and shown that it hears");
+    state.handle(address(3), &data(good), at(3));
+    assert_eq!(state.accept().unwrap(), good);
+    assert!(state.accept().is_err());
+    // The others are told that it is over, and then they are gone.
+    for now in (4..12_000).step_by(20) {
+        let mut batch = Batch::default();
+        state.poll_transmit(at(now), &mut batch);
+        let left = if at(now) < at(1) + patience { 3 } else { state.connections() };
+        assert_eq!(state.connections(), left, "{now} ms");
+        state.handle(address(3), &acknowledgement(good), at(now));
+    }
+    assert_eq!(state.connections(), 1);
+    assert!(state.open(silent).is_err() && state.open(deaf).is_err() && state.open(good).is_ok());
+}
+
+#[test]
+fn a_listener_that_ends_forgets_those_that_have_not_asked() {
+    let options = Options { request_timeout: Some(Span::from_secs(10)), linger: Span::ZERO, ..Options::default() };
+    let mut state = listening(options, 100);
+    connect_from(&mut state, address(1), at(1)).unwrap();
+    state.stop_listening(at(2));
+    for now in (2..1000).step_by(20) {
+        state.poll_transmit(at(now), &mut Batch::default());
+    }
+    assert_eq!((state.connections(), state.deadline()), (0, Time::FAR_FUTURE));
+}
+
+#[test]
+fn little_waits_for_a_client_that_has_acknowledged_nothing() {
+    let mut state = listening(Options::default(), 100);
+    let id = connect_from(&mut state, address(1), at(1)).unwrap();
+    let mut written = 0;
+    while let Ok(count @ 1..) = state.open(id).unwrap().write(&[7; 1 << 20]) {
+        written += count;
+    }
+    assert!((16 * 1456..=64 * 1472).contains(&written), "{written}");
+}
+
+#[test]
+fn all_connections_together_take_so_much_memory_and_each_goes_on() {
+    let memory_max = 1 << 20;
+    let options = Options { memory_max, connections_per_host: 100, ..Options::default() };
+    let mut state = listening(options, 100);
+    let ids: Vec<_> = (1..=50).map(|port| connect_from(&mut state, address(port), at(1)).unwrap()).collect();
+    let each = 16 * 2000;
+    for &id in &ids {
+        let mut written = 0;
+        while let Ok(count @ 1..) = state.open(id).unwrap().write(&[7; 1 << 16]) {
+            written += count;
+            state.reschedule(id, at(2));
+        }
+        assert!(written >= 16 * 1456, "{written}");
+        assert!(state.memory() <= memory_max + ids.len() * each, "{}", state.memory());
+    }
+    for id in ids {
+        state.release(id, at(3));
+    }
+    // Nobody acknowledges anything: what waits goes with the connections.
+    for now in (3..50_000).step_by(100) {
+        state.poll_transmit(at(now), &mut Batch::default());
+    }
+    assert_eq!((state.connections(), state.memory()), (0, 0));
+}
+
 proptest! {
     #[test]
     fn anything_may_come_to_a_port(datagrams in prop::collection::vec((any::<u16>(), any::<Vec<u8>>(), 0u8..9), 0..50)) {
@@ -137,6 +262,54 @@ fn connected(options: Options) -> (Socket, Socket) {
     let incoming = far.listen(1).unwrap();
     let client = near.connect(far.local_address()).unwrap();
     (client, incoming.accept().unwrap())
+}
+
+#[test]
+fn a_server_that_waits_for_requests_serves_those_that_ask() {
+    let options = Options { request_timeout: Some(Span::from_secs(10)), receive_buffer: 16, ..Options::default() };
+    let (near, far) = (endpoint(Options::default()), endpoint(options));
+    let incoming = far.listen(1).unwrap();
+    let _silent = near.connect(far.local_address()).unwrap();
+    let client = near.connect(far.local_address()).unwrap();
+    client.write_all(b"name").unwrap();
+    let server = incoming.accept().unwrap();
+    let mut name = [0; 4];
+    server.read_exact(&mut name).unwrap();
+    server.write_all(&[7; 300_000]).unwrap();
+    let mut got = vec![0; 300_000];
+    client.read_exact(&mut got).unwrap();
+    assert!(&name == b"name" && got == [7; 300_000]);
+    assert_eq!(far.connections(), 2);
+}
+
+#[test]
+fn a_port_of_a_host_with_several_addresses_answers_from_the_one_that_was_asked() {
+    let far = Endpoint::bind("[::]:0".parse().unwrap(), Options::default()).unwrap();
+    let incoming = far.listen(1).unwrap();
+    let asked = SocketAddr::from(([127, 0, 0, 2], far.local_address().port()));
+    // The client takes nothing that comes from elsewhere.
+    let client = endpoint(Options { connect_timeout: Span::from_secs(10), ..Options::default() });
+    let client = client.connect(asked).unwrap();
+    let server = incoming.accept().unwrap();
+    server.write_all(b"answer").unwrap();
+    let mut got = [0; 6];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"answer");
+}
+
+#[test]
+fn answers_leave_from_the_address_that_each_client_asked() {
+    let mut state = State::new(Options::default(), 1);
+    state.listen(4).unwrap();
+    let request = packet(request(HandshakeKind::Request, 5, 0));
+    for last in [1, 2] {
+        state.come_to(Some([192, 0, 2, last].into()));
+        state.handle(address(last.into()), &request, at(1));
+    }
+    let mut batch = Batch::default();
+    state.poll_transmit(at(1), &mut batch);
+    let left: Vec<_> = batch.rest().map(|(to, from, _)| (to, from)).collect();
+    assert_eq!(left, [1u8, 2].map(|last| (address(last.into()), Some([192, 0, 2, last].into()))));
 }
 
 #[test]

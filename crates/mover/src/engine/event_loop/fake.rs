@@ -406,7 +406,7 @@ impl DatagramSocket for FakeSocket {
     }
 
     fn outgoing<'m>(&self, peer: SocketAddr, bytes: &'m [u8], segment: Option<u16>) -> Outgoing<'m> {
-        Outgoing { to: Some(peer), bytes, segment }
+        Outgoing { to: Some(peer), from: None, bytes, segment }
     }
 
     fn send<'m>(&self, messages: impl IntoIterator<Item = Outgoing<'m>>) -> io::Result<usize> {
@@ -439,7 +439,8 @@ impl DatagramSocket for FakeSocket {
             }
             start = end;
             let (len, truncated) = (bytes.len() - rest.len(), !rest.is_empty());
-            arrivals.push(Arrival { from, len, segment: len.max(1), truncated, drops: None, waited: Span::ZERO });
+            let segment = len.max(1);
+            arrivals.push(Arrival { from, to: None, len, segment, truncated, drops: None, waited: Span::ZERO });
         }
         Ok(())
     }

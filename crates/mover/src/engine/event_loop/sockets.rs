@@ -1,6 +1,6 @@
 //! The engine's sockets: the one that takes connections, and those that datagrams come and go over.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 use inhaul_base::Time;
 use inhaul_transport::FlowId;
@@ -13,6 +13,7 @@ use crate::api::error::MoveError;
 use crate::engine::ids::EndpointId;
 use crate::engine::listener::{Accepted, Listener};
 use crate::engine::port::{Blocked, NO_PORT, Port};
+use crate::system::sockets::{Ends, with_port};
 
 impl<O: Outside> Engine<O> {
     /// Has the engine take connections.
@@ -61,15 +62,16 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Waits for connections again after a pause.
-    pub(super) fn resume_listening(&mut self) -> Result<(), MoveError> {
+    pub(super) fn resume_listening(&mut self) {
         let now = self.now();
         match &mut self.listener {
             Some(listener) if listener.resumes().is_some_and(|resumes| resumes <= now) => {
                 listener.resume();
-                let added = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read);
-                added.map_err(MoveError::system("cannot listen"))
+                if let Err(error) = self.outside.add(Source::Listener(listener), LISTENER, Interest::Read) {
+                    listener.pause(now, &error);
+                }
             }
-            _ => Ok(()),
+            _ => {}
         }
     }
 
@@ -97,7 +99,7 @@ impl<O: Outside> Engine<O> {
     pub(crate) fn branch_off(
         &mut self,
         shared: PortId,
-        branch: &dyn Fn(SocketAddr, SocketAddr) -> Result<O::Socket, MoveError>,
+        branch: &dyn Fn(Ends) -> Result<O::Socket, MoveError>,
     ) -> Vec<FlowId> {
         let Some(number) = self.ports.get(&shared).map(|port| port.socket.local_address().port()) else {
             return Vec::new();
@@ -106,7 +108,7 @@ impl<O: Outside> Engine<O> {
         let mut left = Vec::new();
         for flow in flows {
             let of = &self.flows[&flow];
-            let local = SocketAddr::new(of.stream.local().ip(), number);
+            let local = with_port(of.stream.local(), number);
             let Some(peer) = self.endpoints[of.endpoint.0].endpoint.peer(flow) else {
                 left.push(flow);
                 continue;
@@ -115,7 +117,8 @@ impl<O: Outside> Engine<O> {
             if peer.port() == NO_PORT {
                 continue;
             }
-            match branch(local, peer).and_then(|socket| self.add_port(Port::new(socket, true))) {
+            let ends = Ends { local, peer }.asked_at(self.connections.asked(flow));
+            match branch(ends).and_then(|socket| self.add_port(Port::new(socket, true))) {
                 Ok(own) => self.settle_at(flow, own),
                 Err(error) => {
                     log::warn!("{peer}: its flow gets no socket of its own: {error}");

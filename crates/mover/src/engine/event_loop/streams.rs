@@ -10,8 +10,10 @@ use super::{Application, EndCause, Engine};
 use crate::api::error::MoveError;
 use crate::engine::ids::{EndpointId, PortId};
 use crate::session::control_stream::{ControlStream, StreamError};
-use crate::session::frame::Frame;
+use crate::session::frame::{Frame, RefusalCode};
 
+/// Frames that a stream may bring in a row: the others have their turn then.
+pub(super) const FRAMES_A_TURN: usize = 64;
 /// How long a stream that is being closed may take to send what waits.
 const CLOSING: Span = Span::from_secs(5);
 /// A peer that reads nothing for so long, though something waits for it, is given up.
@@ -50,7 +52,7 @@ impl<O: Outside> Engine<O> {
             warned_of_size: false,
         };
         if of.stream.has_incoming() {
-            self.unheard.push(flow);
+            self.unheard.insert(flow);
         }
         self.flows.insert(flow, of);
         Ok(())
@@ -99,9 +101,16 @@ impl<O: Outside> Engine<O> {
     ) -> Result<(), MoveError> {
         let Some(of) = self.flows.get(&flow) else { return Ok(()) };
         let (endpoint, closing) = (of.endpoint, of.closing.is_some());
-        if let EndCause::Send(error) = cause {
-            let code = crate::session::frame::RefusalCode::Unreadable;
-            self.send(flow, &Frame::Refused { code, text: error.to_string() });
+        match cause {
+            EndCause::Send(error) => {
+                self.send(flow, &Frame::Refused { code: RefusalCode::Unreadable, text: error.to_string() });
+            }
+            EndCause::Refused(error) => self.send(flow, &Frame::malformed(error)),
+            // What is wrong with the connection cannot be said over it; what the peer has done can.
+            EndCause::Stream(error @ (StreamError::Frame(_) | StreamError::TooSoon | StreamError::TooMuchOptional)) => {
+                self.send(flow, &Frame::malformed(error));
+            }
+            EndCause::Stream(_) => {}
         }
         self.forget(flow);
         if !closing {
@@ -136,38 +145,43 @@ impl<O: Outside> Engine<O> {
                 return self.settle(app);
             }
         }
-        if !ready.readable {
+        // What was taken in before is looked at first: more than a turn's worth does not pile up here.
+        if !ready.readable || self.unheard.contains(&flow) {
             return Ok(());
         }
-        // What came before the end still counts.
         let filled = of.stream.fill();
-        self.take_frames(app, flow)?;
+        // What came before the end still counts, all of it: nothing more comes.
+        let frames = if filled.is_ok() { FRAMES_A_TURN } else { usize::MAX };
+        self.take_frames(app, flow, frames)?;
         if let Err(error) = filled {
             self.ended.push_back((flow, error.into()));
         }
         self.settle(app)
     }
 
-    /// Takes what streams had taken in before the engine took them over: no poller reports it.
+    /// Takes what streams had taken in before: no poller reports it.
     pub(super) fn serve_unheard(&mut self, app: &mut dyn Application<O>) -> Result<(), MoveError> {
-        while let Some(flow) = self.unheard.pop() {
-            self.take_frames(app, flow)?;
+        for flow in std::mem::take(&mut self.unheard) {
+            self.take_frames(app, flow, FRAMES_A_TURN)?;
             self.settle(app)?;
         }
         Ok(())
     }
 
-    fn take_frames(&mut self, app: &mut dyn Application<O>, flow: FlowId) -> Result<(), MoveError> {
-        while let Some(of) = self.flows.get_mut(&flow) {
+    /// Takes frames that are here, as many as that at most; the rest in the next turn.
+    fn take_frames(&mut self, app: &mut dyn Application<O>, flow: FlowId, frames: usize) -> Result<(), MoveError> {
+        for _ in 0..frames {
+            let Some(of) = self.flows.get_mut(&flow) else { return Ok(()) };
             match of.stream.next_frame() {
                 Ok(Some(frame)) => self.take_frame(app, flow, frame)?,
-                Ok(None) => break,
+                Ok(None) => return Ok(()),
                 Err(error) => {
                     self.ended.push_back((flow, error.into()));
-                    break;
+                    return Ok(());
                 }
             }
         }
+        self.unheard.insert(flow);
         Ok(())
     }
 
@@ -229,7 +243,10 @@ impl<O: Outside> Engine<O> {
             if waits != of.waits_to_write {
                 let interest = if waits { Interest::ReadWrite } else { Interest::Read };
                 let changed = self.outside.modify(Source::Wire(of.stream.wire()), u64::from(flow.0), interest);
-                changed.map_err(MoveError::system("cannot wait for a connection"))?;
+                if let Err(error) = changed {
+                    self.ended.push_back((flow, StreamError::Io(error).into()));
+                    continue;
+                }
                 of.waits_to_write = waits;
                 // Its time begins with the first byte that waits.
                 of.read.0 = now;

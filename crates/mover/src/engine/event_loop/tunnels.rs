@@ -115,6 +115,11 @@ impl Engine<Kernel> {
         self.flows.get(&flow)?.stream.probe_token()
     }
 
+    /// Our end of the flow's control stream.
+    pub(crate) fn control_local(&self, flow: FlowId) -> Option<SocketAddr> {
+        self.flows.get(&flow).map(|of| of.stream.local())
+    }
+
     /// The round-trip time of the flow's control stream, as the kernel knows it.
     pub(crate) fn control_rtt(&self, flow: FlowId) -> Option<inhaul_base::Span> {
         let counts = inhaul_udp::tcp_counts(self.flows.get(&flow)?.stream.wire()).ok()?;

@@ -88,6 +88,7 @@ impl Mirror {
             received_packets: before.received_packets + flow.received_packets,
             retransmitted_bytes: before.retransmitted_bytes + flow.retransmitted_bytes,
             duplicate_bytes: before.duplicate_bytes + flow.duplicate_bytes,
+            duplicate_packets: before.duplicate_packets + flow.duplicate_packets,
             ..flow
         };
     }

@@ -111,6 +111,9 @@ impl Reading {
                 let error = match tried.result {
                     Ok(candidate) if candidate.identity == set.identity => {
                         let falls = set.away.remove(&server).unwrap_or(0);
+                        if let Some(cache) = &self.cache {
+                            cache.hear(&set.names, &candidate.session);
+                        }
                         if let Err(error) = self.join(engine, id, candidate.session, falls, None) {
                             // The way is gone again already.
                             self.await_mirror(id, server, falls.saturating_add(1))?;

@@ -9,7 +9,7 @@ use inhaul_udp::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 
 use super::{
     BenchStats, FileProblem, Frame, FrameError, GroupDigest, GroupRun, MAX_DIGESTS, MAX_FRAME, MAX_PARAMETER,
-    MAX_PARAMETERS, MAX_PARTS, MAX_RUNS, Memory, PartOf, RefusalCode, SessionRole, VERSION,
+    MAX_PARAMETERS, MAX_PARTS, MAX_RUNS, MIDDLE_FRAME, Memory, PartOf, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
 };
 
 const MAGIC: &[u8; 8] = b"inhaul\r\n";
@@ -52,6 +52,8 @@ pub(super) mod kind {
     pub(in crate::session::frame) const ASK_TUNNEL: u8 = 128;
     // 129 was in use before a release.
     pub(in crate::session::frame) const TRY_DATAGRAMS: u8 = 130;
+    pub(in crate::session::frame) const ASK_VERSION: u8 = 131;
+    pub(in crate::session::frame) const FILES_VERSION: u8 = 132;
 }
 
 /// Bytes of the length that stands before each frame.
@@ -63,6 +65,21 @@ const CHECKSUM_BYTES: usize = 4;
 /// other versions understand that they do not.
 const fn has_checksum(kind: u8) -> bool {
     !matches!(kind, kind::HELLO | kind::WELCOME | kind::REFUSED)
+}
+
+/// Most bytes of kind, body and checksum that a frame of this kind may have.
+const fn len_max(kind: u8) -> usize {
+    match kind {
+        kind::DATA_SET
+        | kind::LISTING
+        | kind::CONTENT
+        | kind::DIGESTS
+        | kind::DELEGATE
+        | kind::UPDATE
+        | kind::REPORT => MAX_FRAME,
+        kind::PROTOCOL | kind::DIGESTS_OF | kind::PROOFS_OF | kind::DATAGRAMS | kind::OPTIONAL.. => MIDDLE_FRAME,
+        _ => SMALL_FRAME,
+    }
 }
 
 /// A frame of any kind around any body, as it goes over the network: for tests and fuzzers.
@@ -101,10 +118,17 @@ impl Frame {
     /// # Errors
     /// When no continuation could make a legal frame of it.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FrameError> {
+        Self::parse_within(bytes, MAX_FRAME)
+    }
+
+    /// The same of a peer whose frames may have no more than `bytes_max` bytes just now.
+    pub(crate) fn parse_within(bytes: &[u8], bytes_max: usize) -> Result<Option<(Self, usize)>, FrameError> {
         let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length_on_wire = u32::from_be_bytes(*length);
         let length = length_on_wire as usize;
-        if length == 0 || length > MAX_FRAME {
+        // What is small is taken in whole before its kind is looked at: it may have been damaged.
+        let of_kind = bytes.get(LENGTH_BYTES).filter(|_| length > SMALL_FRAME).map_or(MAX_FRAME, |&kind| len_max(kind));
+        if length == 0 || length > bytes_max.min(of_kind) {
             return Err(FrameError::BadLength(length_on_wire));
         }
         let used = LENGTH_BYTES + length;
@@ -158,6 +182,8 @@ impl Frame {
             kind::PROOF => r.proof(),
             kind::ASK_TUNNEL => Some(Self::AskTunnel),
             kind::TRY_DATAGRAMS => Some(Self::TryDatagrams),
+            kind::ASK_VERSION => Some(Self::AskVersion),
+            kind::FILES_VERSION => r.take().map(|version| Self::FilesVersion { version }),
             _ if kind >= kind::OPTIONAL => {
                 r.bytes = &[];
                 Some(Self::Optional { kind })
@@ -175,6 +201,11 @@ impl Frame {
         out.push(self.kind());
         self.encode_body(out);
         close(out, start, self.kind());
+    }
+
+    /// Most bytes of kind, body and checksum that a frame of this kind may have.
+    pub(crate) fn len_max(&self) -> usize {
+        len_max(self.kind())
     }
 
     fn kind(&self) -> u8 {
@@ -210,6 +241,8 @@ impl Frame {
             Self::ProofsOf { .. } => kind::PROOFS_OF,
             Self::Proof { .. } => kind::PROOF,
             Self::TryDatagrams => kind::TRY_DATAGRAMS,
+            Self::AskVersion => kind::ASK_VERSION,
+            Self::FilesVersion { .. } => kind::FILES_VERSION,
             Self::Optional { kind } => *kind,
         }
     }
@@ -303,7 +336,14 @@ impl Frame {
                 out.extend_from_slice(&segment.to_be_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Finish | Self::Bye | Self::Probe | Self::AskTunnel | Self::TryDatagrams | Self::Optional { .. } => {}
+            Self::FilesVersion { version } => out.extend_from_slice(version),
+            Self::Finish
+            | Self::Bye
+            | Self::Probe
+            | Self::AskTunnel
+            | Self::TryDatagrams
+            | Self::AskVersion
+            | Self::Optional { .. } => {}
         }
     }
 }

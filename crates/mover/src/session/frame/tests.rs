@@ -82,6 +82,8 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(file, problem)| Frame::FileFailed { file, problem }),
         Just(Frame::AskTunnel),
         Just(Frame::TryDatagrams),
+        Just(Frame::AskVersion),
+        any::<[u8; 32]>().prop_map(|version| Frame::FilesVersion { version }),
         any::<u128>().prop_map(|token| Frame::AttachTunnel { token }),
         (5..=u16::MAX, prop::collection::vec(any::<u8>(), 1..320))
             .prop_map(|(segment, bytes)| Frame::Datagrams { segment, bytes }),
@@ -222,4 +224,44 @@ fn encode_cuts_a_long_text_between_characters() {
     Frame::Refused { code: RefusalCode::Busy, text: "ü".repeat(MAX_TEXT) }.encode(&mut bytes);
     let parsed = Frame::parse(&bytes).unwrap().unwrap().0;
     assert_eq!(parsed, Frame::Refused { code: RefusalCode::Busy, text: "ü".repeat(MAX_TEXT / 2) });
+}
+
+#[test]
+fn only_frames_that_carry_much_may_be_long() {
+    // What stands in front says it already: nothing is waited for.
+    let begun = |kind: u8, len: usize| Frame::parse(&[&(len as u32).to_be_bytes()[..], &[kind]].concat());
+    let bad = |len: usize| Err(FrameError::BadLength(len as u32));
+    for kind in
+        [kind::DATA_SET, kind::LISTING, kind::CONTENT, kind::DIGESTS, kind::DELEGATE, kind::UPDATE, kind::REPORT]
+    {
+        assert_eq!((begun(kind, MAX_FRAME), begun(kind, MAX_FRAME + 1)), (Ok(None), bad(MAX_FRAME + 1)));
+    }
+    for kind in [kind::PROTOCOL, kind::DIGESTS_OF, kind::PROOFS_OF, kind::DATAGRAMS, kind::ASK_TUNNEL, 200, 255] {
+        assert_eq!((begun(kind, MIDDLE_FRAME), begun(kind, MIDDLE_FRAME + 1)), (Ok(None), bad(MIDDLE_FRAME + 1)));
+    }
+    for kind in [kind::HELLO, kind::OPEN, kind::AUTHORIZE, kind::FINISH, kind::PROOF, 77] {
+        assert_eq!((begun(kind, SMALL_FRAME), begun(kind, SMALL_FRAME + 1)), (Ok(None), bad(SMALL_FRAME + 1)));
+    }
+}
+
+#[test]
+fn the_longest_frames_of_each_kind_are_legal() {
+    let part = PartOf { group: 0, first: 0, count: 1, levels: 0 };
+    let most = [
+        Frame::DataSet { last: true, bytes: vec![0; MAX_PIECE] },
+        Frame::Delegate { order: vec![0; MAX_PIECE] },
+        Frame::Protocol { message: vec![0; MAX_MESSAGE] },
+        Frame::DigestsOf { runs: vec![GroupRun { first: 0, count: 1 }; MAX_RUNS] },
+        Frame::Digests { first_group: 0, values: vec![[0; 32]; MAX_DIGESTS] },
+        Frame::ProofsOf { parts: vec![part; MAX_PARTS] },
+        Frame::Datagrams { segment: 1500, bytes: vec![0; 65_507] },
+        Frame::Open { path: "x".repeat(4096), owner: true, attributes: true, early: 1 },
+        Frame::Authorize { token: vec![0; inhaul_identity::TOKEN_BYTES_MAX] },
+    ];
+    for frame in most {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        assert!(bytes.len() - 4 <= frame.len_max());
+        assert_eq!(Frame::parse(&bytes), Ok(Some((frame, bytes.len()))));
+    }
 }

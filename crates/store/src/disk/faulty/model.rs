@@ -187,7 +187,7 @@ impl Model {
                 let resolve = rustix::fs::ResolveFlags::BENEATH;
                 let flags = rustix::fs::OFlags::RDONLY;
                 let above = if above.is_empty() { b"." } else { above };
-                let parent = rustix::fs::openat2(directory, above, flags, rustix::fs::Mode::empty(), resolve);
+                let parent = crate::disk::open(directory, above, flags, rustix::fs::Mode::empty(), resolve);
                 let parent = parent.expect("something was made in it");
                 self.note_new(std::os::fd::AsFd::as_fd(&parent), name, Content::File(Bytes::default()));
             }

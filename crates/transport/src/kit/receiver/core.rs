@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use inhaul_base::{ByteRange, Span, Time};
 
-use super::flow::{DataHead, ReceiverFlow, Run};
+use super::flow::{DataHead, FlowCore, ReceiverFlow, Run};
 use super::rules::{Flows, Objects, Rules};
 use crate::kit::wire::Message;
 use crate::kit::{Object, SortedSet, Table};
@@ -108,6 +108,20 @@ impl<F: ReceiverFlow> Core<F> {
         core.placed_bytes += new;
         core.duplicate_bytes += range.len() - new;
         new
+    }
+
+    /// Whether these `packets` datagrams of a flow, the first with this number, come for the first time; takes note of
+    /// them if all of them do.
+    pub(super) fn are_first(&mut self, id: FlowId, number: u32, packets: u64) -> bool {
+        self.flows.get_mut(&id).is_none_or(|flow| flow.core_mut().numbers.take(number, packets))
+    }
+
+    /// A datagram of a flow came again, with so many bytes of data.
+    pub(super) fn count_duplicate(&mut self, id: FlowId, bytes: u64) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let core = flow.core_mut();
+        core.duplicate_packets += 1;
+        core.duplicate_bytes += bytes;
     }
 
     // --- Objects ----------------------------------------------------------------------------------------------------
@@ -227,7 +241,8 @@ impl<F: ReceiverFlow> Core<F> {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let object = |o: &Object| size_of::<Object>() + o.memory_bytes();
-        let flow = |flow: &F| size_of::<F>() + flow.memory_bytes() + flow.core().avoid.fragments() * 40;
+        let of_core = |core: &FlowCore| core.avoid.fragments() * 40 + core.numbers.memory_bytes();
+        let flow = |flow: &F| size_of::<F>() + flow.memory_bytes() + of_core(flow.core());
         self.flows.values().map(flow).sum::<usize>()
             + self.objects.values().map(object).sum::<usize>()
             + self.events.capacity() * size_of::<Event>()

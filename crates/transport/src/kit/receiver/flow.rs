@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use inhaul_base::{Bitrate, ByteRange, RangeSet, Span, Time};
 
 use super::rules::Rules;
+use crate::kit::Numbers;
 use crate::kit::path::Path;
 use crate::kit::wire::{BLOCK_MIN, Reader, WireError};
 use crate::{ConnectionId, ENVELOPE_LEN, Expected, FlowStats, JoinFlow, PathSpec, Place, Route};
@@ -37,6 +38,10 @@ pub struct FlowCore {
     pub placed_bytes: u64,
     /// Bytes that came though they were held already.
     pub duplicate_bytes: u64,
+    /// Datagrams that the network has brought more than once: all but the first of each are dropped.
+    pub duplicate_packets: u64,
+    /// The numbers of those that have come.
+    pub(super) numbers: Numbers,
     /// What the sender has accepted the flow with, once it has.
     pub(super) accepted: Option<Accepted>,
     /// The timer that the receiver has noted for this flow.
@@ -67,6 +72,8 @@ impl FlowCore {
             roused: now,
             placed_bytes: 0,
             duplicate_bytes: 0,
+            duplicate_packets: 0,
+            numbers: Numbers::new(),
             accepted: None,
             noted: None,
             header_len: rules.header_len as u16,
@@ -126,6 +133,7 @@ impl FlowCore {
         FlowStats {
             placed_bytes: self.placed_bytes,
             duplicate_bytes: self.duplicate_bytes,
+            duplicate_packets: self.duplicate_packets,
             rtt: self.path.rtt().smoothed().unwrap_or(Span::ZERO),
             ..FlowStats::default()
         }
@@ -291,6 +299,16 @@ impl<H: DataHead> Run<H> {
     /// The bytes of the object that came.
     pub fn range(&self) -> ByteRange {
         ByteRange::at(self.head.offset(), self.body_bytes)
+    }
+
+    /// Each packet of the run, which is of this message, as a run of its own.
+    pub(super) fn each<'m>(self, message: &'m crate::RxMessage<'_>) -> impl Iterator<Item = Self> + use<'m, H> {
+        (0..self.packets).filter_map(move |n| {
+            let k = (u64::from(self.first) + n) as usize;
+            let head = H::parse(message.head(k))?;
+            let body = (message.len_of(k) - H::LEN) as u64;
+            Some(Self::new(head, self.number.wrapping_add(n as u32), message, k, body))
+        })
     }
 
     /// Where the engine finds `part` of this run, and where it belongs.

@@ -232,7 +232,7 @@ impl<P: Reception> Receiver<P> {
             let Some(number) = message.number(k) else { continue };
             let bytes = message.head(k);
             let Some(head) = P::Head::parse(bytes) else {
-                self.on_small(now, id, message, bytes);
+                self.on_small(now, id, message, number, bytes);
                 continue;
             };
             let body = (message.len_of(k) - P::Head::LEN) as u64;
@@ -256,14 +256,30 @@ impl<P: Reception> Receiver<P> {
     }
 
     fn on_run(&mut self, now: Time, id: FlowId, run: &Run<P::Head>, message: &RxMessage<'_>, places: &mut Vec<Place>) {
-        if self.is_open(id, message.from) {
-            self.protocol.on_data(now, id, run, &mut self.core, places);
+        if !self.is_open(id, message.from) {
+            return;
+        }
+        if self.core.are_first(id, run.number, run.packets) {
+            return self.protocol.on_data(now, id, run, &mut self.core, places);
+        }
+        // Some have come before: they are dropped, and say nothing of rates, losses or the way.
+        for one in run.each(message) {
+            if self.core.are_first(id, one.number, 1) {
+                self.protocol.on_data(now, id, &one, &mut self.core, places);
+            } else {
+                self.core.count_duplicate(id, one.body_bytes);
+            }
         }
     }
 
-    fn on_small(&mut self, now: Time, id: FlowId, message: &RxMessage<'_>, bytes: &[u8]) {
+    fn on_small(&mut self, now: Time, id: FlowId, message: &RxMessage<'_>, number: u32, bytes: &[u8]) {
         let Some(datagram) = PathDatagram::parse(bytes) else {
-            if self.is_open(id, message.from) && self.protocol.on_datagram(now, id, bytes, &mut self.core) {
+            if !self.is_open(id, message.from) {
+                return;
+            }
+            if !self.core.are_first(id, number, 1) {
+                self.core.count_duplicate(id, 0);
+            } else if self.protocol.on_datagram(now, id, bytes, &mut self.core) {
                 self.core.touch(id);
             }
             return;

@@ -7,6 +7,7 @@ use inhaul_base::{ByteRange, Span, Time};
 
 use super::queue::Queue;
 use super::rules::{Entry, Rules};
+use crate::kit::Numbers;
 use crate::kit::receiver::largest_block;
 use crate::kit::wire::{PATH_HEADER_LEN, PathDatagram};
 use crate::{ConnectionId, FlowError, FlowStats, OfferFlow, PathSpec, Route, TxBatch};
@@ -34,6 +35,10 @@ pub struct FlowCore {
     pub sent: Sent,
     /// When the receiver last gave a sign of life.
     pub heard: Time,
+    /// The receiver's datagrams that came again.
+    pub duplicate_packets: u64,
+    /// The numbers of those that have come.
+    pub(super) numbers: Numbers,
     /// What the receiver knows the flow by, once Setup has come.
     connection: Option<ConnectionId>,
     /// Where data goes: the address that returned its challenge last.
@@ -72,6 +77,8 @@ impl FlowCore {
             queue: Queue::default(),
             sent: Sent::default(),
             heard: now,
+            duplicate_packets: 0,
+            numbers: Numbers::new(),
             connection: None,
             peer: None,
             responded: None,
@@ -233,6 +240,7 @@ impl FlowCore {
             sent_packets: self.sent.packets,
             retransmitted_bytes: self.sent.bytes_again,
             outstanding_bytes: self.queue.bytes(),
+            duplicate_packets: self.duplicate_packets,
             ..FlowStats::default()
         }
     }

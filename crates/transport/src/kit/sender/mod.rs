@@ -308,7 +308,7 @@ impl<P: Sending> Sender<P> {
     }
 
     fn on_datagram(&mut self, now: Time, message: &RxMessage<'_>, k: usize) {
-        let Some((id, _)) = message.flow.filter(|_| message.number(k).is_some()) else { return };
+        let Some(((id, _), number)) = message.flow.zip(message.number(k)) else { return };
         let (from, bytes) = (message.from, message.head(k));
         let Some(flow) = self.core.flows.get_mut(&id) else { return };
         match PathDatagram::parse(bytes) {
@@ -328,7 +328,14 @@ impl<P: Sending> Sender<P> {
                     self.core.events.push_back(Event::Opened { flow: id });
                 }
             }
-            None if flow.core().peer() == Some(from) => self.protocol.on_datagram(now, id, bytes, &mut self.core),
+            None if flow.core().peer() == Some(from) => {
+                // What came before says nothing more.
+                if !flow.core_mut().numbers.take(number, 1) {
+                    flow.core_mut().duplicate_packets += 1;
+                    return;
+                }
+                self.protocol.on_datagram(now, id, bytes, &mut self.core);
+            }
             _ => return,
         }
         self.core.reschedule(id);
@@ -435,7 +442,8 @@ impl<P: Sending> Endpoint for Sender<P> {
     }
 
     fn memory_bytes(&self) -> usize {
-        let flow = |flow: &P::Flow| size_of::<P::Flow>() + flow.memory_bytes() + flow.core().queue.memory_bytes();
+        let of_core = |core: &FlowCore| core.queue.memory_bytes() + core.numbers.memory_bytes();
+        let flow = |flow: &P::Flow| size_of::<P::Flow>() + flow.memory_bytes() + of_core(flow.core());
         self.core.flows.values().map(flow).sum::<usize>() + self.core.events.capacity() * size_of::<Event>()
     }
 }

@@ -53,6 +53,8 @@ struct Script {
     /// Control messages that it was given.
     heard: Vec<(FlowId, Vec<u8>)>,
     left: Vec<FlowId>,
+    /// A flow that it cannot carry.
+    refuses: Option<FlowId>,
 }
 
 impl Scripted {
@@ -85,8 +87,13 @@ impl Endpoint for Scripted {
     }
 
     fn command(&mut self, _now: Time, command: Command) -> Result<(), CommandError> {
+        let mut script = self.script();
+        if let Command::Offer(offer) = &command
+            && script.refuses == Some(offer.flow)
+        {
+            return Err(CommandError::ObjectTooLarge(offer.size));
+        }
         if let Command::Disconnect { flow } = command {
-            let mut script = self.script();
             script.left.push(flow);
             script.to_send.retain(|(of, ..)| *of != flow);
         }

@@ -7,7 +7,8 @@ use inhaul_transport::{OfferFlow, PathSpec};
 
 use super::*;
 use crate::engine::event_loop::fake::World;
-use crate::session::frame::{MAX_MESSAGE, RefusalCode};
+use crate::engine::event_loop::streams::FRAMES_A_TURN;
+use crate::session::frame::{MAX_MESSAGE, MIDDLE_FRAME, RefusalCode, framed};
 
 #[test]
 fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
@@ -32,6 +33,81 @@ fn what_came_before_a_peer_closed_still_counts_and_only_its_flow_ends() {
     assert_eq!(bench.engine.streams(), 1);
     bench.engine.close(other);
     assert!(bench.fake.world().waits() < 20, "nothing keeps it awake");
+}
+
+/// A frame of about so many bytes.
+fn piece(bytes: usize) -> Frame {
+    Frame::DataSet { last: false, bytes: vec![7; bytes] }
+}
+
+#[test]
+fn a_stream_full_of_frames_lets_others_have_their_turn() {
+    let mut bench = Bench::new();
+    let (id, _endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flood, theirs) = bench.flow(id, port);
+    let (calm, others) = bench.flow(id, port);
+    let many = 20 * FRAMES_A_TURN;
+    for _ in 0..many {
+        bench.fake.world().write(theirs.number(), &encoded(&Frame::Finish));
+    }
+    bench.fake.world().write(others.number(), &encoded(&Frame::Bye));
+    let run = bench.run(Run::until(millis(1)));
+    assert_eq!(run.frames.len(), many + 1, "nothing is lost");
+    assert_eq!(run.frames.iter().filter(|(flow, _)| *flow == flood).count(), many);
+    let before = run.frames.iter().position(|(flow, _)| *flow == calm).unwrap();
+    assert!(before <= FRAMES_A_TURN, "{before} frames came first");
+}
+
+#[test]
+fn frames_that_came_before_the_end_count_however_many_they_are() {
+    let mut bench = Bench::new();
+    let (id, _endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flow, theirs) = bench.flow(id, port);
+    for _ in 0..5 * FRAMES_A_TURN {
+        bench.fake.world().write(theirs.number(), &encoded(&Frame::Finish));
+    }
+    bench.fake.world().close(theirs.number());
+    let run = bench.run(Run::until(millis(1)));
+    assert_eq!(run.frames.len(), 5 * FRAMES_A_TURN);
+    assert_eq!(
+        run.ends.iter().map(|end| (end.1, end.2.as_str())).collect::<Vec<_>>(),
+        [(flow, "the connection was closed")]
+    );
+}
+
+#[test]
+fn a_peer_that_says_nothing_but_what_may_be_ignored_is_given_up_and_nobody_else() {
+    let mut bench = Bench::new();
+    let (id, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flow, theirs) = bench.flow(id, port);
+    let (_other, _others) = bench.flow(id, port);
+    let flood = framed(200, &[]).repeat(20_000);
+    bench.fake.world().write(theirs.number(), &flood);
+    let run = bench.run(Run::until(millis(20)));
+    assert_eq!((run.ends.len(), run.ends[0].1), (1, flow));
+    assert!(run.ends[0].2.contains("too many messages that mean nothing here"), "{}", run.ends[0].2);
+    assert_eq!(endpoint.script().left, [flow]);
+    assert_eq!(bench.engine.streams(), 1);
+}
+
+#[test]
+fn a_flow_that_its_endpoint_does_not_take_ends_and_nothing_else() {
+    let mut bench = Bench::new();
+    let (id, endpoint) = bench.endpoint(Role::Sender);
+    let (port, _) = bench.port(HERE, None);
+    let (flow, _theirs) = bench.new_flow(id, port);
+    let (_other, _others) = bench.flow(id, port);
+    endpoint.script().refuses = Some(flow);
+    bench.engine.command(id, offer(flow));
+    let run = bench.run(Run::until(millis(1)));
+    assert_eq!(
+        run.ends.iter().map(|end| (end.1, end.2.as_str())).collect::<Vec<_>>(),
+        [(flow, "an object of 9 bytes is larger than this protocol can carry")]
+    );
+    assert_eq!(bench.engine.streams(), 1);
 }
 
 fn offer(flow: FlowId) -> Command {
@@ -121,8 +197,7 @@ fn a_farewell_is_sent_before_the_stream_is_closed_and_waited_for_no_longer_than_
     let (port, _) = bench.port(HERE, None);
     let ((reads, reader), (stuck, deaf)) = (bench.flow(id, port), bench.flow(id, port));
     // The one's stream is full when it is dismissed.
-    let message = vec![7; 200_000];
-    bench.engine.send(stuck, &Frame::Protocol { message });
+    bench.engine.send(stuck, &piece(200_000));
     let close_reason = Frame::Refused { code: RefusalCode::Busy, text: "later".to_owned() };
     bench.engine.close_with(reads, &close_reason);
     bench.engine.close_with(stuck, &close_reason);
@@ -200,7 +275,7 @@ fn with_unread(bytes: usize) -> (Bench, FlowId, FakeWire) {
     let (id, _endpoint) = bench.endpoint(Role::Sender);
     let (port, _) = bench.port(HERE, None);
     let (flow, theirs) = bench.flow(id, port);
-    bench.engine.send(flow, &Frame::Protocol { message: vec![7; bytes] });
+    bench.engine.send(flow, &piece(bytes));
     (bench, flow, theirs)
 }
 
@@ -237,12 +312,12 @@ fn a_peer_that_reads_slowly_is_waited_for() {
 fn a_peer_for_whom_more_waits_than_is_allowed_is_given_up_at_once() {
     let (mut bench, flow, _theirs) = with_unread(1_000_000);
     for _ in 0..3 {
-        bench.engine.send(flow, &Frame::Protocol { message: vec![7; 1_000_000] });
+        bench.engine.send(flow, &piece(1_000_000));
     }
     let run = bench.run(Run::until(millis(1)));
     assert_eq!(run.ends, [], "so much may wait");
     assert_eq!(bench.engine.room(flow), 0, "though nobody who asks adds to it");
-    bench.engine.send(flow, &Frame::Protocol { message: vec![7; 1_000_000] });
+    bench.engine.send(flow, &piece(1_000_000));
     let run = bench.run(Run::until(millis(2)));
     assert_eq!(run.ends[0].2, "the peer does not read its control stream");
 }
@@ -260,7 +335,7 @@ fn a_message_that_no_frame_can_carry_ends_its_flow_here_and_not_at_the_peer() {
         Some(world.now() + Span::from_millis(1))
     });
     assert_eq!(bench.run(Run::until(millis(100))).ends, []);
-    bench.engine.send(flow, &Frame::Protocol { message: vec![7; MAX_MESSAGE + 100] });
+    bench.engine.send(flow, &Frame::Protocol { message: vec![7; MIDDLE_FRAME] });
     let run = bench.run(Run::until(millis(101)));
-    assert_eq!(run.ends[0].2, "a message of 1048617 bytes is longer than a control stream carries");
+    assert_eq!(run.ends[0].2, "a message of 81925 bytes is longer than a control stream carries");
 }
