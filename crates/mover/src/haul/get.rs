@@ -225,9 +225,19 @@ fn land_all(
     let mut joinings = Vec::new();
     for (index, (data_set, landing)) in landed.into_iter().enumerate() {
         let sums = data_set.request.sums(&data_set.manifest);
-        let sought = Sought { request: data_set.index, identity: data_set.identity, late: data_set.late, unheard: data_set.unheard };
+        let sought = Sought {
+            request: data_set.index,
+            identity: data_set.identity,
+            late: data_set.late,
+            unheard: data_set.unheard,
+        };
         objects.push(Object::new(data_set.request.source(), sought, landing, sums, options.manifest.is_some()));
-        joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object: index, session, probed: None, former: None }));
+        joinings.extend(data_set.sessions.into_iter().map(|session| Joining {
+            object: index,
+            session,
+            probed: None,
+            former: None,
+        }));
     }
     Ok((objects, joinings))
 }

@@ -463,7 +463,8 @@ impl Worker {
     /// Another digest of a group counts than the one that was told: what was verified by that one is not.
     fn correct(&mut self, index: usize, group: u64, digest: GroupDigest) {
         let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group).filter(|place| object.states[place.file] == FileState::Open) else {
+        let Some(place) = object.groups.place(group).filter(|place| object.states[place.file] == FileState::Open)
+        else {
             return;
         };
         object.expected.insert(group, digest);

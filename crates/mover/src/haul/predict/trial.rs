@@ -73,7 +73,12 @@ pub(super) fn run(options: &GetOptions, planned: Vec<(Found, Plan)>, stop: &Stop
         // Where nothing is left to come there is nothing to try.
         if held.covered() < size {
             wanted.push((ObjectId(object as u32), size, held));
-            joinings.extend(data_set.sessions.into_iter().map(|session| Joining { object, session, probed: None, former: None }));
+            joinings.extend(data_set.sessions.into_iter().map(|session| Joining {
+                object,
+                session,
+                probed: None,
+                former: None,
+            }));
         }
     }
     let (endpoint, joinings) = get::open_ports(options, &mut engine, joinings, None)?;

@@ -219,13 +219,7 @@ impl Haul {
     }
 
     /// A mirror speaks of a group that was settled without it, and has something else.
-    fn on_late(
-        &mut self,
-        engine: &mut Engine,
-        index: usize,
-        group: u64,
-        verdict: Verdict,
-    ) -> Result<(), MoveError> {
+    fn on_late(&mut self, engine: &mut Engine, index: usize, group: u64, verdict: Verdict) -> Result<(), MoveError> {
         let Some(place) = self.objects[index].groups.place(group) else { return Ok(()) };
         let settled = self.objects[index].comparison_of(group);
         match verdict {
@@ -264,7 +258,8 @@ impl Haul {
         let has = |flow: FlowId, group: u64| {
             self.is_running(flow) && !object.comparison.is_differing(group, flow) && !object.lacks(flow, group)
         };
-        let is_lost = |group: &u64| !object.is_given_up(*group) && !object.mirrors.iter().any(|&flow| has(flow, *group));
+        let is_lost =
+            |group: &u64| !object.is_given_up(*group) && !object.mirrors.iter().any(|&flow| has(flow, *group));
         let lost: Vec<u64> = object.comparison.differing().filter(is_lost).collect();
         for group in lost {
             let Some(place) = self.objects[index].groups.place(group) else { continue };
@@ -279,7 +274,12 @@ impl Haul {
         let (path, start, end) = self.bytes_of(index, group);
         let server = |flow: &FlowId| self.mirrors.get(flow).map(|mirror| mirror.server.to_string()).unwrap_or_default();
         let digits = |digest: &GroupDigest| -> String {
-            digest.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(DIGITS).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+            digest
+                .iter()
+                .flat_map(|byte| [byte >> 4, byte & 15])
+                .take(DIGITS)
+                .filter_map(|digit| char::from_digit(digit.into(), 16))
+                .collect()
         };
         let said: Vec<String> =
             votes.iter().map(|(flow, digest)| format!("{}: {}", server(flow), digits(digest))).collect();

@@ -48,7 +48,9 @@ impl Haul {
         mirror.status = SourceStatus::Waiting;
         let id = MirrorId { request: self.objects[mirror.object].sought.request, server: mirror.server.clone() };
         opener.reopen(id.clone(), mirror.falls)?;
-        self.reopening.away.insert(id, Away { since: now, reason: reason.to_owned(), former: Some(flow), is_unheard: false });
+        self.reopening
+            .away
+            .insert(id, Away { since: now, reason: reason.to_owned(), former: Some(flow), is_unheard: false });
         Ok(true)
     }
 

@@ -13,7 +13,8 @@ fn verifier() -> (tempfile::TempDir, Arc<Landing>, Verifier, Poller) {
     let poller = Poller::new().unwrap();
     let groups = Groups::new(manifest);
     let landing_too = Arc::clone(&landing);
-    let objects = vec![ToVerify { groups, landing: landing_too, sums: KnownSums::new(), hash_holes: true, has_mirrors: true }];
+    let objects =
+        vec![ToVerify { groups, landing: landing_too, sums: KnownSums::new(), hash_holes: true, has_mirrors: true }];
     let verifier = Verifier::start(objects, poller.waker(1).unwrap()).unwrap();
     (dir, landing, verifier, poller)
 }
