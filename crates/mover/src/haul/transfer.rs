@@ -9,6 +9,7 @@ mod failing_files;
 mod landings;
 mod mirror;
 mod object;
+mod pinned;
 mod reopening;
 mod stream;
 mod streaming;
@@ -185,6 +186,7 @@ impl Haul {
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
         self.objects[object].comparison.join(flow, former);
+        self.objects[object].votes.join(flow, former);
         let plaintext = session.stream.is_plaintext();
         let way = self.paths.way_of(engine.now(), options, &session);
         self.paths.add(flow, way);
@@ -348,9 +350,12 @@ impl Haul {
             }
             Finding::Gone { object, group } => self.fetch_gone(engine, object, group),
             Finding::Wrong { object, group } => self.on_wrong(engine, object, group)?,
-            Finding::Unverified { object, group } => self.on_unverified(engine, object, group)?,
+            Finding::Unverified { object, group } => self.on_unverified(object, group)?,
+            Finding::TooLate { object, group, decided } => self.on_too_late(object, group, decided)?,
+            Finding::NotAsListed { object, file, error } => self.try_another(engine, object, file, error),
             Finding::FileDone { object, file, hash } => {
                 self.objects[object].finished.insert(file, hash);
+                self.name_others(engine, object, file)?;
             }
             Finding::ObjectDone { object } => {
                 for note in self.objects[object].landing.take_notes() {

@@ -242,11 +242,11 @@ impl Object {
         (digests, hash)
     }
 
-    /// A group was verified that is not right: what there is of its file then. False if it was not.
-    fn take_back(&mut self, file: usize, group: u64) -> bool {
-        let Some(mut digests) = self.files.remove(&file) else { return false };
-        let was_verified = digests.values.as_mut().is_some_and(|values| values.remove(&group).is_some());
-        if was_verified {
+    /// A group is not verified any more: its digest, if it was.
+    fn take_back(&mut self, file: usize, group: u64) -> Option<GroupDigest> {
+        let mut digests = self.files.remove(&file)?;
+        let found = digests.values.as_mut().and_then(|values| values.remove(&group));
+        if found.is_some() {
             let values = digests.values.take().unwrap_or_default();
             digests = self.begin_file(file);
             for (&group, value) in &values {
@@ -258,7 +258,7 @@ impl Object {
             digests.values = Some(values);
         }
         self.files.insert(file, digests);
-        was_verified
+        found
     }
 
     /// Hashes the groups of a file that lie in holes, unless `ending`: its hash, if they were all that was left to
@@ -300,7 +300,7 @@ impl Worker {
                     }
                     self.give_up(object, file, error, keep);
                 }
-                Task::Correct { object, group, digest } => self.correct(object, group, digest),
+                Task::Correct { object, group, digest } => self.correct(object, group, digest)?,
                 Task::Whole { object, group } | Task::Held { object, group, .. }
                     if self.objects[object].is_given_up(group) => {}
                 Task::Whole { object, group } => self.on_whole(object, group)?,
@@ -447,7 +447,11 @@ impl Worker {
             match known::verify(&object.landing, file, hash.as_ref(), sums, &mut self.buffer, &self.ending) {
                 Err(error @ MoveError::OtherVersion { .. }) => {
                     self.objects[index].files.insert(file, digests);
-                    self.give_up(index, file, error, false);
+                    if self.objects[index].has_mirrors {
+                        self.report(Finding::NotAsListed { object: index, file, error });
+                    } else {
+                        self.give_up(index, file, error, false);
+                    }
                     return Ok(());
                 }
                 checked => checked?,
@@ -460,19 +464,27 @@ impl Worker {
         self.have_named(index, file, hash, digests.sum)
     }
 
-    /// Another digest of a group counts than the one that was told: what was verified by that one is not.
-    fn correct(&mut self, index: usize, group: u64, digest: GroupDigest) {
+    /// Another digest of a group counts than the one that was told, or none for now: what was verified by that one is
+    /// compared once more.
+    fn correct(&mut self, index: usize, group: u64, digest: Option<GroupDigest>) -> Result<(), MoveError> {
         let object = &mut self.objects[index];
-        let Some(place) = object.groups.place(group).filter(|place| object.states[place.file] == FileState::Open)
-        else {
-            return;
-        };
-        object.expected.insert(group, digest);
+        let Some(place) = object.groups.place(group) else { return Ok(()) };
+        match object.states[place.file] {
+            FileState::GivenUp => return Ok(()),
+            FileState::Whole => {
+                self.report(Finding::TooLate { object: index, group, decided: digest.is_some() });
+                return Ok(());
+            }
+            FileState::Open => {}
+        }
+        object.expected.remove(&group);
         object.tries.remove(&group);
-        if object.take_back(place.file, place.group) {
+        if let Some(found) = object.take_back(place.file, place.group) {
             object.landing.drop_held(place.file, place.group);
+            object.found.insert(group, found);
             self.report(Finding::Unverified { object: index, group });
         }
+        digest.map_or(Ok(()), |digest| self.on_expected(index, group, digest))
     }
 
     /// What has come of a file, and is not compared with anything, is noted for a later transfer, which compares it.

@@ -3,8 +3,8 @@
 //! Each mirror is asked for the digests of all groups beside the transfer. The verifier hears of a group's digest when
 //! the mirrors that are waited for have spoken ([`Comparison`](super::comparison::Comparison)), so nothing is verified by
 //! the word of one mirror while another one says something else. A mirror that has other bytes of a group than most is
-//! not asked for that group; one that differs in many is left out. If as many say one thing as another, the file does
-//! not land.
+//! not asked for that group; one that differs in many is left out. Without a majority the file does not land. Of a file
+//! whose hash is known, that decides ([`super::pinned`]).
 
 use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{Command, FlowId};
@@ -109,7 +109,7 @@ impl Haul {
     pub(super) fn settle(&mut self, engine: &mut Engine, index: usize) -> Result<(), MoveError> {
         let patience = self.patience(engine.now(), index);
         let mut accepted = Vec::new();
-        let mut verdicts = Vec::new();
+        let (mut verdicts, mut pinned) = (Vec::new(), Vec::new());
         let mut next_group = 0;
         loop {
             let object = &mut self.objects[index];
@@ -123,24 +123,32 @@ impl Haul {
             let file = object.groups.place(group).map_or(0, |place| place.file);
             let lacking = object.failing.lacking.get(&file).map(|(flows, _)| flows);
             let lacks = |flow: FlowId| lacking.is_some_and(|flows| flows.contains(&flow));
-            match object.comparison.next(patience, lacks) {
+            let digest = match object.comparison.next(patience, lacks) {
                 Next::Wait => break,
+                Next::Verdict(verdict) if object.is_pinned(file) => {
+                    pinned.extend(object.note_votes(group, position, &verdict).then_some(group));
+                    verdict.first()
+                }
                 Next::Verdict(Verdict::Most(digest, others)) => {
-                    object.comparison.settle(digest);
-                    if group != next_group {
-                        self.verifier.expect(index, next_group, &mut accepted);
-                    }
-                    accepted.push(digest);
-                    next_group = group + 1;
                     verdicts.extend((!others.is_empty()).then_some((group, others)));
+                    Some(digest)
                 }
                 Next::Verdict(Verdict::Undecided(votes)) => {
                     let error = self.copies_differ(index, group, &votes);
                     self.give_up_file(index, file, error);
+                    None
                 }
+            };
+            let Some(digest) = digest else { continue };
+            self.objects[index].comparison.settle(digest);
+            if group != next_group {
+                self.verifier.expect(index, next_group, &mut accepted);
             }
+            accepted.push(digest);
+            next_group = group + 1;
         }
         self.verifier.expect(index, next_group, &mut accepted);
+        pinned.into_iter().for_each(|group| self.avoid_others(engine, index, group));
         if !self.reopening.has_unheard(self.objects[index].sought.request) {
             self.objects[index].comparison.forget_passed();
         }
@@ -167,6 +175,7 @@ impl Haul {
                 continue;
             }
             self.settle(engine, index)?;
+            self.give_up_doubted(now, index);
             for flow in self.objects[index].comparison.hopeless(now, HOPELESS) {
                 self.lose(engine, flow, "it sends no digests")?;
             }
@@ -175,8 +184,30 @@ impl Haul {
         Ok(())
     }
 
-    /// A mirror has other bytes of a group than most: it is not asked for it; and not at all, if it has many.
-    fn outvote(&mut self, engine: &mut Engine, index: usize, group: u64, flow: FlowId) -> Result<(), MoveError> {
+    /// Gives up files of which it is doubted what counts, if nobody is waited for who may decide.
+    fn give_up_doubted(&mut self, now: Time, index: usize) {
+        let patience = self.patience(now, index);
+        let Object { comparison, plan, failing, .. } = &mut self.objects[index];
+        let group_at = |position| plan.between(position, position + 1).next().map(|run| run.first);
+        let is_unwanted =
+            |position| group_at(position).is_none_or(|group| failing.groups.contains(ByteRange::at(group, 1)));
+        for position in comparison.take_doubted(patience, is_unwanted) {
+            let object = &self.objects[index];
+            let Some(group) = object.group_at(position).filter(|&group| !object.is_given_up(group)) else { continue };
+            let Some(place) = object.groups.place(group) else { continue };
+            let error = self.copies_differ(index, group, &object.comparison.votes(position));
+            self.give_up_file(index, place.file, error);
+        }
+    }
+
+    /// A mirror has other bytes of a group than what counts: it is not asked for it; and not at all, if it has many.
+    pub(super) fn outvote(
+        &mut self,
+        engine: &mut Engine,
+        index: usize,
+        group: u64,
+        flow: FlowId,
+    ) -> Result<(), MoveError> {
         let object = &mut self.objects[index];
         if !object.comparison.note_differing(group, flow) {
             return Ok(());
@@ -220,31 +251,50 @@ impl Haul {
 
     /// A mirror speaks of a group that was settled without it, and has something else.
     fn on_late(&mut self, engine: &mut Engine, index: usize, group: u64, verdict: Verdict) -> Result<(), MoveError> {
-        let Some(place) = self.objects[index].groups.place(group) else { return Ok(()) };
-        let settled = self.objects[index].comparison_of(group);
+        let object = &mut self.objects[index];
+        let (Some(place), Some(position)) = (object.groups.place(group), object.plan.position(group)) else {
+            return Ok(());
+        };
+        if object.is_pinned(place.file) {
+            // What it says is of use if what counts turns out not to be what is known of the file.
+            if object.note_votes(group, position, &verdict) {
+                self.avoid_others(engine, index, group);
+            }
+            return Ok(());
+        }
+        let settled = object.comparison.settled_digest(position);
         match verdict {
             Verdict::Most(digest, others) if settled == Some(digest) => {
                 others.into_iter().try_for_each(|flow| self.outvote(engine, index, group, flow))
             }
             Verdict::Most(digest, others) => {
-                self.objects[index].correct(group, digest);
-                self.verifier.tell(Task::Correct { object: index, group, digest });
+                object.comparison.correct(position, digest);
+                self.verifier.tell(Task::Correct { object: index, group, digest: Some(digest) });
                 others.into_iter().try_for_each(|flow| self.outvote(engine, index, group, flow))
             }
-            Verdict::Undecided(votes) => {
-                let error = self.copies_differ(index, group, &votes);
-                if self.objects[index].finished.contains_key(&place.file) {
-                    self.warn(format!("a mirror has spoken after the file had landed: {error}"));
-                } else {
-                    self.give_up_file(index, place.file, error);
-                }
+            Verdict::Undecided(_) => {
+                object.comparison.doubt(position, engine.now());
+                self.verifier.tell(Task::Correct { object: index, group, digest: None });
                 Ok(())
             }
         }
     }
 
+    /// Mirrors have contradicted what counted for a group of a file that is verified and has its name, or nearly; most
+    /// of them, if that is `decided`.
+    pub(super) fn on_too_late(&mut self, index: usize, group: u64, decided: bool) -> Result<(), MoveError> {
+        let (path, start, end) = self.bytes_of(index, group);
+        let detail = "as was said after the file had got its name: remove it, and fetch it again".to_owned();
+        let error = MoveError::CopiesDiffer { path, start, end, detail };
+        if decided {
+            return self.note_failure(index, error);
+        }
+        self.warn(error.to_string());
+        Ok(())
+    }
+
     /// The verifier gives a file up; what has come of it is kept.
-    fn give_up_file(&mut self, index: usize, file: usize, error: MoveError) {
+    pub(super) fn give_up_file(&mut self, index: usize, file: usize, error: MoveError) {
         self.objects[index].give_up_file(file);
         self.verifier.writer().tell(Task::GiveUp { object: index, file, error, keep: true });
     }
@@ -352,17 +402,6 @@ impl Object {
             && (self.is_given_up(group) || self.lacks(flow, group))
         {
             self.comparison.pass(flow, (next + self.rest_of_file(group, next)).min(asked));
-        }
-    }
-
-    /// What counts for a group, if it is settled and may still change.
-    fn comparison_of(&self, group: u64) -> Option<GroupDigest> {
-        self.comparison.settled_digest(self.plan.position(group)?)
-    }
-
-    fn correct(&mut self, group: u64, digest: GroupDigest) {
-        if let Some(position) = self.plan.position(group) {
-            self.comparison.correct(position, digest);
         }
     }
 

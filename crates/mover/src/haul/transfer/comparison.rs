@@ -37,6 +37,8 @@ pub(super) struct Comparison {
     settled: u64,
     /// Since when the group at that position is tied.
     tied: Option<Time>,
+    /// Settled groups, by position, of which it is not known any more what counts, and since when.
+    doubted: BTreeMap<u64, Time>,
     /// Groups that are not verified yet, by number, and the mirrors that have other bytes of them than most.
     differing: BTreeMap<u64, BTreeSet<FlowId>>,
 }
@@ -71,7 +73,7 @@ struct Said {
 pub(super) enum Verdict {
     /// Most mirrors have this; these have something else.
     Most(GroupDigest, Vec<FlowId>),
-    /// No digest has more votes than every other: who says what.
+    /// No digest has more than half of the votes: who says what.
     Undecided(Vec<(FlowId, GroupDigest)>),
 }
 
@@ -188,7 +190,7 @@ impl Comparison {
     }
 
     /// A mirror says what it has at its next position. A verdict, if the group is settled and this is something else
-    /// than what counts.
+    /// than what counts, or it was doubted what does.
     pub(super) fn take(&mut self, flow: FlowId, digest: GroupDigest, now: Time) -> Option<Verdict> {
         let index = self.index(flow)?;
         let (witness, voter) = (&mut self.witnesses[index], 1 << index);
@@ -202,8 +204,8 @@ impl Comparison {
         let said = self.said.entry(position);
         let said = said.or_insert_with(|| Said { first: (digest, 0), others: Vec::new(), settled: None });
         said.add(digest, voter);
-        let is_other = said.settled.is_some_and(|settled| settled != digest);
-        is_other.then(|| self.count_votes(position)).flatten()
+        let is_news = position < self.settled && said.settled != Some(digest);
+        is_news.then(|| self.count_votes(position)).flatten()
     }
 
     /// The position of the next group that is not settled.
@@ -264,15 +266,50 @@ impl Comparison {
 
     /// Something else counts for a group that was settled.
     pub(super) fn correct(&mut self, position: u64, digest: GroupDigest) {
+        self.doubted.remove(&position);
         if let Some(said) = self.said.get_mut(&position) {
             said.settled = Some(digest);
         }
     }
 
+    /// It is not known any more what counts for a group that was settled.
+    pub(super) fn doubt(&mut self, position: u64, now: Time) {
+        self.doubted.entry(position).or_insert(now);
+        if let Some(said) = self.said.get_mut(&position) {
+            said.settled = None;
+        }
+    }
+
+    /// Takes out the doubted groups, by position, of which nobody who may decide is waited for any more, or that are
+    /// not wanted.
+    pub(super) fn take_doubted(
+        &mut self,
+        Patience { now, may_be_more, .. }: Patience,
+        is_unwanted: impl Fn(u64) -> bool,
+    ) -> Vec<u64> {
+        let may_decide = |position: u64, witness: &Witness| !witness.is_gone && witness.next <= position;
+        let is_over = |(&position, &since): (&u64, &Time)| {
+            let has_hope = may_be_more || self.witnesses.iter().any(|witness| may_decide(position, witness));
+            (is_unwanted(position) || !has_hope || now.since(since) > TIE_MAX).then_some(position)
+        };
+        let over: Vec<u64> = self.doubted.iter().filter_map(is_over).collect();
+        over.iter().for_each(|position| _ = self.doubted.remove(position));
+        over
+    }
+
+    /// Who has said what of a group.
+    pub(super) fn votes(&self, position: u64) -> Vec<(FlowId, GroupDigest)> {
+        let Some(said) = self.said.get(&position) else { return Vec::new() };
+        let said_by = |index: usize| said.all().find(|(_, voters)| voters & (1 << index) != 0);
+        let all = self.witnesses.iter().enumerate();
+        all.filter_map(|(index, witness)| Some((witness.flow, said_by(index)?.0))).collect()
+    }
+
     /// Forgets what was said of settled groups of which all mirrors have spoken.
     pub(super) fn forget_passed(&mut self) {
         let behind = self.witnesses.iter().filter(|witness| !witness.is_gone).map(|witness| witness.next).min();
-        let until = behind.unwrap_or(self.settled).min(self.settled);
+        let doubted = self.doubted.first_key_value().map_or(u64::MAX, |(&position, _)| position);
+        let until = behind.unwrap_or(self.settled).min(self.settled).min(doubted);
         while let Some(first) = self.said.first_entry().filter(|first| *first.key() < until) {
             first.remove();
         }
@@ -280,17 +317,11 @@ impl Comparison {
 
     fn count_votes(&self, position: u64) -> Option<Verdict> {
         let said = self.said.get(&position)?;
-        let votes = |(_, voters): &(GroupDigest, Set)| voters.count_ones();
-        let most = said.all().map(votes).max()?;
-        let mut best = said.all().filter(|one| votes(one) == most);
-        let (Some((digest, voters)), None) = (best.next(), best.next()) else {
-            let said_by = |index: usize| said.all().find(|(_, voters)| voters & (1 << index) != 0);
-            let all = self.witnesses.iter().enumerate();
-            return Some(Verdict::Undecided(
-                all.filter_map(|(index, witness)| Some((witness.flow, said_by(index)?.0))).collect(),
-            ));
-        };
-        Some(Verdict::Most(*digest, self.flows(said.voters() & !voters).collect()))
+        let all = said.voters();
+        Some(match said.all().find(|(_, voters)| 2 * voters.count_ones() > all.count_ones()) {
+            Some((digest, voters)) => Verdict::Most(*digest, self.flows(all & !voters).collect()),
+            None => Verdict::Undecided(self.votes(position)),
+        })
     }
 
     fn flows(&self, set: Set) -> impl Iterator<Item = FlowId> + '_ {
@@ -377,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_goes_with_the_most_votes_whoever_stands_first() {
+    fn verdict_goes_with_the_majority_whoever_stands_first() {
         for (said, verdict) in [
             ([1, 1, 1], most(1, &[])),
             ([1, 1, 2], most(1, &[C])),
@@ -394,6 +425,31 @@ mod tests {
         let mut comparison = asked(&[A, B, C]);
         say(&mut comparison, &[(B, 2), (A, 1), (C, 3)]);
         assert_eq!(next(&mut comparison, 0), Next::Verdict(undecided(&[(A, 1), (B, 2), (C, 3)])));
+        // Two of five are more than each other one, and no majority.
+        let (d, e) = (FlowId(4), FlowId(5));
+        let mut comparison = asked(&[A, B, C, d, e]);
+        say(&mut comparison, &[(A, 1), (B, 1), (C, 2), (d, 3), (e, 4)]);
+        let votes = [(A, 1), (B, 1), (C, 2), (d, 3), (e, 4)];
+        assert_eq!(next(&mut comparison, 0), Next::Verdict(undecided(&votes)));
+    }
+
+    #[test]
+    fn what_is_doubted_waits_for_who_may_decide() {
+        let mut comparison = asked(&[A, B, C]);
+        say(&mut comparison, &[(A, 1)]);
+        assert_eq!(next(&mut comparison, 4), most(1, &[]));
+        comparison.settle([1; 32]);
+        assert_eq!(comparison.take(B, [2; 32], at(5)), Some(undecided(&[(A, 1), (B, 2)])));
+        comparison.doubt(0, at(5));
+        comparison.forget_passed();
+        assert_eq!(comparison.settled_digest(0), None);
+        assert!(comparison.take_doubted(patience(15), |_| false).is_empty(), "C may decide");
+        assert_eq!(comparison.take(C, [1; 32], at(15)), Some(Verdict::Most([1; 32], vec![B])));
+        comparison.correct(0, [1; 32]);
+        assert_eq!(comparison.settled_digest(0), Some([1; 32]));
+        comparison.doubt(0, at(15));
+        assert_eq!(comparison.take_doubted(patience(15), |_| false), [0], "all have spoken");
+        assert!(comparison.take_doubted(patience(15), |_| false).is_empty());
     }
 
     #[test]

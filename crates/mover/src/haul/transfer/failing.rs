@@ -132,6 +132,11 @@ impl Haul {
         if !range.is_empty() {
             engine.command(self.endpoint, Command::Unwant { object: ObjectId(index as u32), range });
         }
+        self.note_failure(index, error)
+    }
+
+    /// A file has failed, and is to be told of; all of the data set, if it is the last one.
+    pub(super) fn note_failure(&mut self, index: usize, error: MoveError) -> Result<(), MoveError> {
         let object = &mut self.objects[index];
         let failing = &mut object.failing;
         failing.count += 1;

@@ -9,6 +9,7 @@ use inhaul_transport::FlowId;
 
 use super::comparison::Comparison;
 use super::failing_files::Failing;
+use super::pinned::Votes;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
 use crate::api::source::{Server, Source};
@@ -67,6 +68,8 @@ pub(crate) struct Object {
     pub(super) plan: DigestPlan,
     /// What the mirrors say of its groups.
     pub(super) comparison: Comparison,
+    /// What mirrors have said that contradict each other, of files whose hashes are known.
+    pub(super) votes: Votes,
     /// Groups that have come as a whole, those that were fetched again once more.
     pub(super) come_groups: u64,
     /// Since when nothing more has to come, unless something turns out to be wrong.
@@ -133,6 +136,7 @@ impl Object {
             placed_then: 0,
             placed_since: Time::ZERO,
             comparison: Comparison::default(),
+            votes: Votes::default(),
             come_groups: 0,
             complete_since: None,
             is_early: false,

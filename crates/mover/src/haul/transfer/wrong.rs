@@ -29,22 +29,22 @@ impl Haul {
         Ok(())
     }
 
-    /// A group was verified, and most mirrors turn out to have something else.
-    pub(super) fn on_unverified(&mut self, engine: &mut Engine, index: usize, group: u64) -> Result<(), MoveError> {
+    /// A group was verified, and mirrors turn out to have something else. If it is wrong, that is told.
+    pub(super) fn on_unverified(&mut self, index: usize, group: u64) -> Result<(), MoveError> {
         let Some(place) = self.objects[index].groups.place(group) else { return Ok(()) };
         if self.stream.is_some() {
             let (path, start, end) = self.bytes_of(index, group);
-            let detail = "and they were written before most mirrors had said so: fetch it again".to_owned();
+            let detail = "and they were written before the mirrors had said so: fetch it again".to_owned();
             return Err(MoveError::CopiesDiffer { path, start, end, detail });
         }
         let bytes = place.range.len();
         let object = &mut self.objects[index];
         object.verified_groups = object.verified_groups.saturating_sub(1);
         self.verified_bytes = self.verified_bytes.saturating_sub(bytes);
-        if object.held.contains(&group) {
+        if object.held.remove(&group) {
+            object.held_bytes = object.held_bytes.saturating_sub(bytes);
             self.resumed_bytes = self.resumed_bytes.saturating_sub(bytes);
         }
-        self.refetch(engine, index, group);
         Ok(())
     }
 

@@ -17,8 +17,8 @@ pub(crate) enum Task {
     Held { object: usize, group: u64, digest: Option<GroupDigest> },
     /// The source's digests of consecutive groups.
     Digests { object: usize, first_group: u64, values: Vec<GroupDigest> },
-    /// Another digest of a group counts than the one that was told.
-    Correct { object: usize, group: u64, digest: GroupDigest },
+    /// Another digest of a group counts than the one that was told; or it is not known any more which one does.
+    Correct { object: usize, group: u64, digest: Option<GroupDigest> },
     /// No more comes of a file, for this reason: unless all of it is verified, it does not land. What has come of it is
     /// kept for a later transfer, or not.
     GiveUp { object: usize, file: usize, error: MoveError, keep: bool },
@@ -36,6 +36,10 @@ pub(crate) enum Finding {
     Wrong { object: usize, group: u64 },
     /// A group was verified by a digest that does not count any more.
     Unverified { object: usize, group: u64 },
+    /// The same, of a file that is whole and gets its name. `decided`: another digest does count.
+    TooLate { object: usize, group: u64, decided: bool },
+    /// A file is as its mirrors have it, and not as a list has it. It may be tried with other digests, or given up.
+    NotAsListed { object: usize, file: usize, error: MoveError },
     /// A file is verified and has its name. Its hash may have taken too long: see [`super::ToVerify::hash_holes`].
     FileDone { object: usize, file: usize, hash: Option<digest::Hash> },
     /// A file does not land, for this reason. This number of its groups was not verified.
