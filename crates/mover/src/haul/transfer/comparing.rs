@@ -107,6 +107,9 @@ impl Haul {
 
     /// Settles all groups that can be, and tells the verifier.
     pub(super) fn settle(&mut self, engine: &mut Engine, index: usize) -> Result<(), MoveError> {
+        if self.objects[index].mirrors.len() < self.objects[index].first_mirrors {
+            return Ok(());
+        }
         let patience = self.patience(engine.now(), index);
         let mut accepted = Vec::new();
         let (mut verdicts, mut pinned) = (Vec::new(), Vec::new());

@@ -18,6 +18,7 @@ impl Haul {
     pub(crate) fn expect_early<'j>(&mut self, joinings: impl IntoIterator<Item = &'j Joining>) {
         for Joining { object, session, .. } in joinings {
             let object = &mut self.objects[*object];
+            object.first_mirrors += 1;
             match &session.early {
                 Some(early) if early.is_all => object.is_early = true,
                 Some(early) if object.first_bytes == 0 => object.first_bytes = early.bytes.len() as u64,

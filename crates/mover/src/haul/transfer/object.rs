@@ -60,6 +60,8 @@ pub(crate) struct Object {
     /// Whether the hash of every file is wanted, whatever holes it has.
     pub(super) hash_holes: bool,
     pub(super) mirrors: Vec<FlowId>,
+    /// So many of them are there from the beginning: nothing is settled before they are.
+    pub(super) first_mirrors: usize,
     /// Bytes that were placed, and what that came to when it was looked at last, and since when it has been that.
     pub(super) placed_bytes: u64,
     pub(super) placed_then: u64,
@@ -132,6 +134,7 @@ impl Object {
             sums,
             landing: Arc::new(landing),
             mirrors: Vec::new(),
+            first_mirrors: 0,
             placed_bytes: 0,
             placed_then: 0,
             placed_since: Time::ZERO,

@@ -77,6 +77,18 @@ impl Object {
         true
     }
 
+    /// The mirrors that have said of a group what counts, as far as that is remembered.
+    pub(super) fn who_is_right(&self, group: u64) -> impl Iterator<Item = FlowId> {
+        let position = self.plan.position(group);
+        let settled = position.and_then(|position| self.comparison.settled_digest(position));
+        let votes = position.map(|position| self.comparison.votes(position)).unwrap_or_default();
+        let (counts, votes) = match self.votes.of_groups.get(&group) {
+            Some(said) => (Some(said.counts), said.votes.clone()),
+            None => (settled, votes),
+        };
+        votes.into_iter().filter(move |(_, digest)| Some(*digest) == counts).map(|(flow, _)| flow)
+    }
+
     /// What is to be tried next of a file: the digests of the groups in which the mirrors differ as one of them has
     /// them, by their groups.
     fn next_try(

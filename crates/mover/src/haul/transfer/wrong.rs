@@ -135,10 +135,14 @@ impl Haul {
         }
         self.begin_flows(engine, index);
         let object = &self.objects[index];
-        engine.command(self.endpoint, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
-        // Of what is fetched again, the transport forgets who was to be avoided before.
-        let is_without = |flow: &FlowId| object.lacks(*flow, group) || object.comparison.is_differing(group, *flow);
+        let right: Vec<FlowId> = object.who_is_right(group).filter(|&flow| self.is_running(flow)).collect();
+        let is_without = |&flow: &FlowId| {
+            let is_unsure = !right.is_empty() && !right.contains(&flow);
+            is_unsure || object.lacks(flow, group) || object.comparison.is_differing(group, flow)
+        };
         let without: Vec<FlowId> = object.mirrors.iter().copied().filter(is_without).collect();
+        // Before it is asked for again, which is at once.
         without.into_iter().for_each(|flow| self.avoid(engine, index, group, flow));
+        engine.command(self.endpoint, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });
     }
 }

@@ -93,7 +93,8 @@ impl<F: ReceiverFlow> Core<F> {
         Ok(())
     }
 
-    /// Wrong bytes are wanted again, from another flow than `suspect` if there is one. Returns the object's flows.
+    /// Wrong bytes are wanted again, from another flow than `suspect` and those that avoid them, if there is one.
+    /// Returns the object's flows.
     pub(super) fn refetch(
         &mut self,
         now: Time,
@@ -105,13 +106,18 @@ impl<F: ReceiverFlow> Core<F> {
         object.unhold(range);
         let flows = object.flows.clone();
         self.rouse(now, id, &flows);
-        for &flow_id in &flows {
-            let Some(flow) = self.flows.get_mut(&flow_id) else { continue };
+        let suspect = suspect.filter(|_| flows.len() > 1);
+        if let Some(flow) = suspect.and_then(|suspect| self.flows.get_mut(&suspect)) {
+            flow.core_mut().avoid.insert(range);
+        }
+        let avoids =
+            |id: &FlowId| self.flows.get(id).is_none_or(|flow| flow.core().avoid.within(range).next().is_some());
+        if flows.iter().all(avoids) {
             // Only the last that was wrong is left out, so that there is always one to ask.
-            if Some(flow_id) == suspect && flows.len() > 1 {
-                flow.core_mut().avoid.insert(range);
-            } else {
-                flow.core_mut().avoid.remove(range);
+            for flow_id in flows.iter().filter(|&&flow| Some(flow) != suspect) {
+                if let Some(flow) = self.flows.get_mut(flow_id) {
+                    flow.core_mut().avoid.remove(range);
+                }
             }
         }
         Ok(flows)
