@@ -6,7 +6,7 @@
 const WORDS_MIN: usize = 16;
 const WORDS_MAX: usize = 1 << 14;
 /// The same of what endpoints remember.
-const WORDS_RECENT: usize = 1 << 10;
+const WORDS_RECENT: usize = 1 << 8;
 /// A number that is high takes no more words than these: more are for at least half as many packets that have come.
 const WORDS_BY_NUMBER: usize = 1 << 11;
 
@@ -35,7 +35,7 @@ impl Numbers {
         Self { words: vec![0; WORDS_MIN], highest: None, count: 0, words_max: WORDS_MAX }
     }
 
-    /// None yet. The last 65,536 are remembered, in 8 KiB: for endpoints, which may have very many flows, and for which a
+    /// None yet. The last 16,384 are remembered, in 2 KiB: for endpoints, which may have very many flows, and for which a
     /// copy that comes even later is only one more packet.
     pub fn recent() -> Self {
         Self { words_max: WORDS_RECENT, ..Self::new() }
