@@ -18,7 +18,7 @@ mod tcp;
 mod usage;
 
 pub use device::{DeviceOffloads, NetDevice, TunOffload, create_tun};
-pub use heap::give_back_memory;
+pub use heap::{give_back_memory, keep_little_memory};
 pub(crate) use interfaces::interface_addresses;
 pub(crate) use message::receive;
 pub(crate) use message::send;
