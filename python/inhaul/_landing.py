@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import _jobs
-from .errors import DestinationError, Untrusted
+from .errors import DestinationError, NotFound, Untrusted
 
 if TYPE_CHECKING:
     from . import Client, _inhaul
@@ -45,8 +45,11 @@ async def land(
         for _ in range(_TRIES):
             try:
                 return await _land_in(staging, client, address, places, hear)
-            except DestinationError as error:
-                if "another transfer" not in str(error):
+            except NotFound:
+                raise
+            except (DestinationError, FileNotFoundError) as error:
+                # Another process that lands the same may have taken the directory away when it was done.
+                if "another transfer" not in str(error) and os.path.lexists(os.path.join(staging, "data")):
                     raise
             # A process that was killed may have it for a moment yet.
             await asyncio.sleep(_LOOK_S)

@@ -6,7 +6,7 @@ use inhaul_identity::{KeyError, KnownHostsError};
 use inhaul_mover::{ErrorKind, ErrorReport, MoveError, printable, without_secrets, without_tickets};
 use serde::Serialize;
 
-use crate::output::{announce, say, to_json};
+use crate::output::{self, announce, say, to_json};
 
 /// All data has come and is verified.
 pub(crate) const COMPLETE: u8 = 0;
@@ -40,6 +40,14 @@ pub(crate) struct Failure {
 pub(crate) struct Failed {
     status: &'static str,
     error: ErrorReport,
+}
+
+/// An error if standard output could not be written.
+pub(crate) fn check_output() -> Result<(), Failure> {
+    match output::failure() {
+        None => Ok(()),
+        Some((kind, message)) => Err(Failure::reported(code(kind), Some(message))),
+    }
 }
 
 impl Failure {

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     for warning in settings::unknown_variables(variables) {
         log::warn!("{warning}");
     }
-    match run(&cli.command).and_then(|()| output::finish()) {
+    match run(&cli.command).and_then(|()| exit::check_output()) {
         Ok(()) => ExitCode::from(exit::COMPLETE),
         Err(failure) => failure.tell(json),
     }
@@ -118,7 +118,7 @@ fn refuse(error: SettingsError, arguments: &[OsString]) -> ExitCode {
         SettingsError::CommandLine(error) => match error.kind() {
             DisplayHelp | DisplayVersion => {
                 output::note(error.print());
-                return output::finish()
+                return exit::check_output()
                     .map_or_else(|failure| failure.tell(false), |()| ExitCode::from(exit::COMPLETE));
             }
             DisplayHelpOnMissingArgumentOrSubcommand => {

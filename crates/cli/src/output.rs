@@ -2,7 +2,7 @@
 //!
 //! Nothing here obeys what a peer has put into a name or a message: see [`inhaul_mover::printable`]. A reader that has
 //! gone away is no error: what the program does is not done for its output. Standard output that cannot be written for
-//! another reason, as on a full disk, is an error at the end ([`finish`]).
+//! another reason, as on a full disk, is an error at the end ([`failure`]).
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -11,7 +11,6 @@ use std::sync::{Mutex, PoisonError};
 use inhaul_mover::{ErrorKind, is_obeyed, printable, printable_lines};
 use serde::Serialize;
 
-use crate::exit::{self, Failure};
 use crate::terminal;
 
 /// Why standard output could not be written the first time.
@@ -39,17 +38,12 @@ pub(crate) fn note(written: io::Result<()>) {
     }
 }
 
-/// An error if standard output could not be written.
-pub(crate) fn finish() -> Result<(), Failure> {
-    match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        None => Ok(()),
-        Some(error) => {
-            let full = error.kind() == io::ErrorKind::StorageFull;
-            let kind = if full { ErrorKind::NoSpace } else { ErrorKind::Destination };
-            let message = format!("standard output cannot be written ({error}): what is there is not all");
-            Err(Failure::reported(exit::code(kind), Some(message)))
-        }
-    }
+/// What went wrong, and what to say of it, if standard output could not be written.
+pub(crate) fn failure() -> Option<(ErrorKind, String)> {
+    let error = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    let full = error.kind() == io::ErrorKind::StorageFull;
+    let kind = if full { ErrorKind::NoSpace } else { ErrorKind::Destination };
+    Some((kind, format!("standard output cannot be written ({error}): what is there is not all")))
 }
 
 /// Prints lines on standard error, above what is drawn there.

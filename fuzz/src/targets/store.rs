@@ -172,7 +172,8 @@ pub fn digest_cache(data: &[u8]) -> bool {
     let digests = cache.of(FileVersion::of(&file).expect("it is there")).expect("files of that size are cached");
     digests.put(0, &DIGEST);
     let directory = std::fs::read_dir(scratch("cache")).expect("it was made");
-    let path = directory.map(|item| item.expect("it can be read").path()).next().expect("one file is in it");
+    let mut paths = directory.map(|item| item.expect("it can be read").path());
+    let path = paths.find(|path| !path.ends_with("CACHEDIR.TAG")).expect("one file is in it beside the mark");
     let honest = std::fs::read(&path).expect("it can be read");
     let byte = |at: usize| honest.get(at).unwrap_or(&0) ^ data.get(at).unwrap_or(&0);
     let damaged: Vec<u8> = (0..honest.len().max(data.len())).map(byte).collect();

@@ -108,7 +108,8 @@ fn no_resume_begins_anew() {
 #[test]
 fn second_transfer_to_the_same_place_is_refused() {
     let trial = Trial::new(LEN, 3);
-    let client = trial.get(SLOW);
+    // It outlasts the second one's patience.
+    let client = trial.get(&["--receive-rate", "40M"]);
     trial.wait_for(1_000_000);
     let second = trial.get(&["--overwrite"]).finish();
     assert_eq!(second.code, Some(9), "{}", second.stderr);

@@ -214,7 +214,8 @@ fn a_transfer_that_is_interrupted_leaves_nothing() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (address, thread) = server(Kind::Stream, move |socket| {
         socket.write_all(&1_000_000u64.to_le_bytes()).unwrap();
-        socket.write_all(&noise(300_000, 2)).unwrap();
+        // The client may have gone by then.
+        let _ = socket.write_all(&noise(300_000, 2));
         let _ = wait.recv_timeout(Duration::from_secs(20));
     });
     let client = start(&["udt", "receive", &address.to_string(), "data", &place.text("here/data")]);

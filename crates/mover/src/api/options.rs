@@ -42,7 +42,7 @@ pub struct NetOptions {
     /// Whether data may go over TCP streams to servers' control ports.
     pub fallback: Fallback,
     /// Whether this process may have as many files and connections open as the system lets it: its own limit is raised
-    /// to that.
+    /// to that. A server's allocator then keeps little of what was freed, too.
     pub raise_limits: bool,
 }
 

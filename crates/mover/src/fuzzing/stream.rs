@@ -116,7 +116,7 @@ pub fn flood(seed: u64, frames: u64, optional_every: u64) -> Flood {
             if optional_every > 0 && random.below(optional_every) == 0 {
                 ignored += 1;
                 let body = vec![7; random.below(64) as usize];
-                bytes.extend_from_slice(&framed(131 + random.below(100) as u8, &body));
+                bytes.extend_from_slice(&framed(150 + random.below(100) as u8, &body));
             } else {
                 frame(&mut random).encode(&mut bytes);
             }

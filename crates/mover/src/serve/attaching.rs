@@ -4,7 +4,7 @@
 use inhaul_identity::audit::{Access, Event};
 
 use crate::serve::gate::Caller;
-use crate::serve::greeting::House;
+use crate::serve::house::House;
 use crate::serve::orders::Orders;
 use crate::serve::tunnels::UNKNOWN;
 use crate::session::frame::RefusalCode;

@@ -11,27 +11,24 @@ use inhaul_protocols::registry::Protocols;
 use inhaul_store::{DataSet, ListOptions, ScanOptions, printable};
 use inhaul_transport::{Protocol, Role};
 
-use crate::api::counters::Counters;
-use crate::api::options::NetOptions;
 use crate::engine::net::{self, Transport};
 use crate::engine::probe::ProbeDesk;
 use crate::serve::attaching::{self, Carries};
-use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::early::content_frames;
-use crate::serve::gate::{Caller, Gate, Reach};
+use crate::serve::gate::{Caller, Reach};
 use crate::serve::half_open::Waiting;
+use crate::serve::house::{House, Service};
 use crate::serve::orders::Orders;
-use crate::serve::passes::{Pass, Passes};
+use crate::serve::passes::Pass;
 use crate::serve::serving::{Described, Fetcher};
-use crate::serve::tunnels::Tunnels;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{
     Frame, FrameError, MAX_FRAME, MIDDLE_FRAME, Memory, RefusalCode, SMALL_FRAME, SessionRole, VERSION,
 };
 use crate::session::handshake::HandshakeError;
 use crate::session::refusal::{GreetingError, refused};
-use crate::session::slots::{Full, Slot, Slots};
+use crate::session::slots::{Full, Slot};
 
 /// How long a client may take, in all, until it is let in: for its handshake, its greeting and its request.
 const ENTRY: Duration = Duration::from_secs(10);
@@ -55,37 +52,6 @@ const ATTACHED: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_millis(25);
 /// How long a client may probe.
 const PROBING: Duration = Duration::from_secs(60);
-
-/// What a server has for its clients.
-#[derive(Clone, Debug)]
-pub(crate) enum Service {
-    /// Data sets, and what it fetches for them if it does.
-    Files(Arc<Catalogue>, Option<Arc<dyn Orders>>),
-    /// Benches.
-    Bench,
-}
-
-/// A server, to those who greet its clients.
-#[derive(Clone, Debug)]
-pub(crate) struct House {
-    pub(crate) service: Service,
-    /// Who may have what.
-    pub(crate) gate: Arc<Gate>,
-    /// Parameters of transports that this host's user has set.
-    pub(crate) net: Arc<NetOptions>,
-    pub(crate) udp_port: u16,
-    /// Where clients are admitted that only try the path.
-    pub(crate) desk: Arc<ProbeDesk>,
-    /// The places for those who are let in.
-    pub(crate) slots: Arc<Slots>,
-    /// The rights of those who are.
-    pub(crate) passes: Arc<Passes>,
-    pub(crate) counters: Arc<Counters>,
-    /// The sessions that streams may belong to.
-    pub(crate) tunnels: Tunnels,
-    /// Memory for orders that are being read.
-    pub(crate) orders_being_read: Arc<Budget>,
-}
 
 /// A client's way in: it waits among those who are half open, and has a session's place once it is let in.
 struct Entry {
@@ -520,8 +486,11 @@ mod tests {
     use super::*;
     use crate::api::source::Server;
     use crate::api::trust::{ServerIdentity, Trust, UnknownServer};
+    use crate::serve::budget::Budget;
+    use crate::serve::carriers::Carriers;
+    use crate::serve::gate::Gate;
     use crate::serve::half_open::HalfOpen;
-    use crate::session::slots::Limits;
+    use crate::session::slots::{Limits, Slots};
     use crate::session::tls::ClientSide;
     use inhaul_identity::Rights;
     use std::net::TcpListener;
@@ -543,7 +512,7 @@ mod tests {
                 slots: Slots::new(Limits { sessions: 1, per_origin: 1, per_client: 1 }),
                 passes: Arc::default(),
                 counters: Arc::default(),
-                tunnels: Tunnels::default(),
+                tunnels: Carriers::default(),
                 orders_being_read: Budget::new(MAX_FRAME),
             };
             greet(tcp, waiting, &house)

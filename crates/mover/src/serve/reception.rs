@@ -12,10 +12,11 @@ use crate::engine::listener::turn_away;
 use crate::engine::probe::ProbeDesk;
 use crate::engine::seldom::Seldom;
 use crate::serve::budget::Budget;
+use crate::serve::carriers::Carriers;
 use crate::serve::gate::Gate;
-use crate::serve::greeting::{Arrival, House, Service, greet};
+use crate::serve::greeting::{Arrival, greet};
 use crate::serve::half_open::HalfOpen;
-use crate::serve::tunnels::Tunnels;
+use crate::serve::house::{House, Service};
 use crate::session::frame::MAX_FRAME;
 use crate::session::slots::{Limits, Slots};
 use crate::system::threads;
@@ -63,7 +64,7 @@ impl Reception {
             slots: Slots::new(places.sessions),
             passes: Arc::default(),
             counters,
-            tunnels: Tunnels::default(),
+            tunnels: Carriers::default(),
             orders_being_read: Budget::new(ORDERS_BYTES_MAX),
         };
         Self {
@@ -77,7 +78,7 @@ impl Reception {
     }
 
     /// Streams may belong to these sessions.
-    pub(crate) fn know_tunnels(&mut self, tunnels: Tunnels) {
+    pub(crate) fn know_tunnels(&mut self, tunnels: Carriers) {
         self.house = Arc::new(House { tunnels, ..House::clone(&self.house) });
     }
 

@@ -10,7 +10,7 @@ use inhaul_identity::Right;
 use inhaul_identity::audit::{Event as AuditEvent, Log};
 use inhaul_store::{Offered, OfferedError};
 use inhaul_transport::{Event, FlowId};
-use inhaul_udp::{Socket, give_back_memory};
+use inhaul_udp::{Socket, give_back_memory, keep_little_memory};
 
 use crate::api::counters::{Counters, Refusal};
 use crate::api::error::MoveError;
@@ -27,7 +27,8 @@ use crate::serve::budget::Budget;
 use crate::serve::catalogue::Catalogue;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::gate::Gate;
-use crate::serve::greeting::{Arrival, Service};
+use crate::serve::greeting::Arrival;
+use crate::serve::house::Service;
 use crate::serve::orders::Orders;
 use crate::serve::reception::{Places, Reception};
 use crate::serve::serving::{Fetcher, Serving};
@@ -62,6 +63,8 @@ const SETTLING: Span = Span::from_millis(500);
 pub(crate) const STOP_INTERVAL: Span = Span::from_millis(100);
 /// How often lists of files that nobody needs any more are looked for.
 const TIDY_INTERVAL: Span = Span::from_secs(1);
+/// How often memory is given back after a put or a copy: its threads end a little later than it does.
+const TIDYINGS: u32 = 5;
 /// How long a server that is about to give the port up may take for it.
 const PREDECESSOR: Duration = Duration::from_secs(1);
 
@@ -74,6 +77,10 @@ pub(crate) fn serve(
     take_orders: impl FnOnce(&AcceptOptions, Arc<ProbeDesk>, Arc<Audit>) -> Result<Arc<dyn Orders>, MoveError>,
 ) -> Result<(), MoveError> {
     net::check_server(&options.net)?;
+    if options.net.raise_limits {
+        // The process is a server and nothing else.
+        keep_little_memory();
+    }
     let identity = options.identity.clone();
     let counters = Arc::clone(&options.surroundings.counters);
     let log = identity.state.as_ref().map(|state| Log::at(state.audit_log()));
@@ -109,6 +116,7 @@ pub(crate) fn serve(
         tidied: Time::ZERO,
         orders,
         orders_open: 0,
+        tidyings_left: 0,
         serving,
         stop: stop.clone(),
         reload: options.reload.clone(),
@@ -240,6 +248,8 @@ struct FileServer {
     orders: Option<Arc<dyn Orders>>,
     /// Orders that were under way when that was looked at last.
     orders_open: usize,
+    /// How often memory is still given back after the last of those that ended.
+    tidyings_left: u32,
     stop: Stop,
     reload: Ask,
     /// Where limits are found anew.
@@ -385,8 +395,12 @@ impl FileServer {
             let orders = self.orders.as_ref().map_or(0, |orders| orders.open());
             self.counters.orders_open.set(orders as u64);
             let stale = self.catalogue.take_stale();
-            let order_ended = orders < std::mem::replace(&mut self.orders_open, orders);
-            if order_ended || !stale.is_empty() {
+            if orders < std::mem::replace(&mut self.orders_open, orders) {
+                self.tidyings_left = TIDYINGS;
+            }
+            let after_order = self.tidyings_left > 0;
+            self.tidyings_left = self.tidyings_left.saturating_sub(1);
+            if after_order || !stale.is_empty() {
                 threads::beside_or_here("inhaul-tidy", move || {
                     drop(stale);
                     // Lists of files are large, and what held them is kept by the allocator otherwise.

@@ -20,11 +20,11 @@ use crate::engine::port::Port;
 use crate::engine::{EndCause, EndpointId, Engine, PortId};
 use crate::serve::audit::Audit;
 use crate::serve::bodies::{FailedFile, FileBodies};
+use crate::serve::carriers::Carriers;
 use crate::serve::catalogue::OpenSet;
 use crate::serve::client_rates::ClientRates;
 use crate::serve::digest_service::DigestService;
 use crate::serve::passes::Pass;
-use crate::serve::tunnels::Tunnels;
 use crate::serve::turns::Client;
 use crate::session::control_stream::{ControlStream, StreamError};
 use crate::session::frame::{Frame, GroupRun, PartOf, RefusalCode};
@@ -120,7 +120,7 @@ pub(crate) struct Serving {
     digests: DigestService,
     client_rates: ClientRates,
     /// The sessions whose datagrams streams may carry, by what those show.
-    pub(super) tunnels: Tunnels,
+    pub(super) tunnels: Carriers,
     idle_look: Time,
     count_look: Time,
     /// Where it is written down what was moved.
@@ -146,7 +146,7 @@ impl Serving {
             // What earlier runs have computed is recalled.
             digests: DigestService::new(cache.and_then(open_cache), engine.waker()),
             client_rates: ClientRates::default(),
-            tunnels: Tunnels::default(),
+            tunnels: Carriers::default(),
             idle_look: Time::ZERO,
             count_look: Time::ZERO,
             audit: Arc::default(),
@@ -165,7 +165,7 @@ impl Serving {
     }
 
     /// The sessions that streams may belong to.
-    pub(crate) fn tunnels(&self) -> Tunnels {
+    pub(crate) fn tunnels(&self) -> Carriers {
         self.tunnels.clone()
     }
 

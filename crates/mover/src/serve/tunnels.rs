@@ -3,9 +3,7 @@
 //! The keys of a session give a number that only its two ends know. A stream that shows it belongs to the session,
 //! wherever it comes from: a proxy may have several addresses. The number ends with the session.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inhaul_base::Span;
 use inhaul_transport::FlowId;
@@ -23,34 +21,6 @@ pub(crate) const UNKNOWN: &str = "there is no such session, or not any more";
 pub(crate) const ENOUGH: &str = "the session has as many streams as it may have";
 /// A client may try UDP anew this often: each try is good for some echoes.
 const TRY_GAP: Span = Span::from_millis(200);
-
-/// The sessions whose datagrams streams may carry, by what those show. Those who greet look here, too, before a stream
-/// gets a place.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tunnels(Arc<Mutex<BTreeMap<u128, FlowId>>>);
-
-impl Tunnels {
-    /// Whether there is such a session.
-    pub(crate) fn has(&self, token: u128) -> bool {
-        self.lock().contains_key(&token)
-    }
-
-    pub(super) fn insert(&self, token: u128, flow: FlowId) {
-        self.lock().insert(token, flow);
-    }
-
-    pub(super) fn remove(&self, token: u128) {
-        self.lock().remove(&token);
-    }
-
-    fn get(&self, token: u128) -> Option<FlowId> {
-        self.lock().get(&token).copied()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u128, FlowId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Serving {
     /// A stream has come for the datagrams of the session that `token` is of; one that cannot be had is given back.

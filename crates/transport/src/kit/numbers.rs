@@ -5,6 +5,8 @@
 /// at 1 Gbit/s: so long may one of several streams stand still behind the others. 128 KiB of memory.
 const WORDS_MIN: usize = 16;
 const WORDS_MAX: usize = 1 << 14;
+/// The same of what endpoints remember.
+const WORDS_RECENT: usize = 1 << 8;
 /// A number that is high takes no more words than these: more are for at least half as many packets that have come.
 const WORDS_BY_NUMBER: usize = 1 << 11;
 
@@ -17,6 +19,8 @@ pub struct Numbers {
     highest: Option<u64>,
     /// How many have come.
     count: u64,
+    /// Words at most.
+    words_max: usize,
 }
 
 impl Default for Numbers {
@@ -26,9 +30,15 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// None yet.
+    /// None yet. As many are remembered as ever: for seals, which take nothing twice.
     pub fn new() -> Self {
-        Self { words: vec![0; WORDS_MIN], highest: None, count: 0 }
+        Self { words: vec![0; WORDS_MIN], highest: None, count: 0, words_max: WORDS_MAX }
+    }
+
+    /// None yet. The last 16,384 are remembered, in 2 KiB: for endpoints, which may have very many flows, and for which a
+    /// copy that comes even later is only one more packet.
+    pub fn recent() -> Self {
+        Self { words_max: WORDS_RECENT, ..Self::new() }
     }
 
     /// The highest number that has come.
@@ -85,7 +95,7 @@ impl Numbers {
     /// Makes room for the blocks behind `last`, up to `block`.
     fn advance(&mut self, last: u64, block: u64) {
         let earned = usize::try_from(self.count / 32).unwrap_or(usize::MAX);
-        let most = earned.clamp(WORDS_BY_NUMBER, WORDS_MAX);
+        let most = earned.clamp(WORDS_BY_NUMBER, WORDS_MAX).min(self.words_max);
         while block >= self.words.len() as u64 && 2 * self.words.len() <= most {
             let old = std::mem::take(&mut self.words);
             // What is not known any more has come.

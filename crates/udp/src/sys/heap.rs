@@ -9,3 +9,20 @@ pub fn give_back_memory() {
         libc::malloc_trim(0);
     }
 }
+
+/// From now on the allocator keeps little of what is freed, in the memory of threads too, which [`give_back_memory`] does
+/// not reach. For a process that is ours, before it has threads: the thresholds hold for all of it.
+pub fn keep_little_memory() {
+    /// Free memory at the end of a thread's memory that is kept.
+    #[cfg(target_env = "gnu")]
+    const KEPT_BYTES: i32 = 1 << 20;
+    /// What is at least as large is memory of its own. Given here, as the other threshold ends what glibc finds by itself.
+    #[cfg(target_env = "gnu")]
+    const LARGE_BYTES: i32 = 4 << 20;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: they take no pointers, and set numbers of the allocator under its lock (mallopt(3)).
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+    }
+}

@@ -8,7 +8,7 @@ use super::disk::PageCache;
 use super::quota::Bandwidth;
 use super::rundelay::RunFile;
 use super::{PAUSE_MIN, Source};
-use crate::sys::{SwitchRing, set_realtime};
+use crate::sys::SwitchRing;
 use inhaul_base::Span;
 
 /// What a source is worth on this host.
@@ -119,16 +119,8 @@ fn disk() -> Availability {
 }
 
 fn priority() -> Availability {
-    // A thread of its own tries, and ends.
-    let tried = std::thread::Builder::new().spawn(set_realtime).map(std::thread::JoinHandle::join);
-    let works = matches!(tried, Ok(Ok(Ok(()))));
-    let found = match works {
-        true => "the watcher runs before all ordinary threads (SCHED_FIFO)".to_owned(),
-        false => format!("the watcher has an ordinary priority, and may itself be late by some {PAUSE_MIN}"),
-    };
-    let line = "sudo setcap cap_sys_nice+ep $(command -v inhaul), or LimitRTPRIO=1 in a systemd unit";
-    let more = if works { Vec::new() } else { vec![line.to_owned()] };
-    Availability { source: None, works, found, more }
+    let found = format!("the watcher has an ordinary priority, and may itself be late by some {PAUSE_MIN}");
+    Availability { source: None, works: true, found, more: Vec::new() }
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ use super::competitors::{self, Competition};
 use super::disk::{Disk, PageCache, Seen};
 use super::gaps::{Gaps, Switches};
 use super::load::{Load, Window};
+use super::place::Place;
 use super::published::Published;
 use super::quota::{Account, Bandwidth, QuotaClock};
 use super::rundelay::{RunDelay, RunFile, RunTimes};
 use super::score::Verdict;
 use super::{Forecast, Meter, PAUSE_MIN, Score, Source};
 use crate::clock::{Clock, nanos};
-use crate::sys::{Switch, SwitchRing, set_realtime};
+use crate::sys::{Switch, SwitchRing};
 use crate::thread;
 
 /// Between looks while nothing comes in ...
@@ -33,6 +34,8 @@ const CALM: Span = Span::from_millis(100);
 const DISK: Span = Span::from_millis(20);
 /// ... and while the processor may be: at least and at most, the sooner a pause is near the less.
 const TENSE: (Span, Span) = (Span::from_micros(1_500), Span::from_millis(10));
+/// A look is followed by a rest of so many times the processor time that it took: 2 % of a processor at most.
+const REST_FOR_COST: u64 = 49;
 /// The next look is after this part of the time to the next pause.
 const AHEAD: u64 = 3;
 /// A reason to look often lasts for so long.
@@ -81,24 +84,26 @@ struct Shared {
 }
 
 impl Watch {
-    /// Begins to watch the calling thread.
+    /// Begins to watch the calling thread. `None`: as many watchers of this user run on this host already as may.
     ///
     /// # Errors
-    /// When there are no more threads.
-    pub fn start(subject: Subject) -> io::Result<Self> {
+    /// When there are no more threads or sockets.
+    pub fn start(subject: Subject) -> io::Result<Option<Self>> {
+        let Some(place) = Place::take()? else {
+            return Ok(None);
+        };
         let watched = rustix::thread::gettid().as_raw_nonzero().get();
         let allowed = thread::allowed_cpus().unwrap_or_default();
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = Builder::new().name("inhaul-watch".to_owned()).spawn(move || {
-            // Soft real time where it is permitted; else at least short turns, so that it is soon on.
-            if set_realtime().is_err() {
-                let _ = thread::run_in_short_turns();
-            }
+            let _place = place;
+            // Short turns, so that it is soon on. Never real time: many of these would leave nothing to whom they watch.
+            let _ = thread::run_in_short_turns();
             let _ = thread::sleep_exactly();
             Watcher::new(subject, watched, allowed).run(&theirs);
         })?;
-        Ok(Self { shared, thread: Some(thread), seen: 0 })
+        Ok(Some(Self { shared, thread: Some(thread), seen: 0 }))
     }
 
     /// The forecast, if it has changed since the last call. Costs the load of a word where it has not.
@@ -116,6 +121,16 @@ impl Drop for Watch {
             let _ = thread.join();
         }
     }
+}
+
+/// The processor time of the calling thread.
+fn spent() -> Span {
+    Span::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
+}
+
+/// How long to rest after a look that took `cost`, and that wants the next after `wait`.
+fn rest(wait: Span, cost: Span) -> Span {
+    wait.max(cost * REST_FOR_COST)
 }
 
 /// How things stood when a window of time began.
@@ -240,7 +255,9 @@ impl Watcher {
     fn run(mut self, shared: &Shared) {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = self.subject.clock.now();
+            let before = spent();
             let wait = self.look(now, shared);
+            let wait = rest(wait, spent().saturating_sub(before));
             self.due = now + wait;
             std::thread::park_timeout(Duration::from_nanos(wait.as_nanos()));
         }
@@ -559,8 +576,15 @@ mod tests {
     fn a_watch_ends_when_it_is_dropped_and_says_nothing_where_nothing_comes_in() {
         let clock = Clock::start();
         let subject = Subject { clock, meter: Arc::new(Meter::default()), writes: true, thorough: true };
-        let mut watch = Watch::start(subject).unwrap();
-        assert_eq!(watch.news(), None);
-        drop(watch);
+        let watch = Watch::start(subject).unwrap();
+        // Other tests' watchers may have all places.
+        assert!(watch.is_none_or(|mut watch| watch.news().is_none()));
+    }
+
+    #[test]
+    fn looks_that_cost_much_are_few() {
+        let millis = Span::from_millis;
+        assert_eq!(rest(millis(10), Span::from_micros(20)), millis(10));
+        assert_eq!(rest(millis(10), millis(1)), millis(49), "2 % of a processor");
     }
 }

@@ -133,7 +133,7 @@ impl Outside for Kernel {
     fn watch_thread(&self, subject: Watchable) -> Option<Box<dyn FnMut() -> Option<Forecast>>> {
         let Watchable { meter, writes, thorough } = subject;
         // Without it a transfer is as good as it was before there were watchers.
-        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes, thorough }).ok()?;
+        let mut watch = Watch::start(Subject { clock: self.clock, meter, writes, thorough }).ok()??;
         Some(Box::new(move || watch.news()))
     }
 

@@ -1,6 +1,7 @@
 //! A receiver under a hand that plays the sender.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use inhaul_base::RangeSet;
 use inhaul_transport::kit::wire::{Message, PathDatagram, Reader};
@@ -15,12 +16,18 @@ const FLOW: FlowId = FlowId(1);
 const BLOCK: u64 = 1_440;
 const SIZE: u64 = 10 * BLOCK;
 
+/// Packet numbers for so many datagrams, the first of them: none comes twice.
+fn numbers(count: usize) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(count as u32, Ordering::Relaxed)
+}
+
 fn sender() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 7))
 }
 
 fn datagram(receiver: &mut impl Endpoint, now: Time, bytes: &[u8]) {
-    let whole = Envelope { number: 0, connection: ConnectionId(1) }.before(bytes);
+    let whole = Envelope { number: numbers(1), connection: ConnectionId(1) }.before(bytes);
     let message = RxMessage::single(sender(), &whole).of_flow(FLOW, ConnectionId(1));
     receiver.handle_datagrams(now, &[message], &mut Vec::new());
 }
@@ -40,7 +47,7 @@ fn open(receiver: &mut impl Endpoint) {
 
 /// A block comes alone. Returns how many bytes of it are new.
 fn deliver(receiver: &mut impl Endpoint, now: Time, head: &[u8]) -> u64 {
-    let whole = Envelope { number: 0, connection: ConnectionId(1) }.before(head);
+    let whole = Envelope { number: numbers(1), connection: ConnectionId(1) }.before(head);
     let total_len = ENVELOPE_LEN + HEADER_LEN + BLOCK as usize;
     let message = RxMessage {
         head_stride: ENVELOPE_LEN + HEADER_LEN,

@@ -9,8 +9,15 @@ use inhaul_transport::{
     RxMessage, TxBatch,
 };
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const SIZE: u64 = 10 * 1_000;
+
+/// Packet numbers for so many datagrams, the first of them: none comes twice.
+fn numbers(count: usize) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(count as u32, Ordering::Relaxed)
+}
 
 fn sender() -> SocketAddr {
     "192.0.2.1:7".parse().unwrap()
@@ -29,7 +36,7 @@ fn accept(size: u64) -> Vec<u8> {
 /// A datagram of the sender comes for flow `id`.
 fn datagram(receiver: &mut TcpReceiver, now: Time, id: u32, bytes: &[u8]) {
     let connection = ConnectionId(id);
-    let whole = Envelope { number: 0, connection }.before(bytes);
+    let whole = Envelope { number: numbers(1), connection }.before(bytes);
     let message = RxMessage::single(sender(), &whole).of_flow(FlowId(id), connection);
     receiver.handle_datagrams(now, &[message], &mut Vec::new());
 }
@@ -50,6 +57,7 @@ fn receiver() -> TcpReceiver {
 
 /// Segments `first` to `end` come in one message.
 fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
+    let number = numbers((end - first) as usize);
     let heads: Vec<u8> = (first..end)
         .flat_map(|n| {
             let head = DataHeader {
@@ -58,7 +66,7 @@ fn deliver(receiver: &mut TcpReceiver, first: u64, end: u64) -> Vec<ByteRange> {
                 sent: Timestamp::default(),
                 offset: n * 1_000,
             };
-            Envelope { number: n as u32, connection: ConnectionId(1) }.before(&head.emit())
+            Envelope { number: number + (n - first) as u32, connection: ConnectionId(1) }.before(&head.emit())
         })
         .collect();
     let datagram_len = ENVELOPE_LEN + HEADER_LEN + 1_000;
@@ -99,7 +107,7 @@ fn datagrams_of_others_are_ignored() {
     let mut r = receiver();
     let data = |id| {
         let head = DataHeader { window_log: 0, sequence: Sequence::new(0), sent: Timestamp::default(), offset: 0 };
-        Envelope { number: 0, connection: ConnectionId(id) }.before(&[&head.emit()[..], &[0; 1_000]].concat())
+        Envelope { number: numbers(1), connection: ConnectionId(id) }.before(&[&head.emit()[..], &[0; 1_000]].concat())
     };
     let mut places = Vec::new();
     // Another's connection id, another's address, and a message that no port has sorted.

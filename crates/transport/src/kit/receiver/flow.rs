@@ -73,7 +73,7 @@ impl FlowCore {
             placed_bytes: 0,
             duplicate_bytes: 0,
             duplicate_packets: 0,
-            numbers: Numbers::new(),
+            numbers: Numbers::recent(),
             accepted: None,
             noted: None,
             header_len: rules.header_len as u16,

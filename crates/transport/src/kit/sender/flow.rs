@@ -78,7 +78,7 @@ impl FlowCore {
             sent: Sent::default(),
             heard: now,
             duplicate_packets: 0,
-            numbers: Numbers::new(),
+            numbers: Numbers::recent(),
             connection: None,
             peer: None,
             responded: None,
