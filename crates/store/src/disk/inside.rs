@@ -26,6 +26,9 @@ const STEPS_MAX: usize = 10_000;
 /// A path that is longer is refused by the kernel, with its zero byte.
 const PATH_BYTES_MAX: usize = 4096;
 
+/// So often `openat2` is tried where files are renamed meanwhile, whoever does it.
+const TRIES: usize = 8;
+
 /// What is known of `openat2` in this process.
 static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
@@ -44,11 +47,16 @@ pub(super) fn open(
     if is_refused() {
         return walk();
     }
-    match rustix::fs::openat2(directory, path, flags, mode, resolve) {
-        // The answer of a file system, or that of a filter that was set up later.
-        Err(Errno::NOSYS | Errno::PERM) if look() == REFUSED => walk(),
-        done => done,
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(directory, path, flags, mode, resolve) {
+            // Something on the host was renamed while the kernel went up by `..`: it cannot tell where that led.
+            Err(Errno::AGAIN) => {}
+            // The answer of a file system, or that of a filter that was set up later.
+            Err(Errno::NOSYS | Errno::PERM) if look() == REFUSED => break,
+            done => return done,
+        }
     }
+    walk()
 }
 
 /// Whether this process has to do without `openat2`.

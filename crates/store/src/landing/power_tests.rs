@@ -28,6 +28,9 @@ const SYNC_BYTES: u64 = 8 << 20;
 /// The most that is fetched again after a power failure, of what had been verified.
 const AGAIN_BYTES_MAX: u64 = 16 << 20;
 
+/// Disks are in memory if so much is free there: four threads have had 250 MB, and these tests run twice at once.
+const MEMORY_MIN: u64 = 2 << 30;
+
 /// How a process has ended.
 #[derive(Debug)]
 enum End {
@@ -50,9 +53,11 @@ struct Run<'a> {
     has_synced: &'a mut bool,
 }
 
+/// A directory in memory, where there is ample room for the disks of all threads.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+    let free = rustix::fs::statvfs(memory).map_or(0, |memory| memory.f_bavail.saturating_mul(memory.f_frsize));
+    if free >= MEMORY_MIN { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
 impl Run<'_> {

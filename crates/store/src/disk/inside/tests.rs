@@ -25,7 +25,13 @@ fn by_kernel(directory: &File, path: &[u8], flags: OFlags, follows_links: bool) 
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let resolve = if follows_links { resolve } else { resolve | ResolveFlags::NO_SYMLINKS };
     let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o600) } else { Mode::empty() };
-    rustix::fs::openat2(directory, path, flags, mode, resolve)
+    loop {
+        // Other tests rename files meanwhile.
+        match rustix::fs::openat2(directory, path, flags, mode, resolve) {
+            Err(Errno::AGAIN) => {}
+            done => return done,
+        }
+    }
 }
 
 /// A directory with files, directories and links that stay inside, lead outside, and lead nowhere.
@@ -258,6 +264,29 @@ fn a_path_stays_inside_while_its_parents_are_moved_and_replaced_by_links() {
             }
         }
         is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// The kernel gives a path with `..` up when anything was renamed meanwhile, anywhere on the host.
+#[test]
+fn a_path_that_climbs_opens_while_others_rename() {
+    let (dir, top) = place();
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::fs::create_dir(elsewhere.join("a")).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                std::fs::rename(elsewhere.join("a"), elsewhere.join("b")).unwrap();
+                std::fs::rename(elsewhere.join("b"), elsewhere.join("a")).unwrap();
+            }
+        });
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened: Vec<_> =
+            (0..20_000).map(|_| open(top.as_fd(), b"a/b/../../f", OPEN, Mode::empty(), resolve).map(drop)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(opened.iter().all(Result::is_ok), "{:?}", opened.iter().find(|opened| opened.is_err()));
     });
 }
 
