@@ -383,7 +383,7 @@ impl Ran {
             faults.push("refused, but not by exit 10".to_owned());
         }
         let is_tie = is_refused && !matches!(case.way, Way::Pinned(_));
-        if is_tie && !case.kinds().iter().any(|kind| *kind == Kind::Dies) {
+        if is_tie && !case.kinds().contains(&Kind::Dies) {
             let speaks =
                 |(kind, _): &&(Kind, Option<Vec<u8>>)| kind.speaks() && !matches!(kind, Kind::Stale | Kind::Missing);
             for (mirror, address) in case.mirrors.iter().zip(addresses) {

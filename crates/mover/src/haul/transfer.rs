@@ -3,6 +3,7 @@
 mod away;
 mod comparing;
 mod comparison;
+mod contradictions;
 mod early;
 mod failing;
 mod failing_files;
@@ -186,7 +187,7 @@ impl Haul {
         self.sink.by_flow.insert(flow, Arc::clone(&self.objects[object].landing));
         self.objects[object].mirrors.push(flow);
         self.objects[object].comparison.join(flow, former);
-        self.objects[object].votes.join(flow, former);
+        self.objects[object].contradictions.join(flow, former);
         let plaintext = session.stream.is_plaintext();
         let way = self.paths.way_of(engine.now(), options, &session);
         self.paths.add(flow, way);

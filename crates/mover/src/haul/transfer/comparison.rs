@@ -77,6 +77,16 @@ pub(super) enum Verdict {
     Undecided(Vec<(FlowId, GroupDigest)>),
 }
 
+impl Verdict {
+    /// What most mirrors have; or, without a majority, what the first one has.
+    pub(super) fn first(&self) -> Option<GroupDigest> {
+        match self {
+            Self::Most(digest, _) => Some(*digest),
+            Self::Undecided(votes) => votes.first().map(|&(_, digest)| digest),
+        }
+    }
+}
+
 /// What is to be done about the next group that is not settled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {

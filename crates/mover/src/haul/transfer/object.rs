@@ -8,8 +8,8 @@ use inhaul_store::{HeldGroup, Landing, digest};
 use inhaul_transport::FlowId;
 
 use super::comparison::Comparison;
+use super::contradictions::Contradictions;
 use super::failing_files::Failing;
-use super::pinned::Votes;
 use crate::api::error::MoveError;
 use crate::api::request::KnownSums;
 use crate::api::source::{Server, Source};
@@ -71,7 +71,7 @@ pub(crate) struct Object {
     /// What the mirrors say of its groups.
     pub(super) comparison: Comparison,
     /// What mirrors have said that contradict each other, of files whose hashes are known.
-    pub(super) votes: Votes,
+    pub(super) contradictions: Contradictions,
     /// Groups that have come as a whole, those that were fetched again once more.
     pub(super) come_groups: u64,
     /// Since when nothing more has to come, unless something turns out to be wrong.
@@ -139,7 +139,7 @@ impl Object {
             placed_then: 0,
             placed_since: Time::ZERO,
             comparison: Comparison::default(),
-            votes: Votes::default(),
+            contradictions: Contradictions::default(),
             come_groups: 0,
             complete_since: None,
             is_early: false,

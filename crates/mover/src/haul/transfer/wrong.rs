@@ -135,7 +135,7 @@ impl Haul {
         }
         self.begin_flows(engine, index);
         let object = &self.objects[index];
-        let right: Vec<FlowId> = object.who_is_right(group).filter(|&flow| self.is_running(flow)).collect();
+        let right: Vec<FlowId> = object.who_is_right(group).into_iter().filter(|&flow| self.is_running(flow)).collect();
         let is_without = |&flow: &FlowId| {
             let is_unsure = !right.is_empty() && !right.contains(&flow);
             is_unsure || object.lacks(flow, group) || object.comparison.is_differing(group, flow)
