@@ -1,5 +1,5 @@
 //! Mirrors that disagree, as a seed draws them: two to five of them, each with its own fault, in every place of the
-//! line, with and without a known hash, for `get` and for `copy`.
+//! line, with and without a known hash, for `get`, for reads and for `copy`.
 //!
 //! What has to come of a case is counted here by itself, from what each mirror says. No byte comes that more than half
 //! of those who speak do not have; none comes twice that was right; nobody is waited for beyond his patience.
@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use inhaul::{Buffers, Client, ErrorKind};
 use inhaul_hostile_tests::{
     HostileServer, Offer, Outcome, Scratch, Server, all, figures, inhaul, noise, seed, wait_for,
 };
@@ -109,7 +110,28 @@ enum Way {
     /// With the hash of the good file.
     Pinned(&'static str),
     Copy,
+    /// The library reads all of the file, in pieces.
+    Read,
+    /// The same, with the hash of the good file.
+    ReadPinned,
 }
+
+impl Way {
+    fn is_pinned(self) -> bool {
+        matches!(self, Self::Pinned(_) | Self::ReadPinned)
+    }
+}
+
+const WAYS: [Way; 8] = [
+    Way::Get,
+    Way::Get,
+    Way::Pinned("blake3"),
+    Way::Pinned("sha-256"),
+    Way::Copy,
+    Way::Read,
+    Way::Read,
+    Way::ReadPinned,
+];
 
 /// A case, as it was drawn.
 struct Case {
@@ -125,8 +147,7 @@ impl Case {
         let count = 2 + draw.below(MIRRORS_MAX as u64 - 1) as usize;
         let len =
             [700, 90_000, GROUP as u64 + 1, 3 * GROUP as u64 + 5, 6 * GROUP as u64][draw.below(5) as usize] as usize;
-        let way =
-            [Way::Get, Way::Get, Way::Pinned("blake3"), Way::Pinned("sha-256"), Way::Copy][draw.below(5) as usize];
+        let way = WAYS[draw.below(WAYS.len() as u64) as usize];
         let mut kinds: Vec<Kind> = (0..count).map(|_| draw.kind()).collect();
         if way == Way::Copy {
             // Who copies asks for more than a hostile server answers: there are honest ones only.
@@ -198,7 +219,7 @@ impl Case {
 
     /// What may come, and `None` if the file may be refused.
     fn allowed(&self) -> Vec<Option<Vec<u8>>> {
-        if let Way::Pinned(_) = self.way {
+        if self.way.is_pinned() {
             let is_good =
                 |(kind, bytes): (Kind, &[u8])| kind.speaks() && kind != Kind::Dies && bytes == self.good.as_slice();
             let must = self.candidates().any(is_good) || self.majority(false).as_ref() == Some(&self.good);
@@ -265,6 +286,11 @@ impl Farm {
         let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let to = Scratch::new();
         let outcome = match case.way {
+            Way::Read | Way::ReadPinned => {
+                let ran = read(case, &addresses, &name);
+                self.clear(&name);
+                return ran;
+            }
             Way::Get => {
                 let source = format!("inhaul://{}/{name}", addresses.join(","));
                 inhaul(["get", "--json", &source]).arg(to.path().join("f")).finish(PATIENCE)
@@ -289,23 +315,64 @@ impl Farm {
                 outcome
             }
         };
-        for (offered, _) in &self.places {
-            let _ = std::fs::remove_file(offered.path().join(&name));
-        }
+        self.clear(&name);
         let landed = std::fs::read(to.path().join("f")).ok();
-        Ran { outcome, landed, addresses }
+        let Outcome { code, timed_out, took, .. } = outcome;
+        let came = came(&outcome);
+        Ran { code, timed_out, took, landed, came, addresses, said: outcome.stderr, report: outcome.stdout }
     }
+
+    fn clear(&self, name: &str) {
+        for (offered, _) in &self.places {
+            let _ = std::fs::remove_file(offered.path().join(name));
+        }
+    }
+}
+
+/// Reads all of a file, in pieces that begin and end within groups.
+fn read(case: &Case, addresses: &[String], name: &str) -> Ran {
+    let began = std::time::Instant::now();
+    let client = Client::builder().accept_new().retry_for(Duration::from_secs(3)).build().unwrap();
+    let pins = (case.way == Way::ReadPinned).then(|| ("", blake3(&case.good)));
+    let (mut came, mut timed_out) = (None, false);
+    let mut read = || {
+        let set = client.open_pinned(&format!("inhaul://{}/{name}", addresses.join(",")), pins)?;
+        let len = case.good.len() as u64;
+        let cuts: Vec<u64> = (0..).map(|piece| piece * 700_001).take_while(|&cut| cut < len).chain([len]).collect();
+        let ranges: Vec<_> = cuts.windows(2).map(|cut| ("", cut[0]..cut[1])).collect();
+        let buffers = Buffers(ranges.iter().map(|(_, range)| vec![0; (range.end - range.start) as usize]).collect());
+        let handle = set.read_ranges(&ranges, buffers)?;
+        timed_out = !handle.wait(PATIENCE);
+        if timed_out {
+            handle.cancel();
+        }
+        let outcome = handle.join();
+        came = set.stats().ok().map(|stats| stats.placed_bytes);
+        outcome.map(|Buffers(pieces)| pieces.concat())
+    };
+    let (code, landed, said) = match read() {
+        Ok(bytes) => (Some(0), Some(bytes), String::new()),
+        Err(error) if error.kind() == ErrorKind::Integrity => (Some(10), None, error.to_string()),
+        Err(error) => (None, None, error.to_string()),
+    };
+    let addresses = addresses.to_vec();
+    Ran { code, timed_out, took: began.elapsed(), landed, came, addresses, said, report: String::new() }
 }
 
 /// A server that is slow, silent or dies.
 fn own_server(kind: Kind, name: &str, bytes: Vec<u8>) -> HostileServer {
     let mut offer = Offer::file(name, bytes);
     let honest = std::mem::replace(&mut offer.digest, Box::new(|_| None));
+    let proof = std::mem::replace(&mut offer.proof, Box::new(|_| None));
     match kind {
         Kind::Slow | Kind::SlowWrong => {
             offer.digest = Box::new(move |group| {
                 wait_for(Duration::from_millis(100), || false);
                 honest(group)
+            });
+            offer.proof = Box::new(move |part| {
+                wait_for(Duration::from_millis(100), || false);
+                proof(part)
             });
         }
         Kind::Dies => {
@@ -326,7 +393,7 @@ fn own_server(kind: Kind, name: &str, bytes: Vec<u8>) -> HostileServer {
 
 fn metalink(addresses: &[String], name: &str, algorithm: &str, good: &[u8]) -> String {
     let hash = match algorithm {
-        "blake3" => blake3_hex(good),
+        "blake3" => blake3(good).to_hex().to_string(),
         _ => sha256_hex(good),
     };
     let mut list = String::from("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\">");
@@ -337,14 +404,14 @@ fn metalink(addresses: &[String], name: &str, algorithm: &str, good: &[u8]) -> S
     list + "</file></metalink>"
 }
 
-fn blake3_hex(bytes: &[u8]) -> String {
+fn blake3(bytes: &[u8]) -> digest::Hash {
     let len = bytes.len() as u64;
     let of_group = |group| {
         let range = digest::group_range(len, group);
         digest::group_digest(len, group, &bytes[range.start as usize..range.end as usize])
     };
     let groups: Vec<_> = (0..digest::group_count(len)).map(of_group).collect();
-    digest::root(len, &groups).unwrap().to_hex().to_string()
+    digest::root(len, &groups).unwrap()
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {
@@ -353,15 +420,22 @@ fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 struct Ran {
-    outcome: Outcome,
+    /// As the program ends, for reads too.
+    code: Option<i32>,
+    timed_out: bool,
+    took: Duration,
     landed: Option<Vec<u8>>,
+    /// All bytes that the mirrors have brought, if that is reported.
+    came: Option<u64>,
     addresses: Vec<String>,
+    said: String,
+    report: String,
 }
 
 impl Ran {
     /// What is not as it has to be.
     fn faults(&self, case: &Case) -> Vec<String> {
-        let Self { outcome, landed, addresses } = self;
+        let Self { code, timed_out, took, landed, came, addresses, said, .. } = self;
         let mut faults = Vec::new();
         let allowed = case.allowed();
         if !allowed.contains(landed) {
@@ -372,38 +446,39 @@ impl Ran {
             };
             faults.push(format!("{what}: not what has to come"));
         }
-        if (outcome.code == Some(0)) != landed.is_some() {
+        if (*code == Some(0)) != landed.is_some() {
             faults.push("the exit code says something else than what is there".to_owned());
         }
-        if outcome.timed_out {
+        if *timed_out {
             faults.push("it does not end".to_owned());
         }
-        let is_refused = landed.is_none() && !outcome.timed_out;
-        if is_refused && outcome.code != Some(10) {
+        let is_refused = landed.is_none() && !timed_out;
+        // A mirror that has not what is pinned is given up: of a read, no mirror is left.
+        if is_refused && *code != Some(10) && case.way != Way::ReadPinned {
             faults.push("refused, but not by exit 10".to_owned());
         }
-        let is_tie = is_refused && !matches!(case.way, Way::Pinned(_));
+        let is_tie = is_refused && !case.way.is_pinned();
         if is_tie && !case.kinds().contains(&Kind::Dies) {
             let speaks =
                 |(kind, _): &&(Kind, Option<Vec<u8>>)| kind.speaks() && !matches!(kind, Kind::Stale | Kind::Missing);
             for (mirror, address) in case.mirrors.iter().zip(addresses) {
-                let is_told = outcome.stderr.contains(&format!("{address}: "));
+                let is_told = said.contains(&format!("{address}: "));
                 if speaks(&mirror) && !is_told {
                     faults.push(format!("it is not told what {address} has"));
                 }
             }
         }
-        if let Some(came) = came(outcome) {
+        if let Some(came) = *came {
             // Who is tried for a known hash is tried with the groups in which he differs.
-            let times = if matches!(case.way, Way::Pinned(_)) { case.mirrors.len() as u64 + 1 } else { 2 };
+            let times = if case.way.is_pinned() { case.mirrors.len() as u64 + 1 } else { 2 };
             if came > case.good.len() as u64 + times * case.differing_bytes() {
                 faults.push(format!("{came} bytes came of {}, {} differ", case.good.len(), case.differing_bytes()));
             }
         }
         let kinds = case.kinds();
         let waits = kinds.iter().any(|kind| !kind.speaks() || *kind == Kind::Dies);
-        if !waits && outcome.took > PROMPT {
-            faults.push(format!("it took {:.1} s, and nobody is silent", outcome.took.as_secs_f64()));
+        if !waits && *took > PROMPT {
+            faults.push(format!("it took {:.1} s, and nobody is silent", took.as_secs_f64()));
         }
         faults
     }
@@ -442,10 +517,10 @@ fn drawn_mirrors_bring_no_wrong_byte() {
             let ran = farm.run(&case);
             let found = ran.faults(&case);
             if !found.is_empty() || only.is_some() {
-                let (kinds, len, said) = (case.kinds(), case.good.len(), ran.outcome.summary());
+                let (kinds, len, code) = (case.kinds(), case.good.len(), ran.code);
                 let text = format!(
-                    "case {number} of seed {seed}: {:?} of {len} bytes from {kinds:?}: {found:?}\n  {said}\n{}",
-                    case.way, ran.outcome.stderr
+                    "case {number} of seed {seed}: {:?} of {len} bytes from {kinds:?}: {found:?}\n  {code:?}\n{}",
+                    case.way, ran.said
                 );
                 if found.is_empty() { println!("{text}") } else { faults.lock().unwrap().push(text) }
             }
@@ -460,7 +535,7 @@ fn drawn_mirrors_bring_no_wrong_byte() {
                 row.cases += 1;
                 row.landed += u64::from(ran.landed.is_some());
                 row.refused += u64::from(ran.landed.is_none());
-                row.slowest = row.slowest.max(ran.outcome.took);
+                row.slowest = row.slowest.max(ran.took);
             }
         }
     };
@@ -486,8 +561,8 @@ fn one_wrong_byte_at_any_mirror_never_lands() {
         mirrors[number as usize % 3] = (Kind::OneByte, Some(wrong));
         let case = Case { number: 1_000_000 + number, way: Way::Get, good, mirrors };
         let ran = farm.run(&case);
-        assert_eq!(ran.faults(&case), [] as [String; 0], "{}", ran.outcome.stderr);
-        assert!(ran.outcome.stderr.contains("differs: bytes 2097152 to 3145728"), "{}", ran.outcome.stderr);
+        assert_eq!(ran.faults(&case), [] as [String; 0], "{}", ran.said);
+        assert!(ran.said.contains("differs: bytes 2097152 to 3145728"), "{}", ran.said);
     }
 }
 
@@ -502,7 +577,8 @@ fn what_came_of_a_refused_file_is_kept() {
     let mirrors = vec![(Kind::Good, Some(good.clone())), (Kind::SlowWrong, Some(wrong))];
     let case = Case { number: 2_000_000, way: Way::Get, good, mirrors };
     let ran = farm.run(&case);
-    assert_eq!(ran.faults(&case), [] as [String; 0], "{}", ran.outcome.stderr);
-    assert_eq!(ran.outcome.code, Some(10));
-    assert!(ran.outcome.json()["kept_bytes"].as_u64().unwrap() > 0, "{}", ran.outcome.stdout);
+    assert_eq!(ran.faults(&case), [] as [String; 0], "{}", ran.said);
+    assert_eq!(ran.code, Some(10));
+    let report: serde_json::Value = serde_json::from_str(ran.report.lines().last().unwrap()).unwrap();
+    assert!(report["kept_bytes"].as_u64().unwrap() > 0, "{}", ran.report);
 }

@@ -29,15 +29,6 @@ pub(super) struct Proof {
     pub(super) inside: Vec<GroupDigest>,
 }
 
-/// Where a part's proof is.
-#[derive(Clone, Debug)]
-pub(super) enum ProofState {
-    Missing,
-    /// This mirror was asked for it.
-    Asked(FlowId),
-    Here(Proof),
-}
-
 /// A part that is being fetched.
 pub(super) struct Active {
     /// Tells it from another that begins at the same place, later.
@@ -49,7 +40,14 @@ pub(super) struct Active {
     pub(super) missing: u64,
     /// Not all of its bytes come: the others are zeros.
     has_holes: bool,
-    pub(super) proof: ProofState,
+    /// It is not right without a proof.
+    pub(super) needs_proof: bool,
+    /// What proves it.
+    pub(super) proof: Option<Proof>,
+    /// What mirrors have sent as its proof. Which is right, all of them decide.
+    pub(super) said: Vec<(FlowId, Proof)>,
+    /// The mirrors that were asked for it, or will be, and have not answered.
+    pub(super) awaited: Vec<FlowId>,
     /// Who brought the last of it.
     pub(super) from: Option<FlowId>,
     /// How often it came wrong.
@@ -111,7 +109,10 @@ impl Parts {
             wanted,
             bytes: Vec::new(),
             missing,
-            proof: ProofState::Missing,
+            needs_proof: false,
+            proof: None,
+            said: Vec::new(),
+            awaited: Vec::new(),
             from: None,
             tries: 0,
             asked: 0,

@@ -15,6 +15,7 @@ mod order;
 mod parts;
 mod reading;
 mod roots;
+mod votes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

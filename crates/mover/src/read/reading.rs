@@ -12,13 +12,15 @@ use inhaul_store::digest;
 use inhaul_store::printable;
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
 
+use self::proofs::Proving;
 use super::cache::{Cache, Keep};
 use super::check::{Check, Checked, Checker};
-use super::memory::{Active, Parts, Proof, ProofState};
+use super::memory::{Active, Parts, Proof};
 use super::names::Names;
 use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
 use super::parts::{Taker, Wanted, plan};
 use super::roots::Roots;
+use super::votes::Votes;
 use crate::api::error::{FileProblem, MoveError};
 use crate::api::options::NetOptions;
 use crate::api::source::{Server, Source};
@@ -28,7 +30,7 @@ use crate::engine::{Application, BodySource, EndCause, EndpointId, Engine, PollR
 use crate::paths::{PathNews, Paths, Way};
 use crate::session::connect::Session;
 use crate::session::control_stream::StreamError;
-use crate::session::frame::{Frame, PartOf, RefusalCode};
+use crate::session::frame::{Frame, RefusalCode};
 use crate::session::groups::Groups;
 use crate::session::opener::{MirrorId, Opener};
 
@@ -70,12 +72,10 @@ struct Set {
     ahead: VecDeque<Wanted>,
     /// Parts that overlap one that is under way.
     blocked: Vec<Wanted>,
-    /// Where the parts begin that have no proof, and of which none was asked for.
-    unproven: BTreeSet<u64>,
-    /// Messages for proofs that are not answered, in order: of whom, and the file and part that is answered last.
-    asked: VecDeque<(FlowId, usize, PartOf)>,
-    /// When proofs were asked for after a rest, or came last.
-    proven: Time,
+    /// When it was opened, and the mirrors that had not answered then and have not since.
+    opened: Time,
+    unheard: BTreeSet<Server>,
+    votes: Votes,
     roots: BTreeMap<usize, Roots>,
     names: Arc<Names>,
     /// Files that cannot be had.
@@ -92,6 +92,9 @@ struct Mirror {
     has_data: bool,
     /// How often in a row it was lost before it had stood for a while.
     falls: u32,
+    proving: Proving,
+    /// Groups of which it has other bytes than most mirrors.
+    differing: BTreeSet<u64>,
 }
 
 /// See the module's description.
@@ -179,9 +182,9 @@ impl Reading {
             waiting: VecDeque::new(),
             ahead: VecDeque::new(),
             blocked: Vec::new(),
-            unproven: BTreeSet::new(),
-            asked: VecDeque::new(),
-            proven: Time::ZERO,
+            opened: engine.now(),
+            unheard: found.unheard.into_iter().collect(),
+            votes: Votes::default(),
             roots: roots.collect(),
             names,
             failed: BTreeMap::new(),
@@ -240,7 +243,11 @@ impl Reading {
         set.alone = None;
         self.parts.by_flow.insert(flow, id);
         let has_data = set.groups.manifest().size() > 0;
-        self.mirrors.insert(flow, Mirror { set: id, server: session.server, opened: None, has_data, falls });
+        set.unheard.remove(&session.server);
+        let (proving, differing) = (Proving::default(), BTreeSet::new());
+        let mirror = Mirror { set: id, server: session.server, opened: None, has_data, falls, proving, differing };
+        self.mirrors.insert(flow, mirror);
+        self.ask_newcomer(id);
         self.paths.add(flow, way);
         if has_data {
             self.paths.begin(engine, endpoint, join);
@@ -313,7 +320,6 @@ impl Reading {
             engine.command(endpoint, Command::Unwant { object, range });
         }
         if let Some(set) = self.sets.get_mut(&id) {
-            set.unproven.remove(&start);
             let again = std::mem::take(&mut set.blocked);
             set.queue(again);
         }
@@ -360,7 +366,7 @@ impl Reading {
     fn begin_parts(&mut self, id: SetId, urgent: bool, room: u64) -> Vec<ByteRange> {
         let mut ranges = Vec::new();
         let Some(set) = self.sets.get_mut(&id) else { return ranges };
-        let mut whole = Vec::new();
+        let (mut whole, mut unproven) = (Vec::new(), Vec::new());
         while self.parts.bytes < room
             && let Some(part) = if urgent { set.waiting.pop_front() } else { set.ahead.pop_front() }
         {
@@ -388,12 +394,14 @@ impl Reading {
             if wanted.is_empty() {
                 whole.push(start);
             }
-            if self.parts.active.get(&(id, start)).is_some_and(|part| !set.needs_none(part)) {
-                set.unproven.insert(start);
+            if let Some(part) = self.parts.active.get_mut(&(id, start)) {
+                part.needs_proof = !set.needs_none(part);
+                unproven.extend(part.needs_proof.then_some(start));
             }
             set.stats.wanted_bytes += wanted.iter().map(|range| range.len()).sum::<u64>();
             ranges.extend(wanted);
         }
+        unproven.into_iter().for_each(|start| self.want_proof(id, start));
         whole.into_iter().for_each(|start| self.on_whole(id, start));
         ranges
     }
@@ -404,11 +412,10 @@ impl Reading {
     fn on_whole(&mut self, id: SetId, start: u64) {
         let Some(set) = self.sets.get(&id) else { return };
         let Some(part) = self.parts.active.get_mut(&(id, start)).filter(|part| !part.is_checked) else { return };
-        let proof = match &part.proof {
-            ProofState::Here(proof) => Some(proof.clone()),
-            _ if set.needs_none(part) => None,
-            _ => return,
-        };
+        if part.needs_proof && part.proof.is_none() {
+            return;
+        }
+        let proof = part.proof.clone().filter(|_| part.needs_proof);
         let Some(place) = set.groups.place(part.wanted.of.group) else { return };
         // Holes need no proof, and no room in a cache.
         let keep = self.cache.as_ref().filter(|_| proof.is_some()).map(|cache| Keep {
@@ -468,8 +475,8 @@ impl Reading {
             return;
         }
         // The proof may be what is wrong: another is asked for too.
-        part.proof = ProofState::Missing;
-        set.unproven.insert(start);
+        part.proof = None;
+        part.said.clear();
         let again = if set.holes.is_empty() { vec![range] } else { set.holes.gaps(range) };
         part.missing = again.iter().map(|range| range.len()).sum();
         let suspect = part.from;
@@ -479,6 +486,7 @@ impl Reading {
                 engine.command(endpoint, Command::Refetch { object: ObjectId(id.0), range, suspect });
             }
         }
+        self.want_proof(id, start);
     }
 
     fn on_file_failed(&mut self, engine: &mut Engine, flow: FlowId, file: u64, problem: FileProblem) {
@@ -491,7 +499,9 @@ impl Reading {
             return;
         }
         set.failed.insert(file, problem);
-        set.asked.retain(|&(asked, last, _)| (asked, last) != (flow, file));
+        if let Some(mirror) = self.mirrors.get_mut(&flow) {
+            mirror.proving.asked.retain(|&(asked, _)| asked != file);
+        }
         let of_file = |wanted: &Wanted| wanted.file == file;
         let parts = self.parts.active.range((id, 0)..=(id, u64::MAX)).filter(|(_, part)| of_file(&part.wanted));
         let starts: Vec<u64> = parts.map(|(key, _)| key.1).collect();
@@ -608,6 +618,7 @@ impl Application for Reading {
                 if let Some(mirror) = self.mirrors.get_mut(&flow) {
                     mirror.opened = mirror.opened.or(Some(now));
                 }
+                self.avoid_known(engine, flow);
                 self.paths.note_open(flow);
                 Ok(())
             }
@@ -662,6 +673,7 @@ impl Application for Reading {
             self.next_look = now + LOOK;
             self.give_up_waiting(engine);
             self.check_proofs(engine)?;
+            self.decide_late(engine)?;
         }
         self.stir(engine);
         if !self.checked.is_empty() {

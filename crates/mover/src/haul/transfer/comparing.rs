@@ -10,8 +10,9 @@ use inhaul_base::{ByteRange, Span, Time};
 use inhaul_transport::{Command, FlowId};
 
 use super::Haul;
-use super::comparison::{Next, Patience, SILENCE_MAX, Verdict, end_of_patience};
+use super::comparison::{Next, Patience, Verdict, end_of_patience};
 use super::object::Object;
+use crate::agreement::{DIFFERENT_MAX, SILENCE_MAX, no_majority};
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
@@ -21,11 +22,6 @@ use crate::session::frame::{Frame, GroupDigest};
 /// How long the mirrors of a data set may all be silent that are asked for the next digests: they hash far more in a
 /// second.
 const HOPELESS: Span = Span::from_secs(60);
-/// A mirror that has other bytes of so many groups than most is left out: it is not one group that went bad.
-const DIFFERENT_MAX: u64 = 8;
-/// Digits of a digest in a message.
-const DIGITS: usize = 16;
-
 impl Haul {
     /// Keeps a window of digests asked for from each mirror.
     pub(super) fn ask_digests(&mut self, engine: &mut Engine) {
@@ -326,20 +322,7 @@ impl Haul {
     fn copies_differ(&self, index: usize, group: u64, votes: &[(FlowId, GroupDigest)]) -> MoveError {
         let (path, start, end) = self.bytes_of(index, group);
         let server = |flow: &FlowId| self.mirrors.get(flow).map(|mirror| mirror.server.to_string()).unwrap_or_default();
-        let digits = |digest: &GroupDigest| -> String {
-            digest
-                .iter()
-                .flat_map(|byte| [byte >> 4, byte & 15])
-                .take(DIGITS)
-                .filter_map(|digit| char::from_digit(digit.into(), 16))
-                .collect()
-        };
-        let said: Vec<String> =
-            votes.iter().map(|(flow, digest)| format!("{}: {}", server(flow), digits(digest))).collect();
-        let detail = format!(
-            "and no majority tells which copy is right ({}): find out, and fetch from that one alone",
-            said.join(", ")
-        );
+        let detail = no_majority(votes.iter().map(|(flow, digest)| (server(flow), digest)));
         MoveError::CopiesDiffer { path, start, end, detail }
     }
 

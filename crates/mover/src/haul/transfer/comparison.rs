@@ -9,18 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use inhaul_base::{Span, Time};
 use inhaul_transport::FlowId;
 
+use crate::agreement::{SILENCE_MAX, TIE_MAX};
 use crate::session::frame::GroupDigest;
 
-/// A mirror that owes digests and sends none for so long is not waited for until it does. Hashing a frame of them takes
-/// a tenth of a second from a slow disk; what takes longer may take for ever.
-pub(super) const SILENCE_MAX: Span = Span::from_secs(3);
 /// When all data has come, mirrors that do send digests are waited for so long, ...
 const END_MIN: Span = Span::from_secs(3);
 /// ... or for this part of the time that the data took: who has waited for an hour is served by a quarter more of
 /// certainty, and nobody is by twice the time.
 const END_PART: u64 = 4;
-/// When as many mirrors say one thing as another, one that has not spoken yet is waited for so long.
-const TIE_MAX: Span = Span::from_secs(10);
 /// Most mirrors of a data set that are compared.
 const WITNESSES_MAX: usize = 64;
 

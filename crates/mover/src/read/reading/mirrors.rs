@@ -3,10 +3,9 @@
 use inhaul_base::Span;
 use inhaul_transport::{Command, FlowId};
 
-use super::super::memory::ProofState;
 use super::super::order::SetId;
 use super::super::parts::Taker;
-use super::{Reading, Set};
+use super::{Mirror, Reading, Set};
 use crate::api::error::MoveError;
 use crate::api::source::Server;
 use crate::engine::Engine;
@@ -49,13 +48,6 @@ impl Reading {
         let now = engine.now();
         let Some(set) = self.sets.get_mut(&id) else { return Ok(()) };
         set.mirrors.retain(|&other| other != flow);
-        set.asked.retain(|(asked, ..)| *asked != flow);
-        for (_, part) in self.parts.active.range_mut((id, 0)..=(id, u64::MAX)) {
-            if matches!(part.proof, ProofState::Asked(asked) if asked == flow) {
-                part.proof = ProofState::Missing;
-                set.unproven.insert(part.wanted.range.start);
-            }
-        }
         self.stirred.insert(id);
         log::warn!("{server} is lost ({why})");
         if may_return && self.settings.retry_for > Span::ZERO {
@@ -69,7 +61,7 @@ impl Reading {
                 self.give_up(engine, id);
             }
         }
-        Ok(())
+        self.ask_others(engine, id, flow)
     }
 
     /// Has a mirror tried again that was lost so often in a row.
@@ -108,6 +100,7 @@ impl Reading {
             while let Some(tried) = self.sets.get(&id).and_then(|set| set.opener.try_next()) {
                 let Some(set) = self.sets.get_mut(&id) else { break };
                 let server = tried.mirror.server;
+                set.unheard.remove(&server);
                 let error = match tried.result {
                     Ok(candidate) if candidate.identity == set.identity => {
                         let falls = set.away.remove(&server).unwrap_or(0);
@@ -150,13 +143,16 @@ impl Reading {
     /// Does without mirrors that owe proofs for too long.
     pub(super) fn check_proofs(&mut self, engine: &mut Engine) -> Result<(), MoveError> {
         let now = engine.now();
-        let owing = |set: &Set| {
-            let &(flow, file, _) = set.asked.front()?;
+        let is_owing = |mirror: &Mirror| {
+            let Some((set, &(file, _))) = self.sets.get(&mirror.set).zip(mirror.proving.asked.front()) else {
+                return false;
+            };
             let bytes = set.groups.manifest().entries().get(file).map_or(0, |entry| entry.size);
             let reading = if set.roots.contains_key(&file) { bytes / PINNED_BYTES_A_SECOND } else { 0 };
-            (now.since(set.proven) > PROOFS_MAX + Span::from_secs(reading)).then_some(flow)
+            now.since(mirror.proving.since) > PROOFS_MAX + Span::from_secs(reading)
         };
-        let owing: Vec<FlowId> = self.sets.values().filter_map(owing).collect();
+        let owing: Vec<FlowId> =
+            self.mirrors.iter().filter(|(_, mirror)| is_owing(mirror)).map(|(&flow, _)| flow).collect();
         owing.into_iter().try_for_each(|flow| self.lose(engine, flow, "it sends no proofs", false))
     }
 }
