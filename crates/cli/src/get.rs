@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use inhaul_base::{Span, format_bytes};
 use inhaul_mover::{
-    FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, MoveError, NamedBy, Report, Request, read_fetch_list,
+    FETCH_LIST_BYTES_MAX, FetchListFormat, GetOptions, Known, MoveError, NamedBy, Part, Report, Request,
+    read_fetch_list,
 };
 
 use crate::exit::Failure;
-use crate::options::{FILES, Fetch, OUTPUT, Retry, net_options};
+use crate::options::{Checksum, FILES, Fetch, OUTPUT, Retry, net_options};
 use crate::output::warn;
 use crate::signals::stop_on_signals;
 use crate::transfer::Output;
@@ -51,6 +52,8 @@ Examples:
     inhaul get inhaul://dtn1/a inhaul://dtn2/b /scratch/
   The files of a Metalink, from all their mirrors, verified by its checksums:
     inhaul get --metalink run7.meta4 /scratch/
+  One file of which a checksum was published:
+    inhaul get inhaul://dtn1,dtn2/run7.h5 . --expect sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   One file straight into another program:
     inhaul get inhaul://dtn1/run7.tar - | tar x
   Leave part of a 1 Gbit/s link to other traffic:
@@ -118,6 +121,12 @@ pub(crate) fn options(args: &Fetch) -> Result<GetOptions, Failure> {
         Some((format, path)) => read_list(format, path)?,
         None => sources.into_iter().map(Request::from).collect(),
     };
+    if let Some(Checksum { algorithm, sum }) = &args.expect {
+        let [request] = requests.as_mut_slice() else {
+            return Err(Failure::usage("--expect takes one SOURCE, a file"));
+        };
+        request.part = Part::Whole(Known { size: None, sums: vec![(*algorithm, sum.clone())] });
+    }
     let selection = &args.selection;
     let trust = trust::settle(&args.security, trust::servers_of(&mut requests), named_by)?;
     Ok(GetOptions {

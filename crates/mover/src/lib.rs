@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the engine is where the clock is read and where waiting happens")]
 
-mod agreement;
 mod api;
 mod bench;
 mod check;

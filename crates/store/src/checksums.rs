@@ -42,6 +42,17 @@ impl Algorithm {
         }
     }
 
+    /// A checksum of it from its hexadecimal digits; `None`: they are not its digits.
+    pub fn sum(self, digits: &str) -> Option<Vec<u8>> {
+        let byte = |pair: &[u8; 2]| {
+            let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            u8::from_str_radix(pair, 16).ok()
+        };
+        let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
+        let is_whole = odd.is_empty() && pairs.len() == self.bytes();
+        is_whole.then(|| pairs.iter().map(byte).collect()).flatten()
+    }
+
     /// Its name, as BagIt and the tools that compute it write it.
     pub const fn name(self) -> &'static str {
         match self {

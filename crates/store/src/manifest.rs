@@ -173,6 +173,29 @@ impl Manifest {
         holes
     }
 
+    /// Leaves only holes that `other` has too, a mirror's manifest of the same [identity](Self::identity): who says that
+    /// there is data may be right.
+    pub fn keep_common_holes(&mut self, other: &Self) {
+        for (entry, same) in self.contents.files.iter_mut().zip(&other.contents.files) {
+            let common = |hole: &ByteRange| {
+                let first = same.holes.partition_point(|other| other.end <= hole.start);
+                let near = same.holes[first..].iter().take_while(move |other| other.start < hole.end);
+                near.map(|other| other.intersection(*hole)).collect::<Vec<_>>()
+            };
+            entry.holes = entry.holes.iter().flat_map(common).collect();
+        }
+    }
+
+    /// Whether every hole of this one is one of `other` too, a mirror's manifest of the same [identity](Self::identity).
+    pub fn has_holes_within(&self, other: &Self) -> bool {
+        let is_hole = |holes: &[ByteRange], hole: ByteRange| {
+            let after = holes.partition_point(|other| other.start <= hole.start);
+            after.checked_sub(1).is_some_and(|at| holes[at].contains(hole))
+        };
+        let mut files = self.contents.files.iter().zip(&other.contents.files);
+        files.all(|(entry, same)| entry.holes.iter().all(|hole| is_hole(&same.holes, *hole)))
+    }
+
     /// Length of the byte space: the sizes of all files together, in bytes.
     pub fn size(&self) -> u64 {
         self.size

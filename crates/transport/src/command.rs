@@ -129,6 +129,13 @@ pub enum Command {
         /// The bytes.
         range: ByteRange,
     },
+    /// Receiver: the flow may be asked for these bytes again, as if it had never been avoided.
+    Allow {
+        /// The flow.
+        flow: FlowId,
+        /// The bytes.
+        range: ByteRange,
+    },
     /// Receiver: the flow's datagrams go another way from now on. The path is opened anew; what was asked for comes
     /// over the way before, or is asked for again.
     ChangePath {

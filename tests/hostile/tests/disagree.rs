@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -38,6 +40,8 @@ enum Kind {
     OneByte,
     /// One byte in a thousand is wrong.
     ManyBytes,
+    /// A hole in place of a group.
+    Hole,
     /// Good bytes of another time.
     OtherTime,
     /// Another size.
@@ -56,10 +60,11 @@ enum Kind {
     Dies,
 }
 
-const KINDS: [(Kind, u64); 11] = [
+const KINDS: [(Kind, u64); 12] = [
     (Kind::Good, 12),
     (Kind::OneByte, 8),
     (Kind::ManyBytes, 4),
+    (Kind::Hole, 3),
     (Kind::OtherTime, 3),
     (Kind::Stale, 2),
     (Kind::Missing, 2),
@@ -179,6 +184,13 @@ impl Case {
                 bytes[draw.below(len as u64) as usize] ^= 1 + draw.below(255) as u8;
                 Some(bytes)
             }
+            Kind::Hole => {
+                let mut bytes = good.clone();
+                let groups = len.div_ceil(GROUP) as u64;
+                let start = draw.below(groups) as usize * GROUP;
+                bytes[start..len.min(start + GROUP)].fill(0);
+                Some(bytes)
+            }
             Kind::ManyBytes | Kind::SilentWrong => {
                 let mut bytes = good.clone();
                 let value = 1 + draw.below(255) as u8;
@@ -249,6 +261,7 @@ impl Case {
 /// Honest servers, whose directories get the copies of one case after the other; and one that copies from them.
 struct Farm {
     places: Vec<(Scratch, Server)>,
+    copier: (Scratch, Server),
 }
 
 impl Farm {
@@ -258,7 +271,13 @@ impl Farm {
             let server = Server::offer(offered.path());
             (offered, server)
         };
-        Self { places: (0..MIRRORS_MAX).map(place).collect() }
+        let places: Vec<(Scratch, Server)> = (0..MIRRORS_MAX).map(place).collect();
+        let (inbox, empty) = (Scratch::new(), Scratch::new());
+        let addresses: Vec<String> = places.iter().map(|(_, server)| server.address.to_string()).collect();
+        let mut accept = vec!["--accept-puts", inbox.path().to_str().unwrap()];
+        addresses.iter().for_each(|address| accept.extend(["--accept-copies-from", address]));
+        let copier = Server::offer_with(empty.path(), &accept);
+        Self { places, copier: (inbox, copier) }
     }
 
     fn run(&self, case: &Case) -> Ran {
@@ -273,7 +292,10 @@ impl Farm {
                     continue;
                 }
                 Some(bytes) => {
-                    let path = offered.file(&name, bytes);
+                    let path = offered.file(&name, if *kind == Kind::Hole { &[] } else { bytes });
+                    if *kind == Kind::Hole {
+                        sparse(&path, bytes);
+                    }
                     if *kind == Kind::OtherTime {
                         let file = std::fs::File::options().write(true).open(path).unwrap();
                         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000 + case.number)).unwrap();
@@ -305,13 +327,10 @@ impl Farm {
                 outcome
             }
             Way::Copy => {
-                let (inbox, empty) = (to.directory("inbox"), Scratch::new());
-                let mut accept = vec!["--accept-puts", inbox.to_str().unwrap()];
-                addresses.iter().for_each(|address| accept.extend(["--accept-copies-from", address]));
-                let server = Server::offer_with(empty.path(), &accept);
+                let (inbox, server) = &self.copier;
                 let source = format!("inhaul://{}/{name}", addresses.join(","));
                 let outcome = inhaul(["copy", "--json", &source, &server.source("/")]).finish(PATIENCE);
-                let _ = std::fs::rename(inbox.join(&name), to.path().join("f"));
+                let _ = std::fs::rename(inbox.path().join(&name), to.path().join("f"));
                 outcome
             }
         };
@@ -357,6 +376,17 @@ fn read(case: &Case, addresses: &[String], name: &str) -> Ran {
     };
     let addresses = addresses.to_vec();
     Ran { code, timed_out, took: began.elapsed(), landed, came, addresses, said, report: String::new() }
+}
+
+/// Writes bytes to a file; groups of zeros become holes.
+fn sparse(path: &Path, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (group, start) in bytes.chunks(GROUP).zip((0..).step_by(GROUP)) {
+        if group.iter().any(|&byte| byte != 0) {
+            file.write_all_at(group, start).unwrap();
+        }
+    }
 }
 
 /// A server that is slow, silent or dies.
@@ -581,4 +611,24 @@ fn what_came_of_a_refused_file_is_kept() {
     assert_eq!(ran.code, Some(10));
     let report: serde_json::Value = serde_json::from_str(ran.report.lines().last().unwrap()).unwrap();
     assert!(report["kept_bytes"].as_u64().unwrap() > 0, "{}", ran.report);
+}
+
+/// No mirror has what is known of a file: it is refused, and soon.
+#[test]
+fn a_known_hash_that_no_mirror_has_ends() {
+    let farm = Farm::new();
+    let good = noise(6 * GROUP, 9);
+    let wrong = |step: usize| {
+        let mut bytes = good.clone();
+        bytes.iter_mut().skip(step).step_by(step).for_each(|byte| *byte ^= 3);
+        bytes
+    };
+    for (number, third) in [(0, Kind::SilentWrong), (1, Kind::SlowWrong), (2, Kind::ManyBytes)] {
+        let mirrors = [(Kind::OneByte, 4 * GROUP), (Kind::ManyBytes, 1000), (third, 999)];
+        let mirrors = mirrors.map(|(kind, step)| (kind, Some(wrong(step)))).into();
+        let case = Case { number: 3_000_000 + number, way: Way::Pinned("blake3"), good: good.clone(), mirrors };
+        let ran = farm.run(&case);
+        assert_eq!(ran.faults(&case), [] as [String; 0], "{}", ran.said);
+        assert_eq!(ran.code, Some(10), "{}", ran.said);
+    }
 }

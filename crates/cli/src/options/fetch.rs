@@ -10,7 +10,7 @@ use super::headings::RATES;
 use super::network::{Transport, Wire};
 use super::patterns::Patterns;
 use super::security::Security;
-use super::values::source;
+use super::values::{Checksum, source};
 
 /// What is fetched, and how.
 #[derive(Debug, Args)]
@@ -27,6 +27,9 @@ pub(crate) struct Fetch {
     /// input
     #[arg(long, value_name = "FILE", conflicts_with = "metalink", help_heading = "Source options")]
     pub(crate) input_file: Option<PathBuf>,
+    /// The file's published checksum, as blake3:DIGITS, sha256:DIGITS or sha512:DIGITS; without it nothing lands
+    #[arg(long, value_name = "CHECKSUM", conflicts_with_all = ["metalink", "input_file"], help_heading = "Source options")]
+    pub(crate) expect: Option<Checksum>,
     /// Limit of what this host takes in from all senders, headers included [default: measured]
     #[arg(long, value_name = "RATE", help_heading = RATES)]
     pub(crate) receive_rate: Option<Bitrate>,

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
 
-use inhaul_mover::{DEFAULT_PORT, Source, SourceError};
+use inhaul_mover::{Algorithm, DEFAULT_PORT, Source, SourceError};
 
 /// Every address of this host, IPv4 and IPv6, at the default port.
 pub(crate) fn any_address() -> SocketAddr {
@@ -74,6 +75,32 @@ pub(crate) fn key_and_value(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// A checksum that somebody has published, as `ALGORITHM:DIGITS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) sum: Vec<u8>,
+}
+
+impl FromStr for Checksum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write blake3:, sha256: or sha512: and its hexadecimal digits";
+        let (name, digits) = text.split_once([':', '=']).ok_or(example)?;
+        let algorithm = match name.to_ascii_lowercase().as_str() {
+            "blake3" => Algorithm::Blake3,
+            "sha256" | "sha-256" => Algorithm::Sha256,
+            "sha512" | "sha-512" => Algorithm::Sha512,
+            "md5" | "sha1" | "sha-1" => return Err(format!("{name} proves nothing against an attacker: {example}")),
+            _ => return Err(format!("'{name}' is no algorithm that is known here: {example}")),
+        };
+        let digit_count = 2 * algorithm.bytes();
+        let sum = algorithm.sum(digits).ok_or_else(|| format!("a {algorithm} has {digit_count} hexadecimal digits"))?;
+        Ok(Self { algorithm, sum })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +149,23 @@ mod tests {
     fn key_and_value_splits_at_the_first_sign() {
         assert_eq!(key_and_value("a.b = x=y"), Ok(("a.b".to_owned(), "x=y".to_owned())));
         assert!(key_and_value("duration").is_err());
+    }
+
+    #[test]
+    fn checksums_have_a_name_and_their_digits() {
+        let digits = "0aF".repeat(22)[..64].to_owned();
+        let parsed: Checksum = format!("SHA-256:{digits}").parse().unwrap();
+        assert_eq!((parsed.algorithm, parsed.sum.len(), parsed.sum[1]), (Algorithm::Sha256, 32, 0xf0));
+        assert_eq!(format!("blake3={digits}").parse::<Checksum>().unwrap().algorithm, Algorithm::Blake3);
+        for (text, said) in [
+            (digits.clone(), "write blake3:"),
+            (format!("sha512:{digits}"), "128 hexadecimal digits"),
+            (format!("sha256:{}+", &digits[1..]), "64 hexadecimal digits"),
+            (format!("md5:{}", &digits[..32]), "proves nothing"),
+            (format!("crc:{digits}"), "'crc' is no algorithm"),
+        ] {
+            let error = text.parse::<Checksum>().unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 }

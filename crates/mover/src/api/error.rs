@@ -229,6 +229,14 @@ pub enum MoveError {
         /// What is wrong with it there.
         problem: FileProblem,
     },
+    /// A mirror that came later has data where the others have holes: what it has was not compared.
+    #[error(
+        "{server} has data where the others have holes in their files: fetch again, with it there from the beginning"
+    )]
+    OtherHoles {
+        /// The mirror.
+        server: Server,
+    },
     /// Mirrors have files of the same size with different bytes in them.
     #[error("{path}: bytes {start} to {end} are not the same on all mirrors, {detail}")]
     CopiesDiffer {
@@ -435,6 +443,7 @@ impl MoveError {
             | Self::SourceFile { .. }
             | Self::CopiesDiffer { .. }
             | Self::SourceChanged { .. }
+            | Self::OtherHoles { .. }
             | Self::Disturbed { .. }
             | Self::OtherVersion { .. }
             | Self::NotAsListed { .. } => ErrorKind::Integrity,

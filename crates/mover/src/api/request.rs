@@ -28,7 +28,7 @@ impl fmt::Display for Location {
 /// One data set that is to be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where it is: at least one place, each server once. The first one's digests count.
+    /// Where it is: at least one place, each server once.
     pub mirrors: Vec<Location>,
     /// Its path beneath the destination, which is a directory then, empty for what goes straight into it; `None`: it
     /// becomes the destination, or, if that ends in `/`, lands in it under the last component of its path.
@@ -110,7 +110,12 @@ impl Request {
                     other(&file.path, &format!("has {} bytes", file.size), size)
                 }
                 (Kind::File, ..) => Ok(()),
-                (Kind::Directory, _, size) => other(manifest.name(), "is a directory", size.unwrap_or_default()),
+                (Kind::Directory, _, Some(size)) => other(manifest.name(), "is a directory", size),
+                (Kind::Directory, _, None) => {
+                    let detail =
+                        format!("{server}: '{}' is a directory there, and has no checksum", printable(manifest.name()));
+                    Err(MoveError::OtherVersion { detail })
+                }
             },
             Part::Listed(files) => {
                 let names: BTreeMap<&[u8], usize> = manifest.names().into_iter().collect();

@@ -210,16 +210,7 @@ fn checksum(name: &str, digits: &str, line: usize) -> Result<Option<(Algorithm, 
         _ => return Ok(None),
     };
     let wrong = || FetchListError::BadValue { line, what: "checksum of that kind", value: shown(digits) };
-    let byte = |pair: &[u8]| {
-        let pair = str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))?;
-        u8::from_str_radix(pair, 16).ok()
-    };
-    let (pairs, odd) = digits.as_bytes().as_chunks::<2>();
-    let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(pair)).collect();
-    match bytes {
-        Some(bytes) if odd.is_empty() && bytes.len() == algorithm.bytes() => Ok(Some((algorithm, bytes))),
-        _ => Err(wrong()),
-    }
+    Ok(Some((algorithm, algorithm.sum(digits).ok_or_else(wrong)?)))
 }
 
 /// A path and what lies below it.

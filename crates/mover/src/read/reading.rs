@@ -12,7 +12,6 @@ use inhaul_store::digest;
 use inhaul_store::printable;
 use inhaul_transport::{Command, Event, FlowError, FlowId, FlowLimits, JoinFlow, ObjectId, Place, Role};
 
-use self::proofs::Proving;
 use super::cache::{Cache, Keep};
 use super::check::{Check, Checked, Checker};
 use super::memory::{Active, Parts, Proof};
@@ -20,7 +19,7 @@ use super::names::Names;
 use super::order::{Opening, Order, Read, SetId, SetStats, Ticket};
 use super::parts::{Taker, Wanted, plan};
 use super::roots::Roots;
-use super::votes::Votes;
+use super::votes::{Proving, Votes};
 use crate::api::error::{FileProblem, MoveError};
 use crate::api::options::NetOptions;
 use crate::api::source::{Server, Source};
@@ -474,13 +473,14 @@ impl Reading {
             self.drop_part(engine, id, start);
             return;
         }
-        // The proof may be what is wrong: another is asked for too.
-        part.proof = None;
-        part.said.clear();
         let again = if set.holes.is_empty() { vec![range] } else { set.holes.gaps(range) };
         part.missing = again.iter().map(|range| range.len()).sum();
-        let suspect = part.from;
         log::warn!("{}: bytes {range} came in wrong: fetching them again", set.source);
+        let suspect = self.avoid_unproven(engine, id, start);
+        if let Some(part) = self.parts.active.get_mut(&(id, start)) {
+            // The proof may be what is wrong: another is asked for too.
+            (part.proof, part.said) = (None, Vec::new());
+        }
         for range in again {
             if let Some(endpoint) = self.endpoint {
                 engine.command(endpoint, Command::Refetch { object: ObjectId(id.0), range, suspect });
@@ -633,7 +633,7 @@ impl Application for Reading {
     fn on_frame(&mut self, engine: &mut Engine, flow: FlowId, frame: Frame) -> Result<(), MoveError> {
         match frame {
             Frame::Proof { part, digest, inside, path } => {
-                self.on_proof(engine, flow, part, Proof { digest, inside }, &path)
+                self.on_proof(engine, flow, part, &Proof { digest, inside }, &path)
             }
             Frame::FileFailed { file, problem } => {
                 self.on_file_failed(engine, flow, file, problem);

@@ -3,12 +3,12 @@
 //! A group counts as what more than half of the mirrors have. Those that are waited for and have not spoken might have
 //! something else. When nobody is waited for any more, those who have spoken decide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use inhaul_base::Time;
 
-use crate::agreement::TIE_MAX;
-use crate::session::frame::GroupDigest;
+use crate::session::agreement::{SILENCE_MAX, TIE_MAX};
+use crate::session::frame::{GroupDigest, PartOf};
 
 /// Groups of a data set that are remembered. Of others all mirrors are asked once more.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -29,6 +29,23 @@ struct Said {
     settled: Option<GroupDigest>,
     /// Since when there is no majority though nobody is waited for.
     tied: Option<Time>,
+}
+
+/// What a mirror is asked to prove.
+#[derive(Debug, Default)]
+pub(super) struct Proving {
+    /// Where the parts begin that it is still to be asked for.
+    pub(super) unasked: VecDeque<u64>,
+    /// Messages that it has not answered, in order: the file and part that it answers last.
+    pub(super) asked: VecDeque<(usize, PartOf)>,
+    /// When it was asked after a rest, or something came last.
+    pub(super) since: Time,
+}
+
+impl Proving {
+    pub(super) fn is_silent(&self, now: Time) -> bool {
+        !self.asked.is_empty() && now.since(self.since) > SILENCE_MAX
+    }
 }
 
 /// What is known of a group.

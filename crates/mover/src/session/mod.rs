@@ -4,6 +4,7 @@
 //! It knows what peers say to each other, and not what follows from it: it uses `api` and `system`, and neither the
 //! engine nor a transfer, a server or a delegation.
 
+pub(crate) mod agreement;
 mod allowance;
 pub(crate) mod backoff;
 pub(crate) mod connect;

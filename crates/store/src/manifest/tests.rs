@@ -345,3 +345,22 @@ fn a_beginning_is_one_until_something_else_stands_there() {
         assert_eq!(Manifest::check_beginning(&wrong), Err(expected));
     }
 }
+
+#[test]
+fn holes_that_mirrors_have_in_common_are_kept() {
+    let of = |holes: &[(u64, u64)]| {
+        let holes = holes.iter().map(|&(start, end)| ByteRange::new(start, end)).collect();
+        tree(vec![Entry { holes, ..file("a", 100) }, file("b", 7)], vec![]).unwrap()
+    };
+    let mut manifest = of(&[(0, 10), (20, 40), (50, 100)]);
+    let other = of(&[(5, 25), (30, 35), (38, 60), (99, 100)]);
+    let before = manifest.identity();
+    assert!(!manifest.has_holes_within(&other));
+    manifest.keep_common_holes(&other);
+    assert_eq!(manifest, of(&[(5, 10), (20, 25), (30, 35), (38, 40), (50, 60), (99, 100)]));
+    assert!(manifest.has_holes_within(&other) && manifest.has_holes_within(&manifest));
+    assert!(of(&[]).has_holes_within(&other) && !other.has_holes_within(&of(&[])));
+    assert_eq!(manifest.identity(), before);
+    manifest.keep_common_holes(&of(&[]));
+    assert_eq!(manifest, of(&[]));
+}

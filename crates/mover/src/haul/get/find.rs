@@ -194,15 +194,18 @@ impl<'a> Asked<'a> {
             return Err(MoveError::MirrorsDiffer { data_set: Box::new(self.request.source()) });
         };
         let (mut absent, mut late, mut unheard, mut warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut manifest = None;
+        let mut manifest: Option<Manifest> = None;
         let mut sessions = Vec::new();
-        // In the order in which the user names them: the digests of the first one count.
+        // In the order in which the user names them. Bytes are holes if all say so: nothing else is compared of them.
         for Location { server, .. } in &self.request.mirrors {
             let mut status = SourceStatus::Lost;
             let why = match (self.found.remove(server), self.failures.remove(server)) {
                 (Some(candidate), _) if candidate.identity == identity => {
                     sessions.push(candidate.session);
-                    manifest = manifest.or(Some(candidate.manifest));
+                    match &mut manifest {
+                        Some(manifest) => manifest.keep_common_holes(&candidate.manifest),
+                        None => manifest = Some(candidate.manifest),
+                    }
                     continue;
                 }
                 (Some(_), _) => {

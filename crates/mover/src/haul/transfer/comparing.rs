@@ -12,11 +12,11 @@ use inhaul_transport::{Command, FlowId};
 use super::Haul;
 use super::comparison::{Next, Patience, Verdict, end_of_patience};
 use super::object::Object;
-use crate::agreement::{DIFFERENT_MAX, SILENCE_MAX, no_majority};
 use crate::api::error::MoveError;
 use crate::api::report::SourceStatus;
 use crate::engine::Engine;
 use crate::haul::verify::Task;
+use crate::session::agreement::{DIFFERENT_MAX, SILENCE_MAX, no_majority};
 use crate::session::frame::{Frame, GroupDigest};
 
 /// How long the mirrors of a data set may all be silent that are asked for the next digests: they hash far more in a
@@ -230,11 +230,22 @@ impl Haul {
 
     /// Has a mirror not asked for a group.
     pub(super) fn avoid(&mut self, engine: &mut Engine, index: usize, group: u64, flow: FlowId) {
-        let has_begun = self.mirrors.get(&flow).is_some_and(|mirror| mirror.deferred.is_none() && !mirror.disconnected);
-        let range = self.objects[index].groups.place(group).map_or(ByteRange::default(), |place| place.range);
-        if has_begun && !range.is_empty() {
+        if let Some(range) = self.range_asked(index, group, flow) {
             engine.command(self.endpoint, Command::Avoid { flow, range });
         }
+    }
+
+    /// Has a mirror asked for a group again.
+    pub(super) fn allow(&mut self, engine: &mut Engine, index: usize, group: u64, flow: FlowId) {
+        if let Some(range) = self.range_asked(index, group, flow) {
+            engine.command(self.endpoint, Command::Allow { flow, range });
+        }
+    }
+
+    /// The bytes of a group, if a mirror may be asked for them.
+    fn range_asked(&self, index: usize, group: u64, flow: FlowId) -> Option<ByteRange> {
+        self.mirrors.get(&flow).filter(|mirror| mirror.deferred.is_none() && !mirror.disconnected)?;
+        self.objects[index].groups.place(group).map(|place| place.range).filter(|range| !range.is_empty())
     }
 
     /// A mirror was left out: others may be lost already.

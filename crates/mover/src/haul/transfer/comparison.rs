@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use inhaul_base::{Span, Time};
 use inhaul_transport::FlowId;
 
-use crate::agreement::{SILENCE_MAX, TIE_MAX};
+use crate::session::agreement::{SILENCE_MAX, TIE_MAX};
 use crate::session::frame::GroupDigest;
 
 /// When all data has come, mirrors that do send digests are waited for so long, ...
@@ -31,7 +31,8 @@ pub(super) struct Comparison {
     said: BTreeMap<u64, Said>,
     /// All groups before this position are settled.
     settled: u64,
-    /// Since when the group at that position is tied.
+    /// Since when there is a group without a majority of which a silent mirror may decide: it is waited for once, not for
+    /// each group.
     tied: Option<Time>,
     /// Settled groups, by position, of which it is not known any more what counts, and since when.
     doubted: BTreeMap<u64, Time>,
@@ -224,7 +225,7 @@ impl Comparison {
         let settled = self.settled.max(position);
         let mut dropped = self.said.split_off(&self.settled);
         self.said.append(&mut dropped.split_off(&settled));
-        (self.settled, self.tied) = (settled, None);
+        self.settled = settled;
     }
 
     /// What is to be done about the next group. `lacks`: a mirror that has said that it does not have it.
@@ -262,7 +263,7 @@ impl Comparison {
         if let Some(said) = self.said.get_mut(&self.settled) {
             said.settled = Some(digest);
         }
-        (self.settled, self.tied) = (self.settled + 1, None);
+        self.settled += 1;
     }
 
     /// What counts for a group, if it is settled and may still change.
@@ -494,6 +495,9 @@ mod tests {
         assert_eq!(next(&mut comparison, 15), Next::Verdict(undecided(&[(A, 1), (B, 2)])));
         say(&mut comparison, &[(C, 2)]);
         assert_eq!(next(&mut comparison, 15), most(2, &[A]));
+        comparison.settle([2; 32]);
+        say(&mut comparison, &[(A, 1), (B, 2)]);
+        assert_eq!(next(&mut comparison, 19), Next::Verdict(undecided(&[(A, 1), (B, 2)])), "C is silent again");
     }
 
     #[test]

@@ -79,8 +79,15 @@ impl Haul {
             }
             Err(error) => return self.stay_without(index, &mirror, SourceStatus::Lost, error),
         };
-        if candidate.identity != self.objects[index].sought.identity {
-            let error = MoveError::SourceChanged { server: mirror.server.clone() };
+        let object = &self.objects[index];
+        let error = if candidate.identity != object.sought.identity {
+            Some(MoveError::SourceChanged { server: mirror.server.clone() })
+        } else if !object.groups.manifest().has_holes_within(&candidate.manifest) {
+            Some(MoveError::OtherHoles { server: mirror.server.clone() })
+        } else {
+            None
+        };
+        if let Some(error) = error {
             return self.stay_without(index, &mirror, SourceStatus::Different, error);
         }
         let Some(away) = self.reopening.away.remove(&mirror) else { return Ok(()) };

@@ -141,6 +141,9 @@ impl Haul {
             is_unsure || object.lacks(flow, group) || object.comparison.is_differing(group, flow)
         };
         let without: Vec<FlowId> = object.mirrors.iter().copied().filter(is_without).collect();
+        // Who is right now may have been wrong by what counted before. And if no other one is right, it is asked again.
+        let suspect = suspect.filter(|suspect| right != [*suspect]);
+        right.into_iter().for_each(|flow| self.allow(engine, index, group, flow));
         // Before it is asked for again, which is at once.
         without.into_iter().for_each(|flow| self.avoid(engine, index, group, flow));
         engine.command(self.endpoint, Command::Refetch { object: ObjectId(index as u32), range: place.range, suspect });

@@ -102,6 +102,12 @@ impl Reading {
                 let server = tried.mirror.server;
                 set.unheard.remove(&server);
                 let error = match tried.result {
+                    Ok(candidate)
+                        if candidate.identity == set.identity
+                            && !set.groups.manifest().has_holes_within(&candidate.manifest) =>
+                    {
+                        MoveError::OtherHoles { server: server.clone() }
+                    }
                     Ok(candidate) if candidate.identity == set.identity => {
                         let falls = set.away.remove(&server).unwrap_or(0);
                         if let Some(cache) = &self.cache {

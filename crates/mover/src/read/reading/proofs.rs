@@ -4,9 +4,7 @@
 //! of which a part is wanted, and more than half of them decide ([`Votes`](super::super::votes::Votes)). Of a group that
 //! is settled, one of those that have it is asked.
 
-use std::collections::VecDeque;
-
-use inhaul_base::{ByteRange, Time};
+use inhaul_base::ByteRange;
 use inhaul_store::{digest, printable};
 use inhaul_transport::{Command, FlowId};
 
@@ -14,32 +12,15 @@ use super::super::memory::{Active, Proof};
 use super::super::order::SetId;
 use super::super::votes::{Verdict, Voter};
 use super::{Mirror, Reading, Set};
-use crate::agreement::{DIFFERENT_MAX, SILENCE_MAX, no_majority};
 use crate::api::error::MoveError;
 use crate::engine::Engine;
+use crate::session::agreement::{DIFFERENT_MAX, SILENCE_MAX, no_majority};
 use crate::session::frame::{Frame, GroupDigest, MAX_PARTS, PartOf};
 
 /// Messages that ask a mirror for proofs, and are not answered: a server takes one more.
 const ASKED_MAX: usize = 4;
 /// A proof that was asked for so often of each mirror is not asked for again: they end their sessions each time.
 const ASKS_MAX: u32 = 8;
-
-/// What a mirror is asked to prove.
-#[derive(Debug, Default)]
-pub(super) struct Proving {
-    /// Where the parts begin that it is still to be asked for.
-    unasked: VecDeque<u64>,
-    /// Messages that it has not answered, in order: the file and part that it answers last.
-    pub(super) asked: VecDeque<(usize, PartOf)>,
-    /// When it was asked after a rest, or something came last.
-    pub(super) since: Time,
-}
-
-impl Proving {
-    fn is_silent(&self, now: Time) -> bool {
-        !self.asked.is_empty() && now.since(self.since) > SILENCE_MAX
-    }
-}
 
 impl Mirror {
     fn is_differing(&self, group: u64) -> bool {
@@ -150,7 +131,7 @@ impl Reading {
         engine: &mut Engine,
         flow: FlowId,
         of: PartOf,
-        proof: Proof,
+        proof: &Proof,
         path: &[GroupDigest],
     ) -> Result<(), MoveError> {
         let Some(mirror) = self.mirrors.get_mut(&flow) else { return Ok(()) };
@@ -234,7 +215,7 @@ impl Reading {
                 }
             }
         } else {
-            part.proof = part.said.pop().map(|(_, proof)| proof);
+            part.proof = part.said.last().map(|(_, proof)| proof.clone());
         }
         match part.proof {
             Some(_) if part.missing == 0 => self.on_whole(id, start),
@@ -274,6 +255,22 @@ impl Reading {
         if let Some(endpoint) = self.endpoint.filter(|_| !range.is_empty()) {
             engine.command(endpoint, Command::Avoid { flow, range });
         }
+    }
+
+    /// A part came in wrong: it is to come from those that have proven it. Returns whom to suspect.
+    pub(super) fn avoid_unproven(&self, engine: &mut Engine, id: SetId, start: u64) -> Option<FlowId> {
+        let (set, part) = self.sets.get(&id).zip(self.parts.active.get(&(id, start)))?;
+        let Some(proof) = &part.proof else { return part.from };
+        let is_right =
+            |flow: &FlowId| part.said.iter().any(|(other, said)| other == flow && said.digest == proof.digest);
+        let is_open = |flow: &FlowId| self.mirrors.get(flow).is_some_and(|mirror| mirror.opened.is_some());
+        let (right, others): (Vec<FlowId>, Vec<FlowId>) =
+            set.mirrors.iter().copied().filter(is_open).partition(is_right);
+        if !right.is_empty() {
+            others.into_iter().for_each(|flow| self.avoid(engine, flow, part.wanted.of.group));
+        }
+        // Who alone is right is asked again.
+        part.from.filter(|from| right != [*from])
     }
 
     /// A mirror's path is open: it is not asked for what it has otherwise.

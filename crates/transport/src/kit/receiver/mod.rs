@@ -476,6 +476,7 @@ impl<P: Reception> Endpoint for Receiver<P> {
             }
             Command::Unwant { object, range } => self.core.unwant(object, range)?,
             Command::Avoid { flow, range } => self.core.avoid(flow, range)?,
+            Command::Allow { flow, range } => self.core.allow(flow, range)?,
             Command::ChangePath { flow, reliable, peer } => self.change_path(now, flow, reliable, peer)?,
             Command::LimitReceive(limit) => self.protocol.limit(now, limit, &mut self.core),
             Command::Offer(_) | Command::LimitSend(_) => return Err(CommandError::WrongRole),

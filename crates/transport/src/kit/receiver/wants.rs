@@ -93,6 +93,14 @@ impl<F: ReceiverFlow> Core<F> {
         Ok(())
     }
 
+    /// A flow may be asked for these bytes again.
+    pub(super) fn allow(&mut self, id: FlowId, range: ByteRange) -> Result<(), CommandError> {
+        let flow = self.flows.get_mut(&id).ok_or(CommandError::UnknownFlow(id))?;
+        flow.core_mut().avoid.remove(range);
+        self.touched.insert(id);
+        Ok(())
+    }
+
     /// Wrong bytes are wanted again, from another flow than `suspect` and those that avoid them, if there is one.
     /// Returns the object's flows.
     pub(super) fn refetch(

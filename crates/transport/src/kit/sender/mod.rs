@@ -397,6 +397,7 @@ impl<P: Sending> Endpoint for Sender<P> {
             | Command::Want { .. }
             | Command::Unwant { .. }
             | Command::Avoid { .. }
+            | Command::Allow { .. }
             | Command::ChangePath { .. }
             | Command::LimitReceive(_) => return Err(CommandError::WrongRole),
         }
