@@ -15,6 +15,10 @@ struct Trial {
 }
 
 fn haul(variants: &[u8]) -> Trial {
+    haul_with(variants, &[])
+}
+
+fn haul_with(variants: &[u8], options: &[&str]) -> Trial {
     let to = tempfile::tempdir().unwrap();
     let mut servers = Vec::new();
     for &variant in variants {
@@ -27,7 +31,9 @@ fn haul(variants: &[u8]) -> Trial {
     let mirrors: Vec<String> = servers.iter().map(|(server, _)| server.address.clone()).collect();
     // Slow enough that all mirrors take part.
     let source = format!("inhaul://{}/f", mirrors.join(","));
-    let outcome = run(&["get", &source, &within(to.path()), "--json", "--receive-rate", "200M"]);
+    let to_it = within(to.path());
+    let command = ["get", &source, &to_it, "--json", "--receive-rate", "200M"];
+    let outcome = run(&[&command[..], options].concat());
     Trial { outcome, mirrors, landed: tree(to.path()) }
 }
 
@@ -67,4 +73,31 @@ fn mirrors_that_differ_without_a_majority_are_refused() {
     for variants in [&[0, 1][..], &[0, 1, 2]] {
         haul(variants).assert_refused("no majority tells which copy is right");
     }
+}
+
+#[test]
+fn a_checksum_that_is_expected_decides() {
+    let good = tempfile::tempdir().unwrap();
+    std::fs::write(good.path().join("f"), noise(SIZE, 1)).unwrap();
+    let listed = run(&["manifest", "--format", "sha256", good.path().to_str().unwrap()]);
+    let digits = listed.stdout.split_whitespace().next().unwrap();
+    let expected = format!("sha256:{digits}");
+    haul_with(&[1, 1, 0], &["--expect", &expected]).assert_healed();
+    let trial = haul_with(&[1, 2], &["--expect", &expected]);
+    assert_eq!(trial.outcome.code, Some(10), "{}", trial.outcome.stderr);
+    assert!(trial.landed.iter().all(|(name, _)| name != "f"), "{:?}", trial.landed.first());
+}
+
+#[test]
+fn a_checksum_is_expected_of_one_file() {
+    let from = tempfile::tempdir().unwrap();
+    std::fs::create_dir(from.path().join("set")).unwrap();
+    let server = Server::offer(from.path());
+    let source = format!("inhaul://{}/set", server.address);
+    let (to, expected) = (tempfile::tempdir().unwrap(), format!("blake3:{}", "0".repeat(64)));
+    let outcome = run(&["get", &source, &within(to.path()), "--expect", &expected]);
+    assert_eq!(outcome.code, Some(10), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("is a directory there"), "{}", outcome.stderr);
+    let outcome = run(&["get", &source, &source, &within(to.path()), "--expect", &expected]);
+    assert!(outcome.code == Some(2) && outcome.stderr.contains("takes one SOURCE"), "{}", outcome.stderr);
 }
