@@ -149,6 +149,7 @@ impl DigestService {
     fn start_thread(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let started = threads::spawn_helper("inhaul-digests", move || {
+            threads::give_way();
             let mut buffer = Vec::new();
             while shared.make_a_frame(&mut buffer) {}
         });

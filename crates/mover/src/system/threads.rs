@@ -5,10 +5,14 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use inhaul_udp::thread;
+use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::api::error::MoveError;
 use crate::api::options::NetOptions;
+
+/// How much nicer a thread is that gives way: a third of the processor is left to it while another thread wants all.
+const GIVES_WAY: i32 = 5;
 
 /// The processors that the program may run on, once a thread has been pinned to one of them.
 static PROCESSORS: OnceLock<CpuSet> = OnceLock::new();
@@ -27,6 +31,12 @@ pub(crate) fn become_data_thread(options: &NetOptions) -> Result<(), MoveError> 
         }
         None => Ok(()),
     }
+}
+
+/// The calling thread, which hashes what may be wanted, gives way where the processor is scarce: to data.
+pub(crate) fn give_way() {
+    // Linux counts niceness by thread. Without it data comes later, not wrong.
+    let _ = nice(GIVES_WAY);
 }
 
 /// Starts a thread that works beside the data thread: on any processor, though the data thread be pinned.
@@ -123,6 +133,17 @@ mod tests {
         let given_back = scarce::without_threads(|| spawn_with("inhaul-test", 8, work));
         assert!(matches!(given_back, Err((8, MoveError::System { .. }))), "{given_back:?}");
         assert!(done.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_is_the_only_one() {
+        let before = nice(0).unwrap();
+        let given_way = std::thread::spawn(|| {
+            give_way();
+            nice(0).unwrap()
+        });
+        assert_eq!(given_way.join().unwrap(), (before + GIVES_WAY).min(19));
+        assert_eq!(nice(0).unwrap(), before);
     }
 
     #[test]
