@@ -1,0 +1,133 @@
+//! What every registered protocol must do with datagrams that the network brings twice: count them as copies, and as
+//! nothing else. Three flows share an access link whose queue is full.
+//! Each test prints what it measured; `cargo test --test duplicates -- --nocapture` shows it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+use inhaul_base::{Bitrate, Span};
+use inhaul_contract_tests::{ENDLESS, Scene, SenderSpec, Spec, jain, protocols};
+use inhaul_transport::{FlowStats, Protocol};
+
+const FLOWS: u32 = 3;
+/// Parts of all datagrams that come twice.
+const SHARES: [f64; 2] = [0.05, 0.3];
+
+/// Three senders of one object each, with an RTT of 20 ms, behind 100 Mbit/s with a queue of 20 ms.
+fn scene(protocol: &'static Protocol, seed: u64) -> Spec {
+    let access = Bitrate::from_mbps(100);
+    let senders = (0..FLOWS).map(|k| SenderSpec::new(k, ENDLESS, 20)).collect();
+    Spec {
+        protocol: protocol.name,
+        seed,
+        access,
+        queue_bytes: access.bytes_in(Span::from_millis(20)),
+        control_apart: true,
+        ..Spec::new(senders)
+    }
+}
+
+/// What a scene came to.
+struct Measured {
+    scene: Scene,
+    /// Goodput of each flow from 5 to 15 s, in Mbit/s.
+    rates: Vec<f64>,
+}
+
+impl Measured {
+    fn of(spec: &Spec) -> Self {
+        let mut scene = Scene::new(spec);
+        let rates = scene.goodputs(5_000, 15_000);
+        assert!(scene.failed().is_empty(), "{}: {:?}", spec.protocol, scene.failed());
+        Self { scene, rates }
+    }
+
+    fn goodput(&self) -> f64 {
+        self.rates.iter().sum()
+    }
+
+    /// The sum over all flows of what the receivers say.
+    fn received(&self, figure: fn(&FlowStats) -> u64) -> u64 {
+        (0..FLOWS as usize).map(|k| figure(&self.scene.stats(k))).sum()
+    }
+
+    /// The same of what the senders say.
+    fn sent(&self, figure: fn(&FlowStats) -> u64) -> u64 {
+        self.scene.transfers.iter().map(|transfer| figure(&self.scene.sim.sender_stats(*transfer))).sum()
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
+}
+
+#[test]
+fn copies_behind_the_bottleneck_change_nothing_but_their_count() {
+    for protocol in protocols() {
+        let plain = Measured::of(&scene(protocol, 1));
+        for share in SHARES {
+            let mut copied = Measured::of(&Spec { access_duplication: share, ..scene(protocol, 1) });
+            let (name, copies) = (protocol.name, copied.received(|flow| flow.duplicate_packets));
+            println!(
+                "{name}, {share} twice: {:.1?} Mbit/s, {:.1?} without; {copies} copies",
+                copied.rates, plain.rates
+            );
+            // 1 % at most: copies of what opens and probes a path are answered, which is harmless.
+            for (copied, plain) in copied.rates.iter().zip(&plain.rates) {
+                assert!((copied - plain).abs() <= 0.01 * plain.max(1.0), "{name}, {share}: {copied} of {plain} Mbit/s");
+            }
+            // Nothing is taken for a loss, a repair or an arrival that is none.
+            for (what, figure) in [
+                ("received", (|flow| flow.received_packets) as fn(&FlowStats) -> u64),
+                ("lost", |flow| flow.lost_packets),
+                ("asked for again", |flow| flow.retransmitted_bytes),
+            ] {
+                let (copied, plain) = (copied.received(figure), plain.received(figure));
+                assert!(
+                    copied.abs_diff(plain) <= plain / 100,
+                    "{name}, {share}: {copied} {what}, {plain} without copies"
+                );
+            }
+            // The link knows what it has made. Copies of what is about the path are not counted.
+            let (there, back) = copied.scene.star.access;
+            let mut made = |link| copied.scene.sim.link_stats(link).duplicated.packets;
+            let (made, made_of_feedback) = (made(there), made(back));
+            assert!(copies <= made && made - copies <= made / 200, "{name}, {share}: {copies} copies, {made} made");
+            let of_feedback = copied.sent(|flow| flow.duplicate_packets);
+            assert!(
+                of_feedback <= made_of_feedback,
+                "{name}, {share}: {of_feedback} at senders, {made_of_feedback} made"
+            );
+        }
+    }
+}
+
+#[test]
+fn copies_before_the_bottleneck_cost_their_place_in_it_and_leave_the_shares_fair() {
+    const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+    for protocol in protocols() {
+        let measured = |duplication| {
+            SEEDS.map(|seed| Measured::of(&Spec { duplication, ..scene(protocol, seed) })).collect::<Vec<_>>()
+        };
+        let goodput = |runs: &[Measured]| mean(runs.iter().map(Measured::goodput));
+        let fairness = |runs: &[Measured]| mean(runs.iter().map(|run| jain(&run.rates)));
+        let plain = measured(0.0);
+        let (plain_goodput, plain_fairness) = (goodput(&plain), fairness(&plain));
+        for share in SHARES {
+            let copied = measured(share);
+            let (name, part) = (protocol.name, goodput(&copied) * (1.0 + share) / plain_goodput);
+            let fair = fairness(&copied);
+            println!(
+                "{name}, {share} twice: {:.1} Mbit/s, {part:.3} of what copies leave; Jain {fair:.3}, {plain_fairness:.3} without",
+                goodput(&copied)
+            );
+            // The test's own protocol has no control law, and gives up what is lost.
+            if protocol.name != inhaul_contract_tests::FIXED_RATE.name {
+                assert!(part > 0.95, "{name}, {share}: {part} of what copies leave of {plain_goodput} Mbit/s");
+            }
+            assert!(
+                fair > plain_fairness - 0.05,
+                "{name}, {share}: Jain's index {fair}, {plain_fairness} without copies"
+            );
+        }
+    }
+}
