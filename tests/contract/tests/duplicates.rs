@@ -116,7 +116,7 @@ fn copies_before_the_bottleneck_cost_their_place_in_it_and_leave_the_shares_fair
                 "{name}, {share} twice: {:.1} Mbit/s, {part:.3} of what copies leave; Jain {fair:.3}, {plain_fairness:.3} without",
                 goodput(&copied)
             );
-            // The test's own protocol has no control law, and gives up what is lost.
+            // The test's own protocol waits for a deadline whenever a request of it has lost something.
             if protocol.name != inhaul_contract_tests::FIXED_RATE.name {
                 assert!(part > 0.95, "{name}, {share}: {part} of what copies leave of {plain_goodput} Mbit/s");
             }
