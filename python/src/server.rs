@@ -1,5 +1,6 @@
 //! Servers.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,6 +25,17 @@ impl PyServer {
     }
 }
 
+/// An address and its port. The interface of an address of a link may have a name, which the system's resolver knows:
+/// `[fe80::1%eth0]:4321`.
+fn address(text: &str) -> Option<SocketAddr> {
+    let in_zone = || {
+        let (host, port) = text.strip_prefix('[')?.split_once("]:")?;
+        let port: u16 = port.parse().ok()?;
+        (host, port).to_socket_addrs().ok()?.next().filter(|_| host.contains('%'))
+    };
+    text.parse().ok().or_else(in_zone)
+}
+
 #[pymethods]
 impl PyServer {
     /// Starts one.
@@ -36,8 +48,7 @@ impl PyServer {
         state: Option<PathBuf>,
         send_rate: Option<String>,
     ) -> PyResult<PyJob> {
-        let listen: std::net::SocketAddr =
-            listen.parse().map_err(|_| usage(&format!("'{listen}' is no address and port")))?;
+        let listen = address(listen).ok_or_else(|| usage(&format!("'{listen}' is no address and port")))?;
         let mut builder = Server::builder().listen(listen);
         for path in paths {
             builder = builder.offer(path);

@@ -2,9 +2,24 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-/// The host in an address for others: the address that is listened on, or one of this host's.
+use rustix::net::netdevice;
+
+/// The host in an address for others: the address that is listened on, or one of this host's. An address of a link has
+/// this host's interface; others write the name of theirs, which often is the same.
 pub(crate) fn host_of(listening: SocketAddr) -> String {
-    if listening.ip().is_unspecified() { own_address() } else { listening.ip().to_string() }
+    match listening {
+        _ if listening.ip().is_unspecified() => own_address(),
+        SocketAddr::V6(address) if address.scope_id() != 0 => {
+            format!("{}%{}", address.ip(), interface(address.scope_id()))
+        }
+        _ => listening.ip().to_string(),
+    }
+}
+
+/// The name of an interface; its number, if it has none.
+fn interface(index: u32) -> String {
+    let name = UdpSocket::bind("[::]:0").ok().and_then(|any| netdevice::index_to_name(any, index).ok());
+    name.unwrap_or_else(|| index.to_string())
 }
 
 /// An address of this host, from which it would reach the rest of the world; its name, if it would not.
@@ -18,4 +33,16 @@ pub(crate) fn own_address() -> String {
     let address = toward("0.0.0.0:0", "192.0.2.1:9").or_else(|| toward("[::]:0", "[2001:db8::1]:9"));
     let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     address.map_or_else(name, |address| address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_of_keeps_the_interface_of_a_link() {
+        let host = |text: &str| host_of(text.parse().unwrap());
+        assert_eq!((host("10.0.0.1:7"), host("[2001:db8::1]:7")), ("10.0.0.1".into(), "2001:db8::1".into()));
+        assert_eq!((host("[fe80::1%1]:7"), host("[fe80::1%99999]:7")), ("fe80::1%lo".into(), "fe80::1%99999".into()));
+    }
 }

@@ -91,7 +91,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = SERVER)]
     grace: u16,
     /// Offer numbers about this server at http://ADDRESS:PORT/metrics, in the OpenMetrics format [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = SERVER)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, help_heading = SERVER)]
     metrics: Option<SocketAddr>,
     /// Fix a parameter of transport protocols; clients cannot change it. Can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter, help_heading = SERVER)]

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use inhaul_udt4::{ConnectError, Endpoint, Options, Socket, UdtError};
 use serde::Serialize;
 
 use crate::exit::{Failure, code};
-use crate::options::{OUTPUT, SERVER, listen_address};
+use crate::options::{OUTPUT, SERVER, addresses_of, listen_address};
 use crate::output::{announce, say, to_json, warn};
 use crate::signals::stop_on_signals;
 use crate::summary::rate;
@@ -294,11 +294,10 @@ fn partial(destination: &Path) -> PathBuf {
 
 fn resolve(server: &str) -> Result<SocketAddr, Failure> {
     let usage = || Failure::usage(format!("'{server}' names no port: write '{server}:9000'"));
-    let (_, port) = server.rsplit_once(':').ok_or_else(usage)?;
-    port.parse::<u16>().map_err(|_| usage())?;
+    let addresses = addresses_of(server).ok_or_else(usage)?;
     let unknown = |why: String| Failure::new(code(ErrorKind::HostUnknown), format!("'{server}': {why}"));
-    let mut addresses = server.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    addresses.next().ok_or_else(|| unknown("the name has no address".to_owned()))
+    let addresses = addresses.map_err(|error| unknown(error.to_string()))?;
+    addresses.first().copied().ok_or_else(|| unknown("the name has no address".to_owned()))
 }
 
 /// The progress on a terminal.

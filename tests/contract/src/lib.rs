@@ -103,6 +103,8 @@ pub struct Spec {
     pub loss: f64,
     /// Chance to arrive twice.
     pub duplication: f64,
+    /// The same for what has passed the access link, in both directions: such copies take nothing of its rate and queue.
+    pub access_duplication: f64,
     /// Chance to be late by [`Spec::reorder_by`].
     pub reordering: f64,
     /// By how much.
@@ -137,6 +139,7 @@ impl Spec {
             control_apart: false,
             loss: 0.0,
             duplication: 0.0,
+            access_duplication: 0.0,
             reordering: 0.0,
             reorder_by: Span::from_millis(3),
             mtu: 1500,
@@ -164,8 +167,12 @@ impl Spec {
             let to_hub = LinkSpec { rate: Some(sender.link), ..from_hub.clone() };
             Branch { host: self.host(), to_hub, from_hub }
         };
-        let access = LinkSpec::drop_tail(self.access, Span::ZERO, QueueLimit::Bytes(self.queue_bytes));
-        let mut receiver = Branch { host: self.host(), to_hub: LinkSpec::ideal(), from_hub: access };
+        let access = LinkSpec {
+            duplication: chance(self.access_duplication),
+            ..LinkSpec::drop_tail(self.access, Span::ZERO, QueueLimit::Bytes(self.queue_bytes))
+        };
+        let to_hub = LinkSpec { duplication: access.duplication, ..LinkSpec::ideal() };
+        let mut receiver = Branch { host: self.host(), to_hub, from_hub: access };
         if let Some((task, ring_packets)) = self.competitors {
             (receiver.host.tasks, receiver.host.ring_packets) = (vec![task], ring_packets);
         }

@@ -166,10 +166,11 @@ fn datagrams_may_come_together_as_receive_offload_hands_them_over() {
     // Enough for several requests, so that what comes together may answer more than one.
     const LONG: u64 = 24 * MIB + 777;
     each(|protocol| {
-        for (loss, reordering) in [(0.0, 0.0), (0.02, 0.1)] {
+        for (loss, reordering, duplication) in [(0.0, 0.0, 0.0), (0.02, 0.1, 0.0), (0.02, 0.1, 0.3)] {
             let spec = Spec {
                 loss,
                 reordering,
+                duplication,
                 // A host that takes fewer packets than come in finds several at a time.
                 packet_rate: Some(8_000.0),
                 decorate: |endpoint| Box::new(Aggregated(endpoint)),

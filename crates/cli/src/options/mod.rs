@@ -15,5 +15,5 @@ pub(crate) use network::{Carrier, Transport, Wire, net_options};
 pub(crate) use patterns::Patterns;
 pub(crate) use retry::Retry;
 pub(crate) use security::{ProxyChoice, Security};
-pub(crate) use values::{Checksum, any_address, key_and_value, listen_address, parameter, seconds};
+pub(crate) use values::{Checksum, addresses_of, any_address, key_and_value, listen_address, parameter, seconds};
 pub(crate) use wait::WaitArg;

@@ -1,6 +1,6 @@
 //! Parsers for values on the command line, with errors that say what to write instead.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -20,6 +20,9 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
+    if let Some(address) = in_zone(text) {
+        return address;
+    }
     let port = text.strip_prefix("*:").or(text.strip_prefix(':')).unwrap_or(text);
     if let Ok(port) = port.parse() {
         let (all, here) = (any_address_at(port), SocketAddr::from(([127, 0, 0, 1], port)));
@@ -27,11 +30,35 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
             "'{text}' names no address: write '{all}' for all addresses of this host, or {here} for programs on this host"
         ));
     }
-    let address = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let address = unbracketed(text).parse::<IpAddr>();
     if let Ok(address) = address {
         return Err(format!("'{text}' names no port: write '{}'", SocketAddr::new(address, DEFAULT_PORT)));
     }
     Err(format!("'{text}' is not an address with a port: write '{}', or one like 10.0.0.1:4321", any_address()))
+}
+
+/// An address of a link, whose interface has a name: `[fe80::1%eth0]:4321`. `None`: it is none of these. The standard
+/// library reads interfaces that are numbers; the system's resolver knows the names.
+fn in_zone(text: &str) -> Option<Result<SocketAddr, String>> {
+    let (host, port) = text.rsplit_once("]:")?;
+    let (host, port) = (host.strip_prefix('[')?, port.parse().ok()?);
+    let (address, zone) = host.split_once('%')?;
+    address.parse::<Ipv6Addr>().ok()?;
+    let mut found = (host, port).to_socket_addrs().into_iter().flatten();
+    let unknown = || format!("'{text}': {address} is no address of an interface '{zone}'; 'ip address' lists them");
+    Some(found.next().ok_or_else(unknown))
+}
+
+/// A host without the brackets that part an IPv6 address from the port.
+fn unbracketed(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// The addresses of `HOST:PORT`, where the host may be an IPv6 address in brackets, and that one of a link.
+pub(crate) fn addresses_of(text: &str) -> Option<std::io::Result<Vec<SocketAddr>>> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    Some((unbracketed(host), port).to_socket_addrs().map(Iterator::collect))
 }
 
 /// A data set on servers. The error suggests what the user may have meant.
@@ -103,11 +130,18 @@ impl FromStr for Checksum {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddrV6;
+
     use super::*;
 
     #[test]
     fn listen_address_says_what_is_missing() {
         assert_eq!(listen_address("[::]:5001"), Ok(any_address_at(5001)));
+        let of_a_link = Ok(SocketAddrV6::new("fe80::1".parse().unwrap(), 5001, 0, 1).into());
+        assert_eq!(
+            (listen_address("[fe80::1%lo]:5001"), listen_address("[fe80::1%1]:5001")),
+            (of_a_link.clone(), of_a_link)
+        );
         for (text, hint) in [
             ("5001", "write '[::]:5001' for all addresses of this host, or 127.0.0.1:5001 for"),
             (":5001", "write '[::]:5001'"),
@@ -116,6 +150,7 @@ mod tests {
             ("::1", "names no port: write '[::1]:4321'"),
             ("localhost:5001", "is not an address with a port: write '[::]:4321'"),
             ("nowhere", "is not an address with a port"),
+            ("[fe80::1%nowhere]:5001", "is no address of an interface 'nowhere'"),
         ] {
             let error = listen_address(text).unwrap_err();
             assert!(error.contains(hint) && error.contains(&format!("'{text}'")), "{text}: {error}");

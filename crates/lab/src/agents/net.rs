@@ -95,8 +95,13 @@ fn checked(secret: &str) -> Result<String, HostsError> {
 
 impl Host {
     fn agent(&self) -> Result<SocketAddr, String> {
-        let found = self.agent.to_socket_addrs().map_err(|error| format!("cannot find '{}': {error}", self.agent))?;
-        found.into_iter().next().ok_or_else(|| format!("'{}' has no address", self.agent))
+        // Where the address is one of a link (%eth0), the system's resolver knows the interface. It takes no brackets.
+        let (host, port) = self.agent.rsplit_once(':').unwrap_or((&self.agent, ""));
+        let port: u16 = port.parse().map_err(|_| format!("'{}' names no port", self.agent))?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let found = (bare, port).to_socket_addrs();
+        let mut found = found.map_err(|error| format!("cannot find '{}': {error}", self.agent))?;
+        found.next().ok_or_else(|| format!("'{}' has no address", self.agent))
     }
 }
 

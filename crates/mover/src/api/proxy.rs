@@ -129,7 +129,7 @@ impl Proxy {
     /// Whether `host` is reached through it.
     pub fn serves(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
-        let address: Option<IpAddr> = host.parse().ok();
+        let address: Option<IpAddr> = host.split('%').next().and_then(|host| host.parse().ok());
         !self.except.iter().any(|pattern| match (address, pattern.parse::<IpAddr>()) {
             _ if pattern == "*" => true,
             (Some(address), Ok(pattern)) => address == pattern,
@@ -236,13 +236,15 @@ mod tests {
 
     #[test]
     fn hosts_that_are_left_out_are_reached_directly() {
-        let except =
-            ["example.org", ".dept.edu", "10.0.0.0/8", "2001:db8::/32", "192.0.2.7"].map(str::to_owned).to_vec();
+        let except = ["example.org", ".dept.edu", "10.0.0.0/8", "2001:db8::/32", "fe80::/10", "192.0.2.7"]
+            .map(str::to_owned)
+            .to_vec();
         let proxy = Proxy { except, ..proxy("http://p:1") };
         for host in ["example.org", "A.Example.org", "x.dept.edu", "dept.edu", "10.9.8.7", "2001:db8:1::2", "192.0.2.7"]
         {
             assert!(!proxy.serves(host), "{host}");
         }
+        assert!(!proxy.serves("fe80::7%eth0"), "an address of a link");
         for host in ["badexample.org", "example.org.evil", "11.0.0.1", "2001:db9::1", "192.0.2.70"] {
             assert!(proxy.serves(host), "{host}");
         }

@@ -60,7 +60,9 @@ impl ClientSide {
         let pinned = server.ticket.fingerprint;
         let (verifier, judge, name): (Arc<dyn ServerCertVerifier>, _, _) = match (&trust.ca, pinned) {
             (Some(ca), None) => {
-                let name = ServerName::try_from(server.host.clone());
+                // The interface, of an address of a link (%eth0), is this host's own matter.
+                let host = server.host.split('%').next().unwrap_or_default().to_owned();
+                let name = ServerName::try_from(host);
                 let name = name.map_err(|_| Distrust::Here(format!("no certificate can be for '{}'", server.host)))?;
                 (web(ca)?, None, name)
             }

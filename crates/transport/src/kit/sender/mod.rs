@@ -312,10 +312,17 @@ impl<P: Sending> Sender<P> {
         let (from, bytes) = (message.from, message.head(k));
         let Some(flow) = self.core.flows.get_mut(&id) else { return };
         match PathDatagram::parse(bytes) {
-            Some(PathDatagram::Probe { token, number, reply_to }) if flow.core().is_from_receiver(from, token) => {
+            Some(PathDatagram::Probe { token, number: of_probe, reply_to })
+                if flow.core().is_from_receiver(from, token) =>
+            {
+                // A copy that the network made gets no Echo of its own, which would be as long.
+                if !flow.core_mut().numbers.take(number, 1) {
+                    flow.core_mut().duplicate_packets += 1;
+                    return;
+                }
                 let len = message.len_of(k);
                 let challenge = self.challenges.of(from);
-                let echo = PathDatagram::Echo { number, len: len as u16, challenge };
+                let echo = PathDatagram::Echo { number: of_probe, len: len as u16, challenge };
                 flow.core_mut().on_probe(now, Route::new(from, reply_to), echo, len);
             }
             Some(PathDatagram::Response { token, challenge })
