@@ -87,6 +87,27 @@ fn bytes_that_turn_out_wrong_after_a_rest_come_again() {
 }
 
 #[test]
+fn bytes_come_again_from_those_alone_that_may_bring_them() {
+    each(|protocol| {
+        let mut scene = complete("before", &scene(protocol));
+        let range = ByteRange::new(MIB, MIB + 300_000);
+        let flow = |scene: &Scene, number: usize| scene.sim.flow_of(scene.transfers[number]);
+        // Each has been avoided before it is the only one that may bring them.
+        for (asked, avoided) in [(0, 1), (1, 0), (0, 1)] {
+            scene.command(Command::Allow { flow: flow(&scene, asked), range });
+            scene.command(Command::Avoid { flow: flow(&scene, avoided), range });
+            let before = scene.placed_by();
+            scene.command(Command::Refetch { object: ObjectId(0), range, suspect: None });
+            let case = format!("{}, from {asked}", protocol.name);
+            assert!(scene.run(PATIENCE), "{case}: {:?}", scene.failed());
+            let after = scene.placed_by();
+            let came = [asked, avoided].map(|number| after[number] - before[number]);
+            assert_eq!(came, [range.len(), 0], "{case}");
+        }
+    });
+}
+
+#[test]
 fn a_receiver_that_leaves_ends_all_traffic() {
     each(|protocol| {
         for loss in [0.0, 0.1] {
