@@ -69,6 +69,8 @@ pub(crate) struct Pair {
     under_way: VecDeque<Parcel>,
     /// What the last parcel to arrive was.
     last: Option<Parcel>,
+    /// The packet number of the next datagram that no endpoint has sent: none of theirs, or it would count as a copy.
+    next_number: u32,
     size: u64,
     placed: RangeSet,
     /// Whether anything ever was.
@@ -157,6 +159,7 @@ impl Pair {
             receiver: Party::new(Role::Receiver, protocol, host_rate),
             under_way: VecDeque::new(),
             last: None,
+            next_number: 1 << 30,
             size,
             placed: RangeSet::default(),
             has_placed: false,
@@ -274,16 +277,18 @@ impl Pair {
     /// Bytes arrive that no endpoint has sent.
     fn bring(&mut self, bytes: &[u8], choice: u8) {
         let flow = FlowId(1 + u32::from(choice >> 4 & 1));
+        let number = self.next_number;
+        self.next_number += 1;
         let parcel = match choice % 4 {
             0 => Parcel::Control { to: Role::Sender, flow, message: bytes.to_vec() },
             1 => Parcel::Control { to: Role::Receiver, flow, message: bytes.to_vec() },
             2 => {
-                let head = Envelope { number: 0, connection: connection(Role::Sender, flow) }.before(bytes);
+                let head = Envelope { number, connection: connection(Role::Sender, flow) }.before(bytes);
                 let len = head.len();
                 Parcel::Datagram { from: address(SILENT), to: address(SENDER), head, len }
             }
             _ => {
-                let head = Envelope { number: 0, connection: connection(Role::Receiver, flow) }.before(bytes);
+                let head = Envelope { number, connection: connection(Role::Receiver, flow) }.before(bytes);
                 Parcel::Datagram { from: address(SENDER), to: address(RECEIVER), head, len: 1400 }
             }
         };

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use inhaul_base::ByteRange;
 use inhaul_transport::kit::wire::{Message, PathDatagram};
@@ -69,7 +70,10 @@ impl Bench {
 
     fn datagram(&mut self, from: SocketAddr, flow: u32, datagram: PathDatagram) {
         let connection = ConnectionId(flow);
-        let whole = Envelope { number: 0, connection }.before(&datagram.emit());
+        // No two datagrams have the same: one that has is a copy.
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let whole = Envelope { number, connection }.before(&datagram.emit());
         let message = RxMessage::single(from, &whole).of_flow(FlowId(flow), connection);
         self.sender.handle_datagrams(self.now, &[message], &mut Vec::new());
     }

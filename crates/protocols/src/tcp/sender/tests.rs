@@ -8,6 +8,7 @@ use inhaul_transport::kit::wire::{Message, PathDatagram};
 use inhaul_transport::{Command, ConnectionId, Endpoint, Envelope, Event, OfferFlow, PathSpec, Role, RxMessage};
 use proptest::prelude::*;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const FLOW: FlowId = FlowId(1);
 /// What the receiver's datagrams carry, and the sender's.
@@ -46,7 +47,9 @@ fn datagram(sender: &mut TcpSender, now: Time, from: SocketAddr, datagram: PathD
 }
 
 fn deliver(sender: &mut TcpSender, now: Time, from: SocketAddr, bytes: &[u8]) {
-    let whole = Envelope { number: 0, connection: OURS }.before(bytes);
+    // No two datagrams have the same: one that has is a copy.
+    static NUMBERS: AtomicU32 = AtomicU32::new(0);
+    let whole = Envelope { number: NUMBERS.fetch_add(1, Ordering::Relaxed), connection: OURS }.before(bytes);
     sender.handle_datagrams(now, &[RxMessage::single(from, &whole).of_flow(FLOW, OURS)], &mut Vec::new());
 }
 
