@@ -621,6 +621,8 @@ impl Drop for Landing {
 #[cfg(test)]
 mod disturbed_tests;
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod power_tests;
 #[cfg(test)]
 mod resume_tests;

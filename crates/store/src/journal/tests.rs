@@ -156,3 +156,19 @@ proptest! {
         prop_assert_eq!(Replay::read(&bytes).unwrap(), if is_version { Replay::default() } else { whole });
     }
 }
+
+#[test]
+fn a_journal_that_was_closed_is_free_whoever_has_a_copy_of_its_descriptor() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = || crate::beneath::Beneath::at(dir.path()).unwrap();
+    let (mut journal, ..) = Journal::open(directory(), b"j".to_vec()).unwrap();
+    journal.append(&records()).unwrap();
+    // As a program that is being started has it.
+    let _copy = journal.file().unwrap();
+    assert!(Journal::is_locked(&directory(), b"j"));
+    assert!(matches!(Journal::open(directory(), b"j".to_vec()), Err(OpenError::Locked)));
+    drop(journal);
+    assert!(!Journal::is_locked(&directory(), b"j"));
+    let (.., replay) = Journal::open(directory(), b"j".to_vec()).unwrap();
+    assert_eq!(replay.verified.len(), 2);
+}

@@ -99,6 +99,12 @@ impl Landing {
         if let Some(before) = before.filter(|before| *before != &*self.plan.manifest) {
             self.remove_stale(before);
         }
+        if self.owns_partials {
+            before
+                .into_iter()
+                .chain([&*Arc::clone(&self.plan.manifest)])
+                .for_each(|set| self.remove_partial_links(set));
+        }
         if self.options.fresh || before != Some(&*self.plan.manifest) {
             self.record(&[Record::Manifest(Arc::clone(&self.plan.manifest))])?;
         }
