@@ -198,6 +198,10 @@ impl Landing {
         let (replay, changes, needs_journal) = take_stock(&mut plan, &opened, replay, options)?;
         if options.fresh {
             journal.clear().map_err(|errno| LandingError::from_errno("write", plan.target(), errno))?;
+            if opened.was_there {
+                // Until the landing has begun, it says whose the partial files are.
+                journal.keep();
+            }
         }
         let (base, made_now) = match plan.manifest.kind() {
             Kind::File => (plan.destination.reopen()?, false),
@@ -402,7 +406,11 @@ impl Landing {
         stays |= self.needs_journal && self.plan.destination.open_target().is_ok_and(|target| target.is_some());
         let has_name = |file: &FileState| matches!(file, FileState::Named | FileState::Finished);
         stays |= self.plan.manifest.kind() == Kind::Directory && state.files.iter().any(has_name);
-        if !stays || self.begin_anew().is_err() {
+        if stays {
+            // What it says of groups that are gone does no harm.
+            let _ = self.begin_anew();
+            self.journal().keep();
+        } else {
             self.journal().retire();
         }
     }
@@ -444,9 +452,13 @@ impl Landing {
                 None => return Err(LandingError::NoSuchFile(index)),
                 Some(FileState::Named) => {
                     self.check_links(index, self.path(index))?;
-                    self.take_name_away(index).map_err(|errno| self.file_error("open", index, errno))?;
-                    state.files[index] = FileState::Partial;
+                    let failed = |errno| self.file_error("open", index, errno);
                     state.open.remove(index);
+                    self.take_name_away(index).map_err(failed)?;
+                    state.files[index] = FileState::Partial;
+                    if !self.take_up_partial(index).map_err(failed)? {
+                        return Err(failed(Errno::PERM));
+                    }
                 }
                 Some(FileState::Absent) => return self.make(state, index),
                 Some(FileState::Making) => state = self.made_one.wait(state).unwrap_or_else(PoisonError::into_inner),

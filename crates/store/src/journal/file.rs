@@ -117,13 +117,14 @@ impl Journal {
         self.is_of_use = true;
     }
 
-    /// Forgets everything.
+    /// Forgets everything. If it cannot, it stays when it would have stayed before: it says whose the partial files are.
     pub(crate) fn clear(&mut self) -> rustix::io::Result<()> {
-        self.is_of_use = false;
         disk::resize(&*self.file, 0)?;
         self.len = 0;
         self.chain = Chain::default();
-        self.put(&encode(&[]))
+        self.put(&encode(&[]))?;
+        self.is_of_use = false;
+        Ok(())
     }
 
     /// Appends records, in one write; false when there is no room for them, on the disk or in the journal: what they

@@ -208,7 +208,7 @@ impl Landing {
     }
 
     /// Makes the partial file of `index` writable. False if there is none, or none that can be continued.
-    fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
+    pub(super) fn take_up_partial(&self, index: usize) -> rustix::io::Result<bool> {
         let path = self.partial_path(index);
         let entry = &self.plan.manifest.entries()[index];
         // Readable by its owner is what it is at the least: it may have been about to get its name and its
@@ -267,9 +267,7 @@ impl Landing {
         let mut records = vec![Record::Manifest(Arc::clone(&self.plan.manifest))];
         records.extend(self.made_target.then_some(Record::Made { directory: None }));
         records.extend(self.made.iter().map(|&index| Record::Made { directory: Some(index) }));
-        self.record(&records)?;
-        self.journal().keep();
-        Ok(())
+        self.record(&records).map(drop)
     }
 
     /// What an earlier transfer has left to continue from.
