@@ -451,8 +451,9 @@ impl Landing {
             match state.files.get(index) {
                 None => return Err(LandingError::NoSuchFile(index)),
                 Some(FileState::Named) => {
-                    self.check_links(index, self.path(index))?;
                     let failed = |errno| self.file_error("open", index, errno);
+                    self.take_links_away(index).map_err(failed)?;
+                    self.check_links(index, self.path(index))?;
                     state.open.remove(index);
                     self.take_name_away(index).map_err(failed)?;
                     state.files[index] = FileState::Partial;
@@ -609,6 +610,9 @@ fn take_stock(
     let (replay, changes) =
         if options.fresh { (Replay::default(), Vec::new()) } else { replay.adopt((*plan.manifest).clone()) };
     replay.named.iter().for_each(|(&file, named)| plan.go_on_with(file, named.size));
+    if !replay.named.is_empty() {
+        plan.go_on_with_links();
+    }
     // Where a journal allowed to add to a directory, and was damaged, nothing else says whose the directory is.
     let mut needs_journal = false;
     if opened.was_there {

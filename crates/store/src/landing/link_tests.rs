@@ -1,12 +1,14 @@
 //! Links that a transfer has made under a partial name, and not named before it ended.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::IoSlice;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{Existing, Landing, LandingError, LandingOptions};
-use crate::{Contents, Entry, HardLink, Kind, Manifest, Metadata, Symlink};
+use crate::digest::{GROUP_BYTES, group_count, group_digest, group_range};
+use crate::{Contents, Entry, HardLink, Kind, Manifest, Metadata, Symlink, Timestamp};
 
 /// The empty file `a`, and further names of it.
 fn set(symlinks: &[&str], hard_links: &[&str]) -> Arc<Manifest> {
@@ -79,5 +81,55 @@ fn what_is_somebody_elses_is_not_taken_for_a_link_that_was_left() {
         assert_eq!(fs::read(&theirs).unwrap(), b"thesis");
         fs::remove_dir_all(dir.path().join("set")).unwrap();
         let _ = fs::remove_file(dir.path().join("set.inhaul"));
+    }
+}
+
+/// Brings groups of `a` that are all of `byte`.
+fn bring(landing: &Landing, groups: std::ops::Range<u64>, byte: u8) {
+    let size = landing.manifest().size();
+    for group in groups {
+        let bytes = vec![byte; group_range(size, group).len() as usize];
+        landing.write(group * GROUP_BYTES, &[IoSlice::new(&bytes)]).unwrap();
+        landing.record_verified(0, group, group_digest(size, group, &bytes)).unwrap();
+    }
+}
+
+#[test]
+fn further_names_of_a_file_that_has_changed_since_are_made_again() {
+    let of = |size: u64, seconds: i64| {
+        let metadata = Metadata { mode: 0o644, modified: Timestamp { seconds, nanos: 0 }, ..Metadata::default() };
+        let files = vec![Entry { path: b"a".to_vec(), size, metadata, ..Entry::default() }];
+        let hard_links = vec![HardLink { path: b"l".to_vec(), file: b"a".to_vec() }];
+        let top = Metadata { mode: 0o755, ..Metadata::default() };
+        let contents = Contents { top, files, hard_links, ..Contents::default() };
+        Arc::new(Manifest::new(b"set".to_vec(), Kind::Directory, contents).unwrap())
+    };
+    for existing in [Existing::Refuse, Existing::Keep, Existing::Update] {
+        for size in [2 * GROUP_BYTES, 3 * GROUP_BYTES] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = |name: &str| dir.path().join("set").join(name);
+            let options = LandingOptions { existing, ..LandingOptions::default() };
+            let landing = Landing::create(dir.path(), of(2 * GROUP_BYTES, 1), options).unwrap();
+            bring(&landing, 0..2, b'o');
+            landing.finish_file(0).unwrap();
+            landing.finish().unwrap();
+            // It goes on with other data sets, and is ended.
+            landing.suspend();
+            drop(landing);
+            assert_eq!(fs::metadata(path("l")).unwrap().nlink(), 2);
+
+            let landing = Landing::create(dir.path(), of(size, 2), options).unwrap();
+            (0..2).for_each(|group| landing.drop_held(0, group));
+            bring(&landing, 0..group_count(size), b'n');
+            assert!(!path("l").exists(), "nothing is written through another name");
+            landing.finish_file(0).unwrap();
+            landing.finish().unwrap();
+            drop(landing);
+            for name in ["a", "l"] {
+                assert!(fs::read(path(name)).unwrap() == vec![b'n'; size as usize], "{name} {existing:?}");
+            }
+            assert_eq!(fs::metadata(path("a")).unwrap().nlink(), 2);
+            assert_eq!(listing(dir.path()), ["set"]);
+        }
     }
 }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::finish::rename_to_free_name;
 use super::{Landing, LandingError, resume};
-use crate::beneath::{Beneath, split};
+use crate::beneath::{Beneath, Links, split};
 use crate::disk;
 use crate::plan::{Existing, Fate};
 use crate::{Kind, Manifest, Symlink};
@@ -38,6 +38,26 @@ impl Landing {
                 let _ = self.base.remove_file(&partial);
             }
         }
+    }
+
+    /// Removes the further names that an earlier transfer has given to file `index`, because it is written to again. They
+    /// are made anew at the end.
+    pub(super) fn take_links_away(&self, index: usize) -> rustix::io::Result<()> {
+        let identity = |path: &[u8]| self.base.stat(path, Links::Refuse).map(|stat| (stat.st_dev, stat.st_ino));
+        let home = self.base.stat(self.path(index), Links::Refuse)?;
+        if home.st_nlink <= 1 {
+            return Ok(());
+        }
+        let manifest = &self.plan.manifest;
+        for (link, _) in manifest.hard_links().iter().zip(&self.plan.hard_links).filter(|(_, fate)| fate.lands()) {
+            if manifest.find(&link.file) == Some(index) && identity(&link.path) == Ok((home.st_dev, home.st_ino)) {
+                let (parent, name) = self.base.parent_of(&link.path)?;
+                disk::remove(parent.fd(), name, AtFlags::empty())?;
+                // Before anything is written to it: a power failure must not bring the name back.
+                disk::sync_directory(parent.fd())?;
+            }
+        }
+        Ok(())
     }
 
     fn make_symlink(&self, link: &Symlink, fate: Fate) -> Result<(), LandingError> {

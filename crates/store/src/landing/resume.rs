@@ -180,6 +180,7 @@ impl Landing {
                 if size == self.plan.manifest.entries()[index].size && self.keeps_holes(index) {
                     return Ok(FileState::Named);
                 }
+                self.take_links_away(index)?;
                 self.take_name_away(index)?;
                 Ok(if self.take_up_partial(index)? { FileState::Partial } else { FileState::Absent })
             }
