@@ -555,8 +555,11 @@ impl Landing {
         })?;
         if let Err(errno) = disk::resize(&file, self.partial_bytes(index)) {
             let error = self.file_error("make", index, errno);
-            // What cannot be removed stays.
-            let _ = self.base.remove_file(path);
+            if self.base.remove_file(path).is_err() {
+                // It stays, and so does the journal, which says whose it is.
+                self.lock().kept_partials.push(index);
+                self.journal().keep();
+            }
             return Err(error);
         }
         Ok(File::from(file))

@@ -101,7 +101,11 @@ impl Landing {
         // Where both were names of one file already the rename does nothing; where it failed nothing may stay.
         let gone = match disk::remove(parent.fd(), partial, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
+            Err(errno) => {
+                // It stays, and so does the journal, which says whose it is.
+                self.journal().keep();
+                Err(errno)
+            }
         };
         named.and(gone).map_err(failed)
     }

@@ -353,6 +353,7 @@ fn seeds_that_found_faults() {
         (4383, "a file that was named and written to again was taken for disturbed"),
         (4560, "the same"),
         (4855, "a journal that could not be begun was removed, and left a partial file that nobody knew"),
+        (9701, "so did a partial file that could neither be made whole nor removed"),
         (46, "bytes that only the kernel had were taken for verified"),
         (65, "the same"),
         (77, "the same"),
